@@ -1,0 +1,198 @@
+//! What `read` on an event's file returns, and the count that comes of it.
+
+use std::fmt;
+
+use super::ReadFormat;
+
+/// A count with the times that say how much of the truth it saw. There is no way to build one without both times.
+///
+/// ```text
+/// enabled  |-----------------------------|     the event was wanted
+/// running  |------|        |------|            it was on a counter
+/// value           n1               n2          n1 + n2 were counted; scaled() = value * enabled / running
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Count {
+    value: u64,
+    enabled_ns: u64,
+    running_ns: u64,
+}
+
+impl Count {
+    /// A count as read: occurrences (nanoseconds for clocks), and nanoseconds enabled and running.
+    #[must_use]
+    pub fn new(value: u64, enabled_ns: u64, running_ns: u64) -> Self {
+        Self { value, enabled_ns, running_ns }
+    }
+
+    /// What was counted, unscaled.
+    #[must_use]
+    pub fn value(self) -> u64 {
+        self.value
+    }
+
+    /// Nanoseconds that the event was enabled.
+    #[must_use]
+    pub fn enabled_ns(self) -> u64 {
+        self.enabled_ns
+    }
+
+    /// Nanoseconds that the event was on a counter.
+    #[must_use]
+    pub fn running_ns(self) -> u64 {
+        self.running_ns
+    }
+
+    /// Whether the event was on a counter for all of the time that it was enabled.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.running_ns >= self.enabled_ns
+    }
+
+    /// The share of the enabled time that the event was on a counter, 0 to 1. An event that was never enabled ran all of its time.
+    #[must_use]
+    pub fn running_share(self) -> f64 {
+        if self.is_exact() { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
+    }
+
+    /// The estimate for all of the enabled time; `None` where the event never ran.
+    #[must_use]
+    pub fn scaled(self) -> Option<f64> {
+        match (self.is_exact(), self.running_ns) {
+            (true, _) => Some(self.value as f64),
+            (false, 0) => None,
+            (false, _) => Some(self.value as f64 * self.enabled_ns as f64 / self.running_ns as f64),
+        }
+    }
+
+    /// Both counts together, as over CPUs or threads: values and times add up.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            value: self.value.wrapping_add(other.value),
+            enabled_ns: self.enabled_ns.saturating_add(other.enabled_ns),
+            running_ns: self.running_ns.saturating_add(other.running_ns),
+        }
+    }
+
+    /// What was counted since `earlier`, of the same event.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            value: self.value.wrapping_sub(earlier.value),
+            enabled_ns: self.enabled_ns.saturating_sub(earlier.enabled_ns),
+            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
+        }
+    }
+}
+
+/// One read: the counts of an event, or of a group in the order in which its members were opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// One count a member, the leader first.
+    pub counts: Vec<Count>,
+}
+
+/// Why bytes are not what a read with this format returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadingError {
+    /// The format lacks one of the two times, so that no count can be built.
+    NoTimes,
+    /// End of file: a pinned event that could not be put on a counter.
+    PinnedNotRunning,
+    /// The bytes end before what the format promises.
+    Truncated {
+        /// The bytes at hand.
+        len: usize,
+    },
+}
+
+impl fmt::Display for ReadingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTimes => write!(f, "the event was opened without both times"),
+            Self::PinnedNotRunning => write!(f, "the pinned event found no free counter"),
+            Self::Truncated { len } => write!(f, "a read of {len} bytes is shorter than its format"),
+        }
+    }
+}
+
+impl std::error::Error for ReadingError {}
+
+impl Reading {
+    /// Decodes what `read` returned for an event that was opened with `format`.
+    ///
+    /// ```text
+    /// without GROUP: value  enabled running        [id] [lost]
+    /// with GROUP:    nr     enabled running  nr x { value [id] [lost] }       (eight bytes each)
+    /// ```
+    /// Source: `include/uapi/linux/perf_event.h`, at `enum perf_event_read_format`.
+    ///
+    /// # Errors
+    /// See [`ReadingError`].
+    pub fn decode(bytes: &[u8], format: ReadFormat) -> Result<Self, ReadingError> {
+        if !format.contains(ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING) {
+            return Err(ReadingError::NoTimes);
+        }
+        if bytes.is_empty() {
+            return Err(ReadingError::PinnedNotRunning);
+        }
+        let truncated = ReadingError::Truncated { len: bytes.len() };
+        let word = |i: usize| bytes.get(i * 8..i * 8 + 8).map(|b| u64::from_ne_bytes(std::array::from_fn(|k| b[k]))).ok_or(truncated);
+        let (first, enabled, running) = (word(0)?, word(1)?, word(2)?);
+        if !format.contains(ReadFormat::GROUP) {
+            return Ok(Self { counts: vec![Count::new(first, enabled, running)] });
+        }
+        let words_a_member = 1 + usize::from(format.contains(ReadFormat::ID)) + usize::from(format.contains(ReadFormat::LOST));
+        let members = usize::try_from(first).ok().filter(|&n| n <= bytes.len() / (8 * words_a_member)).ok_or(truncated)?;
+        let counts = (0..members).map(|m| Ok(Count::new(word(3 + m * words_a_member)?, enabled, running))).collect::<Result<_, _>>()?;
+        Ok(Self { counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_single_event() {
+        let read = Reading::decode(&bytes(&[7, 100, 50, 99]), TIMES | ReadFormat::ID).unwrap();
+        assert_eq!(read.counts, [Count::new(7, 100, 50)]);
+        assert_eq!(read.counts[0].scaled(), Some(14.0));
+        assert!((read.counts[0].running_share() - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_group_with_every_extra() {
+        let format = TIMES | ReadFormat::GROUP | ReadFormat::ID | ReadFormat::LOST;
+        let read = Reading::decode(&bytes(&[2, 10, 10, 5, 1, 0, 6, 2, 0]), format).unwrap();
+        assert_eq!(read.counts, [Count::new(5, 10, 10), Count::new(6, 10, 10)]);
+    }
+
+    #[test]
+    fn hostile_and_short_reads_are_errors() {
+        let format = TIMES | ReadFormat::GROUP;
+        assert_eq!(Reading::decode(&[], format), Err(ReadingError::PinnedNotRunning));
+        assert_eq!(Reading::decode(&bytes(&[u64::MAX, 1, 1]), format), Err(ReadingError::Truncated { len: 24 }));
+        assert_eq!(Reading::decode(&bytes(&[3, 1, 1, 5]), format), Err(ReadingError::Truncated { len: 32 }));
+        assert_eq!(Reading::decode(&bytes(&[1, 1]), TIMES), Err(ReadingError::Truncated { len: 16 }));
+        assert_eq!(Reading::decode(&bytes(&[1]), ReadFormat::TOTAL_TIME_ENABLED), Err(ReadingError::NoTimes));
+    }
+
+    #[test]
+    fn an_event_that_never_ran_has_no_estimate() {
+        assert_eq!(Count::new(0, 100, 0).scaled(), None);
+        assert_eq!(Count::new(0, 0, 0).scaled(), Some(0.0));
+    }
+
+    #[test]
+    fn differences_survive_a_wrapped_counter() {
+        assert_eq!(Count::new(1, 20, 20).since(Count::new(u64::MAX, 10, 10)), Count::new(2, 10, 10));
+    }
+}

@@ -1,0 +1,98 @@
+//! CPU lists as the kernel and its users write them: `0-3,8,10-11`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The highest CPU number that a list may name: the kernel's own limit is 8192 (`CONFIG_NR_CPUS`).
+const MAX_CPU: u32 = 65_535;
+
+/// CPU numbers, ascending, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuList(Vec<u32>);
+
+/// A part of a CPU list that is no number, no range, or beyond what any machine has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{part}' is not a CPU number or a range like 0-3")]
+pub struct CpuListError {
+    part: String,
+}
+
+impl CpuList {
+    /// The numbers, ascending.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Those that are in both lists.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self(self.0.iter().copied().filter(|cpu| other.0.binary_search(cpu).is_ok()).collect())
+    }
+}
+
+impl FromIterator<u32> for CpuList {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        let mut cpus: Vec<u32> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Self(cpus)
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, CpuListError> {
+        let number = |digits: &str| digits.trim().parse::<u32>().ok().filter(|&n| n <= MAX_CPU);
+        text.trim()
+            .split(',')
+            .filter(|part| !part.trim().is_empty())
+            .map(|part| {
+                let (first, last) = part.split_once('-').unwrap_or((part, part));
+                match (number(first), number(last)) {
+                    (Some(first), Some(last)) if first <= last => Ok(first..=last),
+                    _ => Err(CpuListError { part: part.to_owned() }),
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(|ranges| ranges.into_iter().flatten().collect())
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut separator = "";
+        while let Some(&first) = rest.first() {
+            let run = rest.iter().zip(first..).take_while(|&(&cpu, expected)| cpu == expected).count();
+            match run {
+                1 => write!(f, "{separator}{first}")?,
+                _ => write!(f, "{separator}{first}-{}", rest[run - 1])?,
+            }
+            separator = ",";
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_come_back_in_the_kernels_form() {
+        let list: CpuList = "8,0-3,2,10-11\n".parse().unwrap();
+        assert_eq!(list.as_slice(), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(list.to_string(), "0-3,8,10-11");
+        assert_eq!("".parse(), Ok(CpuList::default()));
+    }
+
+    #[test]
+    fn nonsense_names_its_part() {
+        for bad in ["x", "3-1", "0-4294967295", "-1", "1-"] {
+            assert_eq!(bad.parse::<CpuList>().unwrap_err().part, bad);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What this machine is and what it lets this user do, as read from `/proc` and `/sys`.
+//!
+//! Everything is read below a root, so that a test can describe any machine as a folder.
+
+mod cpus;
+
+use std::path::{Path, PathBuf};
+
+pub use cpus::{CpuList, CpuListError};
+
+/// The files that describe a machine.
+#[derive(Clone, Debug)]
+pub struct Host {
+    root: PathBuf,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::at("/")
+    }
+}
+
+impl Host {
+    /// The machine whose `/proc` and `/sys` lie below `root`.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where an absolute path of the machine lies.
+    #[must_use]
+    pub fn path(&self, absolute: &str) -> PathBuf {
+        self.root.join(absolute.trim_start_matches('/'))
+    }
+
+    /// Reads a small text file, without the white space around it.
+    ///
+    /// # Errors
+    /// The file system's own.
+    pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
+        let absolute = absolute.as_ref();
+        let text = std::fs::read_to_string(self.root.join(absolute.strip_prefix("/").unwrap_or(absolute)))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// The CPUs that are online. Numbers can have gaps.
+    ///
+    /// # Errors
+    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a list that can't be read.
+    pub fn online_cpus(&self) -> std::io::Result<CpuList> {
+        let text = self.read("/sys/devices/system/cpu/online")?;
+        text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    }
+}

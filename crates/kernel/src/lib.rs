@@ -1,0 +1,7 @@
+//! What tare asks of the Linux kernel: opening and reading events, the waiting child, signals, and what the host is and allows.
+//!
+//! The only crate of the workspace with `unsafe` in it; each such block says why it is sound. Nothing here prints, exits or reads
+//! environment variables.
+
+pub mod host;
+pub mod open;

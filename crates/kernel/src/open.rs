@@ -1,0 +1,140 @@
+//! `perf_event_open`, and what one does with the file that it returns, behind a trait so that failures can be scripted.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_FLAG_PID_CGROUP, PERF_IOC_FLAG_GROUP, perf_event_attr};
+use perf_event_open_sys::{ioctls, perf_event_open};
+use rustix::io::Errno;
+use tare_format::abi::Attr;
+
+/// Whose occurrences an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A thread, on whichever CPU it runs, and with `inherit` its children.
+    Task(i32),
+    /// A thread, while it runs on this CPU.
+    TaskOnCpu(i32, u32),
+    /// Everything that runs on this CPU.
+    Cpu(u32),
+    /// What the tasks of a cgroup do on this CPU; the file is the cgroup's folder.
+    CgroupOnCpu(RawFd, u32),
+}
+
+/// The kernel, as far as events go.
+pub trait Kernel {
+    /// Opens an event. `leader` is the first event of its group.
+    ///
+    /// # Errors
+    /// The kernel's own: see `perf_event_open(2)`.
+    fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno>;
+}
+
+/// An open event. Closing it is dropping it.
+pub trait EventFile: std::fmt::Debug {
+    /// The file descriptor, to name the leader of a group.
+    fn raw_fd(&self) -> RawFd;
+
+    /// Reads the count, in the event's read format, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno>;
+
+    /// Starts counting, for the whole group if this is its leader.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn enable(&self) -> Result<(), Errno>;
+
+    /// Stops counting, for the whole group if this is its leader.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn disable(&self) -> Result<(), Errno>;
+
+    /// Attaches a tracepoint filter. The kernel takes one for the life of an event.
+    ///
+    /// # Errors
+    /// `EINVAL` for a filter that doesn't fit the tracepoint's fields.
+    fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+#[derive(Debug)]
+struct SystemFile(OwnedFd);
+
+impl Kernel for System {
+    fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+        let mut bytes = AlignedAttr(attr.to_bytes());
+        let cpu = |n: u32| i32::try_from(n).map_err(|_| Errno::INVAL);
+        let (pid, cpu, flags) = match target {
+            Target::Task(tid) => (tid, -1, 0),
+            Target::TaskOnCpu(tid, on) => (tid, cpu(on)?, 0),
+            Target::Cpu(on) => (-1, cpu(on)?, 0),
+            Target::CgroupOnCpu(folder, on) => (folder, cpu(on)?, PERF_FLAG_PID_CGROUP),
+        };
+        let group = leader.map_or(-1, EventFile::raw_fd);
+        let at = (&raw mut bytes).cast::<perf_event_attr>();
+        // SAFETY: `at` points to the bytes of a perf_event_attr, aligned for it, whose `size` field says how many there are;
+        // the kernel reads no further, and on E2BIG writes that field alone. The bytes outlive the call.
+        #[allow(unsafe_code)]
+        let fd = unsafe { perf_event_open(at, pid, cpu, group, (flags | PERF_FLAG_FD_CLOEXEC).into()) };
+        if fd < 0 {
+            return Err(last_errno());
+        }
+        // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
+        #[allow(unsafe_code)]
+        let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Box::new(SystemFile(owned)))
+    }
+}
+
+/// The bytes of an attribute where a `perf_event_attr` may lie.
+#[repr(C, align(8))]
+struct AlignedAttr([u8; tare_format::abi::ATTR_SIZE]);
+
+fn last_errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+fn check(result: i32) -> Result<(), Errno> {
+    if result < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+impl AsFd for SystemFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl EventFile for SystemFile {
+    fn raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut *into))
+    }
+
+    fn enable(&self) -> Result<(), Errno> {
+        // SAFETY: the descriptor is an open event's, and this request takes no pointer.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::ENABLE(self.raw_fd(), PERF_IOC_FLAG_GROUP) })
+    }
+
+    fn disable(&self) -> Result<(), Errno> {
+        // SAFETY: the descriptor is an open event's, and this request takes no pointer.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::DISABLE(self.raw_fd(), PERF_IOC_FLAG_GROUP) })
+    }
+
+    fn set_filter(&self, filter: &CStr) -> Result<(), Errno> {
+        // SAFETY: the kernel copies the string up to its NUL and writes nothing.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::SET_FILTER(self.raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+}

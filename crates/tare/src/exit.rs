@@ -1,0 +1,83 @@
+//! Exit statuses, and how an error reaches the user.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// How tare ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well.
+    Success,
+    /// A failure without a command (1).
+    Failure,
+    /// Wrong usage (2).
+    Usage,
+    /// A verdict that the user asked to fail on (3).
+    Verdict,
+    /// tare itself failed while it ran a command (125).
+    OwnFailure,
+    /// Interrupted while there was no command (130).
+    Interrupted,
+    /// The command's own status; 128 + signal where it was killed, 126 not executable, 127 not found.
+    Command(u8),
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Success => 0,
+            Exit::Failure => 1,
+            Exit::Usage => 2,
+            Exit::Verdict => 3,
+            Exit::OwnFailure => 125,
+            Exit::Interrupted => 130,
+            Exit::Command(status) => status,
+        })
+    }
+}
+
+/// An error that says itself how tare is to end.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The status to end with.
+    pub exit: Exit,
+    /// One line that names the remedy.
+    pub message: String,
+}
+
+impl Refusal {
+    /// Wrong usage, with a line that names the remedy.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Shows an error on stderr, in one line that starts with `tare:`; writing to a closed pipe ends quietly.
+pub fn report(error: &anyhow::Error) -> Exit {
+    let closed_pipe = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(closed_pipe)) {
+        return Exit::Success;
+    }
+    say(&format!("{error:#}"));
+    error.downcast_ref::<Refusal>().map_or(Exit::Failure, |refusal| refusal.exit)
+}
+
+/// One line for the user on stderr, which may be gone.
+pub fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "tare: {}", printable(message));
+}
+
+/// Text that came from outside (names of processes, events, files), safe for a terminal: control characters become `\u{..}`.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() && c != '\n' { c.escape_unicode().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
