@@ -1,0 +1,409 @@
+//! The command that is measured: forked first, waiting while its counters are opened, then let go.
+//!
+//! ```text
+//! tare   fork ----- open counters on the child ----- go ----------------- wait4 --- read counters
+//! child       wait for the byte ....................... execve | main ... exit
+//! counters                                                     |---------|    (enable_on_exec .. exit)
+//! ```
+//! After the fork the child only makes system calls on memory that was made ready before: it allocates nothing.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{io, mem, ptr};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::inherited;
+use crate::signals::Signals;
+
+/// A command, ready to be executed without further allocation.
+#[derive(Debug)]
+pub struct Command {
+    program: CString,
+    args: Vec<CString>,
+}
+
+/// Why a command can't be started.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// There is no such program.
+    #[error("'{program}': command not found")]
+    NotFound {
+        /// What was asked for.
+        program: String,
+    },
+    /// It exists, but can't be executed.
+    #[error("'{program}': {error}")]
+    NotExecutable {
+        /// What was asked for.
+        program: String,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+    /// An argument holds a NUL byte.
+    #[error("an argument of '{program}' holds a NUL byte")]
+    Nul {
+        /// What was asked for.
+        program: String,
+    },
+    /// No process or pipe could be made.
+    #[error("cannot start a process: {0}")]
+    Fork(#[from] io::Error),
+}
+
+impl CommandError {
+    /// The exit status that a shell gives for this: 127 not found, 126 not executable.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::Nul { .. } | Self::Fork(_) => 125,
+        }
+    }
+}
+
+impl Command {
+    /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the folders of `path` (`$PATH`).
+    ///
+    /// # Errors
+    /// See [`CommandError`]. `words` must not be empty: that is reported as a program '' that isn't found.
+    pub fn find<S: AsRef<OsStr>>(words: &[S], path: Option<&OsStr>) -> Result<Self, CommandError> {
+        let word = words.first().map_or(OsStr::new(""), AsRef::as_ref);
+        let program = word.to_string_lossy().into_owned();
+        let c_string = |bytes: &OsStr| CString::new(bytes.as_bytes()).map_err(|_| CommandError::Nul { program: program.clone() });
+        let args = words.iter().map(|word| c_string(word.as_ref())).collect::<Result<_, _>>()?;
+        let found = if word.as_bytes().contains(&b'/') {
+            PathBuf::from(word)
+        } else {
+            find_in_path(word, path).ok_or(CommandError::NotFound { program: program.clone() })?
+        };
+        match rustix::fs::access(&found, rustix::fs::Access::EXEC_OK) {
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CommandError::NotFound { program }),
+            Err(error) => Err(CommandError::NotExecutable { program, error: error.into() }),
+            Ok(()) if found.is_dir() => Err(CommandError::NotExecutable { program, error: rustix::io::Errno::ISDIR.into() }),
+            Ok(()) => Ok(Self { program: c_string(found.as_os_str())?, args }),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// The first executable file of that name in the folders of `path`; failing that, the first file of that name.
+fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    if word.is_empty() {
+        return None;
+    }
+    let folders = path.map_or_else(|| "/bin:/usr/bin".into(), OsStr::to_os_string);
+    let files: Vec<PathBuf> = std::env::split_paths(&folders)
+        .map(|folder| if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) })
+        .filter(|file| file.is_file())
+        .collect();
+    files.iter().find(|file| rustix::fs::access(*file, rustix::fs::Access::EXEC_OK).is_ok()).or(files.first()).cloned()
+}
+
+/// A forked child that waits to be let go. Dropped before that, it exits without having executed anything.
+#[derive(Debug)]
+pub struct WaitingChild {
+    pid: i32,
+    go: Option<OwnedFd>,
+    exec_error: OwnedFd,
+    name: String,
+}
+
+/// A child that was let go.
+#[derive(Debug)]
+pub struct RunningChild {
+    pid: i32,
+    exec_error: OwnedFd,
+    name: String,
+    /// When the child was let go.
+    pub started: Instant,
+    ended: Option<Ended>,
+}
+
+/// How a child ended and what it used, with the children that it waited for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its exit status, or 128 + the number of the signal that killed it.
+    pub status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// From the moment when it was let go until its end was seen.
+    pub elapsed: Duration,
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// The largest resident set of any one of its processes, in bytes (`ru_maxrss`).
+    pub peak_memory: u64,
+}
+
+/// The soft limit of open files that a command is to get back, as tare may raise its own.
+#[derive(Clone, Copy, Debug)]
+pub struct FileLimit {
+    soft: Option<u64>,
+    hard: Option<u64>,
+}
+
+impl FileLimit {
+    /// The limits of this process now.
+    #[must_use]
+    pub fn now() -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        Self { soft: limit.current, hard: limit.maximum }
+    }
+
+    /// The number of descriptors that are allowed now; `None`: any number.
+    #[must_use]
+    pub fn soft(&self) -> Option<u64> {
+        self.soft
+    }
+
+    /// The number up to which a process may raise its own limit; `None`: any number.
+    #[must_use]
+    pub fn hard(&self) -> Option<u64> {
+        self.hard
+    }
+
+    /// Sets the soft limit to the hard one. What was in force before is in `self`, for the command.
+    pub fn raise(&self) {
+        let raised = rustix::process::Rlimit { current: self.hard, maximum: self.hard };
+        // A refusal leaves the limit as it was; opening then says what is missing.
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
+    }
+
+    fn restore(&self) {
+        let before = rustix::process::Rlimit { current: self.soft, maximum: self.hard };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, before);
+    }
+}
+
+impl WaitingChild {
+    /// Forks; the child waits. `signals` and `files` say what the command is to get back.
+    ///
+    /// # Errors
+    /// No process, memory or file descriptor left.
+    pub fn fork(command: &Command, signals: &Signals, files: &FileLimit) -> Result<Self, CommandError> {
+        let (go_read, go) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (exec_error, error_write) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let mut argv: Vec<*const libc::c_char> = command.args.iter().map(|arg| arg.as_ptr()).collect();
+        argv.push(ptr::null());
+        // For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
+        let mut shell_argv = vec![c"sh".as_ptr(), command.program.as_ptr()];
+        shell_argv.extend(argv.iter().skip(1));
+        // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see `run_child`.
+        #[allow(unsafe_code)]
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(io::Error::last_os_error().into()),
+            0 => {
+                drop(go);
+                run_child(&Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, signals, files }, &go_read, &error_write)
+            }
+            pid => Ok(Self { pid, go: Some(go), exec_error, name: command.name() }),
+        }
+    }
+
+    /// The child's process id, for its counters.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the child go.
+    ///
+    /// # Errors
+    /// The child is gone.
+    pub fn start(mut self) -> io::Result<RunningChild> {
+        let started = Instant::now();
+        if let Some(go) = self.go.take() {
+            rustix::io::retry_on_intr(|| rustix::io::write(&go, b"g"))?;
+        }
+        let exec_error = self.exec_error.try_clone()?;
+        let running = RunningChild { pid: self.pid, exec_error, name: mem::take(&mut self.name), started, ended: None };
+        self.pid = 0;
+        Ok(running)
+    }
+}
+
+impl Drop for WaitingChild {
+    fn drop(&mut self) {
+        // Closing the pipe ends the child; it is waited for so that no zombie stays.
+        self.go = None;
+        if self.pid > 0 {
+            let _ = wait4(self.pid, 0);
+        }
+    }
+}
+
+struct Prepared<'a> {
+    program: &'a CStr,
+    argv: &'a [*const libc::c_char],
+    shell_argv: &'a [*const libc::c_char],
+    signals: &'a Signals,
+    files: &'a FileLimit,
+}
+
+/// The child's side of the fork.
+fn run_child(prepared: &Prepared<'_>, go: &OwnedFd, error: &OwnedFd) -> ! {
+    let mut byte = [0];
+    let gone = !matches!(rustix::io::retry_on_intr(|| rustix::io::read(go, &mut byte)), Ok(1));
+    if gone {
+        // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::_exit(0)
+        }
+    }
+    prepared.files.restore();
+    prepared.signals.restore();
+    // SAFETY: plain system calls; `argv` arrays end with a null pointer and point to strings that live in this copied memory.
+    #[allow(unsafe_code)]
+    unsafe {
+        if !inherited::sigpipe_was_ignored() {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        inherited::closed_descriptors().for_each(|fd| {
+            libc::close(fd);
+        });
+        libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), libc::environ.cast());
+        if *libc::__errno_location() == libc::ENOEXEC {
+            libc::execve(c"/bin/sh".as_ptr(), prepared.shell_argv.as_ptr(), libc::environ.cast());
+        }
+        let errno = *libc::__errno_location();
+        let _ = rustix::io::write(error, &errno.to_ne_bytes());
+        libc::_exit(126)
+    }
+}
+
+/// `wait4`: `None` where the child hasn't ended and `options` has WNOHANG.
+fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
+    let mut status = 0;
+    let mut usage = mem::MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are to locals of the right type; zeros are a valid `rusage`.
+        #[allow(unsafe_code)]
+        let (result, usage) = unsafe { (libc::wait4(pid, &raw mut status, options, usage.as_mut_ptr()), usage.assume_init()) };
+        match result {
+            0 => return Ok(None),
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return Err(io::Error::last_os_error()),
+            _ => return Ok(Some((status, usage))),
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Duration::from_micros(micros)
+}
+
+impl RunningChild {
+    /// The child's process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Looks whether the child has ended, without waiting.
+    ///
+    /// # Errors
+    /// The program could not be executed, or the kernel's own.
+    pub fn try_wait(&mut self) -> Result<Option<Ended>, CommandError> {
+        self.wait_with(libc::WNOHANG)
+    }
+
+    /// Waits until the child has ended.
+    ///
+    /// # Errors
+    /// As [`RunningChild::try_wait`].
+    pub fn wait(&mut self) -> Result<Ended, CommandError> {
+        self.wait_with(0)?.ok_or_else(|| io::Error::other("wait4 returned without a status").into())
+    }
+
+    fn wait_with(&mut self, options: i32) -> Result<Option<Ended>, CommandError> {
+        if self.ended.is_some() {
+            return Ok(self.ended);
+        }
+        let Some((status, usage)) = wait4(self.pid, options)? else { return Ok(None) };
+        let elapsed = self.started.elapsed();
+        let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        let code = signal.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal);
+        self.ended = Some(Ended {
+            status: u8::try_from(code).unwrap_or(255),
+            signal,
+            elapsed,
+            user: duration(usage.ru_utime),
+            system: duration(usage.ru_stime),
+            peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+        });
+        match self.exec_errno() {
+            Some(error) => Err(CommandError::NotExecutable { program: mem::take(&mut self.name), error }),
+            None => Ok(self.ended),
+        }
+    }
+
+    /// What the child wrote when its execve failed. The pipe is looked at only once the child has ended, so that reading it
+    /// never wakes tare while the command runs.
+    fn exec_errno(&self) -> Option<io::Error> {
+        let mut errno = [0; 4];
+        rustix::io::ioctl_fionbio(self.exec_error.as_fd(), true).ok()?;
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.exec_error, &mut errno)).ok()?;
+        (read == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+    }
+
+    /// Sends a signal, if the child hasn't been waited for yet.
+    pub fn signal(&self, number: i32) {
+        if self.ended.is_none() {
+            // SAFETY: the pid is that of a child that was not waited for, so it can't be another process's.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::kill(self.pid, number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(words: &[&str]) -> Result<Ended, CommandError> {
+        let signals = Signals::block()?;
+        let command = Command::find(words, std::env::var_os("PATH").as_deref())?;
+        WaitingChild::fork(&command, &signals, &FileLimit::now())?.start()?.wait()
+    }
+
+    #[test]
+    fn status_and_signal_come_back() {
+        assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap().status, 7);
+        let killed = run(&["sh", "-c", "kill -9 $$"]).unwrap();
+        assert_eq!((killed.status, killed.signal), (137, Some(9)));
+    }
+
+    #[test]
+    fn what_cannot_run_has_the_shells_status() {
+        assert_eq!(run(&["no-such-program-here"]).unwrap_err().status(), 127);
+        assert_eq!(run(&["/no/such/folder/x"]).unwrap_err().status(), 127);
+        assert_eq!(run(&["/etc/passwd"]).unwrap_err().status(), 126);
+        assert_eq!(run(&["/tmp"]).unwrap_err().status(), 126);
+        assert_eq!(run(&[]).unwrap_err().status(), 127);
+        assert_eq!(run(&["true", "a\0b"]).unwrap_err().status(), 125);
+    }
+
+    #[test]
+    fn a_child_that_is_never_let_go_leaves_no_zombie() {
+        let signals = Signals::block().unwrap();
+        let command = Command::find(&["true"], None).unwrap();
+        let child = WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap();
+        let pid = child.pid();
+        drop(child);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

@@ -1,0 +1,131 @@
+//! A scripted kernel: what the real one does only with the right hardware, limits or privileges, for tests.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use tare_format::abi::{Attr, ReadFormat};
+
+use crate::open::{EventFile, Kernel, Target};
+
+/// What happens to an event that a rule fits.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// Opening fails.
+    Refuse(Errno),
+    /// It opens, and a read gives value, nanoseconds enabled, nanoseconds running.
+    Count(u64, u64, u64),
+    /// It opens, but as a pinned event without a free counter: a read gives end of file.
+    NoCounter,
+}
+
+type Fits = Box<dyn Fn(&Attr, Target) -> bool>;
+
+/// A kernel that follows rules, the first that fits; without one an event opens and counts 0.
+#[derive(Default)]
+pub struct Scripted {
+    rules: Vec<(Fits, Answer)>,
+    /// Descriptors left; `None`: any number.
+    files_left: Rc<Cell<Option<usize>>>,
+    opened: RefCell<Vec<(Attr, Target)>>,
+    calls: Rc<RefCell<Vec<String>>>,
+}
+
+impl Scripted {
+    /// A kernel that opens everything.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rule.
+    #[must_use]
+    pub fn rule(mut self, fits: impl Fn(&Attr, Target) -> bool + 'static, answer: Answer) -> Self {
+        self.rules.push((Box::new(fits), answer));
+        self
+    }
+
+    /// Only so many events can be open at a time: then `EMFILE`.
+    #[must_use]
+    pub fn files(self, number: usize) -> Self {
+        self.files_left.set(Some(number));
+        self
+    }
+
+    /// What was opened, in order.
+    pub fn opened(&self) -> Vec<(Attr, Target)> {
+        self.opened.borrow().clone()
+    }
+
+    /// What was asked of the open events, in order: `enable 3`, `disable 3`, `filter 3 prev_pid != 0` with the descriptor's number.
+    pub fn calls(&self) -> Vec<String> {
+        self.calls.borrow().clone()
+    }
+}
+
+impl Kernel for Scripted {
+    fn open(&self, attr: &Attr, target: Target, _leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+        let rule = self.rules.iter().find(|(fits, _)| fits(attr, target));
+        let answer = rule.map_or(Answer::Count(0, 0, 0), |&(_, answer)| answer);
+        if let Answer::Refuse(error) = answer {
+            return Err(error);
+        }
+        match self.files_left.get() {
+            Some(0) => return Err(Errno::MFILE),
+            Some(left) => self.files_left.set(Some(left - 1)),
+            None => {}
+        }
+        let mut opened = self.opened.borrow_mut();
+        opened.push((attr.clone(), target));
+        let fd = RawFd::try_from(opened.len() + 2).map_err(|_| Errno::MFILE)?;
+        Ok(Box::new(ScriptedFile { fd, answer, format: attr.read_format, files_left: Rc::clone(&self.files_left), calls: Rc::clone(&self.calls) }))
+    }
+}
+
+#[derive(Debug)]
+struct ScriptedFile {
+    fd: RawFd,
+    answer: Answer,
+    format: ReadFormat,
+    files_left: Rc<Cell<Option<usize>>>,
+    calls: Rc<RefCell<Vec<String>>>,
+}
+
+impl Drop for ScriptedFile {
+    fn drop(&mut self) {
+        self.files_left.set(self.files_left.get().map(|left| left + 1));
+    }
+}
+
+impl EventFile for ScriptedFile {
+    fn raw_fd(&self) -> RawFd {
+        self.fd
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        let Answer::Count(value, enabled, running) = self.answer else { return Ok(0) };
+        let mut words = vec![value];
+        words.extend(self.format.contains(ReadFormat::TOTAL_TIME_ENABLED).then_some(enabled));
+        words.extend(self.format.contains(ReadFormat::TOTAL_TIME_RUNNING).then_some(running));
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        into.get_mut(..bytes.len()).ok_or(Errno::NOSPC)?.copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn enable(&self) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("enable {}", self.fd));
+        Ok(())
+    }
+
+    fn disable(&self) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("disable {}", self.fd));
+        Ok(())
+    }
+
+    fn set_filter(&self, filter: &CStr) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("filter {} {}", self.fd, filter.to_string_lossy()));
+        Ok(())
+    }
+}

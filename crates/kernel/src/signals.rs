@@ -1,0 +1,98 @@
+//! Signals as a file: the ones that end or stop a measurement are blocked and read, so that they can't strike between two steps.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::{io, ptr};
+
+use crate::inherited;
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its number.
+    pub number: i32,
+    /// Whether the kernel sent it, as it does to a terminal's whole foreground group; else a process did, to this one alone.
+    pub from_kernel: bool,
+}
+
+/// The signals that tare waits for: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT where they weren't ignored.
+/// While it lives they are blocked; a child gets the mask and the dispositions from before (see `child`).
+#[derive(Debug)]
+pub struct Signals {
+    file: OwnedFd,
+    before: libc::sigset_t,
+    sigchld_before: libc::sigaction,
+}
+
+const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+impl Signals {
+    /// Blocks the signals and opens the file that they are read from.
+    ///
+    /// # Errors
+    /// No file descriptor left.
+    pub fn block() -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: every pointer is to a local of the type that the call takes; `sigemptyset` initializes `set` before it is used,
+        // and zeros are a valid value of the others.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in ENDING.into_iter().filter(|&signal| !inherited::is_ignored(signal)).chain([libc::SIGCHLD]) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            // An ignored SIGCHLD would let the kernel reap children and throw their status away.
+            let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            default.sa_sigaction = libc::SIG_DFL;
+            default.sa_flags = libc::SA_NOCLDSTOP;
+            libc::sigaction(libc::SIGCHLD, &raw const default, sigchld_before.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            let signals = |file| Self { file, before: before.assume_init(), sigchld_before: sigchld_before.assume_init() };
+            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(signals(OwnedFd::from_raw_fd(fd))) }
+        }
+    }
+
+    /// The next signal that has arrived, if any.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn next(&self) -> io::Result<Option<Signal>> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut info)) {
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                let word = |at: usize| i32::from_ne_bytes(std::array::from_fn(|i| info[at + i]));
+                let number = word(std::mem::offset_of!(libc::signalfd_siginfo, ssi_signo));
+                let code = word(std::mem::offset_of!(libc::signalfd_siginfo, ssi_code));
+                Ok(Some(Signal { number, from_kernel: code == libc::SI_KERNEL }))
+            }
+        }
+    }
+
+    /// Puts the mask and SIGCHLD back as they were before [`Signals::block`]; for the child, between fork and exec.
+    pub(crate) fn restore(&self) {
+        // SAFETY: both are values that the kernel returned earlier; the calls are async-signal-safe.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::sigaction(libc::SIGCHLD, &raw const self.sigchld_before, ptr::null_mut());
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        while let Ok(Some(_)) = self.next() {}
+        self.restore();
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
