@@ -3,10 +3,12 @@
 //! The only crate of the workspace with `unsafe` in it; each such block says why it is sound. Nothing here prints, exits or reads
 //! environment variables.
 
+pub mod cgroup;
 pub mod child;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod host;
 mod inherited;
+pub mod mounts;
 pub mod open;
 pub mod signals;

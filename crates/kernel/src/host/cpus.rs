@@ -24,10 +24,16 @@ impl CpuList {
         &self.0
     }
 
+    /// Whether this CPU is in the list.
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.binary_search(&cpu).is_ok()
+    }
+
     /// Those that are in both lists.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self(self.0.iter().copied().filter(|cpu| other.0.binary_search(cpu).is_ok()).collect())
+        Self(self.0.iter().copied().filter(|&cpu| other.contains(cpu)).collect())
     }
 }
 

@@ -3,10 +3,14 @@
 //! Everything is read below a root, so that a test can describe any machine as a folder.
 
 mod cpus;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod topology;
 
 use std::path::{Path, PathBuf};
 
 pub use cpus::{CpuList, CpuListError};
+pub use topology::{Place, Topology};
 
 /// The files that describe a machine.
 #[derive(Clone, Debug)]
@@ -41,6 +45,11 @@ impl Host {
         let absolute = absolute.as_ref();
         let text = std::fs::read_to_string(self.root.join(absolute.strip_prefix("/").unwrap_or(absolute)))?;
         Ok(text.trim().to_owned())
+    }
+
+    /// The number in a small file; `None` where it is missing, unreadable or holds none.
+    pub(crate) fn number<T: std::str::FromStr>(&self, absolute: &str) -> Option<T> {
+        self.read(absolute).ok()?.parse().ok()
     }
 
     /// The CPUs that are online. Numbers can have gaps.

@@ -1,0 +1,204 @@
+//! Where cgroups are mounted, which of them carries `perf_event`, and where a cgroup that the user names lies.
+//!
+//! `perf_event` belongs to one hierarchy at a time: where version 1 has it, version 2 doesn't, and the kernel takes only a folder
+//! of the one that has it. Under version 2 it needs no enabling (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
+
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+
+use crate::host::Host;
+use crate::mounts::{Mount, mounts};
+
+/// The controller whose hierarchy events of cgroups go by.
+const PERF_EVENT: &str = "perf_event";
+
+/// A hierarchy of cgroups, as far as this process sees it. Paths are the machine's, to be opened through [`Host::path`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted.
+    pub own: Option<PathBuf>,
+}
+
+/// Which version of cgroups has `perf_event`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerfEvent {
+    /// A hierarchy of version 1.
+    Version1,
+    /// The hierarchy of version 2.
+    Version2,
+    /// None: the kernel was built without `CONFIG_CGROUP_PERF`, or started with `cgroup_disable=perf_event`.
+    Nowhere,
+}
+
+/// The cgroups of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroups {
+    /// Version 2, where it is mounted (also beside version 1).
+    pub v2: Option<Hierarchy>,
+    /// Which version has `perf_event`.
+    pub perf_event: PerfEvent,
+    /// The hierarchy that events of cgroups go by; `None` where it isn't mounted here.
+    pub for_events: Option<Hierarchy>,
+}
+
+/// Why a cgroup can't be found.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// The kernel has no `perf_event` for cgroups.
+    #[error("this kernel counts no events per cgroup (CONFIG_CGROUP_PERF is off)")]
+    NoPerfEvent,
+    /// The hierarchy isn't mounted where this process sees it.
+    #[error("cgroups that can be counted are not mounted here; '{remedy}' mounts them")]
+    NotMounted {
+        /// The command that mounts it.
+        remedy: &'static str,
+    },
+    /// There is no such folder.
+    #[error("no cgroup '{name}' below {}", mount.display())]
+    Missing {
+        /// The name, as given.
+        name: String,
+        /// Where names start.
+        mount: PathBuf,
+    },
+    /// The name has `..` in it.
+    #[error("the cgroup '{name}' leads out of the hierarchy; name it from its top")]
+    Outside {
+        /// The name, as given.
+        name: String,
+    },
+}
+
+impl Cgroups {
+    /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. What is missing counts as not there.
+    #[must_use]
+    pub fn of(host: &Host) -> Self {
+        let mounts = mounts(host).unwrap_or_default();
+        let memberships = memberships(host);
+        let v2_own = memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
+        let v2 = hierarchy(host, mounts.iter().filter(|mount| mount.fs_type == "cgroup2"), v2_own);
+        let v1_own = memberships.iter().find(|m| m.controllers.iter().any(|one| one == PERF_EVENT)).map(|m| m.path.as_path());
+        let v1_mounts = mounts.iter().filter(|mount| mount.fs_type == "cgroup" && mount.has_fs_option(PERF_EVENT));
+        let (perf_event, for_events) = match (v1_own, kernel_has_perf_event(host)) {
+            (Some(own), _) => (PerfEvent::Version1, hierarchy(host, v1_mounts, Some(own))),
+            (None, false) => (PerfEvent::Nowhere, None),
+            (None, true) => (PerfEvent::Version2, v2.clone()),
+        };
+        Self { v2, perf_event, for_events }
+    }
+
+    /// The folder of the cgroup that the user names for `-G`, from the top of the hierarchy that carries `perf_event`. The
+    /// folder's own absolute path is taken too; `/` is the top.
+    ///
+    /// # Errors
+    /// See [`CgroupError`].
+    pub fn find(&self, host: &Host, name: &str) -> Result<PathBuf, CgroupError> {
+        let hierarchy = match (&self.for_events, self.perf_event) {
+            (Some(hierarchy), _) => hierarchy,
+            (None, PerfEvent::Nowhere) => return Err(CgroupError::NoPerfEvent),
+            (None, PerfEvent::Version1) => {
+                let remedy = "sudo mkdir -p /sys/fs/cgroup/perf_event && sudo mount -t cgroup -o perf_event none /sys/fs/cgroup/perf_event";
+                return Err(CgroupError::NotMounted { remedy });
+            }
+            (None, PerfEvent::Version2) => return Err(CgroupError::NotMounted { remedy: "sudo mount -t cgroup2 none /sys/fs/cgroup" }),
+        };
+        let mount = &hierarchy.mount;
+        let given = Path::new(name);
+        if given.components().any(|part| part == Component::ParentDir) {
+            return Err(CgroupError::Outside { name: name.to_owned() });
+        }
+        let from_top = mount.join(given.strip_prefix("/").unwrap_or(given));
+        let candidates = [Some(from_top), given.starts_with(mount).then(|| given.to_owned())];
+        let found = candidates.into_iter().flatten().find(|folder| below(host, folder).is_dir());
+        found.ok_or_else(|| CgroupError::Missing { name: name.to_owned(), mount: mount.clone() })
+    }
+}
+
+/// What this user may do in a cgroup of version 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegation {
+    /// Whether a child cgroup can be made: write access to the folder.
+    pub create: Result<(), Errno>,
+    /// Whether a process of this cgroup can be moved into a child of it: write access to `cgroup.procs`, as this cgroup is the
+    /// common ancestor of both.
+    pub attach: Result<(), Errno>,
+    /// `cgroup.type` where it isn't `domain` (`threaded` cgroups take no processes); `None` also at the top, which has no type.
+    pub odd_type: Option<String>,
+    /// The controllers that children get (`cgroup.subtree_control`).
+    pub for_children: Vec<String>,
+}
+
+impl Delegation {
+    /// What this user may do in the cgroup at `folder`, a path of the machine.
+    #[must_use]
+    pub fn of(host: &Host, folder: &Path) -> Self {
+        let folder = below(host, folder);
+        let words = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        Self {
+            create: writable(&folder, Access::WRITE_OK | Access::EXEC_OK),
+            attach: writable(&folder.join("cgroup.procs"), Access::WRITE_OK),
+            odd_type: Some(words("cgroup.type").trim().to_owned()).filter(|kind| !kind.is_empty() && kind != "domain"),
+            for_children: words("cgroup.subtree_control").split_whitespace().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Asks with the effective user and capabilities, as opening the file would.
+fn writable(path: &Path, access: Access) -> Result<(), Errno> {
+    rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS)
+}
+
+fn below(host: &Host, path: &Path) -> PathBuf {
+    host.path(&path.to_string_lossy())
+}
+
+/// A line of `/proc/self/cgroup`: `4:cpu,cpuacct:/user` of version 1, `0::/user` of version 2.
+struct Membership {
+    controllers: Vec<String>,
+    path: PathBuf,
+}
+
+fn memberships(host: &Host) -> Vec<Membership> {
+    let text = host.read("/proc/self/cgroup").unwrap_or_default();
+    let parse = |line: &str| {
+        let mut fields = line.splitn(3, ':');
+        let number = fields.next()?;
+        let controllers: Vec<String> = fields.next()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let path = PathBuf::from(fields.next()?);
+        (number == "0" || !controllers.is_empty()).then_some(Membership { controllers, path })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// `/proc/cgroups` has a row `perf_event hierarchy cgroups enabled`. Where the file can't be read, the answer
+/// is yes: opening an event will tell.
+fn kernel_has_perf_event(host: &Host) -> bool {
+    let Ok(text) = host.read("/proc/cgroups") else { return true };
+    let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.into_iter().any(|row| row.first() == Some(&PERF_EVENT) && row.get(3) != Some(&"0"))
+}
+
+/// The mount that shows most of a hierarchy: one with the process's own cgroup in it, and of those the one that starts highest.
+fn hierarchy<'a>(host: &Host, mounts: impl Iterator<Item = &'a Mount>, own: Option<&Path>) -> Option<Hierarchy> {
+    let seen = mounts.filter(|mount| below(host, &mount.point).is_dir());
+    let candidates = seen.map(|mount| {
+        let own = own.and_then(|own| folder_in(mount, own)).filter(|folder| below(host, folder).is_dir());
+        (own.is_some(), std::cmp::Reverse(mount.root.components().count()), Hierarchy { mount: mount.point.clone(), own })
+    });
+    candidates.max_by_key(|(has_own, depth, _)| (*has_own, *depth)).map(|(_, _, hierarchy)| hierarchy)
+}
+
+/// Where the cgroup `own` lies below a mount. Both `own` and the mount's root are told from the top of the cgroup namespace: a
+/// mount that starts above it has the root `/..`, and then only a cgroup beside the namespace has a known name below it.
+fn folder_in(mount: &Mount, own: &Path) -> Option<PathBuf> {
+    let rest = own.strip_prefix(&mount.root).ok()?;
+    let stays_inside = rest.components().all(|part| matches!(part, Component::Normal(_)));
+    stays_inside.then(|| if rest.as_os_str().is_empty() { mount.point.clone() } else { mount.point.join(rest) })
+}
+
+#[cfg(test)]
+mod tests;

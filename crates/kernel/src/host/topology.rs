@@ -1,0 +1,172 @@
+//! Which package, die, core and memory node a CPU belongs to, as sysfs tells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{CpuList, Host};
+
+/// What the kernel doesn't tell: perf prints the same, as in `N-1` on a kernel without memory nodes.
+const UNKNOWN: i32 = -1;
+
+/// A part of a machine whose CPUs are counted together. Numbers are the kernel's own: not dense, and -1 where it doesn't tell.
+///
+/// Cores sort by package, then die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// What sits in one socket.
+    Package {
+        /// `physical_package_id`.
+        package: i32,
+    },
+    /// One chip of a package.
+    Die {
+        /// `physical_package_id`.
+        package: i32,
+        /// `die_id`; 0 where there is none, as perf has it.
+        die: i32,
+    },
+    /// One core, whose hardware threads are its CPUs.
+    Core {
+        /// `physical_package_id`.
+        package: i32,
+        /// `die_id`; 0 where there is none, as perf has it.
+        die: i32,
+        /// `core_id`, unique within its package or die only.
+        core: i32,
+    },
+    /// A NUMA node.
+    Node {
+        /// The number in `/sys/devices/system/node/nodeN`.
+        node: i32,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Package { package } => write!(f, "S{package}"),
+            Self::Die { package, die } => write!(f, "S{package}-D{die}"),
+            Self::Core { package, die, core } => write!(f, "S{package}-D{die}-C{core}"),
+            Self::Node { node } => write!(f, "N{node}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    package: i32,
+    die: i32,
+    core: i32,
+    node: i32,
+}
+
+/// Where each CPU sits. A CPU that isn't known sits in package, core and node -1.
+#[derive(Clone, Debug, Default)]
+pub struct Topology(BTreeMap<u32, Numbers>);
+
+impl Host {
+    /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number -1, and the die 0.
+    #[must_use]
+    pub fn topology(&self, cpus: &CpuList) -> Topology {
+        let nodes = self.nodes();
+        let numbers = |cpu: u32| {
+            let id = |file: &str| self.number(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"));
+            let node = nodes.iter().find(|(_, members)| members.contains(cpu)).map_or(UNKNOWN, |&(node, _)| node);
+            let known = |id: Option<i32>| id.filter(|&n| n >= 0);
+            Numbers {
+                package: known(id("physical_package_id")).unwrap_or(UNKNOWN),
+                die: known(id("die_id")).unwrap_or(0),
+                core: known(id("core_id")).unwrap_or(UNKNOWN),
+                node,
+            }
+        };
+        Topology(cpus.as_slice().iter().map(|&cpu| (cpu, numbers(cpu))).collect())
+    }
+
+    /// The memory nodes with their CPUs; a node whose list can't be read is left out.
+    fn nodes(&self) -> Vec<(i32, CpuList)> {
+        let online = self.read("/sys/devices/system/node/online").ok().and_then(|text| text.parse::<CpuList>().ok()).unwrap_or_default();
+        let cpus_of = |node: u32| self.read(format!("/sys/devices/system/node/node{node}/cpulist")).ok()?.parse().ok();
+        online.as_slice().iter().filter_map(|&node| Some((i32::try_from(node).ok()?, cpus_of(node)?))).collect()
+    }
+}
+
+impl Topology {
+    fn numbers(&self, cpu: u32) -> Numbers {
+        self.0.get(&cpu).copied().unwrap_or(Numbers { package: UNKNOWN, die: 0, core: UNKNOWN, node: UNKNOWN })
+    }
+
+    /// The package of a CPU (`--per-socket`).
+    #[must_use]
+    pub fn package_of(&self, cpu: u32) -> Place {
+        Place::Package { package: self.numbers(cpu).package }
+    }
+
+    /// The die of a CPU (`--per-die`).
+    #[must_use]
+    pub fn die_of(&self, cpu: u32) -> Place {
+        let Numbers { package, die, .. } = self.numbers(cpu);
+        Place::Die { package, die }
+    }
+
+    /// The core of a CPU (`--per-core`).
+    #[must_use]
+    pub fn core_of(&self, cpu: u32) -> Place {
+        let Numbers { package, die, core, .. } = self.numbers(cpu);
+        Place::Core { package, die, core }
+    }
+
+    /// The memory node of a CPU (`--per-node`).
+    #[must_use]
+    pub fn node_of(&self, cpu: u32) -> Place {
+        Place::Node { node: self.numbers(cpu).node }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture;
+
+    fn text(topology: &Topology, cpu: u32) -> [String; 4] {
+        [topology.package_of(cpu), topology.die_of(cpu), topology.core_of(cpu), topology.node_of(cpu)].map(|place| place.to_string())
+    }
+
+    /// Gaps in CPU numbers, siblings far apart, core numbers that start again in the second package.
+    #[test]
+    fn odd_numbering() {
+        let mut files = vec![
+            ("/sys/devices/system/node/online".to_owned(), "0,2\n".to_owned()),
+            ("/sys/devices/system/node/node0/cpulist".to_owned(), "0,64\n".to_owned()),
+            ("/sys/devices/system/node/node2/cpulist".to_owned(), "3,67\n".to_owned()),
+        ];
+        for (cpu, package, die, core) in [(0, 0, 0, 0), (64, 0, 0, 0), (3, 1, 1, 0), (67, 1, 1, 8)] {
+            for (file, number) in [("physical_package_id", package), ("die_id", die), ("core_id", core)] {
+                files.push((format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"), format!("{number}\n")));
+            }
+        }
+        let machine = fixture::machine(&files);
+        let topology = machine.host().topology(&"0,3,64,67".parse().unwrap());
+        assert_eq!(text(&topology, 64), ["S0", "S0-D0", "S0-D0-C0", "N0"]);
+        assert_eq!(text(&topology, 67), ["S1", "S1-D1", "S1-D1-C8", "N2"]);
+        assert_eq!(topology.core_of(0), topology.core_of(64));
+        assert_ne!(topology.core_of(0), topology.core_of(3));
+        let mut cores: Vec<_> = [67, 3, 64].map(|cpu| topology.core_of(cpu)).to_vec();
+        cores.sort_unstable();
+        assert_eq!(cores.iter().map(ToString::to_string).collect::<Vec<_>>(), ["S0-D0-C0", "S1-D1-C0", "S1-D1-C8"]);
+    }
+
+    /// arm64 has no die and may say package -1; a kernel without NUMA has no nodes; a container may hide everything.
+    #[test]
+    fn missing_files() {
+        let machine = fixture::machine(&[
+            ("/sys/devices/system/cpu/cpu0/topology/physical_package_id", "-1\n"),
+            ("/sys/devices/system/cpu/cpu0/topology/core_id", "5\n"),
+            ("/sys/devices/system/cpu/cpu1/topology/core_id", "nonsense\n"),
+        ]);
+        let topology = machine.host().topology(&"0-1".parse().unwrap());
+        assert_eq!(text(&topology, 0), ["S-1", "S-1-D0", "S-1-D0-C5", "N-1"]);
+        assert_eq!(text(&topology, 1), ["S-1", "S-1-D0", "S-1-D0-C-1", "N-1"]);
+        assert_eq!(text(&topology, 7), text(&topology, 1));
+    }
+}
