@@ -1,0 +1,74 @@
+//! Statistics of repeated runs: pure functions, deterministic given a seed.
+//!
+//! Why these and not others: docs/statistics.md.
+
+mod bootstrap;
+mod holm;
+mod power;
+mod signed_rank;
+mod summary;
+mod trimmed;
+
+pub use bootstrap::bootstrap_interval;
+pub use holm::holm;
+pub use power::smallest_detectable;
+pub use signed_rank::signed_rank;
+pub use summary::{Summary, median, quantile};
+pub use trimmed::{TRIM_DIVISOR, Trimmed};
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// A two-sided interval, in the unit of what it is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Half of its width.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+}
+
+/// The value that Student's t with `freedom` degrees of freedom stays below with this probability.
+fn t_quantile(probability: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
+}
+
+/// The probability that a standard normal variable stays below `z`.
+fn normal_below(z: f64) -> f64 {
+    Normal::standard().cdf(z)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t_quantiles_match_the_printed_tables() {
+        for (probability, freedom, wanted) in [
+            (0.975, 1.0, 12.706),
+            (0.975, 2.0, 4.303),
+            (0.975, 4.0, 2.776),
+            (0.975, 9.0, 2.262),
+            (0.975, 29.0, 2.045),
+            (0.995, 5.0, 4.032),
+            (0.8, 10.0, 0.879),
+        ] {
+            let t = t_quantile(probability, freedom);
+            assert!((t - wanted).abs() < 0.0006, "t({probability}, {freedom}) = {t}, the table says {wanted}");
+        }
+        assert!((t_quantile(0.025, 7.0) + t_quantile(0.975, 7.0)).abs() < 1e-6, "symmetric");
+    }
+
+    #[test]
+    fn the_normal_matches_the_printed_table() {
+        assert!((normal_below(-1.959_964) - 0.025).abs() < 1e-6);
+        assert!((normal_below(0.0) - 0.5).abs() < 1e-9);
+    }
+}
