@@ -1,0 +1,161 @@
+//! The rules of STYLE.md that a program can keep, held against every file of the project.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+
+use std::collections::BTreeMap;
+
+use tare_tidy::{File, files, functions, links, output, root};
+
+fn all_files() -> Option<Vec<File>> {
+    match files() {
+        Ok(files) => Some(files),
+        Err(error) => {
+            println!("skipped: the list of files comes from git: {error}");
+            None
+        }
+    }
+}
+
+fn rust_files() -> Option<Vec<File>> {
+    let mut files = all_files()?;
+    files.retain(|file| file.path.ends_with(".rs"));
+    assert!(files.len() > 10, "only {} Rust files found", files.len());
+    Some(files)
+}
+
+fn none(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
+}
+
+/// Which sibling may use which: ARCHITECTURE.md says why.
+#[test]
+fn crate_edges_are_those_of_the_architecture() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("tare-format", &[] as &[_]),
+        ("tare-kernel", &["tare-format"]),
+        ("tare-measure", &["tare-format", "tare-kernel"]),
+        ("tare-perf", &["tare-format", "tare-kernel", "tare-measure"]),
+        ("tare-tidy", &[]),
+    ]);
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let text = output(&cargo, &["metadata", "--no-deps", "--format-version", "1", "--offline"]).unwrap();
+    let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut found = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let siblings = dependencies.filter(|d| !d["path"].is_null() && d["kind"].is_null());
+        let mut names: Vec<_> = siblings.filter_map(|d| d["name"].as_str()).collect();
+        names.sort_unstable();
+        found.insert(package["name"].as_str().unwrap(), names);
+    }
+    let allowed: BTreeMap<_, _> = allowed.into_iter().map(|(name, edges)| (name, edges.to_vec())).collect();
+    assert_eq!(found, allowed, "an edge is added here, in ARCHITECTURE.md, and with a reason");
+}
+
+#[test]
+fn unsafe_is_in_the_kernel_crate_alone() {
+    let Some(files) = rust_files() else { return };
+    let keyword = concat!("uns", "afe");
+    let is_code = |line: &&str| !line.trim_start().starts_with("//") && !line.contains(&format!("{keyword}_code"));
+    let uses = |line: &str| {
+        line.contains(&format!("{keyword} {{")) || line.contains(&format!("{keyword} fn ")) || line.contains(&format!("{keyword} impl "))
+    };
+    let outside = files.iter().filter(|file| !file.path.starts_with("crates/kernel/"));
+    let found: Vec<_> = outside.filter(|file| file.text.lines().filter(is_code).any(uses)).map(|file| file.path.clone()).collect();
+    none("outside of crates/kernel", &found);
+}
+
+#[test]
+fn unused_code_is_removed_and_not_silenced() {
+    let Some(files) = rust_files() else { return };
+    let silenced = concat!("allow(dead", "_code");
+    let found: Vec<_> = files.iter().filter(|file| file.text.contains(silenced)).map(|file| file.path.clone()).collect();
+    none("dead code is silenced in", &found);
+}
+
+/// The numbers of limits.txt, by name.
+fn limits(text: &str) -> BTreeMap<String, usize> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(name, number)| (name.to_owned(), number.trim().parse().unwrap())).collect()
+}
+
+const LIMITS: &str = "tidy/limits.txt";
+
+#[test]
+fn files_and_functions_stay_short() {
+    let Some(files) = rust_files() else { return };
+    let limits = limits(&std::fs::read_to_string(root().join(LIMITS)).unwrap());
+    let mut found = Vec::new();
+    for File { path, text } in &files {
+        let lines = text.lines().count();
+        if lines > limits["file"] {
+            found.push(format!("{path} has {lines} lines; at most {} in one file", limits["file"]));
+        }
+        for (name, at, lines) in functions(text) {
+            if lines > limits["function"] {
+                found.push(format!("{path}:{at}: {name} has {lines} lines; at most {} in one function", limits["function"]));
+            }
+        }
+    }
+    none("split what has grown", &found);
+}
+
+#[test]
+fn limits_only_go_down() {
+    let now = limits(&std::fs::read_to_string(root().join(LIMITS)).unwrap());
+    let Ok(commits) = output("git", &["log", "--format=%H", "--", LIMITS]) else {
+        println!("skipped: the history comes from git");
+        return;
+    };
+    for commit in commits.lines() {
+        let Ok(text) = output("git", &["show", &format!("{commit}:{LIMITS}")]) else { continue };
+        for (name, then) in limits(&text) {
+            assert!(now.get(&name).is_some_and(|now| *now <= then), "{LIMITS}: '{name}' was {then} in {commit}");
+        }
+    }
+}
+
+/// Nothing of the machine that it was written on, and no package registry's host.
+#[test]
+fn no_file_names_a_machine() {
+    let Some(files) = all_files() else { return };
+    let words = [
+        concat!("/wo", "rk"),
+        concat!("/ro", "ot/"),
+        concat!("/ho", "me/"),
+        concat!("crates", ".io"),
+        concat!("deb.", "debian"),
+        concat!("artif", "actory"),
+    ];
+    let mut found = Vec::new();
+    for File { path, text } in files.iter().filter(|file| !file.path.ends_with(".lock")) {
+        for (at, line) in text.lines().enumerate() {
+            if let Some(word) = words.iter().find(|word| names(line, word)) {
+                found.push(format!("{path}:{}: '{word}'", at + 1));
+            }
+        }
+    }
+    none("these words mean nothing to others", &found);
+}
+
+/// Whether `word` stands in `line` and isn't the beginning of a longer one.
+fn names(line: &str, word: &str) -> bool {
+    let mut ends = line.match_indices(word).map(|(at, _)| at + word.len());
+    ends.any(|end| word.ends_with('/') || !line[end..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-'))
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let Some(files) = all_files() else { return };
+    let mut found = Vec::new();
+    for File { path, text } in files.iter().filter(|file| file.path.ends_with(".md")) {
+        let document = root().join(path);
+        let folder = document.parent().unwrap();
+        for link in links(text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let target = link.split('#').next().unwrap();
+            if !folder.join(target).exists() {
+                found.push(format!("{path}: {link}"));
+            }
+        }
+    }
+    none("nothing is there", &found);
+}

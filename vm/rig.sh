@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# An arm64 guest with an emulated PMU, to count hardware events where the machine has none: see docs/vm.md.
+#
+#   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
+#   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/tare/vm
+libraries=/usr/aarch64-linux-gnu/lib
+# name:package of what the host needs
+programs=(qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu cpio:cpio)
+
+say() { echo "rig: $*" >&2; }
+
+host_packages() {
+    local program missing=()
+    for program in "${programs[@]}"; do
+        command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
+    done
+    [ -e $libraries/libc.a ] || missing+=(libc6-dev-arm64-cross)
+    if [ ${#missing[@]} -gt 0 ]; then "$here/../x" install "${missing[@]}"; fi
+}
+
+# apt for arm64 packages with its own state: the host's apt and dpkg never learn of that architecture.
+guest_apt() {
+    APT_CONFIG=$cache/apt/apt.conf "$@"
+}
+
+guest_apt_setup() {
+    local root=$cache/apt
+    mkdir -p "$root"/{state/lists/partial,cache/archives/partial,etc/sources.list.d,etc/apt.conf.d,etc/preferences.d,etc/trusted.gpg.d}
+    : >"$root/state/status"
+    # The host's own Debian sources, in either form.
+    cp /etc/apt/sources.list.d/debian.sources "$root/etc/sources.list.d/" 2>/dev/null ||
+        grep -h '^deb .*debian' /etc/apt/sources.list >"$root/etc/sources.list"
+    cat >"$root/apt.conf" <<END
+Dir::State "$root/state"; Dir::State::status "$root/state/status"; Dir::Cache "$root/cache"; Dir::Etc "$root/etc";
+APT::Architecture "arm64"; APT::Architectures { "arm64"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
+END
+    guest_apt apt-get -qq update
+}
+
+# unpack PACKAGE FOLDER: downloads a package for the guest and unpacks it.
+unpack() {
+    mkdir -p "$2" "$cache/debs"
+    (cd "$cache/debs" && guest_apt apt-get -qq download "$1" && dpkg -x "$1"_*.deb "$2")
+}
+
+# The file system that every guest starts with: busybox and init.
+base_file_system() {
+    local root=$cache/base
+    rm -rf "$root"
+    mkdir -p "$root"/{bin,sbin,usr/bin,usr/sbin,proc,sys,dev,tmp}
+    cp "$cache/busybox/bin/busybox" "$root/bin/"
+    ln -s busybox "$root/bin/sh"
+    cp "$here/init" "$root/init"
+    (cd "$root" && find . | cpio -o -H newc --quiet) >"$cache/base.cpio"
+    rm -rf "$root"
+}
+
+setup() {
+    host_packages
+    mkdir -p "$cache"
+    if [ ! -e "$cache/Image" ]; then
+        local kernel
+        say "fetching a kernel and busybox for the guest into $cache"
+        rm -rf "$cache/debs"
+        guest_apt_setup
+        kernel=$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)
+        unpack busybox-static "$cache/busybox"
+        unpack "$kernel" "$cache/kernel"
+        mv "$cache"/kernel/boot/vmlinuz-* "$cache/Image"
+        rm -rf "$cache/kernel" "$cache/debs"
+    fi
+    if [ ! "$cache/base.cpio" -nt "$here/init" ]; then base_file_system; fi
+}
+
+run() {
+    local work status=0 reported
+    work=$(mktemp -d)
+    # shellcheck disable=SC2064 # the folder's name is needed now: `work` is gone when the shell ends
+    trap "rm -rf '$work'" EXIT
+    mkdir "$work/job"
+    cp -rL "$1"/. "$work/job/"
+    # A kernel takes several archives one after the other as one file system.
+    (cd "$work" && cat "$cache/base.cpio" && find job | cpio -o -H newc --quiet) >"$work/initrd"
+    # icount: one instruction takes one nanosecond of virtual time, so that counts are exact and the same on every run.
+    timeout "${RIG_TIMEOUT:-300}" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -smp 1 -m 1024 -icount shift=0 \
+        -nographic -no-reboot -nic none -kernel "$cache/Image" -initrd "$work/initrd" \
+        -append "console=ttyAMA0 quiet panic=-1" </dev/null >"$work/log" 2>&1 || status=$?
+    tr -d '\r' <"$work/log" | sed '/^rig: status /d; s/\x1b\[[0-9;]*[A-Za-z]//g'
+    reported=$(tr -d '\r' <"$work/log" | sed -n 's/^rig: status \([0-9]*\)$/\1/p' | tail -n 1)
+    if [ -z "$reported" ]; then
+        say "the guest did not finish (qemu ended with $status; 124 means that RIG_TIMEOUT ran out)"
+        exit 125
+    fi
+    exit "$reported"
+}
+
+case ${1:-} in
+setup) setup ;;
+run) run "$2" ;;
+*) sed -n '2,5s/^# \?//p' "$0" ;;
+esac

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# build.sh FOLDER: compiles the workloads into FOLDER, with $CC (cc unless told); a cross compiler does as well.
+# What is newer than its source stays as it is, so that several tests may call this at once.
+set -euo pipefail
+mkdir -p "$1"
+into=$(cd "$1" && pwd)
+cd "$(dirname "$0")"
+build() { # build SOURCE OPTION...
+    name=${1%.*}
+    if [ ! "$into/$name" -nt "$1" ]; then
+        ${CC:-cc} -O2 -static -o "$into/$name.$$" "$@"
+        mv "$into/$name.$$" "$into/$name"
+    fi
+}
+build three.S -nostdlib
+build loop.S -nostdlib
+build spin.c
