@@ -3,5 +3,6 @@
 //! Nothing here records: this crate judges recorders, and must not link what it judges.
 #![forbid(unsafe_code)]
 
+pub mod count;
 pub mod event;
 pub mod statistics;

@@ -20,6 +20,8 @@ pub struct Event {
     pub filter: Option<String>,
     /// Whether the user said which privilege levels count (`:u`, `:k`, …): if not, tare may leave out the kernel where it isn't allowed.
     pub explicit_levels: bool,
+    /// `:P`: the highest `precise_ip` that the PMU takes; opening starts from the one in `attr` and goes down.
+    pub precise_max: bool,
 }
 
 /// On which CPUs an event of a PMU is opened.

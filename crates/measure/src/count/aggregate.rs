@@ -1,0 +1,117 @@
+//! Counts of places, summed as they are to be shown.
+
+use tare_format::abi::Count;
+use tare_kernel::host::{Place, Topology};
+
+use super::{Counter, Snapshot, Unavailable, Where};
+
+/// What is summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Everything, into one row an event.
+    #[default]
+    All,
+    /// Nothing: a row for each CPU.
+    Cpu,
+    /// A row for each thread.
+    Thread,
+    /// The CPUs of a core.
+    Core,
+    /// The CPUs of a die.
+    Die,
+    /// The CPUs of a socket.
+    Socket,
+    /// The CPUs of a NUMA node.
+    Node,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// All places.
+    All,
+    /// A CPU.
+    Cpu(u32),
+    /// A thread.
+    Thread(i32),
+    /// A core, die, socket or node.
+    Place(Place),
+}
+
+/// What came of counting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// A count, to be scaled where it was not on a counter for all of the time.
+    Counted(Count),
+    /// It was open, but never on a counter.
+    NotCounted,
+    /// It could not be opened.
+    Unavailable(Unavailable),
+}
+
+/// A line of results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was summed.
+    pub key: Key,
+    /// How many CPUs or threads were.
+    pub places: usize,
+    /// The number of the event in [`super::Counters::as_slice`].
+    pub event: usize,
+    /// The sum.
+    pub outcome: Outcome,
+}
+
+impl Outcome {
+    /// The estimate for all of the enabled time, in the event's own occurrences; `None` where there is none.
+    #[must_use]
+    pub fn scaled(&self) -> Option<f64> {
+        match self {
+            Self::Counted(count) => count.scaled(),
+            _ => None,
+        }
+    }
+
+    fn of(counter: &Counter, counts: &[Option<Count>]) -> Self {
+        match counts.iter().copied().flatten().reduce(Count::plus) {
+            Some(sum) if sum.running_ns() > 0 || sum.is_exact() => Self::Counted(sum),
+            _ => counter.unavailable().map_or(Self::NotCounted, Self::Unavailable),
+        }
+    }
+}
+
+/// The rows of a snapshot: by event, and within it by key, for `All`, `Cpu` and `Thread`; by key, and within it by event, for the
+/// parts of a machine.
+#[must_use]
+pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology: &Topology) -> Vec<Row> {
+    let mut all = Vec::new();
+    for (event, counter) in counters.iter().enumerate() {
+        let mut keyed: Vec<(Key, Option<Count>)> =
+            counter.places().enumerate().map(|(place, at)| (key(at, by, topology), snapshot.get(event, place))).collect();
+        keyed.sort_by_key(|&(key, _)| key);
+        let rows = keyed.chunk_by(|a, b| a.0 == b.0).map(|same| {
+            let counts: Vec<_> = same.iter().map(|&(_, count)| count).collect();
+            Row { key: same[0].0, places: same.len(), event, outcome: Outcome::of(counter, &counts) }
+        });
+        all.extend(rows);
+        if counter.places().next().is_none() {
+            all.push(Row { key: Key::All, places: 0, event, outcome: Outcome::of(counter, &[]) });
+        }
+    }
+    if !matches!(by, Aggregation::All | Aggregation::Cpu | Aggregation::Thread) {
+        all.sort_by_key(|row| (row.key, row.event));
+    }
+    all
+}
+
+fn key(at: Where, by: Aggregation, topology: &Topology) -> Key {
+    match (by, at) {
+        (Aggregation::All, _) | (_, Where::Command) => Key::All,
+        (_, Where::Task(tid)) => Key::Thread(tid),
+        (Aggregation::Core, Where::Cpu(cpu)) => Key::Place(topology.core_of(cpu)),
+        (Aggregation::Die, Where::Cpu(cpu)) => Key::Place(topology.die_of(cpu)),
+        (Aggregation::Socket, Where::Cpu(cpu)) => Key::Place(topology.package_of(cpu)),
+        (Aggregation::Node, Where::Cpu(cpu)) => Key::Place(topology.node_of(cpu)),
+        (Aggregation::Cpu | Aggregation::Thread, Where::Cpu(cpu)) => Key::Cpu(cpu),
+    }
+}

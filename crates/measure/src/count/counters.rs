@@ -1,0 +1,328 @@
+//! Events opened on a scope.
+
+use std::ffi::CString;
+
+use rustix::io::Errno;
+use tare_format::abi::{Flags, ReadFormat, Reading};
+use tare_kernel::open::{EventFile, Kernel, Target};
+
+use super::unavailable::{Unavailable, is_kernel_only, user_mode_only};
+use super::{Cgroup, Scope, Snapshot, Where};
+use crate::event::{Event, EventGroup};
+
+/// Both times are always read: a count without them can't be built.
+const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
+
+/// When the events begin to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// In the first instruction of the program that the task executes (`enable_on_exec`); of no effect on CPUs and cgroups.
+    OnExec,
+    /// When [`Counters::enable`] is called.
+    WhenEnabled,
+}
+
+/// Whether what a task starts is counted with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inheritance {
+    /// Children and new threads count.
+    Children,
+    /// The task alone.
+    None,
+}
+
+/// How events are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// When counting begins.
+    pub start: Start,
+    /// Whether children count.
+    pub inheritance: Inheritance,
+    /// An event that this user may not count is left out instead of ending it all: for events that the user did not ask for by name.
+    pub leave_out_forbidden: bool,
+    /// Groups are pinned to their counters: they count all of the time or fail to read.
+    pub pinned: bool,
+}
+
+/// Why nothing can be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel's rules forbid it to this user.
+    #[error("not allowed to count '{event}'{}: {errno}", if *.per_cpu { " on whole CPUs" } else { "" })]
+    NotPermitted {
+        /// The event's name.
+        event: String,
+        /// Whether whole CPUs were asked for.
+        per_cpu: bool,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// No file descriptor left.
+    #[error("{needed} file descriptors are needed, one for each event and place, and the limit was reached after {opened}")]
+    TooManyFiles {
+        /// Events x places.
+        needed: usize,
+        /// Those that could be opened.
+        opened: usize,
+    },
+    /// A thread or process that isn't there.
+    #[error("there is no thread or process {0}")]
+    NoSuchTask(i32),
+    /// A tracepoint filter that the kernel refuses.
+    #[error("the kernel refuses the filter '{filter}' for '{event}': {errno}")]
+    Filter {
+        /// The event's name.
+        event: String,
+        /// The filter.
+        filter: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Anything else.
+    #[error("cannot open '{event}': {errno}")]
+    Other {
+        /// The event's name.
+        event: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+/// What is counted: an event, and in which cgroup.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The event as it was opened: the kernel may be left out where this user may not count it.
+    pub event: Event,
+    /// The cgroup that it counts.
+    pub cgroup: Option<String>,
+}
+
+/// One event of a measurement and the places that it is open at.
+#[derive(Debug)]
+pub struct Counter {
+    /// What it counts.
+    pub subject: Subject,
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    at: Where,
+    file: Result<Box<dyn EventFile>, Unavailable>,
+    leads: bool,
+}
+
+impl Counter {
+    /// The places in the order of results.
+    pub fn places(&self) -> impl Iterator<Item = Where> {
+        self.places.iter().map(|place| place.at)
+    }
+
+    /// Why it has no count anywhere; `None` where it counts somewhere.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<Unavailable> {
+        if self.places.is_empty() {
+            return Some(Unavailable::OtherCpus);
+        }
+        self.places.iter().map(|place| place.file.as_ref().err().copied()).collect::<Option<Vec<_>>>().map(|reasons| reasons[0])
+    }
+}
+
+/// All events of a measurement, open. Dropping them closes them.
+#[derive(Debug, Default)]
+pub struct Counters {
+    counters: Vec<Counter>,
+}
+
+/// How many descriptors [`Counters::open`] will use: one for each event and place.
+#[must_use]
+pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
+    let places = |copy, (number, group): (usize, &EventGroup)| {
+        let at = group.events.first().map_or(0, |leader| scope.places(leader, scope.cgroup(copy, number)).len());
+        at * group.events.len()
+    };
+    (0..scope.copies()).map(|copy| groups.iter().enumerate().map(|group| places(copy, group)).sum::<usize>()).sum()
+}
+
+impl Counters {
+    /// Opens every group on every place of the scope, disabled.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; an event that this machine lacks is no error but has a reason ([`Counter::unavailable`]).
+    pub fn open(kernel: &dyn Kernel, groups: &[EventGroup], scope: &Scope, options: Options) -> Result<Self, OpenError> {
+        let mut opening = Opening { kernel, scope, options, needed: needed_files(groups, scope), opened: 0 };
+        let mut counters = Vec::new();
+        for copy in 0..scope.copies() {
+            for (number, group) in groups.iter().enumerate() {
+                let cgroup = scope.cgroup(copy, number);
+                let mut members = opening.group(group, cgroup)?;
+                if group.weak && members.iter().any(|member| member.unavailable() == Some(Unavailable::Refused)) {
+                    members.clear();
+                    for event in &group.events {
+                        members.extend(opening.group(&EventGroup { events: vec![event.clone()], ..EventGroup::default() }, cgroup)?);
+                    }
+                }
+                counters.extend(members);
+            }
+        }
+        Ok(Self { counters })
+    }
+
+    /// Every event, in the order of results.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    fn leaders(&self) -> impl Iterator<Item = &dyn EventFile> {
+        let places = self.counters.iter().flat_map(|counter| &counter.places);
+        places.filter(|place| place.leads).filter_map(|place| place.file.as_deref().ok())
+    }
+
+    /// Starts counting everywhere.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn enable(&self) -> Result<(), Errno> {
+        self.leaders().try_for_each(EventFile::enable)
+    }
+
+    /// Stops counting everywhere.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn disable(&self) -> Result<(), Errno> {
+        self.leaders().try_for_each(EventFile::disable)
+    }
+
+    /// The counts now. What can't be read (a pinned event without a counter) is `None`.
+    #[must_use]
+    pub fn read(&self) -> Snapshot {
+        let read = |file: &dyn EventFile| {
+            let mut bytes = [0; 64];
+            let len = file.read(&mut bytes).ok()?;
+            Reading::decode(bytes.get(..len)?, READ_FORMAT).ok()?.counts.first().copied()
+        };
+        let places = |counter: &Counter| counter.places.iter().map(|place| read(place.file.as_deref().ok()?)).collect();
+        Snapshot(self.counters.iter().map(places).collect())
+    }
+}
+
+struct Opening<'a> {
+    kernel: &'a dyn Kernel,
+    scope: &'a Scope,
+    options: Options,
+    needed: usize,
+    opened: usize,
+}
+
+impl Opening<'_> {
+    /// Opens a group at every place of its leader.
+    fn group(&mut self, group: &EventGroup, cgroup: Option<&Cgroup>) -> Result<Vec<Counter>, OpenError> {
+        let name = cgroup.map(|cgroup| cgroup.name.clone());
+        let counter = |event: &Event| Counter { subject: Subject { event: event.clone(), cgroup: name.clone() }, places: Vec::new() };
+        let mut members: Vec<Counter> = group.events.iter().map(counter).collect();
+        let Some(leader) = group.events.first() else { return Ok(members) };
+        let places = self.scope.places(leader, cgroup);
+        let several = places.len() > 1;
+        for (at, target) in places {
+            match self.group_at(&mut members, at, target) {
+                // A thread that ended between being listed and being opened has nothing to count.
+                Err(OpenError::NoSuchTask(_)) if several => members.iter_mut().for_each(|member| member.places.retain(|place| place.at != at)),
+                result => result?,
+            }
+        }
+        match self.scope {
+            Scope::Tasks(tids) if members[0].places.is_empty() => Err(OpenError::NoSuchTask(tids.first().copied().unwrap_or(0))),
+            _ => Ok(members),
+        }
+    }
+
+    /// Opens every member of a group at one place; the first that opens leads.
+    fn group_at(&mut self, members: &mut [Counter], at: Where, target: Target) -> Result<(), OpenError> {
+        let mut leader = None;
+        for index in 0..members.len() {
+            let file = self.event(members, index, leader, target)?;
+            let leads = leader.is_none() && file.is_ok();
+            members[index].places.push(Place { at, file, leads });
+            leader = leader.or(leads.then_some(index));
+        }
+        Ok(())
+    }
+
+    /// Opens one event at one place, stepping down where the kernel refuses what can be done without.
+    fn event(
+        &mut self,
+        members: &mut [Counter],
+        index: usize,
+        leader: Option<usize>,
+        target: Target,
+    ) -> Result<Result<Box<dyn EventFile>, Unavailable>, OpenError> {
+        let per_cpu = self.scope.is_per_cpu();
+        loop {
+            let (before, rest) = members.split_at_mut(index);
+            let leader = leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());
+            let event = &mut rest[0].subject.event;
+            let errno = match self.kernel.open(&self.attr(event, leader.is_none()), target, leader) {
+                Ok(file) => {
+                    self.opened += 1;
+                    set_filter(file.as_ref(), event)?;
+                    return Ok(Ok(file));
+                }
+                Err(errno) => errno,
+            };
+            let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
+            if errno == Errno::INVAL && !event.explicit_levels && event.attr.flags.intersects(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST) {
+                event.attr.flags.remove(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST);
+            } else if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) && event.precise_max && event.attr.precise_ip > 0 {
+                event.attr.precise_ip -= 1;
+            } else if let Some(user) = forbidden.then(|| user_mode_only(event)).flatten() {
+                if is_kernel_only(&event.attr) {
+                    return Ok(Err(Unavailable::KernelOnly));
+                }
+                *event = user;
+            } else {
+                return self.refusal(event, errno, target, per_cpu).map(Err);
+            }
+        }
+    }
+
+    /// What a refused event means: a reason why it has no count, or the end of it all.
+    fn refusal(&self, event: &Event, errno: Errno, target: Target, per_cpu: bool) -> Result<Unavailable, OpenError> {
+        if let Some(reason) = Unavailable::from_errno(errno, event, per_cpu) {
+            return Ok(reason);
+        }
+        let name = event.name.clone();
+        Err(match (errno, target) {
+            (Errno::ACCESS | Errno::PERM, _) if self.options.leave_out_forbidden => return Ok(Unavailable::NotPermitted),
+            (Errno::ACCESS | Errno::PERM, _) => OpenError::NotPermitted { event: name, per_cpu, errno },
+            (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed: self.needed, opened: self.opened },
+            (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
+            _ => OpenError::Other { event: name, errno },
+        })
+    }
+
+    /// The attribute with what depends on the scope and the options.
+    fn attr(&self, event: &Event, leads: bool) -> tare_format::abi::Attr {
+        let mut attr = event.attr.clone();
+        attr.read_format = READ_FORMAT;
+        // Members start and stop with their leader.
+        attr.flags.set(Flags::DISABLED, leads);
+        let task = !self.scope.is_per_cpu();
+        attr.flags.set(Flags::ENABLE_ON_EXEC, leads && task && self.options.start == Start::OnExec);
+        if task && self.options.inheritance == Inheritance::Children {
+            attr.flags |= Flags::INHERIT;
+        }
+        if leads && self.options.pinned {
+            attr.flags |= Flags::PINNED;
+        }
+        attr
+    }
+}
+
+fn set_filter(file: &dyn EventFile, event: &Event) -> Result<(), OpenError> {
+    let Some(filter) = &event.filter else { return Ok(()) };
+    let refused = |errno| OpenError::Filter { event: event.name.clone(), filter: filter.clone(), errno };
+    let text = CString::new(filter.as_str()).map_err(|_| refused(Errno::INVAL))?;
+    file.set_filter(&text).map_err(refused)
+}

@@ -1,0 +1,158 @@
+//! Figures derived from counts, with the names that `perf stat` gives them.
+
+use tare_format::abi::bindings as sys;
+use tare_format::abi::{Attr, Flags};
+
+use super::{Key, Subject};
+
+/// A derived figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Its value, in its unit.
+    pub value: f64,
+    /// What follows it: `insn per cycle`, `of all branches`, `K/sec`.
+    pub unit: String,
+    /// Whether it is a share in percent.
+    pub percent: bool,
+}
+
+impl Metric {
+    fn plain(value: f64, unit: &str) -> Self {
+        Self { value, unit: unit.to_owned(), percent: false }
+    }
+
+    /// Occurrences a second, in a unit that leaves one to three digits before the point.
+    fn rate(per_second: f64) -> Self {
+        let (value, unit) = [(1e9, "G/sec"), (1e6, "M/sec"), (1e3, "K/sec")]
+            .into_iter()
+            .find(|&(factor, _)| per_second >= factor)
+            .map_or((per_second, "/sec"), |(factor, unit)| (per_second / factor, unit));
+        Self::plain(value, unit)
+    }
+}
+
+/// The hardware events that figures are made of.
+mod hardware {
+    use super::sys;
+    pub(super) const CYCLES: u64 = sys::PERF_COUNT_HW_CPU_CYCLES as u64;
+    pub(super) const INSTRUCTIONS: u64 = sys::PERF_COUNT_HW_INSTRUCTIONS as u64;
+    pub(super) const CACHE_REFERENCES: u64 = sys::PERF_COUNT_HW_CACHE_REFERENCES as u64;
+    pub(super) const CACHE_MISSES: u64 = sys::PERF_COUNT_HW_CACHE_MISSES as u64;
+    pub(super) const BRANCHES: u64 = sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS as u64;
+    pub(super) const BRANCH_MISSES: u64 = sys::PERF_COUNT_HW_BRANCH_MISSES as u64;
+    pub(super) const STALLED_FRONTEND: u64 = sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND as u64;
+    pub(super) const STALLED_BACKEND: u64 = sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND as u64;
+}
+
+/// The low 32 bits of a generic event's config; above them sits the PMU's type on hybrid machines.
+const EVENT_MASK: u64 = 0xffff_ffff;
+
+/// Divisor and unit of a share among hardware events: `numerator / denominator`.
+const RATIOS: [(u64, u64, &str, bool); 5] = [
+    (hardware::INSTRUCTIONS, hardware::CYCLES, "insn per cycle", false),
+    (hardware::BRANCH_MISSES, hardware::BRANCHES, "of all branches", true),
+    (hardware::CACHE_MISSES, hardware::CACHE_REFERENCES, "of all cache refs", true),
+    (hardware::STALLED_FRONTEND, hardware::CYCLES, "frontend cycles idle", true),
+    (hardware::STALLED_BACKEND, hardware::CYCLES, "backend cycles idle", true),
+];
+
+const CACHES: [(u32, &str); 6] = [
+    (sys::PERF_COUNT_HW_CACHE_L1D, "of all L1-dcache accesses"),
+    (sys::PERF_COUNT_HW_CACHE_L1I, "of all L1-icache accesses"),
+    (sys::PERF_COUNT_HW_CACHE_LL, "of all LL-cache accesses"),
+    (sys::PERF_COUNT_HW_CACHE_DTLB, "of all dTLB cache accesses"),
+    (sys::PERF_COUNT_HW_CACHE_ITLB, "of all iTLB cache accesses"),
+    (sys::PERF_COUNT_HW_CACHE_NODE, "of all node accesses"),
+];
+
+fn is_clock(attr: &Attr) -> bool {
+    attr.kind == sys::PERF_TYPE_SOFTWARE && attr.config <= u64::from(sys::PERF_COUNT_SW_TASK_CLOCK)
+}
+
+/// A count as figures are made of: what, where, how many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Valued {
+    /// What was summed.
+    pub key: Key,
+    /// The number of its subject.
+    pub subject: usize,
+    /// Occurrences, scaled to all of the enabled time; nanoseconds for clocks. `None` where it was not counted.
+    pub value: Option<f64>,
+}
+
+/// The events whose counts can be set against each other: of the same levels, of the same cgroup.
+struct Beside<'a> {
+    subjects: &'a [Subject],
+    values: &'a [Valued],
+    key: Key,
+    of: &'a Subject,
+}
+
+impl Beside<'_> {
+    fn count(&self, fits: impl Fn(&Attr) -> bool, same_levels: bool) -> Option<f64> {
+        const LEVELS: Flags = Flags::EXCLUDE_USER.union(Flags::EXCLUDE_KERNEL);
+        let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
+        let beside = self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
+            let subject = &self.subjects[valued.subject];
+            subject.cgroup == self.of.cgroup && fits(&subject.event.attr) && (!same_levels || levels(subject) == levels(self.of))
+        })?;
+        beside.value
+    }
+
+    fn hardware(&self, config: u64) -> Option<f64> {
+        let pmu = self.of.event.attr.config & !EVENT_MASK;
+        self.count(|attr| attr.kind == sys::PERF_TYPE_HARDWARE && attr.config == config | pmu, true)
+    }
+
+    fn cache(&self, config: u64) -> Option<f64> {
+        self.count(|attr| attr.kind == sys::PERF_TYPE_HW_CACHE && attr.config == config, true)
+    }
+}
+
+/// The figure that goes with a count, where the other counts for it are among `values`. `elapsed_ns` is the time that all cover.
+///
+/// - clocks: CPUs utilized = clock / elapsed;
+/// - ratios of hardware and cache events: see the tables above;
+/// - cycles: GHz = cycles / task-clock;
+/// - everything else: occurrences per second of task-clock.
+#[must_use]
+pub fn metric(subjects: &[Subject], values: &[Valued], of: Valued, elapsed_ns: f64) -> Option<Metric> {
+    let (key, value, of) = (of.key, of.value?, subjects.get(of.subject)?);
+    let beside = Beside { subjects, values, key, of };
+    let attr = &of.event.attr;
+    if is_clock(attr) {
+        return (elapsed_ns > 0.0).then(|| Metric::plain(value / elapsed_ns, "CPUs utilized"));
+    }
+    if let Some(ratio) = ratio(&beside, attr, value) {
+        return Some(ratio);
+    }
+    // Energy, bytes and the like have a unit of their own, and no rate per second of CPU time.
+    if !of.event.unit.is_empty() {
+        return None;
+    }
+    let clock_ns = beside.count(is_clock, false).filter(|&ns| ns > 0.0)?;
+    if attr.kind == sys::PERF_TYPE_HARDWARE && attr.config & EVENT_MASK == hardware::CYCLES {
+        return Some(Metric::plain(value / clock_ns, "GHz"));
+    }
+    Some(Metric::rate(value / clock_ns * 1e9))
+}
+
+fn ratio(beside: &Beside<'_>, attr: &Attr, value: f64) -> Option<Metric> {
+    let share = |whole: f64, unit: &str, percent: bool| {
+        (whole > 0.0).then(|| Metric { value: value / whole * if percent { 100.0 } else { 1.0 }, unit: unit.to_owned(), percent })
+    };
+    match attr.kind {
+        sys::PERF_TYPE_HARDWARE => {
+            let &(_, whole, unit, percent) = RATIOS.iter().find(|ratio| ratio.0 == attr.config & EVENT_MASK)?;
+            share(beside.hardware(whole)?, unit, percent)
+        }
+        sys::PERF_TYPE_HW_CACHE => {
+            // linux/perf_event.h: config = cache | operation << 8 | result << 16; a miss goes with the accesses of its kind.
+            let miss = u64::from(sys::PERF_COUNT_HW_CACHE_RESULT_MISS) << 16;
+            let &(_, unit) = CACHES.iter().find(|&&(cache, _)| u64::from(cache) == attr.config & 0xff)?;
+            let is_miss = attr.config & 0xff_0000 == miss;
+            is_miss.then(|| beside.cache(attr.config & !miss)).flatten().and_then(|accesses| share(accesses, unit, true))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,23 @@
+//! Counting: events opened on a scope, read as snapshots, summed into rows.
+//!
+//! ```text
+//! [EventGroup] x Scope -> Counters -> Snapshot -> (difference, sum) -> [Row] -> metrics
+//! ```
+
+mod aggregate;
+mod counters;
+mod exact;
+mod metric;
+mod repeated;
+mod scope;
+mod snapshot;
+mod unavailable;
+
+pub use aggregate::{Aggregation, Key, Outcome, Row, rows};
+pub use counters::{Counter, Counters, Inheritance, OpenError, Options, Start, Subject, needed_files};
+pub use exact::{ExactSets, plan_exact};
+pub use metric::{Metric, Valued, metric};
+pub use repeated::{Repeated, RepeatedRow};
+pub use scope::{Cgroup, Pairing, Scope, Where};
+pub use snapshot::Snapshot;
+pub use unavailable::Unavailable;

@@ -1,0 +1,58 @@
+//! Rows of several runs, put together.
+
+use super::{Key, Outcome, Row};
+
+/// One row over all runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RepeatedRow {
+    /// What was summed.
+    pub key: Key,
+    /// How many CPUs or threads were, in the last run.
+    pub places: usize,
+    /// The number of the subject.
+    pub subject: usize,
+    /// The scaled count of each run that counted it.
+    pub values: Vec<f64>,
+    /// Nanoseconds enabled, over all runs.
+    pub enabled_ns: u64,
+    /// Nanoseconds on a counter, over all runs.
+    pub running_ns: u64,
+    /// What came of the last run that had it.
+    pub last: Outcome,
+}
+
+/// The rows of all runs so far, in the order of the first run that had them.
+#[derive(Clone, Debug, Default)]
+pub struct Repeated {
+    rows: Vec<RepeatedRow>,
+}
+
+impl Repeated {
+    /// Adds the rows of a run. `subject` tells the number of a row's event among all subjects.
+    pub fn add(&mut self, rows: &[Row], subject: impl Fn(usize) -> usize) {
+        for (nth, row) in rows.iter().enumerate() {
+            let number = subject(row.event);
+            let same = |known: &RepeatedRow| known.key == row.key && known.subject == number;
+            // Runs of the same events have the same rows in the same order.
+            let guess = self.rows.get(nth).is_some_and(same).then_some(nth);
+            let at = guess.or_else(|| self.rows.iter().position(same)).unwrap_or_else(|| {
+                let (key, places) = (row.key, row.places);
+                self.rows.push(RepeatedRow { key, places, subject: number, values: Vec::new(), enabled_ns: 0, running_ns: 0, last: row.outcome });
+                self.rows.len() - 1
+            });
+            let known = &mut self.rows[at];
+            if let Outcome::Counted(count) = row.outcome {
+                known.enabled_ns = known.enabled_ns.saturating_add(count.enabled_ns());
+                known.running_ns = known.running_ns.saturating_add(count.running_ns());
+                known.values.extend(count.scaled());
+            }
+            known.last = if known.values.is_empty() || matches!(row.outcome, Outcome::Counted(_)) { row.outcome } else { known.last };
+        }
+    }
+
+    /// All rows.
+    #[must_use]
+    pub fn rows(&self) -> &[RepeatedRow] {
+        &self.rows
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose occurrences are counted.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use tare_kernel::host::CpuList;
+use tare_kernel::open::Target;
+
+use crate::event::{Event, PmuCpus};
+
+/// A cgroup by name and folder.
+#[derive(Debug)]
+pub struct Cgroup {
+    /// The name as the user gave it.
+    pub name: String,
+    /// Its folder, in the hierarchy that perf_event counts by.
+    pub folder: OwnedFd,
+}
+
+/// What all events of a measurement are opened on.
+#[derive(Debug)]
+pub enum Scope {
+    /// The waiting child and what it starts.
+    Command(i32),
+    /// Running threads, and what they start.
+    Tasks(Vec<i32>),
+    /// Everything on these CPUs.
+    Cpus(CpuList),
+    /// Cgroups, on these CPUs.
+    Cgroups {
+        /// The cgroups; `None` stands for the whole machine.
+        cgroups: Vec<Option<Cgroup>>,
+        /// The CPUs.
+        cpus: CpuList,
+        /// Which events count which cgroups.
+        pairing: Pairing,
+    },
+}
+
+/// Which groups of events count which cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// Every group counts every cgroup (`--for-each-cgroup`).
+    EachWithAll,
+    /// The first group counts the first cgroup, the second the second; a single cgroup goes with all (`-G`).
+    InTurn,
+}
+
+/// One place that an event is open at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Where {
+    /// The command and what it started.
+    Command,
+    /// A thread, by its id.
+    Task(i32),
+    /// A CPU.
+    Cpu(u32),
+}
+
+impl Scope {
+    /// How many times the whole list of events is opened: once, or once a cgroup.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        match self {
+            Self::Cgroups { cgroups, pairing: Pairing::EachWithAll, .. } => cgroups.len(),
+            _ => 1,
+        }
+    }
+
+    /// The cgroup that a group of events counts in this copy of the list.
+    #[must_use]
+    pub fn cgroup(&self, copy: usize, group: usize) -> Option<&Cgroup> {
+        match self {
+            Self::Cgroups { cgroups, pairing: Pairing::EachWithAll, .. } => cgroups.get(copy)?.as_ref(),
+            Self::Cgroups { cgroups, .. } if cgroups.len() == 1 => cgroups[0].as_ref(),
+            Self::Cgroups { cgroups, .. } => cgroups.get(group)?.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it counts whole CPUs, which needs more rights than counting one's own tasks.
+    #[must_use]
+    pub fn is_per_cpu(&self) -> bool {
+        matches!(self, Self::Cpus(_) | Self::Cgroups { .. })
+    }
+
+    /// Where an event is to be opened, in the order of results.
+    #[must_use]
+    pub fn places(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Where, Target)> {
+        let target = |cpu| cgroup.map_or(Target::Cpu(cpu), |cgroup| Target::CgroupOnCpu(cgroup.folder.as_raw_fd(), cpu));
+        match self {
+            Self::Command(pid) => vec![(Where::Command, Target::Task(*pid))],
+            Self::Tasks(tids) => tids.iter().map(|&tid| (Where::Task(tid), Target::Task(tid))).collect(),
+            Self::Cpus(cpus) | Self::Cgroups { cpus, .. } => {
+                let counted = match &event.cpus {
+                    Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => cpus.intersection(own),
+                    None => cpus.clone(),
+                };
+                counted.as_slice().iter().map(|&cpu| (Where::Cpu(cpu), target(cpu))).collect()
+            }
+        }
+    }
+}

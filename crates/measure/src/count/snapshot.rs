@@ -1,0 +1,36 @@
+//! The counts of all events at one moment.
+
+use tare_format::abi::Count;
+
+/// `[event][place]`, in the order of [`super::Counters`]; `None` where there is nothing to read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot(pub(super) Vec<Vec<Option<Count>>>);
+
+impl Snapshot {
+    /// The count of an event at one of its places.
+    #[must_use]
+    pub fn get(&self, event: usize, place: usize) -> Option<Count> {
+        self.0.get(event)?.get(place).copied().flatten()
+    }
+
+    /// What was counted since an earlier snapshot of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.zip(earlier, Count::since)
+    }
+
+    /// The sum with another snapshot of counters on the same events and places.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.zip(other, Count::plus)
+    }
+
+    fn zip(&self, other: &Self, join: impl Fn(Count, Count) -> Count) -> Self {
+        let place = |event, place, count: Option<Count>| match (count, other.get(event, place)) {
+            (Some(ours), Some(theirs)) => Some(join(ours, theirs)),
+            (ours, _) => ours,
+        };
+        let event = |e, counts: &Vec<Option<Count>>| counts.iter().enumerate().map(|(p, &count)| place(e, p, count)).collect();
+        Self(self.0.iter().enumerate().map(|(e, counts)| event(e, counts)).collect())
+    }
+}

@@ -1,0 +1,80 @@
+//! Why an event has no count, for events that don't stop the others from counting.
+
+use rustix::io::Errno;
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE,
+    PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
+};
+use tare_format::abi::{Attr, Flags};
+
+use crate::event::{Event, PmuCpus};
+
+/// Why an event has no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// A hardware event on a machine whose kernel knows no CPU PMU.
+    #[error("this machine has no hardware counters (no CPU PMU, as in most VMs)")]
+    NoPmu,
+    /// The PMU or kernel has no such event.
+    #[error("the kernel or its PMU does not have this event")]
+    NoSuchEvent,
+    /// An uncore event was asked of a task.
+    #[error("it counts a whole package, not a task: use -a or -C")]
+    WholePackage,
+    /// The requested CPUs are none of those that count it.
+    #[error("none of the requested CPUs counts it")]
+    OtherCpus,
+    /// It occurs in kernel mode only, and this user may only count user mode.
+    #[error("it happens in the kernel, which perf_event_paranoid closes to this user")]
+    KernelOnly,
+    /// This user may not count it.
+    #[error("not permitted to this user")]
+    NotPermitted,
+    /// Somebody else has the counter.
+    #[error("another user of the PMU holds the counter that it needs")]
+    Busy,
+    /// The kernel refuses these settings, alone or together with the rest of the group.
+    #[error("the kernel refuses these settings, alone or in this group")]
+    Refused,
+    /// `--exact` could not give it a counter of its own in the runs that were asked for.
+    #[error("it got no turn: --exact needs more runs (-r) for so many events")]
+    NoTurn,
+}
+
+impl Unavailable {
+    /// The reason behind a failed open; `None` where the failure concerns more than this event.
+    pub(super) fn from_errno(error: Errno, event: &Event, per_cpu: bool) -> Option<Self> {
+        let uncore = matches!(event.cpus, Some(PmuCpus::OnePerPackage(_)));
+        match error {
+            Errno::INVAL if uncore && !per_cpu => Some(Self::WholePackage),
+            Errno::NOENT if is_cpu_pmu(&event.attr) => Some(Self::NoPmu),
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO | Errno::NOSYS => Some(Self::NoSuchEvent),
+            Errno::BUSY | Errno::NOSPC => Some(Self::Busy),
+            Errno::INVAL | Errno::TOOBIG | Errno::OVERFLOW | Errno::RANGE => Some(Self::Refused),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the event is one that the CPU's own counters provide.
+fn is_cpu_pmu(attr: &Attr) -> bool {
+    matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW)
+}
+
+/// Whether an event with the kernel excluded could never count: the kernel is where it happens.
+pub(super) fn is_kernel_only(attr: &Attr) -> bool {
+    let kernel_side = [PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_CGROUP_SWITCHES];
+    attr.kind == PERF_TYPE_SOFTWARE && kernel_side.iter().any(|&config| attr.config == u64::from(config))
+}
+
+/// The event as a user without rights over the kernel may count it: user mode only. `None` where that is no help.
+pub(super) fn user_mode_only(event: &Event) -> Option<Event> {
+    let closed = event.explicit_levels || event.attr.flags.contains(Flags::EXCLUDE_KERNEL);
+    let has_levels = is_cpu_pmu(&event.attr) || matches!(event.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_BREAKPOINT);
+    (has_levels && !closed).then(|| {
+        let mut user = event.clone();
+        user.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
+        user.name.push_str(if user.name.contains(':') { "u" } else { ":u" });
+        user
+    })
+}
