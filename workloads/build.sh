@@ -15,3 +15,4 @@ build() { # build SOURCE OPTION...
 build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
+cp forks.sh "$into/"

@@ -34,6 +34,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-kernel", &["tare-format"]),
         ("tare-measure", &["tare-format", "tare-kernel"]),
         ("tare-perf", &["tare-format", "tare-kernel", "tare-measure"]),
+        ("tare-bench", &["tare-kernel", "tare-measure"]),
         ("tare-tidy", &[]),
     ]);
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

@@ -1,0 +1,45 @@
+//! One module a benchmark.
+
+mod forks;
+mod three;
+mod true_cost;
+
+use std::path::PathBuf;
+
+use crate::report::Report;
+
+/// What a benchmark is run with.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The binary to measure.
+    pub(crate) tare: PathBuf,
+    /// The folder of the built workloads.
+    pub(crate) workloads: PathBuf,
+    /// How many rounds, where the user said so.
+    pub(crate) rounds: Option<usize>,
+}
+
+impl Setting {
+    pub(crate) fn tare(&self) -> String {
+        self.tare.display().to_string()
+    }
+
+    pub(crate) fn workload(&self, name: &str) -> String {
+        self.workloads.join(name).display().to_string()
+    }
+}
+
+/// A benchmark by its name.
+#[derive(Debug)]
+pub(crate) struct Benchmark {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&Setting) -> anyhow::Result<Report>,
+}
+
+/// All there are.
+pub(crate) const BENCHMARKS: &[Benchmark] = &[
+    Benchmark { name: "true-cost", about: "what counting `true` costs, against perf and against bare `true`", run: true_cost::run },
+    Benchmark { name: "three", about: "counts of a program of three instructions, run after run", run: three::run },
+    Benchmark { name: "forks", about: "counting 2000 x date with five inherited software events", run: forks::run },
+];

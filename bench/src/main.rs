@@ -1,0 +1,66 @@
+//! Side-by-side benchmarks of tare and perf: `./x bench --help`.
+
+mod benchmark;
+mod machine;
+mod report;
+mod rounds;
+mod run;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::benchmark::{BENCHMARKS, Benchmark, Setting};
+
+/// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap intervals. Raw results go to bench/runs/.
+#[derive(Debug, Parser)]
+#[command(name = "./x bench")]
+struct Arguments {
+    /// Which benchmarks to run; all of them unless told.
+    names: Vec<String>,
+    /// How many rounds, where the benchmark's own number is not wanted.
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
+    /// Say what there is, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// The binary to measure.
+    #[arg(long, value_name = "FILE")]
+    tare: PathBuf,
+    /// The folder of the built workloads.
+    #[arg(long, value_name = "FOLDER")]
+    workloads: PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let mut out = std::io::stdout().lock();
+    if arguments.list {
+        for Benchmark { name, about, .. } in BENCHMARKS {
+            writeln!(out, "{name:<12} {about}")?;
+        }
+        return Ok(());
+    }
+    let chosen = choose(&arguments.names)?;
+    let setting = Setting { tare: arguments.tare.canonicalize()?, workloads: arguments.workloads.canonicalize()?, rounds: arguments.pairs };
+    let machine = machine::Machine::here();
+    writeln!(out, "{machine}")?;
+    for benchmark in chosen {
+        writeln!(out, "\n{}: {}", benchmark.name, benchmark.about)?;
+        out.flush()?;
+        let report = (benchmark.run)(&setting)?;
+        write!(out, "{report}")?;
+        let file = report.save(benchmark.name, &machine)?;
+        writeln!(out, "raw results: {}", file.display())?;
+    }
+    Ok(())
+}
+
+fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
+    if names.is_empty() {
+        return Ok(BENCHMARKS.iter().collect());
+    }
+    let find = |name: &String| BENCHMARKS.iter().find(|benchmark| benchmark.name == name);
+    names.iter().map(|name| find(name).ok_or_else(|| anyhow::anyhow!("there is no benchmark '{name}'; --list shows them"))).collect()
+}
