@@ -3,6 +3,7 @@
 //! Nothing here records: this crate judges recorders, and must not link what it judges.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod count;
 pub mod event;
 pub mod statistics;

@@ -1,0 +1,288 @@
+//! From pairs to a verdict for every metric.
+
+use fastrand::Rng;
+
+use super::metric::{Metric, Pair};
+use crate::statistics::{Interval, Trimmed, bootstrap_interval, holm, median, signed_rank, smallest_detectable};
+
+/// The p (after Holm) that a difference must fall below.
+const LEVEL: f64 = 0.05;
+
+/// What counts as a difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The minimum relevant effect, a share: 0.01 for 1%.
+    pub min_effect: f64,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+}
+
+/// How the two sides of a metric are set against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// B / A.
+    Ratio,
+    /// B - A, in the metric's unit: a run had zero, which has no ratio.
+    Difference,
+}
+
+/// The difference between the two commands in one metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effect {
+    /// What the other figures are.
+    pub scale: Scale,
+    /// The 20% trimmed mean over the pairs (of log-ratios, for a ratio).
+    pub estimate: f64,
+    /// Its 95% bootstrap interval; none for fewer than five pairs.
+    pub interval: Option<Interval>,
+    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none for fewer than two pairs.
+    pub detectable: Option<f64>,
+}
+
+/// What is said about one metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// B takes less: a significant difference of at least the minimum effect.
+    Less,
+    /// B takes more.
+    More,
+    /// The interval is narrow enough to show a difference, and there is none that is both significant and relevant.
+    NoDifference,
+    /// The interval is too wide to tell.
+    Undecided,
+}
+
+impl Verdict {
+    /// In words, which for time are `faster` and `slower`.
+    #[must_use]
+    pub fn words(self, metric: &Metric) -> &'static str {
+        match (self, metric) {
+            (Self::Less, Metric::Time) => "faster",
+            (Self::More, Metric::Time) => "slower",
+            (Self::Less, _) => "less",
+            (Self::More, _) => "more",
+            (Self::NoDifference, _) => "no difference seen",
+            (Self::Undecided, _) => "undecided",
+        }
+    }
+}
+
+/// One metric, judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Which.
+    pub metric: Metric,
+    /// Pairs in which both runs have it.
+    pub pairs: usize,
+    /// Median of A's runs in these pairs.
+    pub median_a: f64,
+    /// Median of B's.
+    pub median_b: f64,
+    /// The difference.
+    pub effect: Effect,
+    /// The signed-rank p of this metric alone.
+    pub p: f64,
+    /// The same after Holm's correction over all metrics.
+    pub p_holm: f64,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    /// The interval of B relative to A, as a share: 0.02 for 2% more. Where A's median is zero a difference is infinitely more.
+    #[must_use]
+    pub fn relative(&self) -> Option<Interval> {
+        let Interval { low, high } = self.effect.interval?;
+        let relative = |x: f64| match self.effect.scale {
+            Scale::Ratio => x - 1.0,
+            Scale::Difference if x == 0.0 => 0.0,
+            Scale::Difference => x / self.median_a.abs(),
+        };
+        Some(Interval { low: relative(low), high: relative(high) })
+    }
+}
+
+/// Judges every metric that at least one pair has on both sides.
+///
+/// ```text
+/// d = ln B - ln A for each pair (B - A where any run had zero),  centre = 20% trimmed mean of d
+/// relevant = ln(1 + max(min_effect, step / median A))            (max(min_effect · median A, step) for differences)
+///
+/// p after Holm < 0.05 and |centre| ≥ relevant   faster / slower, less / more
+/// else, half the interval's width ≤ relevant    no difference seen
+/// else                                          undecided
+/// ```
+///
+/// `step` is one count, or one page: an average difference of less than that is not relevant, however precisely it is known.
+#[must_use]
+pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<Judged> {
+    let columns: Vec<Column<'_>> = metrics.iter().filter_map(|metric| Column::new(metric, pairs)).collect();
+    let p: Vec<f64> = columns.iter().map(|column| signed_rank(&column.differences)).collect();
+    let level = LEVEL / columns.len().max(1) as f64;
+    columns.into_iter().zip(p.iter().zip(holm(&p))).map(|(column, (&p, p_holm))| column.judge(p, p_holm, level, rules)).collect()
+}
+
+/// One metric's values in all pairs that have them.
+struct Column<'a> {
+    metric: &'a Metric,
+    scale: Scale,
+    median_a: f64,
+    median_b: f64,
+    /// Ascending; logarithms for a ratio.
+    differences: Vec<f64>,
+}
+
+impl<'a> Column<'a> {
+    fn new(metric: &'a Metric, pairs: &[Pair]) -> Option<Self> {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().filter_map(|pair| Some((metric.of(&pair.a)?, metric.of(&pair.b)?))).unzip();
+        let positive = a.iter().chain(&b).all(|x| *x > 0.0);
+        let scale = if positive { Scale::Ratio } else { Scale::Difference };
+        // Not ln(b / a): swapping A and B has to change nothing but the sign, or ties break.
+        let difference = |(a, b): (&f64, &f64)| if positive { b.ln() - a.ln() } else { b - a };
+        let mut differences: Vec<f64> = a.iter().zip(&b).map(difference).collect();
+        differences.sort_by(f64::total_cmp);
+        Some(Self { metric, scale, median_a: median(&a)?, median_b: median(&b)?, differences })
+    }
+
+    /// The smallest effect worth a verdict, in the unit of the differences.
+    fn relevant(&self, min_effect: f64) -> f64 {
+        match self.scale {
+            Scale::Ratio => min_effect.max(self.metric.step() / self.median_a).ln_1p(),
+            Scale::Difference => (min_effect * self.median_a.abs()).max(self.metric.step()),
+        }
+    }
+
+    fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> Judged {
+        let relevant = self.relevant(rules.min_effect);
+        let spread = Trimmed::of_sorted(&self.differences).unwrap_or(Trimmed { mean: 0.0, error: 0.0, freedom: 0 });
+        let interval = bootstrap_interval(&self.differences, &mut Rng::with_seed(rules.seed));
+        let verdict = if p_holm < LEVEL && spread.mean.abs() >= relevant {
+            if spread.mean < 0.0 { Verdict::Less } else { Verdict::More }
+        } else if interval.is_some_and(|interval| interval.half_width() <= relevant) {
+            Verdict::NoDifference
+        } else {
+            Verdict::Undecided
+        };
+        let shown = |x: f64| if self.scale == Scale::Ratio { x.exp() } else { x };
+        let detectable = smallest_detectable(&spread, level, relevant);
+        let effect = Effect {
+            scale: self.scale,
+            estimate: shown(spread.mean),
+            interval: interval.map(|i| Interval { low: shown(i.low), high: shown(i.high) }),
+            detectable: detectable.is_finite().then(|| shown(detectable)),
+        };
+        let (median_a, median_b) = (self.median_a, self.median_b);
+        Judged { metric: self.metric.clone(), pairs: self.differences.len(), median_a, median_b, effect, p, p_holm, verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::compare::{Measurement, Side};
+
+    const RULES: Rules = Rules { min_effect: 0.01, seed: 1 };
+
+    fn pairs_of_counts(a: &[f64], b: &[f64]) -> Vec<Pair> {
+        let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
+        a.iter().zip(b).map(|(&a, &b)| Pair { first: Side::A, a: run(a), b: run(b) }).collect()
+    }
+
+    fn judged_counts(a: &[f64], b: &[f64]) -> Judged {
+        let event = Metric::Event { index: 0, name: "e".into(), step: 1.0 };
+        judge(&pairs_of_counts(a, b), &[event], &RULES).remove(0)
+    }
+
+    #[test]
+    fn a_clear_difference_is_found_with_its_size() {
+        let a: Vec<f64> = (0..30).map(|i| 10_000.0 + f64::from(i % 7)).collect();
+        let b: Vec<f64> = a.iter().enumerate().map(|(i, x)| x * 1.05 + (i % 3) as f64).collect();
+        let judged = judged_counts(&a, &b);
+        assert_eq!((judged.verdict, judged.effect.scale), (Verdict::More, Scale::Ratio));
+        assert!((judged.effect.estimate - 1.05).abs() < 0.001);
+        let interval = judged.effect.interval.unwrap();
+        assert!(interval.low <= judged.effect.estimate && judged.effect.estimate <= interval.high && interval.half_width() < 0.001);
+        assert_eq!(judged_counts(&b, &a).verdict, Verdict::Less);
+    }
+
+    #[test]
+    fn a_small_but_certain_difference_is_not_relevant() {
+        let a = [100_000.0; 20];
+        let judged = judged_counts(&a, &[100_500.0; 20]);
+        assert!(judged.p_holm < 0.001);
+        assert_eq!(judged.verdict, Verdict::NoDifference);
+    }
+
+    #[test]
+    fn constants_and_zeros_are_no_difference() {
+        for value in [0.0, 1.0, 12345.0] {
+            let judged = judged_counts(&[value; 12], &[value; 12]);
+            assert_eq!((judged.verdict, judged.p), (Verdict::NoDifference, 1.0), "{value}");
+        }
+        assert_eq!(judged_counts(&[0.0; 12], &[0.0; 12]).effect.scale, Scale::Difference);
+    }
+
+    #[test]
+    fn zeros_make_it_a_difference_and_fractions_of_a_count_are_not_relevant() {
+        let a: Vec<f64> = (0..40).map(|i| f64::from(i % 2)).collect();
+        let half_more: Vec<f64> = a.iter().enumerate().map(|(i, x)| x + (i / 2 % 2) as f64).collect();
+        let judged = judged_counts(&a, &half_more);
+        assert_eq!((judged.effect.scale, judged.verdict), (Scale::Difference, Verdict::NoDifference));
+        let three_more: Vec<f64> = a.iter().map(|x| x + 3.0).collect();
+        let judged = judged_counts(&a, &three_more);
+        assert_eq!((judged.verdict, judged.effect.estimate), (Verdict::More, 3.0));
+    }
+
+    #[test]
+    fn one_page_fault_more_or_less_is_no_difference_but_five_are() {
+        let a: Vec<f64> = (0..40).map(|i| 26.0 + f64::from(i % 3)).collect();
+        let b: Vec<f64> = (0..40).map(|i| 26.0 + f64::from(i / 3 % 3)).collect();
+        assert_eq!(judged_counts(&a, &b).verdict, Verdict::NoDifference);
+        let b: Vec<f64> = b.iter().map(|x| x + 5.0).collect();
+        assert_eq!(judged_counts(&a, &b).verdict, Verdict::More);
+    }
+
+    #[test]
+    fn wide_or_few_is_undecided() {
+        let a: Vec<f64> = (0..12).map(|i| 1e6 * (1.0 + f64::from(i * 5 % 12) / 4.0)).collect();
+        let b: Vec<f64> = (0..12).map(|i| 1e6 * (1.0 + f64::from(i * 7 % 12) / 4.0)).collect();
+        assert_eq!(judged_counts(&a, &b).verdict, Verdict::Undecided);
+        let few = judged_counts(&[1e6; 3], &[2e6; 3]);
+        assert_eq!((few.verdict, few.effect.interval), (Verdict::Undecided, None));
+    }
+
+    #[test]
+    fn missing_counts_leave_their_pairs_out() {
+        let mut pairs = pairs_of_counts(&[5.0; 8], &[5.0; 8]);
+        pairs[3].b.counts[0] = None;
+        let metrics = Metric::all([("e".to_owned(), 1.0), ("never".to_owned(), 1.0)]);
+        let judged = judge(&pairs, &metrics, &RULES);
+        let names: Vec<_> = judged.iter().map(|j| (j.metric.name(), j.pairs)).collect();
+        assert_eq!(names, [("time", 8), ("cpu-time", 8), ("peak-memory", 8), ("e", 7)]);
+        assert!(judge(&[], &metrics, &RULES).is_empty());
+    }
+
+    #[test]
+    fn more_metrics_ask_for_a_smaller_p() {
+        let run = |seconds: f64, i: u32| Measurement {
+            elapsed: Duration::from_secs_f64(seconds * (1.0 + f64::from(i) / 1e5)),
+            counts: vec![Some(1e6); 40],
+            ..Measurement::default()
+        };
+        // Seven pairs of one direction: p = 2 / 2⁷ = 0.016.
+        let pairs: Vec<Pair> = (0..7).map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 3 % 7) }).collect();
+        assert_eq!(judge(&pairs, &[Metric::Time], &RULES)[0].verdict, Verdict::More);
+        let many = judge(&pairs, &Metric::all((0..40).map(|i| (format!("e{i}"), 1.0))), &RULES);
+        assert!(many[0].p < 0.05 && many[0].p_holm > 0.05);
+    }
+
+    #[test]
+    fn relative_bounds_of_ratios_and_differences() {
+        let judged = judged_counts(&[100.0; 10], &[110.0; 10]);
+        assert!((judged.relative().unwrap().low - 0.1).abs() < 1e-9);
+        assert_eq!(judged_counts(&[0.0; 10], &[3.0; 10]).relative().unwrap().low, f64::INFINITY);
+        assert_eq!(judged_counts(&[0.0; 10], &[0.0; 10]).relative().unwrap(), Interval { low: 0.0, high: 0.0 });
+    }
+}

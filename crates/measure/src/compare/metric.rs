@@ -1,0 +1,110 @@
+//! What one run yields, and what is compared.
+
+use std::time::Duration;
+
+/// One of the two commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The command after `--`: what B is compared with.
+    A,
+    /// The command given to `--vs`.
+    B,
+}
+
+/// What one run of one command took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measurement {
+    /// From letting it go to its end.
+    pub elapsed: Duration,
+    /// User and system time, its waited-for children included.
+    pub cpu: Duration,
+    /// The largest resident set of any one of its processes, in bytes.
+    pub peak_memory: u64,
+    /// One count per event, scaled if it was multiplexed, in the events' order; none where it was not counted.
+    pub counts: Vec<Option<f64>>,
+}
+
+/// One run of each command, one right after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// Which of them ran first.
+    pub first: Side,
+    /// The run of A.
+    pub a: Measurement,
+    /// The run of B.
+    pub b: Measurement,
+}
+
+/// One thing that is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Metric {
+    /// Elapsed time, in seconds.
+    Time,
+    /// User and system time together, in seconds.
+    CpuTime,
+    /// Peak resident memory, in bytes.
+    PeakMemory,
+    /// An event.
+    Event {
+        /// Its place in [`Measurement::counts`].
+        index: usize,
+        /// Its name as the user gave it.
+        name: String,
+        /// What one count is worth: 1, or the scale of its unit.
+        step: f64,
+    },
+}
+
+impl Metric {
+    /// Time, CPU time, peak memory, then these events (name, what one count is worth).
+    #[must_use]
+    pub fn all(events: impl IntoIterator<Item = (String, f64)>) -> Vec<Self> {
+        let events = events.into_iter().enumerate().map(|(index, (name, step))| Self::Event { index, name, step });
+        [Self::Time, Self::CpuTime, Self::PeakMemory].into_iter().chain(events).collect()
+    }
+
+    /// Its name, as in tables and in `--fail-if`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Time => "time",
+            Self::CpuTime => "cpu-time",
+            Self::PeakMemory => "peak-memory",
+            Self::Event { name, .. } => name,
+        }
+    }
+
+    /// Its unit: `s`, `bytes`, or nothing for events.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::Time | Self::CpuTime => "s",
+            Self::PeakMemory => "bytes",
+            Self::Event { .. } => "",
+        }
+    }
+
+    /// The smallest difference between two runs that it can show: no smaller average difference is worth a verdict.
+    #[must_use]
+    pub fn step(&self) -> f64 {
+        match self {
+            Self::Time => 1e-9,
+            // struct rusage counts in microseconds.
+            Self::CpuTime => 1e-6,
+            // ru_maxrss counts in KiB, memory comes in pages of 4 KiB or more.
+            Self::PeakMemory => 4096.0,
+            Self::Event { step, .. } => *step,
+        }
+    }
+
+    /// Its value in one run, in its unit.
+    #[must_use]
+    pub fn of(&self, run: &Measurement) -> Option<f64> {
+        match self {
+            Self::Time => Some(run.elapsed.as_secs_f64()),
+            Self::CpuTime => Some(run.cpu.as_secs_f64()),
+            Self::PeakMemory => Some(run.peak_memory as f64),
+            Self::Event { index, .. } => run.counts.get(*index).copied().flatten(),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Comparing two commands, A and B, by pairs of runs.
+//!
+//! ```text
+//! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
+//! ```
+//!
+//! Nothing here starts a process or reads a clock: [`pairs::Bench`] does, so all of it runs on made-up measurements too.
+
+mod fail_if;
+mod judge;
+mod metric;
+pub mod pairs;
+
+pub use fail_if::{BadCondition, Condition, Judgement};
+pub use judge::{Effect, Judged, Rules, Scale, Verdict, judge};
+pub use metric::{Measurement, Metric, Pair, Side};

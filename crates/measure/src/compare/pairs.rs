@@ -1,0 +1,270 @@
+//! Making pairs of runs until the time ratio is known well enough.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::metric::{Measurement, Pair, Side};
+use crate::statistics::bootstrap_interval;
+
+/// How many runs to make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Runs of each command before the first pair, thrown away.
+    pub warmup: usize,
+    /// Pairs to make in any case.
+    pub min_pairs: usize,
+    /// Never more pairs than this.
+    pub max_pairs: usize,
+    /// No pair beyond `min_pairs` starts after this time, the warm-up included.
+    pub max_time: Duration,
+    /// Enough once the 95% interval of the time ratio's logarithm has at most this half width.
+    pub precision: f64,
+    /// Decides the order within the pairs.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The half width to aim at: half the minimum relevant effect (a share: 0.01 for 1%), so that a difference of that size stands clear of zero.
+    #[must_use]
+    pub fn precision_for(min_effect: f64) -> f64 {
+        min_effect.ln_1p() / 2.0
+    }
+
+    /// The fewest pairs after which a signed-rank p can fall below 5% when Holm corrects for this many metrics: metrics · 2 / 2ⁿ < 0.05.
+    #[must_use]
+    pub fn fewest_pairs(metrics: usize) -> usize {
+        let mut pairs = 1;
+        let mut smallest_p = metrics.max(1) as f64;
+        while smallest_p >= 0.05 {
+            pairs += 1;
+            smallest_p /= 2.0;
+        }
+        pairs
+    }
+}
+
+/// What runs the commands, and tells the time.
+pub trait Bench {
+    /// Why a run could not be made.
+    type Error;
+
+    /// Runs one command once.
+    ///
+    /// # Errors
+    /// The run could not be made, or its result is not to be used: no further runs are made.
+    fn run(&mut self, side: Side) -> Result<Measurement, Self::Error>;
+
+    /// Time since any fixed point.
+    fn now(&mut self) -> Duration;
+
+    /// Called before the first pair and after every one.
+    fn progress(&mut self, progress: &Progress<'_>);
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Pairs made.
+    pub pairs: usize,
+    /// Time spent, the warm-up included.
+    pub spent: Duration,
+    /// The half width of the time ratio's interval (of its logarithm) when it was last looked at.
+    pub half_width: Option<f64>,
+}
+
+impl Progress<'_> {
+    /// The share of the way, 0 to 1, to the nearest of the three ends. Half widths fall with the root of the number of pairs.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        let share = |done: f64, all: f64| if all > 0.0 { done / all } else { 1.0 };
+        let made = share(self.pairs as f64, self.plan.max_pairs as f64);
+        let timed = share(self.spent.as_secs_f64(), self.plan.max_time.as_secs_f64());
+        let known = self.half_width.map_or(0.0, |half| if half > 0.0 { (self.plan.precision / half).powi(2) } else { 1.0 });
+        let limited = made.max(timed).max(known);
+        // All of the first pairs are made whatever the time.
+        let first = share(self.pairs as f64, self.plan.min_pairs as f64);
+        limited.min(first).min(1.0)
+    }
+}
+
+/// Why no more pairs were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop<E> {
+    /// The time ratio's interval is narrow enough.
+    Precise,
+    /// `max_pairs` were made.
+    MaxPairs,
+    /// `max_time` was over.
+    MaxTime,
+    /// A run failed; the half pair that it belongs to is dropped.
+    Failed(E),
+}
+
+/// The pairs, and why there are no more. Whether anything looks significant plays no part: stopping there finds differences in equal commands.
+pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
+    let mut rng = Rng::with_seed(plan.seed);
+    let begin = bench.now();
+    for _ in 0..plan.warmup {
+        if let Err(error) = pair(&mut rng, bench) {
+            return (Vec::new(), Stop::Failed(error));
+        }
+    }
+    let mut pairs = Vec::new();
+    let mut half_width = None;
+    let mut look_at = plan.min_pairs;
+    loop {
+        let spent = bench.now().saturating_sub(begin);
+        bench.progress(&Progress { plan, pairs: pairs.len(), spent, half_width });
+        if pairs.len() >= plan.max_pairs {
+            return (pairs, Stop::MaxPairs);
+        }
+        if pairs.len() >= look_at {
+            half_width = time_half_width(&pairs, plan.seed);
+            if half_width.is_some_and(|half| half <= plan.precision) {
+                return (pairs, Stop::Precise);
+            }
+            // Some 5% more pairs: the interval costs as much as a short run, and each look is one more chance to stop on luck.
+            look_at = pairs.len() + 1 + pairs.len() / 20;
+        }
+        if pairs.len() >= plan.min_pairs && spent >= plan.max_time {
+            return (pairs, Stop::MaxTime);
+        }
+        match pair(&mut rng, bench) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => return (pairs, Stop::Failed(error)),
+        }
+    }
+}
+
+/// One run of each command, in an order drawn at random.
+fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
+    if rng.bool() {
+        let a = bench.run(Side::A)?;
+        Ok(Pair { first: Side::A, a, b: bench.run(Side::B)? })
+    } else {
+        let b = bench.run(Side::B)?;
+        Ok(Pair { first: Side::B, a: bench.run(Side::A)?, b })
+    }
+}
+
+fn time_half_width(pairs: &[Pair], seed: u64) -> Option<f64> {
+    let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
+    let mut logs: Vec<f64> = pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
+    logs.sort_by(f64::total_cmp);
+    bootstrap_interval(&logs, &mut Rng::with_seed(seed)).map(|interval| interval.half_width())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs that take `a` and `b` seconds with noise of up to `noise` of that, on a clock that moves with them.
+    struct Made {
+        a: f64,
+        b: f64,
+        noise: f64,
+        rng: Rng,
+        now: Duration,
+        order: Vec<Side>,
+        fail_at: Option<usize>,
+        shares: Vec<f64>,
+    }
+
+    impl Made {
+        fn new(a: f64, b: f64, noise: f64) -> Self {
+            Self { a, b, noise, rng: Rng::with_seed(9), now: Duration::from_secs(100), order: vec![], fail_at: None, shares: vec![] }
+        }
+    }
+
+    impl Bench for Made {
+        type Error = &'static str;
+        fn run(&mut self, side: Side) -> Result<Measurement, Self::Error> {
+            if self.fail_at == Some(self.order.len()) {
+                return Err("failed");
+            }
+            self.order.push(side);
+            let mean = if side == Side::A { self.a } else { self.b };
+            let elapsed = Duration::from_secs_f64(mean * (1.0 + self.noise * (self.rng.f64() - 0.5)));
+            self.now += elapsed;
+            Ok(Measurement { elapsed, ..Measurement::default() })
+        }
+        fn now(&mut self) -> Duration {
+            self.now
+        }
+        fn progress(&mut self, progress: &Progress<'_>) {
+            self.shares.push(progress.share());
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan { warmup: 0, min_pairs: 10, max_pairs: 1000, max_time: Duration::from_secs(3600), precision: 0.005, seed: 1 }
+    }
+
+    #[test]
+    fn stops_when_precise_not_before_the_fewest_pairs() {
+        let (pairs, stop) = make(&plan(), &mut Made::new(1.0, 1.0, 1e-6));
+        assert_eq!((pairs.len(), stop), (10, Stop::Precise));
+    }
+
+    #[test]
+    fn a_wide_interval_goes_on_however_large_the_difference() {
+        let (pairs, stop) = make(&plan(), &mut Made::new(0.1, 0.5, 0.08));
+        assert_eq!(stop, Stop::Precise);
+        assert!(pairs.len() > 50, "{} pairs", pairs.len());
+    }
+
+    #[test]
+    fn limits_of_pairs_and_time_hold() {
+        let (pairs, stop) = make(&Plan { max_pairs: 13, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        assert_eq!((pairs.len(), stop), (13, Stop::MaxPairs));
+        let (pairs, stop) = make(&Plan { max_time: Duration::from_secs(40), ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        assert_eq!(stop, Stop::MaxTime);
+        assert!((17..=23).contains(&pairs.len()), "{} pairs of 2 s in 40 s", pairs.len());
+        let (pairs, _) = make(&Plan { max_time: Duration::ZERO, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        assert_eq!(pairs.len(), 10, "the fewest pairs are made in any case");
+    }
+
+    #[test]
+    fn order_is_random_within_whole_pairs_and_follows_the_seed() {
+        let order = |seed| {
+            let mut made = Made::new(1.0, 1.0, 1.0);
+            make(&Plan { warmup: 2, max_pairs: 100, seed, ..plan() }, &mut made);
+            made.order
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        let order = order(1);
+        assert_eq!(order.len(), 204, "2 pairs of warm-up, 100 pairs");
+        assert!(order.chunks(2).all(|pair| pair[0] != pair[1]));
+        let a_first = order.chunks(2).filter(|pair| pair[0] == Side::A).count();
+        assert!((30..=72).contains(&a_first), "{a_first} of 102 pairs began with A");
+    }
+
+    #[test]
+    fn a_failure_keeps_the_whole_pairs_before_it() {
+        let mut made = Made::new(1.0, 1.0, 1.0);
+        made.fail_at = Some(7);
+        let (pairs, stop) = make(&plan(), &mut made);
+        assert_eq!((pairs.len(), stop), (3, Stop::Failed("failed")));
+        let mut made = Made::new(1.0, 1.0, 1.0);
+        made.fail_at = Some(0);
+        let (pairs, stop) = make(&Plan { warmup: 1, ..plan() }, &mut made);
+        assert_eq!((pairs.len(), stop), (0, Stop::Failed("failed")));
+    }
+
+    #[test]
+    fn progress_runs_from_none_to_all() {
+        let mut made = Made::new(1.0, 1.0, 1.0);
+        make(&Plan { max_pairs: 20, ..plan() }, &mut made);
+        assert_eq!((made.shares[0], made.shares[20]), (0.0, 1.0));
+    }
+
+    #[test]
+    fn fewest_pairs_by_hand() {
+        // 2 / 2⁶ = 0.031; 7 · 2 / 2⁹ = 0.027; 300 · 2 / 2¹⁴ = 0.037.
+        assert_eq!([1, 7, 300].map(Plan::fewest_pairs), [6, 9, 14]);
+    }
+}
