@@ -35,7 +35,7 @@ pub struct Effect {
     pub estimate: f64,
     /// Its 95% bootstrap interval; none for fewer than five pairs.
     pub interval: Option<Interval>,
-    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none for fewer than two pairs.
+    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none for so few pairs that nothing could be.
     pub detectable: Option<f64>,
 }
 
@@ -154,22 +154,21 @@ impl<'a> Column<'a> {
 
     fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> Judged {
         let relevant = self.relevant(rules.min_effect);
-        let spread = Trimmed::of_sorted(&self.differences).unwrap_or(Trimmed { mean: 0.0, error: 0.0, freedom: 0 });
+        let centre = Trimmed::of_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&self.differences, &mut Rng::with_seed(rules.seed));
-        let verdict = if p_holm < LEVEL && spread.mean.abs() >= relevant {
-            if spread.mean < 0.0 { Verdict::Less } else { Verdict::More }
+        let verdict = if p_holm < LEVEL && centre.abs() >= relevant {
+            if centre < 0.0 { Verdict::Less } else { Verdict::More }
         } else if interval.is_some_and(|interval| interval.half_width() <= relevant) {
             Verdict::NoDifference
         } else {
             Verdict::Undecided
         };
         let shown = |x: f64| if self.scale == Scale::Ratio { x.exp() } else { x };
-        let detectable = smallest_detectable(&spread, level, relevant);
         let effect = Effect {
             scale: self.scale,
-            estimate: shown(spread.mean),
+            estimate: shown(centre),
             interval: interval.map(|i| Interval { low: shown(i.low), high: shown(i.high) }),
-            detectable: detectable.is_finite().then(|| shown(detectable)),
+            detectable: smallest_detectable(&self.differences, level, relevant).map(shown),
         };
         let (median_a, median_b) = (self.median_a, self.median_b);
         Judged { metric: self.metric.clone(), pairs: self.differences.len(), median_a, median_b, effect, p, p_holm, verdict }

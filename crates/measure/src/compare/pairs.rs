@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::metric::{Measurement, Pair, Side};
-use crate::statistics::bootstrap_interval;
+use crate::statistics::{Trimmed, bootstrap_interval};
 
 /// How many runs to make.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,11 +122,11 @@ pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>)
             return (pairs, Stop::MaxPairs);
         }
         if pairs.len() >= look_at {
-            half_width = time_half_width(&pairs, plan.seed);
+            half_width = time_half_width(&pairs, plan);
             if half_width.is_some_and(|half| half <= plan.precision) {
                 return (pairs, Stop::Precise);
             }
-            // Some 5% more pairs: the interval costs as much as a short run, and each look is one more chance to stop on luck.
+            // Some 5% more pairs: each look is one more chance to stop on a width that is too narrow by luck.
             look_at = pairs.len() + 1 + pairs.len() / 20;
         }
         if pairs.len() >= plan.min_pairs && spent >= plan.max_time {
@@ -150,11 +150,17 @@ fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-fn time_half_width(pairs: &[Pair], seed: u64) -> Option<f64> {
+/// The half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as much as a short run, so it is asked only
+/// once the formula says that it may be narrow enough.
+fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     let mut logs: Vec<f64> = pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
     logs.sort_by(f64::total_cmp);
-    bootstrap_interval(&logs, &mut Rng::with_seed(seed)).map(|interval| interval.half_width())
+    let half_width = Trimmed::of_sorted(&logs)?.half_width()?;
+    if half_width > plan.precision {
+        return Some(half_width);
+    }
+    bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed)).map(|interval| interval.half_width())
 }
 
 #[cfg(test)]

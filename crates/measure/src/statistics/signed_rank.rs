@@ -27,6 +27,35 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     if ranks.len() <= EXACT_UP_TO { counted(&ranks, total, smaller) } else { approximated(&ranks, total, smaller) }
 }
 
+/// How far from zero the centre of these differences would have to be for the test to reject at this level: half the width of the
+/// interval that inverts it, whose ends are Walsh averages (dᵢ + dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical
+/// methods, section 3.3). None where so few differences can't reach the level, whatever they are.
+pub(super) fn rejects_beyond(differences: &[f64], level: f64) -> Option<f64> {
+    let largest = largest_rejected_sum(differences.len(), level)?;
+    let mut averages: Vec<f64> = differences.iter().enumerate().flat_map(|(i, a)| differences[i..].iter().map(move |b| a.midpoint(*b))).collect();
+    let above = averages.len().checked_sub(largest + 1)?;
+    let low = *averages.select_nth_unstable_by(largest, f64::total_cmp).1;
+    let high = *averages.select_nth_unstable_by(above, f64::total_cmp).1;
+    Some((high - low) / 2.0)
+}
+
+/// The largest rank sum on the smaller side whose p is at most `level`, for n differences without ties; none where even 0 is too likely.
+fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
+    let ranks: Vec<(usize, bool)> = (1..=n).map(|rank| (2 * rank, true)).collect();
+    let total = n * (n + 1);
+    let p = |sum: usize| if n <= EXACT_UP_TO { counted(&ranks, total, 2 * sum) } else { approximated(&ranks, total, 2 * sum) };
+    // p grows with the sum: halve the range that the answer lies in.
+    let (mut rejected, mut accepted) = (0, total / 4 + 1);
+    if p(0) > level {
+        return None;
+    }
+    while accepted - rejected > 1 {
+        let middle = rejected.midpoint(accepted);
+        if p(middle) <= level { rejected = middle } else { accepted = middle }
+    }
+    Some(rejected)
+}
+
 /// Twice the rank (so that shared ranks are whole) and the sign of each difference other than zero.
 fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| !d.is_nan()).collect();
@@ -100,6 +129,20 @@ mod tests {
         for smaller in [total / 4, total / 3, total / 2 - 10] {
             let (exact, normal) = (counted(&ranks, total, smaller), approximated(&ranks, total, smaller));
             assert!((exact - normal).abs() < 0.002, "{exact} {normal}");
+        }
+    }
+
+    #[test]
+    fn rejection_starts_where_it_is_said_to() {
+        // Wilcoxon's table, two-sided 0.05: n = 6 0, n = 10 8, n = 20 52, n = 30 137; five differences can't reach it.
+        assert_eq!([5, 6, 10, 20, 30].map(|n| largest_rejected_sum(n, 0.05)), [None, Some(0), Some(8), Some(52), Some(137)]);
+        let mut rng = fastrand::Rng::with_seed(2);
+        for n in [12, 40, 100] {
+            let half: Vec<f64> = (0..n / 2).map(|_| rng.f64()).collect();
+            let symmetric: Vec<f64> = half.iter().flat_map(|x| [*x, -x]).collect();
+            let beyond = rejects_beyond(&symmetric, 0.01).unwrap();
+            let p = |shift: f64| signed_rank(&symmetric.iter().map(|x| x + shift).collect::<Vec<_>>());
+            assert!(p(beyond * 1.001) <= 0.01 && p(beyond * 0.999) > 0.01, "{n}");
         }
     }
 

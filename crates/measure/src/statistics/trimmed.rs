@@ -44,8 +44,14 @@ impl Trimmed {
         Some(Self { mean, error: deviation * (n as f64).sqrt() / kept.len() as f64, freedom })
     }
 
-    /// The probability that a Student's t variable leaves the range ± t(0.975, freedom) · √(n / (n - 1)) on one side, if it were
-    /// normal: the share of bootstrap replicates to cut at each end. See [`bootstrap_interval`](super::bootstrap_interval).
+    /// Half the width of its 95% interval by Student's t; none for a single value.
+    #[must_use]
+    pub fn half_width(&self) -> Option<f64> {
+        (self.freedom > 0).then(|| t_quantile(0.975, self.freedom as f64) * self.error)
+    }
+
+    /// The share of bootstrap replicates to cut at each end: Φ(-√(n / (n - 1)) · t(0.975, freedom)). See
+    /// [`bootstrap_interval`](super::bootstrap_interval).
     pub(super) fn tail(&self, n: usize) -> f64 {
         let widen = (n as f64 / (n as f64 - 1.0)).sqrt();
         super::normal_below(-widen * t_quantile(0.975, self.freedom as f64))

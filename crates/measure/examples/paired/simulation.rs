@@ -1,0 +1,235 @@
+//! A noisy machine, made up, and comparisons on it whose right answer is known.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tare_measure::compare::pairs::{self, Bench, Plan, Progress};
+use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
+use tare_measure::statistics::{holm, median, signed_rank};
+
+/// Events besides time, CPU time and peak memory: three as the kernel counts them, five like hardware counters with noise of their own.
+const EVENTS: [&str; 8] = ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
+
+/// What B takes compared with A, and what is thought relevant.
+pub(crate) const MIN_EFFECT: f64 = 0.01;
+
+/// A machine whose speed drifts (correlated over 30 s), halves while a neighbour works (1 s on and off in the mean), and whose runs
+/// have noise of their own (2%), with a stall of some 30% in one of twenty.
+pub(crate) struct Machine {
+    rng: Rng,
+    now: f64,
+    drift: f64,
+    neighbour: bool,
+    changes_at: f64,
+}
+
+impl Machine {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let drift = 0.15 * normal(&mut rng);
+        Self { neighbour: rng.bool(), drift, now: 0.0, changes_at: 0.0, rng }
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        self.now += seconds;
+        let kept = (-seconds / 30.0).exp();
+        self.drift = self.drift * kept + 0.15 * (1.0 - kept * kept).sqrt() * normal(&mut self.rng);
+        while self.now > self.changes_at {
+            self.neighbour = !self.neighbour;
+            self.changes_at += exponential(&mut self.rng);
+        }
+    }
+
+    /// One run of some 10 ms times `work`.
+    pub(crate) fn run(&mut self, work: f64) -> Measurement {
+        let stall = if self.rng.u8(..20) == 0 { 0.3 * exponential(&mut self.rng) } else { 0.0 };
+        let pace = self.drift.exp() * if self.neighbour { 1.8 } else { 1.0 };
+        let seconds = 0.01 * work * pace * (0.02 * normal(&mut self.rng)).exp() * (1.0 + stall);
+        self.pass(seconds + 0.001);
+        let cpu = seconds * 0.98 * (0.002 * normal(&mut self.rng)).exp();
+        let rng = &mut self.rng;
+        let switches = f64::from(rng.u8(..3)) + if stall > 0.0 { 1.0 } else { 0.0 };
+        let mut counts = vec![Some(cpu * 1e9), Some(26.0 + f64::from(rng.u8(..3))), Some(switches)];
+        counts.extend((1..=5).map(|i| Some((1e6 * (0.01 * f64::from(i) * normal(rng)).exp()).round())));
+        let peak_memory = 1 << 20 | if rng.u8(..10) == 0 { 64 << 10 } else { 0 };
+        Measurement { elapsed: Duration::from_secs_f64(seconds), cpu: Duration::from_secs_f64(cpu), peak_memory, counts }
+    }
+}
+
+/// A with work 1 against B with `ratio`.
+pub(crate) struct Simulated {
+    machine: Machine,
+    ratio: f64,
+}
+
+impl Simulated {
+    pub(crate) fn new(ratio: f64, seed: u64) -> Self {
+        Self { machine: Machine::new(seed), ratio }
+    }
+}
+
+impl Bench for Simulated {
+    type Error = std::convert::Infallible;
+
+    fn run(&mut self, side: Side) -> Result<Measurement, Self::Error> {
+        Ok(self.machine.run(if side == Side::A { 1.0 } else { self.ratio }))
+    }
+
+    fn now(&mut self) -> Duration {
+        Duration::from_secs_f64(self.machine.now)
+    }
+
+    fn progress(&mut self, _: &Progress<'_>) {}
+}
+
+fn plan(seed: u64) -> Plan {
+    let precision = Plan::precision_for(MIN_EFFECT);
+    Plan { warmup: 1, min_pairs: 10, max_pairs: 10_000, max_time: Duration::from_secs(60), precision, seed }
+}
+
+fn fixed_pairs(ratio: f64, pairs: usize, seed: u64) -> Vec<Pair> {
+    pairs::make(&Plan { min_pairs: pairs, max_pairs: pairs, ..plan(seed) }, &mut Simulated::new(ratio, seed)).0
+}
+
+fn metrics() -> Vec<Metric> {
+    Metric::all(EVENTS.map(|name| (name.to_owned(), 1.0)))
+}
+
+/// The signed-rank p of every metric, by itself.
+fn p_values(pairs: &[Pair]) -> Vec<f64> {
+    let of = |metric: &Metric| {
+        let differences: Vec<f64> =
+            pairs.iter().filter_map(|pair| Some((1e-9 + metric.of(&pair.b)?).ln() - (1e-9 + metric.of(&pair.a)?).ln())).collect();
+        signed_rank(&differences)
+    };
+    metrics().iter().map(of).collect()
+}
+
+fn share(trials: u64, hit: impl FnMut(u64) -> bool) -> f64 {
+    (0..trials).map(hit).filter(|hit| *hit).count() as f64 / trials as f64
+}
+
+/// How often 30 runs of each command call a difference, at p < 0.05, by three ways.
+pub(crate) struct Ways {
+    /// All runs of A, then all of B, Mann-Whitney.
+    pub(crate) blocks: f64,
+    /// Pairs in random order, Mann-Whitney.
+    pub(crate) unpaired: f64,
+    /// Pairs in random order, signed-rank.
+    pub(crate) paired: f64,
+}
+
+pub(crate) fn ways(ratio: f64, trials: u64) -> Ways {
+    let seconds = |runs: Vec<Measurement>| -> Vec<f64> { runs.iter().map(|run| run.elapsed.as_secs_f64()).collect() };
+    let blocks = share(trials, |seed| {
+        let mut machine = Machine::new(seed);
+        let a = seconds((0..30).map(|_| machine.run(1.0)).collect());
+        let b = seconds((0..30).map(|_| machine.run(ratio)).collect());
+        mann_whitney_differs(&a, &b)
+    });
+    let unpaired = share(trials, |seed| {
+        let (a, b) = fixed_pairs(ratio, 30, seed).into_iter().map(|pair| (pair.a, pair.b)).unzip();
+        mann_whitney_differs(&seconds(a), &seconds(b))
+    });
+    let paired = share(trials, |seed| p_values(&fixed_pairs(ratio, 30, seed))[0] < 0.05);
+    Ways { blocks, unpaired, paired }
+}
+
+/// How often equal commands get a p < 0.05.
+pub(crate) struct FalseAlarms {
+    /// The time alone, 30 pairs.
+    pub(crate) one: f64,
+    /// Any metric, 30 pairs, uncorrected.
+    pub(crate) any: f64,
+    /// Any metric, 30 pairs, Holm.
+    pub(crate) any_holm: f64,
+    /// The time alone, stopping at the first p < 0.05 from 10 to 200 pairs.
+    pub(crate) until_significant: f64,
+    /// The time alone, stopping when its interval is narrow enough.
+    pub(crate) until_narrow: f64,
+}
+
+pub(crate) fn false_alarms(trials: u64) -> FalseAlarms {
+    let small = |p: &[f64]| p.iter().any(|p| *p < 0.05);
+    let time_p = |pairs: &[Pair]| p_values(pairs)[0];
+    FalseAlarms {
+        one: share(trials, |seed| time_p(&fixed_pairs(1.0, 30, seed)) < 0.05),
+        any: share(trials, |seed| small(&p_values(&fixed_pairs(1.0, 30, seed)))),
+        any_holm: share(trials, |seed| small(&holm(&p_values(&fixed_pairs(1.0, 30, seed))))),
+        until_significant: share(trials, |seed| {
+            let pairs = fixed_pairs(1.0, 200, seed);
+            let seconds = |run: &Measurement| run.elapsed.as_secs_f64().ln();
+            let differences: Vec<f64> = pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a)).collect();
+            (10..=200).any(|n| signed_rank(&differences[..n]) < 0.05)
+        }),
+        until_narrow: share(trials, |seed| time_p(&pairs::make(&plan(seed), &mut Simulated::new(1.0, seed)).0) < 0.05),
+    }
+}
+
+/// What `tare stat --vs` with its defaults says.
+#[derive(Default)]
+pub(crate) struct Verdicts {
+    /// Share of comparisons with 'no difference seen' for the time.
+    pub(crate) none: f64,
+    /// Share with 'slower' for the time.
+    pub(crate) slower: f64,
+    /// Share with a less, more, faster or slower where there is no difference.
+    pub(crate) wrong: f64,
+    /// Share with a metric that is undecided.
+    pub(crate) undecided: f64,
+    /// Share of time intervals that hold the true ratio.
+    pub(crate) covered: f64,
+    /// Pairs, in the median.
+    pub(crate) pairs: f64,
+}
+
+pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
+    let mut sum = Verdicts::default();
+    let mut made = Vec::new();
+    for seed in 0..trials {
+        let pairs = pairs::make(&plan(seed), &mut Simulated::new(ratio, seed)).0;
+        made.push(pairs.len() as f64);
+        let judged = judge(&pairs, &metrics(), &Rules { min_effect: MIN_EFFECT, seed });
+        let one = 1.0 / trials as f64;
+        let called = |verdict: Verdict| matches!(verdict, Verdict::Less | Verdict::More);
+        // Time, CPU time and task-clock follow the work; nothing else does.
+        let differs = |metric: &Metric| ratio != 1.0 && ["time", "cpu-time", "task-clock"].contains(&metric.name());
+        let add = |to: &mut f64, hit: bool| *to += if hit { one } else { 0.0 };
+        add(&mut sum.none, judged[0].verdict == Verdict::NoDifference);
+        add(&mut sum.undecided, judged.iter().any(|j| j.verdict == Verdict::Undecided));
+        add(&mut sum.slower, judged[0].verdict == Verdict::More);
+        add(&mut sum.wrong, judged.iter().any(|j| called(j.verdict) && (!differs(&j.metric) || j.verdict == Verdict::Less)));
+        add(&mut sum.covered, judged[0].effect.interval.is_some_and(|i| i.low <= ratio && ratio <= i.high));
+    }
+    sum.pairs = median(&made).unwrap_or_default();
+    sum
+}
+
+/// How often a difference is found that is just as large as the 'smallest detectable' ratio of such runs says: 80% where it is right.
+pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
+    let time = |ratio: f64, seed: u64| judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed }).remove(0);
+    let detectable: Vec<f64> = (0..trials)
+        .filter_map(|seed| {
+            let judged = time(1.0, seed);
+            judged.effect.detectable.filter(|_| judged.effect.scale == Scale::Ratio)
+        })
+        .collect();
+    let ratio = median(&detectable).unwrap_or(f64::NAN);
+    (ratio, share(trials, |seed| time(ratio, trials + seed).verdict == Verdict::More))
+}
+
+/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05 (normal approximation, no ties in times).
+fn mann_whitney_differs(a: &[f64], b: &[f64]) -> bool {
+    let (n, m) = (a.len() as f64, b.len() as f64);
+    let b_above: usize = a.iter().map(|x| b.iter().filter(|y| *y > x).count()).sum();
+    let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+    ((b_above as f64 - n * m / 2.0) / deviation).abs() > 1.96
+}
+
+fn normal(rng: &mut Rng) -> f64 {
+    (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
+}
+
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.f64()).ln()
+}

@@ -1,0 +1,39 @@
+//! What docs/statistics.md claims, with fewer trials than its tables: `cargo run --release -p tare-measure --example paired` prints those.
+
+#[path = "../examples/paired/simulation.rs"]
+mod simulation;
+
+use simulation::{false_alarms, found_at_detectable, verdicts, ways};
+
+#[test]
+fn pairs_find_what_blocks_drown() {
+    let (equal, planted) = (ways(1.0, 100), ways(1.03, 100));
+    assert!(equal.blocks > 0.3, "drift between blocks looks like a difference: {}", equal.blocks);
+    assert!(equal.paired < 0.12, "{}", equal.paired);
+    assert!(planted.paired > 0.85, "{}", planted.paired);
+    assert!(planted.paired > planted.unpaired, "{} {}", planted.paired, planted.unpaired);
+}
+
+#[test]
+fn false_alarms_come_from_many_metrics_and_from_stopping_on_significance() {
+    let alarms = false_alarms(100);
+    assert!(alarms.one < 0.12, "{}", alarms.one);
+    assert!(alarms.any > 0.2, "{}", alarms.any);
+    assert!(alarms.any_holm < 0.12, "{}", alarms.any_holm);
+    assert!(alarms.until_significant > 0.2, "{}", alarms.until_significant);
+    assert!(alarms.until_narrow < 0.12, "{}", alarms.until_narrow);
+}
+
+#[test]
+fn equal_commands_pass_and_three_percent_are_found() {
+    let equal = verdicts(1.0, 12);
+    assert!(equal.none > 0.9 && equal.wrong < 0.1, "{} {}", equal.none, equal.wrong);
+    assert!(verdicts(1.03, 12).slower > 0.9);
+}
+
+#[test]
+fn the_smallest_detectable_ratio_is_found_mostly_but_not_always() {
+    let (ratio, found) = found_at_detectable(40, 60);
+    assert!(1.01 < ratio && ratio < 1.1, "{ratio}");
+    assert!((0.6..0.97).contains(&found), "{found}");
+}
