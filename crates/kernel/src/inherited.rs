@@ -4,6 +4,7 @@
 //! noted here by a function in `.init_array`, which the C library calls before the runtime starts.
 
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -51,4 +52,20 @@ pub(crate) fn sigpipe_was_ignored() -> bool {
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     let closed = CLOSED_DESCRIPTORS.load(Ordering::Relaxed);
     (0..3).filter(move |fd| closed & (1 << fd) != 0)
+}
+
+/// A copy of a descriptor that tare was started with, for `fd:N` options: tare may use it and close the copy, and the command
+/// still has the original.
+///
+/// # Errors
+/// It isn't open.
+pub fn inherited_descriptor(fd: i32) -> std::io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes a number and returns a new descriptor that nobody else owns, or -1.
+    #[allow(unsafe_code)]
+    unsafe {
+        match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) {
+            -1 => Err(std::io::Error::last_os_error()),
+            copy => Ok(OwnedFd::from_raw_fd(copy)),
+        }
+    }
 }

@@ -11,4 +11,7 @@ pub mod host;
 mod inherited;
 pub mod mounts;
 pub mod open;
+pub mod procfs;
 pub mod signals;
+
+pub use inherited::inherited_descriptor;
