@@ -13,5 +13,6 @@ pub mod mounts;
 pub mod open;
 pub mod procfs;
 pub mod signals;
+pub mod tracefs;
 
 pub use inherited::inherited_descriptor;

@@ -5,11 +5,13 @@
 mod cpus;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod pmu;
 mod topology;
 
 use std::path::{Path, PathBuf};
 
 pub use cpus::{CpuList, CpuListError};
+pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
 pub use topology::{Place, Topology};
 
 /// The files that describe a machine.

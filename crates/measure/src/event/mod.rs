@@ -1,15 +1,46 @@
 //! Events as users name them, and as the kernel takes them.
+//!
+//! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it means: `names` knows the events
+//! that every kernel has, `pmu` those of sysfs, `tracepoint` those of tracefs, `breakpoint` addresses. `terms` and `modifiers`
+//! are what can follow a name. docs/events.md tells users the same.
+
+mod breakpoint;
+mod error;
+mod filter;
+mod modifiers;
+pub mod names;
+mod nearest;
+mod pmu;
+mod resolve;
+mod sources;
+mod syntax;
+mod terms;
+mod tracepoint;
 
 use tare_format::abi::Attr;
 use tare_kernel::host::CpuList;
 
+pub use error::{EventError, Problem};
+pub use filter::{FilterError, set_filter};
+pub use nearest::nearest;
+pub use sources::Sources;
+pub use syntax::glob_matches;
+pub use terms::{CallGraph, SamplingTerms};
+
 /// One event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The name that results carry: what the user typed, or `name=`.
+    /// The name that results carry: what the user typed, or `name=`. The instances of an uncore PMU share one.
     pub name: String,
-    /// What the kernel takes, without what depends on the target and the way of counting (`disabled`, `inherit`, `enable_on_exec`, `read_format`).
+    /// The PMU in sysfs that the event was found in, where the user named one or tare had to choose.
+    pub pmu: Option<String>,
+    /// The tracepoint that the event is.
+    pub tracepoint: Option<Tracepoint>,
+    /// What the kernel takes, without what depends on the target and the way of counting (`disabled`, `inherit`, `enable_on_exec`,
+    /// `read_format`). It counts: what the user said about sampling is in `sampling`.
     pub attr: Attr,
+    /// `:P`: `attr.precise_ip` is 3, and is lowered until the kernel takes the event.
+    pub precise_max: bool,
     /// What a count is multiplied by to be in `unit` (sysfs `EVENT.scale`; 1e-6 for the clocks, whose unit is `msec`).
     pub scale: f64,
     /// The unit of a scaled count; empty for plain occurrences.
@@ -20,8 +51,43 @@ pub struct Event {
     pub filter: Option<String>,
     /// Whether the user said which privilege levels count (`:u`, `:k`, …): if not, tare may leave out the kernel where it isn't allowed.
     pub explicit_levels: bool,
-    /// `:P`: the highest `precise_ip` that the PMU takes; opening starts from the one in `attr` and goes down.
-    pub precise_max: bool,
+    /// `percore`: the counts of the threads of a core are summed up.
+    pub percore: bool,
+    /// `inherit` and `no-inherit`: whether children are counted, where the user said so for this event.
+    pub inherit: Option<bool>,
+    /// What matters only where the event is sampled.
+    pub sampling: SamplingTerms,
+}
+
+impl Event {
+    /// An event that counts plain occurrences, with nothing said about where and how.
+    #[must_use]
+    pub fn new(name: impl Into<String>, attr: Attr) -> Self {
+        Self {
+            name: name.into(),
+            pmu: None,
+            tracepoint: None,
+            attr,
+            precise_max: false,
+            scale: 1.0,
+            unit: String::new(),
+            cpus: None,
+            filter: None,
+            explicit_levels: false,
+            percore: false,
+            inherit: None,
+            sampling: SamplingTerms::default(),
+        }
+    }
+}
+
+/// A tracepoint's name in two parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// `sched`
+    pub system: String,
+    /// `sched_switch`
+    pub name: String,
 }
 
 /// On which CPUs an event of a PMU is opened.
@@ -42,4 +108,17 @@ pub struct EventGroup {
     pub weak: bool,
     /// `:S`: a sample of the leader carries the counts of all members.
     pub sample_read: bool,
+}
+
+/// Reads the text of one `-e`: events and groups, separated by commas.
+///
+/// # Errors
+/// The first thing in the text that is no event, with its position and the names that are near.
+pub fn parse(text: &str, sources: &Sources) -> Result<Vec<EventGroup>, EventError> {
+    let items = syntax::items(text).map_err(|at| at.in_text(text))?;
+    let mut groups = Vec::new();
+    for item in &items {
+        groups.extend(resolve::item(item, sources).map_err(|at| at.in_text(text))?);
+    }
+    Ok(groups)
 }

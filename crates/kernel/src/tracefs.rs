@@ -1,0 +1,174 @@
+//! The kernel's tracepoints, as tracefs describes them.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::host::Host;
+use crate::mounts;
+
+/// Where tracefs mounts itself when somebody looks (Linux 4.1).
+const USUAL_PLACE: &str = "/sys/kernel/tracing";
+
+/// The folder of the kernel's tracepoints.
+#[derive(Clone, Debug)]
+pub struct Tracefs {
+    events: PathBuf,
+}
+
+/// Why tracepoints can't be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum TracefsError {
+    /// No tracefs anywhere in this mount namespace.
+    #[error("tracefs is not mounted (as root: mount -t tracefs tracefs /sys/kernel/tracing)")]
+    NotMounted,
+    /// It is there, and this user may not look.
+    #[error("{path} is not readable for this user (run as root, or as root: mount -o remount,mode=755 {mount})")]
+    NotReadable {
+        /// What was asked for.
+        path: String,
+        /// Where tracefs is mounted.
+        mount: String,
+    },
+    /// The kernel has no tracepoint, or no system of tracepoints, of this name.
+    #[error("the kernel has no tracepoint {0}")]
+    NoSuch(String),
+    /// The file can't be read, or holds something else than it should.
+    #[error("{path}: {source}")]
+    Io {
+        /// What was asked for.
+        path: String,
+        /// What the file system said.
+        source: io::Error,
+    },
+}
+
+impl Tracefs {
+    /// Finds the mount: at the usual place, or wherever the mount table says, tracefs itself or below debugfs.
+    ///
+    /// # Errors
+    /// [`TracefsError::NotMounted`], and [`TracefsError::NotReadable`] where the user may not enter the folder.
+    pub fn find(host: &Host) -> Result<Self, TracefsError> {
+        match Self::at(host, USUAL_PLACE) {
+            Err(TracefsError::NoSuch(_)) => {}
+            found => return found,
+        }
+        let mounts = mounts::mounts(host).unwrap_or_default();
+        let of = |kind: &'static str| mounts.iter().filter(move |mount| mount.fs_type == kind && mount.root == Path::new("/"));
+        let places = of("tracefs").map(|mount| mount.point.clone()).chain(of("debugfs").map(|mount| mount.point.join("tracing")));
+        let mut reason = TracefsError::NotMounted;
+        for place in places {
+            match Self::at(host, &place.to_string_lossy()) {
+                Err(TracefsError::NoSuch(_)) => {}
+                Err(other) => reason = other,
+                found => return found,
+            }
+        }
+        Err(reason)
+    }
+
+    fn at(host: &Host, place: &str) -> Result<Self, TracefsError> {
+        let events = host.path(place).join("events");
+        // Reading the metadata of what is inside needs the right to enter the folder, which tracefs gives to root alone.
+        match std::fs::metadata(&events) {
+            Ok(_) => Ok(Self { events }),
+            Err(error) => Err(reason(&events, place, error)),
+        }
+    }
+
+    /// The systems, sorted.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    pub fn systems(&self) -> Result<Vec<String>, TracefsError> {
+        folders(&self.events).map_err(|error| self.reason(&self.events, error))
+    }
+
+    /// The tracepoints of a system, sorted.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] for an unknown system; the folder can't be read.
+    pub fn events(&self, system: &str) -> Result<Vec<String>, TracefsError> {
+        let folder = self.events.join(plain(system)?);
+        folders(&folder).map_err(|error| self.reason(&folder, error))
+    }
+
+    /// The number that `perf_event_attr.config` takes.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    pub fn id(&self, system: &str, event: &str) -> Result<u64, TracefsError> {
+        let path = self.events.join(plain(system)?).join(plain(event)?).join("id");
+        let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
+        text.trim().parse().map_err(|error| self.reason(&path, io::Error::new(ErrorKind::InvalidData, error)))
+    }
+
+    /// The names of the fields that a filter can speak of, those common to all tracepoints included.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    pub fn fields(&self, system: &str, event: &str) -> Result<Vec<String>, TracefsError> {
+        let path = self.events.join(plain(system)?).join(plain(event)?).join("format");
+        let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
+        Ok(text.lines().filter_map(field_name).map(str::to_owned).collect())
+    }
+
+    fn reason(&self, path: &Path, error: io::Error) -> TracefsError {
+        let mount = self.events.parent().unwrap_or(&self.events).display().to_string();
+        reason(path, &mount, error)
+    }
+}
+
+fn reason(path: &Path, mount: &str, error: io::Error) -> TracefsError {
+    let shown = path.display().to_string();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => TracefsError::NoSuch(shown),
+        ErrorKind::PermissionDenied => TracefsError::NotReadable { path: shown, mount: mount.to_owned() },
+        _ => TracefsError::Io { path: shown, source: error },
+    }
+}
+
+/// A name that stays inside its folder.
+fn plain(name: &str) -> Result<&str, TracefsError> {
+    let outside = name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']);
+    if outside { Err(TracefsError::NoSuch(name.to_owned())) } else { Ok(name) }
+}
+
+fn folders(of: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(of)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// `field:char comm[16]; offset:8; size:16; signed:0;` -> `comm`
+fn field_name(line: &str) -> Option<&str> {
+    let declaration = line.trim_start().strip_prefix("field:")?.split(';').next()?;
+    let name = declaration.trim_end().rsplit([' ', '*']).next()?;
+    name.split('[').next().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn field_names_are_found_in_declarations() {
+        assert_eq!(field_name("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;"), Some("common_type"));
+        assert_eq!(field_name("\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;"), Some("prev_comm"));
+        assert_eq!(field_name("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"), Some("name"));
+        assert_eq!(field_name("\tfield:const char *filename;\toffset:8;\tsize:8;\tsigned:0;"), Some("filename"));
+        assert_eq!(field_name("print fmt: \"x\""), None);
+    }
+
+    #[test]
+    fn names_stay_inside_their_folder() {
+        for bad in ["", "..", ".", "a/b"] {
+            assert!(plain(bad).is_err(), "{bad}");
+        }
+    }
+}

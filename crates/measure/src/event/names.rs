@@ -1,0 +1,234 @@
+//! The events that every kernel has a name for: hardware, cache, software and raw ones.
+//!
+//! The spellings are those that `perf` takes (`perf-list(1)`); the numbers are the kernel's.
+
+use tare_format::abi::bindings::{
+    PERF_COUNT_HW_BRANCH_INSTRUCTIONS, PERF_COUNT_HW_BRANCH_MISSES, PERF_COUNT_HW_BUS_CYCLES, PERF_COUNT_HW_CACHE_BPU, PERF_COUNT_HW_CACHE_DTLB,
+    PERF_COUNT_HW_CACHE_ITLB, PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_L1I, PERF_COUNT_HW_CACHE_LL, PERF_COUNT_HW_CACHE_MISSES,
+    PERF_COUNT_HW_CACHE_NODE, PERF_COUNT_HW_CACHE_OP_PREFETCH, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_OP_WRITE,
+    PERF_COUNT_HW_CACHE_REFERENCES, PERF_COUNT_HW_CACHE_RESULT_ACCESS, PERF_COUNT_HW_CACHE_RESULT_MISS, PERF_COUNT_HW_CPU_CYCLES,
+    PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_REF_CPU_CYCLES, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
+    PERF_COUNT_SW_ALIGNMENT_FAULTS, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK,
+    PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_EMULATION_FAULTS, PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
+};
+
+/// An event with a fixed name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name that lists show.
+    pub name: &'static str,
+    /// A second name for the same event.
+    pub alias: Option<&'static str>,
+    /// `perf_event_attr.config`
+    pub config: u32,
+}
+
+const fn named(name: &'static str, alias: Option<&'static str>, config: u32) -> Named {
+    Named { name, alias, config }
+}
+
+/// What a CPU's own counters count (`PERF_TYPE_HARDWARE`).
+pub const HARDWARE: [Named; 10] = [
+    named("cycles", Some("cpu-cycles"), PERF_COUNT_HW_CPU_CYCLES),
+    named("instructions", None, PERF_COUNT_HW_INSTRUCTIONS),
+    named("cache-references", None, PERF_COUNT_HW_CACHE_REFERENCES),
+    named("cache-misses", None, PERF_COUNT_HW_CACHE_MISSES),
+    named("branches", Some("branch-instructions"), PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+    named("branch-misses", None, PERF_COUNT_HW_BRANCH_MISSES),
+    named("bus-cycles", None, PERF_COUNT_HW_BUS_CYCLES),
+    named("stalled-cycles-frontend", Some("idle-cycles-frontend"), PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
+    named("stalled-cycles-backend", Some("idle-cycles-backend"), PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+    named("ref-cycles", None, PERF_COUNT_HW_REF_CPU_CYCLES),
+];
+
+/// What the kernel itself counts (`PERF_TYPE_SOFTWARE`).
+pub const SOFTWARE: [Named; 12] = [
+    named("task-clock", None, PERF_COUNT_SW_TASK_CLOCK),
+    named("cpu-clock", None, PERF_COUNT_SW_CPU_CLOCK),
+    named("page-faults", Some("faults"), PERF_COUNT_SW_PAGE_FAULTS),
+    named("minor-faults", None, PERF_COUNT_SW_PAGE_FAULTS_MIN),
+    named("major-faults", None, PERF_COUNT_SW_PAGE_FAULTS_MAJ),
+    named("context-switches", Some("cs"), PERF_COUNT_SW_CONTEXT_SWITCHES),
+    named("cgroup-switches", None, PERF_COUNT_SW_CGROUP_SWITCHES),
+    named("cpu-migrations", Some("migrations"), PERF_COUNT_SW_CPU_MIGRATIONS),
+    named("alignment-faults", None, PERF_COUNT_SW_ALIGNMENT_FAULTS),
+    named("emulation-faults", None, PERF_COUNT_SW_EMULATION_FAULTS),
+    named("bpf-output", None, PERF_COUNT_SW_BPF_OUTPUT),
+    named("dummy", None, PERF_COUNT_SW_DUMMY),
+];
+
+/// Times that `perf` offers as events and that no event of the kernel counts.
+pub(super) const OWN_TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
+
+/// One spelling or several of the same thing, and its number. The first spelling is the one that lists show.
+type Spellings = (&'static [&'static str], u32);
+
+const READ: u32 = PERF_COUNT_HW_CACHE_OP_READ;
+const WRITE: u32 = PERF_COUNT_HW_CACHE_OP_WRITE;
+const PREFETCH: u32 = PERF_COUNT_HW_CACHE_OP_PREFETCH;
+
+/// The caches, and what each can be asked for.
+const CACHES: [(Spellings, &[u32]); 7] = [
+    ((&["L1-dcache", "l1-d", "l1d", "L1-data"], PERF_COUNT_HW_CACHE_L1D), &[READ, WRITE, PREFETCH]),
+    ((&["L1-icache", "l1-i", "l1i", "L1-instruction"], PERF_COUNT_HW_CACHE_L1I), &[READ, PREFETCH]),
+    ((&["LLC", "L2"], PERF_COUNT_HW_CACHE_LL), &[READ, WRITE, PREFETCH]),
+    ((&["dTLB", "d-tlb", "Data-TLB"], PERF_COUNT_HW_CACHE_DTLB), &[READ, WRITE, PREFETCH]),
+    ((&["iTLB", "i-tlb", "Instruction-TLB"], PERF_COUNT_HW_CACHE_ITLB), &[READ]),
+    ((&["branch", "branches", "bpu", "btb", "bpc"], PERF_COUNT_HW_CACHE_BPU), &[READ]),
+    ((&["node"], PERF_COUNT_HW_CACHE_NODE), &[READ, WRITE, PREFETCH]),
+];
+const USES: [Spellings; 3] = [
+    (&["load", "loads", "read"], READ),
+    (&["store", "stores", "write"], WRITE),
+    (&["prefetch", "prefetches", "speculative-read", "speculative-load"], PREFETCH),
+];
+const RESULTS: [Spellings; 2] =
+    [(&["refs", "Reference", "ops", "access"], PERF_COUNT_HW_CACHE_RESULT_ACCESS), (&["misses", "miss"], PERF_COUNT_HW_CACHE_RESULT_MISS)];
+
+/// The names of all cache events, in the spelling that lists show: `L1-dcache-loads`, `L1-dcache-load-misses`, ….
+pub fn cache_names() -> impl Iterator<Item = String> {
+    let names = |use_: u32| match use_ {
+        WRITE => ["stores", "store-misses"],
+        PREFETCH => ["prefetches", "prefetch-misses"],
+        _ => ["loads", "load-misses"],
+    };
+    CACHES.iter().flat_map(move |((cache, _), uses)| uses.iter().flat_map(move |&use_| names(use_)).map(move |name| format!("{}-{name}", cache[0])))
+}
+
+/// What a name that every kernel knows stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// `PERF_TYPE_*`
+    pub(super) kind: u32,
+    pub(super) config: u64,
+}
+
+impl Known {
+    /// Whether the CPUs' own PMUs count it.
+    pub(super) fn is_of_cores(self) -> bool {
+        self.kind != PERF_TYPE_SOFTWARE
+    }
+
+    /// Whether it is counted in nanoseconds.
+    pub(super) fn is_clock(self) -> bool {
+        self.kind == PERF_TYPE_SOFTWARE && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&self.config)
+    }
+}
+
+/// A cache that can't be used in this way: the L1 cache of instructions is not written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoSuchUse;
+
+/// What this name stands for on every machine, if anything.
+pub(super) fn known(name: &str) -> Option<Result<Known, NoSuchUse>> {
+    let find = |table: &[Named], kind| {
+        let found = table.iter().find(|event| event.name == name || event.alias == Some(name))?;
+        Some(Known { kind, config: found.config.into() })
+    };
+    if let Some(found) = find(&SOFTWARE, PERF_TYPE_SOFTWARE).or_else(|| find(&HARDWARE, PERF_TYPE_HARDWARE)) {
+        return Some(Ok(found));
+    }
+    if let Some(config) = raw(name) {
+        return Some(Ok(Known { kind: PERF_TYPE_RAW, config }));
+    }
+    cache(name).map(|config| config.map(|config| Known { kind: PERF_TYPE_HW_CACHE, config }))
+}
+
+/// `r1a8` and `r0x1a8`
+pub(super) fn raw(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix('r')?;
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    // The parser of numbers takes a sign.
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+/// `CACHE[-USE][-RESULT]`, in either order; without a use loads, without a result all accesses. The number is
+/// `cache | use << 8 | result << 16` (`perf_event_open(2)`).
+fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
+    let (cache, uses, mut rest) = CACHES.iter().flat_map(|((names, cache), uses)| names.iter().map(move |name| (*cache, *uses, *name))).find_map(
+        |(cache, uses, spelling)| {
+            let rest = name.strip_prefix(spelling)?;
+            (rest.is_empty() || rest.starts_with('-')).then_some((cache, uses, rest))
+        },
+    )?;
+    let (mut use_, mut result) = (None, None);
+    while let Some(after) = rest.strip_prefix('-') {
+        if let Some((number, tail)) = USES.iter().find_map(|spellings| begins_with(after, spellings)).filter(|_| use_.is_none()) {
+            (use_, rest) = (Some(number), tail);
+        } else if let Some((number, tail)) = RESULTS.iter().find_map(|spellings| begins_with(after, spellings)).filter(|_| result.is_none()) {
+            (result, rest) = (Some(number), tail);
+        } else {
+            return None;
+        }
+    }
+    let use_ = use_.unwrap_or(READ);
+    let config = u64::from(cache | use_ << 8 | result.unwrap_or(PERF_COUNT_HW_CACHE_RESULT_ACCESS) << 16);
+    Some(if uses.contains(&use_) { Ok(config) } else { Err(NoSuchUse) })
+}
+
+/// The number of the spelling that the text begins with, as a whole word, and what follows.
+fn begins_with<'a>(text: &'a str, (spellings, number): &Spellings) -> Option<(u32, &'a str)> {
+    let rests = spellings.iter().filter_map(|spelling| text.strip_prefix(spelling));
+    rests.filter(|rest| rest.is_empty() || rest.starts_with('-')).map(|rest| (*number, rest)).next()
+}
+
+/// Every name of this module, to find those near a wrong one.
+pub(super) fn all() -> impl Iterator<Item = String> {
+    let fixed = HARDWARE.iter().chain(&SOFTWARE).flat_map(|event| [Some(event.name), event.alias]).flatten();
+    fixed.map(str::to_owned).chain(cache_names())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(name: &str) -> Option<u64> {
+        known(name).and_then(Result::ok).map(|known| known.config)
+    }
+
+    /// Checked against `perf stat -vv -e NAME`, perf 6.1.
+    #[test]
+    fn cache_names_mean_what_they_mean_to_perf() {
+        let expected = [
+            ("L1-dcache-load-misses", 0x10000),
+            ("L1-dcache-loads-misses", 0x10000),
+            ("l1d-misses", 0x10000),
+            ("LLC-loads", 0x2),
+            ("L2", 0x2),
+            ("LLC-misses-stores", 0x10102),
+            ("dTLB-speculative-load", 0x203),
+            ("Data-TLB-load", 0x3),
+            ("branch-loads", 0x5),
+            ("bpu-load-misses", 0x10005),
+            ("iTLB-refs", 0x4),
+            ("node-prefetch-misses", 0x10206),
+        ];
+        for (name, number) in expected {
+            assert_eq!(known(name), Some(Ok(Known { kind: PERF_TYPE_HW_CACHE, config: number })), "{name}");
+        }
+        for name in ["L1-icache-stores", "iTLB-stores", "branch-prefetches"] {
+            assert_eq!(known(name), Some(Err(NoSuchUse)), "{name}");
+        }
+        for name in ["L1-d-loads", "LLC-", "LLC-loads-loads", "llc-loads", "nodes", "LLC-loadsx"] {
+            assert_eq!(known(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_listed_name_is_known_and_each_means_something_else() {
+        let mut seen: Vec<_> = HARDWARE.iter().chain(&SOFTWARE).map(|event| known(event.name).unwrap().unwrap()).collect();
+        seen.extend(cache_names().map(|name| known(&name).unwrap().unwrap()));
+        let count = seen.len();
+        seen.sort_unstable_by_key(|known| (known.kind, known.config));
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+        assert_eq!((config("cs"), config("cpu-cycles"), config("branches")), (Some(3), Some(0), Some(4)));
+    }
+
+    #[test]
+    fn raw_events_are_hexadecimal() {
+        assert_eq!((raw("r1a8"), raw("r0x1A8"), raw("r"), raw("r+1"), raw("rzz")), (Some(0x1a8), Some(0x1a8), None, None, None));
+        assert_eq!((raw("rffffffffffffffff"), raw("r10000000000000000")), (Some(u64::MAX), None));
+    }
+}

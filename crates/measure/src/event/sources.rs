@@ -1,0 +1,56 @@
+use std::cell::OnceCell;
+
+use tare_kernel::host::{Host, Pmu};
+use tare_kernel::tracefs::{Tracefs, TracefsError};
+
+/// Where names are looked up: a machine's sysfs and tracefs. Both are read when a name needs them, and not before: the names of
+/// software events need neither.
+#[derive(Debug)]
+pub struct Sources {
+    host: Host,
+    pmus: OnceCell<Vec<Pmu>>,
+    cores: OnceCell<Vec<Pmu>>,
+    tracefs: OnceCell<Tracefs>,
+}
+
+impl Sources {
+    /// The names of this machine.
+    #[must_use]
+    pub fn new(host: Host) -> Self {
+        Self { host, pmus: OnceCell::new(), cores: OnceCell::new(), tracefs: OnceCell::new() }
+    }
+
+    /// All PMUs, sorted by name; none where sysfs can't be read.
+    #[must_use]
+    pub fn pmus(&self) -> &[Pmu] {
+        self.pmus.get_or_init(|| self.host.pmus().unwrap_or_default())
+    }
+
+    /// The PMUs of the cores: one on most machines, one for each kind of core on hybrid ones.
+    #[must_use]
+    pub fn cores(&self) -> &[Pmu] {
+        self.cores.get_or_init(|| match self.host.pmu("cpu") {
+            // The name that x86 gives it where all cores are of one kind: no need to look at the others.
+            Some(cpu) => vec![cpu],
+            None => self.pmus().iter().filter(|pmu| pmu.is_core()).cloned().collect(),
+        })
+    }
+
+    /// The PMU of exactly this name.
+    #[must_use]
+    pub fn pmu(&self, name: &str) -> Option<Pmu> {
+        self.host.pmu(name)
+    }
+
+    /// The machine's tracepoints.
+    ///
+    /// # Errors
+    /// Not mounted, or not readable for this user.
+    pub fn tracefs(&self) -> Result<&Tracefs, TracefsError> {
+        if let Some(found) = self.tracefs.get() {
+            return Ok(found);
+        }
+        let found = Tracefs::find(&self.host)?;
+        Ok(self.tracefs.get_or_init(|| found))
+    }
+}
