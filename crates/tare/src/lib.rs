@@ -7,14 +7,12 @@ pub mod exit;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::raw::{Command, Tare};
 use crate::exit::Exit;
 
 /// Runs tare with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let tare = match Tare::try_parse_from(args) {
+    let tare = match Tare::parse_typed(args) {
         Ok(tare) => tare,
         Err(error) => return cli::refuse(&error),
     };

@@ -1,6 +1,7 @@
 //! The command line: `raw` is what was typed, `resolved` what is to be done.
 
 pub mod raw;
+pub mod resolved;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,5 +1,9 @@
 //! Arguments as typed. Only `cli::resolved` reads them.
 
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches};
+
 mod doctor;
 mod list;
 mod stat;
@@ -26,4 +30,21 @@ pub enum Command {
     List(List),
     /// Show what this machine and user can do, and what would lift each limit.
     Doctor(Doctor),
+}
+
+impl Tare {
+    /// Parses arguments, and notes which `-e` each `--filter` follows: clap keeps the order of each option, not across options.
+    ///
+    /// # Errors
+    /// What clap says about them.
+    pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(args)?;
+        let mut tare = Self::from_arg_matches(&matches)?;
+        if let (Command::Stat(stat), Some((_, matches))) = (&mut tare.command, matches.subcommand()) {
+            let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);
+            let events = positions("events");
+            stat.filter_positions = positions("filters").iter().map(|filter| events.iter().filter(|event| *event < filter).count()).collect();
+        }
+        Ok(tare)
+    }
 }

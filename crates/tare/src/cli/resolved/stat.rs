@@ -1,0 +1,300 @@
+//! What `tare stat` is to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tare_kernel::host::{CpuList, Host};
+use tare_measure::count::{Aggregation, Inheritance, Pairing};
+use tare_measure::event::{self, EventGroup, Sources};
+
+use crate::cli::raw;
+use crate::exit::{Exit, Refusal};
+
+/// The events that a user gets who names none, in perf's order. Those that a machine lacks are left out, in one line.
+const DEFAULT: &str = "task-clock,context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
+/// What each `-d` adds.
+const DETAILED: [&str; 3] = [
+    "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
+    "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
+    "L1-dcache-prefetches,L1-dcache-prefetch-misses",
+];
+
+/// What `tare stat` is to do.
+#[derive(Debug)]
+pub struct Stat {
+    /// The events.
+    pub groups: Vec<EventGroup>,
+    /// Whether the user named them; if not, those that this machine lacks are left out.
+    pub by_name: bool,
+    /// Where they are counted.
+    pub target: Target,
+    /// The command to run meanwhile; with [`Target::Command`], the one to count.
+    pub command: Vec<OsString>,
+    /// Whether children count.
+    pub inheritance: Inheritance,
+    /// What is summed into a row.
+    pub aggregation: Aggregation,
+    /// How often the command runs; `None`: until it is interrupted.
+    pub runs: Option<u32>,
+    /// Whether several runs were asked for, so that spreads are shown.
+    pub repeated: bool,
+    /// Never scale.
+    pub exact: bool,
+    /// Whether a missing event is a failure.
+    pub strict: bool,
+    /// When counting begins and ends.
+    pub schedule: Schedule,
+    /// Where enable and disable come from.
+    pub control: Option<String>,
+    /// What to run before each run.
+    pub pre: Option<String>,
+    /// What to run after each run.
+    pub post: Option<String>,
+    /// What results look like and where they go.
+    pub output: Output,
+    /// 1: what is done; 2: every attribute.
+    pub verbose: u8,
+}
+
+/// Where events are counted.
+#[derive(Debug)]
+pub enum Target {
+    /// In the command and what it starts.
+    Command,
+    /// In all threads of these processes.
+    Processes(Vec<i32>),
+    /// In these threads.
+    Threads(Vec<i32>),
+    /// On these CPUs.
+    Cpus(CpuList),
+    /// In cgroups, by name; an empty name is the whole machine.
+    Cgroups {
+        /// Their names.
+        names: Vec<String>,
+        /// Which events go with which.
+        pairing: Pairing,
+        /// The CPUs.
+        cpus: CpuList,
+    },
+}
+
+/// When counting begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With the command's first instruction, or at once.
+    AtOnce,
+    /// So long after the command was started.
+    After(Duration),
+    /// When `--control` says so.
+    OnControl,
+}
+
+/// When counting begins, is shown, and ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    /// When it begins.
+    pub begin: Begin,
+    /// How often it is shown meanwhile.
+    pub interval: Option<Duration>,
+    /// After how many intervals it ends.
+    pub interval_count: Option<u64>,
+    /// When it ends at the latest.
+    pub timeout: Option<Duration>,
+    /// Whether totals follow the intervals.
+    pub summary: bool,
+}
+
+/// What results look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A table for people.
+    Text,
+    /// perf's CSV columns, with this separator.
+    Csv(String),
+    /// perf's JSON lines.
+    JsonLines,
+    /// tare's own document.
+    Document,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// stderr, as the command has stdout.
+    Stderr,
+    /// stdout.
+    Stdout,
+    /// A file, made anew or added to.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether to add to it.
+        append: bool,
+    },
+    /// A descriptor that tare was started with.
+    Descriptor(i32),
+}
+
+/// What results look like and where they go.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What they look like.
+    pub form: Form,
+    /// Where they go.
+    pub destination: Destination,
+    /// Only derived figures.
+    pub metric_only: bool,
+    /// Whether digits of large numbers are grouped.
+    pub big_numbers: bool,
+}
+
+impl Stat {
+    /// Works out what is to be done.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names the remedy.
+    pub fn resolve(raw: raw::Stat, host: &Host) -> Result<Self, Refusal> {
+        let target = target(&raw, host)?;
+        let aggregation = aggregation(&raw, &target)?;
+        let begin = match raw.delay {
+            None | Some(0) => Begin::AtOnce,
+            Some(ms) => u64::try_from(ms).map_or(Begin::OnControl, |ms| Begin::After(Duration::from_millis(ms))),
+        };
+        if begin == Begin::OnControl && raw.control.is_none() {
+            return Err(Refusal::usage("-D -1 waits for --control to enable the events: give one"));
+        }
+        if raw.repeat.is_some() && raw.command.is_empty() {
+            return Err(Refusal::usage("-r repeats a command: give one"));
+        }
+        if raw.repeat.is_some_and(|n| n != 1) && raw.interval_print.is_some() {
+            return Err(Refusal::usage("-I shows one run as it goes, -r sums up many: take one of them"));
+        }
+        let (groups, by_name) = events(&raw, host)?;
+        Ok(Self {
+            groups,
+            by_name,
+            target,
+            inheritance: if raw.no_inherit { Inheritance::None } else { Inheritance::Children },
+            aggregation,
+            runs: raw.repeat.map_or(Some(1), |n| (n > 0).then_some(n)),
+            repeated: raw.repeat.is_some_and(|n| n != 1),
+            exact: raw.exact,
+            strict: raw.strict,
+            schedule: Schedule {
+                begin,
+                interval: raw.interval_print.map(Duration::from_millis),
+                interval_count: raw.interval_count,
+                timeout: raw.timeout.map(Duration::from_millis),
+                summary: raw.summary,
+            },
+            output: output(&raw),
+            control: raw.control,
+            pre: raw.pre,
+            post: raw.post,
+            verbose: raw.verbose,
+            command: raw.command,
+        })
+    }
+}
+
+fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
+    let online =
+        || host.online_cpus().map_err(|error| Refusal { exit: Exit::Failure, message: format!("cannot read which CPUs are online: {error}") });
+    let cpus = |text: &Option<String>| match text {
+        None => online(),
+        Some(text) => {
+            let asked: CpuList = text.parse().map_err(|error| Refusal::usage(format!("-C: {error}")))?;
+            let missing: CpuList = asked.as_slice().iter().copied().filter(|cpu| !online_has(&online(), *cpu)).collect();
+            match missing.as_slice() {
+                [] => Ok(asked),
+                _ => Err(Refusal::usage(format!("-C: CPU {missing} is not online; online are {}", online()?))),
+            }
+        }
+    };
+    let tasks =
+        |ids: &[i32]| ids.iter().all(|&id| id > 0).then(|| ids.to_vec()).ok_or_else(|| Refusal::usage("a process or thread id is a positive number"));
+    if !raw.pid.is_empty() {
+        return Ok(Target::Processes(tasks(&raw.pid)?));
+    }
+    if !raw.tid.is_empty() {
+        return Ok(Target::Threads(tasks(&raw.tid)?));
+    }
+    let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)].into_iter().find(|(names, _)| !names.is_empty());
+    if let Some((names, pairing)) = named {
+        return Ok(Target::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
+    }
+    if raw.all_cpus || raw.cpu.is_some() || raw.command.is_empty() {
+        return Ok(Target::Cpus(cpus(&raw.cpu)?));
+    }
+    Ok(Target::Command)
+}
+
+fn online_has(online: &Result<CpuList, Refusal>, cpu: u32) -> bool {
+    online.as_ref().is_ok_and(|cpus| cpus.as_slice().binary_search(&cpu).is_ok())
+}
+
+fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal> {
+    let of_cpus = [
+        (raw.no_aggr, Aggregation::Cpu, "-A"),
+        (raw.per_core, Aggregation::Core, "--per-core"),
+        (raw.per_die, Aggregation::Die, "--per-die"),
+        (raw.per_socket, Aggregation::Socket, "--per-socket"),
+        (raw.per_node, Aggregation::Node, "--per-node"),
+    ];
+    let counts_cpus = matches!(target, Target::Cpus(_) | Target::Cgroups { .. });
+    if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
+        return match counts_cpus {
+            true => Ok(aggregation),
+            false => Err(Refusal::usage(format!("{option} shows CPUs, and only -a, -C and cgroups count by CPU: add -a"))),
+        };
+    }
+    match (raw.per_thread, target) {
+        (false, _) => Ok(Aggregation::All),
+        (true, Target::Processes(_) | Target::Threads(_)) => Ok(Aggregation::Thread),
+        (true, _) => Err(Refusal::usage("--per-thread shows the threads of running processes: use it with -p or -t")),
+    }
+}
+
+fn events(raw: &raw::Stat, host: &Host) -> Result<(Vec<EventGroup>, bool), Refusal> {
+    if raw.null {
+        return Ok((Vec::new(), true));
+    }
+    let sources = Sources::new(host.clone());
+    let parse = |text: &str| event::parse(text, &sources).map_err(|error| Refusal::usage(format!("{error}\n{}", error.pointer())));
+    let mut groups = Vec::new();
+    let by_name = !raw.events.is_empty();
+    for (nth, text) in raw.events.iter().enumerate() {
+        let first = groups.len();
+        groups.extend(parse(text)?);
+        for (filter, _) in raw.filters.iter().zip(&raw.filter_positions).filter(|&(_, &after)| after == nth + 1) {
+            event::set_filter(&mut groups[first..], filter, &sources).map_err(|error| Refusal::usage(error.to_string()))?;
+        }
+    }
+    if raw.filter_positions.contains(&0) {
+        return Err(Refusal::usage("--filter goes with the tracepoint before it: put it after its -e"));
+    }
+    if !by_name {
+        groups.extend(parse(DEFAULT)?);
+    }
+    for more in DETAILED.iter().take(raw.detailed.into()) {
+        groups.extend(parse(more)?);
+    }
+    Ok((groups, by_name))
+}
+
+fn output(raw: &raw::Stat) -> Output {
+    let form = match (&raw.field_separator, raw.json_lines, raw.json) {
+        (Some(separator), ..) => Form::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() }),
+        (_, true, _) => Form::JsonLines,
+        (.., true) => Form::Document,
+        _ => Form::Text,
+    };
+    let destination = match (&raw.output, raw.log_fd) {
+        (Some(path), _) if path.as_os_str() == "-" => Destination::Stdout,
+        (Some(path), _) => Destination::File { path: path.clone(), append: raw.append },
+        (None, Some(fd)) => Destination::Descriptor(fd),
+        (None, None) => Destination::Stderr,
+    };
+    Output { form, destination, metric_only: raw.metric_only, big_numbers: !raw.no_big_num }
+}

@@ -1,0 +1,122 @@
+//! `--control`: enable, disable, ping and stop, from the program under test or from a script.
+
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::exit::{Refusal, say};
+
+/// What a line of the control file asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Start counting.
+    Enable,
+    /// Stop counting.
+    Disable,
+    /// Only answer.
+    Ping,
+    /// End the measurement.
+    Stop,
+}
+
+/// The two ends of a conversation: lines come in, `ack` goes out after each.
+#[derive(Debug)]
+pub(super) struct Control {
+    commands: OwnedFd,
+    ack: Option<OwnedFd>,
+    partial: Vec<u8>,
+}
+
+/// A line longer than this is no command.
+const LONGEST_LINE: usize = 64;
+
+impl Control {
+    /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named pipes).
+    pub(super) fn open(text: &str) -> Result<Self, Refusal> {
+        let refuse = |why: String| Refusal::usage(format!("--control {text}: {why}"));
+        let (kind, names) = text.split_once(':').ok_or_else(|| refuse("write fd:CTL[,ACK] or fifo:CTL[,ACK]".to_owned()))?;
+        let (commands, ack) = names.split_once(',').map_or((names, None), |(commands, ack)| (commands, Some(ack)));
+        let open = |name: &str| match kind {
+            "fd" => {
+                let fd = name.parse().map_err(|_| refuse(format!("'{name}' is not a descriptor")))?;
+                tare_kernel::inherited_descriptor(fd).map_err(|error| refuse(format!("descriptor {fd}: {error}")))
+            }
+            "fifo" => {
+                // Opened for both, so that neither side has to wait for the other to open its end.
+                let file = OpenOptions::new().read(true).write(true).open(name);
+                file.map(OwnedFd::from).map_err(|error| refuse(format!("{name}: {error} (make it with mkfifo)")))
+            }
+            other => Err(refuse(format!("'{other}' is neither fd nor fifo"))),
+        };
+        let control = Self { commands: open(commands)?, ack: ack.map(|name| open(name)).transpose()?, partial: Vec::new() };
+        let flags = rustix::fs::fcntl_getfl(&control.commands).map_err(|error| refuse(error.to_string()))?;
+        rustix::fs::fcntl_setfl(&control.commands, flags | OFlags::NONBLOCK).map_err(|error| refuse(error.to_string()))?;
+        Ok(control)
+    }
+
+    /// The orders that have arrived. An unknown line is named on stderr and not answered.
+    pub(super) fn orders(&mut self) -> (Vec<Order>, Ended) {
+        let mut bytes = [0; 256];
+        let mut orders = Vec::new();
+        loop {
+            match rustix::io::read(&self.commands, &mut bytes) {
+                Ok(0) => return (orders, Ended::Yes),
+                Ok(len) => self.partial.extend_from_slice(&bytes[..len]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return (orders, Ended::No),
+                Err(error) => {
+                    say(&format!("--control: {error}"));
+                    return (orders, Ended::Yes);
+                }
+            }
+            while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n' || byte == 0) {
+                let line: Vec<u8> = self.partial.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line);
+                match order(line.trim_matches(|c: char| c.is_whitespace() || c == '\0')) {
+                    Ok(order) => orders.extend(order),
+                    Err(unknown) => say(&format!("--control: '{unknown}' is none of enable, disable, ping, stop")),
+                }
+            }
+            if self.partial.len() > LONGEST_LINE {
+                say("--control: a line of more than 64 characters is no command");
+                self.partial.clear();
+            }
+        }
+    }
+
+    /// Says that an order was carried out.
+    pub(super) fn acknowledge(&self) {
+        if let Some(ack) = &self.ack {
+            // Nobody may be reading any more; that must not end the measurement.
+            let _ = rustix::io::retry_on_intr(|| rustix::io::write(ack, b"ack\n"));
+        }
+    }
+}
+
+/// Whether the other side closed the control file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing more will come.
+    Yes,
+    /// It is open.
+    No,
+}
+
+fn order(line: &str) -> Result<Option<Order>, &str> {
+    match line {
+        "" => Ok(None),
+        "enable" => Ok(Some(Order::Enable)),
+        "disable" => Ok(Some(Order::Disable)),
+        "ping" => Ok(Some(Order::Ping)),
+        "stop" => Ok(Some(Order::Stop)),
+        unknown => Err(unknown),
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.commands.as_fd()
+    }
+}

@@ -1,0 +1,67 @@
+//! `--exact`: which groups of events are counted in which run, or in which turn of time.
+
+use std::time::Duration;
+
+use tare_measure::count::{Scope, plan_exact};
+
+use super::session::Session;
+use crate::cli::resolved::stat::{Stat, Target};
+use crate::exit::say;
+
+/// How long each set of events counts before the next, where sets take turns in time.
+pub(super) const TURN: Duration = Duration::from_millis(100);
+
+/// Sets of groups that are counted one after the other; a single set holds all.
+#[derive(Debug)]
+pub(super) struct Turns {
+    sets: Vec<Vec<usize>>,
+    /// Whether the sets alternate within a run instead of over runs.
+    pub(super) in_time: bool,
+}
+
+impl Turns {
+    /// Asks the kernel which groups fit on the counters together. Without `--exact` all groups are one set.
+    pub(super) fn plan(stat: &Stat, session: &Session<'_>) -> anyhow::Result<Self> {
+        let all = vec![(0..stat.groups.len()).collect()];
+        if !stat.exact || stat.groups.is_empty() {
+            return Ok(Self { sets: all, in_time: false });
+        }
+        // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
+        let own = i32::try_from(std::process::id())?;
+        let scope = match &stat.target {
+            Target::Cpus(cpus) | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
+            _ => Scope::Tasks(vec![own]),
+        };
+        let sets = plan_exact(session.kernel(), &stat.groups, &scope).map_err(|error| session.explain(&error))?.0;
+        let in_time = !matches!(stat.target, Target::Command) && sets.len() > 1;
+        let turns = Self { sets, in_time };
+        turns.announce(stat);
+        Ok(turns)
+    }
+
+    fn announce(&self, stat: &Stat) {
+        let sets = self.sets.len();
+        if sets < 2 {
+            return;
+        }
+        match stat.runs {
+            _ if self.in_time => {
+                say(&format!("--exact: {sets} sets of events take turns of {} ms; each count covers its own turns only, unscaled", TURN.as_millis()));
+            }
+            Some(runs) if (runs as usize) < sets => {
+                say(&format!("--exact: these events need {sets} runs to be counted without scaling, and -r asks for {runs}: use -r {sets}"));
+            }
+            _ => say(&format!("--exact: {sets} sets of events take turns over the runs")),
+        }
+    }
+
+    /// The groups of a run, or of a turn of time.
+    pub(super) fn set(&self, number: usize) -> &[usize] {
+        &self.sets[number % self.sets.len()]
+    }
+
+    /// How many sets there are.
+    pub(super) fn len(&self) -> usize {
+        self.sets.len()
+    }
+}

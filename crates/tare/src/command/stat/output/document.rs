@@ -1,0 +1,129 @@
+//! `--json`: one document of tare's own, with its version, every run and every reason.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+use tare_measure::count::Key;
+use tare_measure::statistics::Summary;
+
+use super::super::report::{Line, Results, Value};
+
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document {
+    version: u32,
+    tool: &'static str,
+    command: Vec<String>,
+    target: String,
+    exact: bool,
+    runs: usize,
+    events: Vec<Event>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    intervals: Vec<Interval>,
+    times: Times,
+}
+
+#[derive(Serialize)]
+struct Times {
+    elapsed_seconds: Vec<f64>,
+    user_seconds: Vec<f64>,
+    system_seconds: Vec<f64>,
+    peak_memory_bytes: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct Event {
+    event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    unit: String,
+    /// The count of one run, or the mean of several; `null` where there is none.
+    value: Option<f64>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    runs: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standard_deviation: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_95: Option<[f64; 2]>,
+    running_ns: u64,
+    running_share: f64,
+    /// Whether the value is an estimate from a part of the time.
+    scaled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<Metric>,
+}
+
+#[derive(Serialize)]
+struct Metric {
+    value: f64,
+    unit: String,
+}
+
+#[derive(Serialize)]
+struct Interval {
+    at_seconds: f64,
+    events: Vec<Event>,
+}
+
+/// The intervals so far.
+#[derive(Default)]
+pub(super) struct Intervals(Vec<Interval>);
+
+impl Intervals {
+    pub(super) fn add(&mut self, at: Duration, lines: &[Line]) {
+        self.0.push(Interval { at_seconds: at.as_secs_f64(), events: lines.iter().map(event).collect() });
+    }
+}
+
+pub(super) fn write(out: &mut dyn Write, results: &Results<'_>, intervals: Intervals) -> io::Result<()> {
+    let times = results.times();
+    let document = Document {
+        version: VERSION,
+        tool: "tare stat",
+        command: results.stat().command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        target: results.title(),
+        exact: results.stat().exact,
+        runs: results.runs(),
+        events: results.lines().iter().map(event).collect(),
+        intervals: intervals.0,
+        times: Times { elapsed_seconds: times.elapsed, user_seconds: times.user, system_seconds: times.system, peak_memory_bytes: times.peak_memory },
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn event(line: &Line) -> Event {
+    let (value, reason) = match line.value {
+        Value::Counted(value) => (Some(value), None),
+        Value::NotCounted => (None, Some("it was never on a counter".to_owned())),
+        Value::NotSupported(reason) => (None, Some(reason.to_string())),
+    };
+    let spread = line.spread.as_ref();
+    Event {
+        event: line.event.clone(),
+        key: match line.key {
+            Key::All => None,
+            Key::Cpu(cpu) => Some(format!("CPU{cpu}")),
+            Key::Thread(_) => line.thread.clone(),
+            Key::Place(place) => Some(place.to_string()),
+        },
+        cgroup: line.cgroup.clone(),
+        unit: line.unit.clone(),
+        value,
+        reason,
+        runs: line.runs.clone(),
+        standard_deviation: spread.and_then(|spread| spread.deviation),
+        interval_95: spread.and_then(|spread: &Summary| spread.interval).map(|interval| [interval.low, interval.high]),
+        running_ns: line.running_ns,
+        running_share: line.running_share,
+        scaled: line.running_share < 1.0,
+        metric: line.metric.as_ref().map(|metric| Metric { value: metric.value, unit: metric.unit.clone() }),
+    }
+}

@@ -1,0 +1,43 @@
+//! What the user can do about an event that can't be opened.
+
+use std::io::Write;
+
+use tare_kernel::child::FileLimit;
+use tare_kernel::host::Host;
+use tare_measure::count::{Counters, OpenError};
+
+use crate::exit::{Exit, Refusal, say};
+
+/// An error of opening events, with the command that mends it.
+pub(super) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
+    let remedy = match error {
+        OpenError::NotPermitted { per_cpu, .. } => {
+            let level = host.read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|_| "?".to_owned());
+            let wanted = if *per_cpu { 0 } else { 1 };
+            format!("kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more")
+        }
+        OpenError::TooManyFiles { needed, .. } => {
+            let limit = files.hard().map_or_else(|| "unlimited".to_owned(), |hard| hard.to_string());
+            format!("the limit is {limit}: `ulimit -Hn {}` as root, or fewer events", needed + 32)
+        }
+        OpenError::Filter { .. } => "`tare list EVENT` shows the fields that filters can use".to_owned(),
+        OpenError::NoSuchTask(_) | OpenError::Other { .. } => String::new(),
+    };
+    let message = if remedy.is_empty() { error.to_string() } else { format!("{error}; {remedy}") };
+    let exit = if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
+    Refusal { exit, message }
+}
+
+/// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.
+pub(super) fn describe(sets: &[Counters], verbose: u8, turns: usize) {
+    let counters = || sets.iter().flat_map(Counters::as_slice);
+    let files: usize = counters().map(|counter| counter.places().count()).sum();
+    say(&format!("{} events, {files} open files, {turns} set(s)", counters().count()));
+    if verbose > 1 {
+        let mut stderr = std::io::stderr().lock();
+        for counter in counters() {
+            let event = &counter.subject.event;
+            let _ = writeln!(stderr, "perf_event_attr of {}:\n{}", crate::exit::printable(&event.name), event.attr);
+        }
+    }
+}
