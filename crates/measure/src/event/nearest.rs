@@ -2,6 +2,8 @@
 
 /// How alike two names must be, from 0 to 1, to be worth showing.
 const ENOUGH: f64 = 0.55;
+/// How much less alike than the nearest the others may be.
+const BEHIND: f64 = 0.3;
 /// How many names are shown.
 const SHOWN: usize = 3;
 
@@ -19,7 +21,8 @@ pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S
     let mut found: Vec<_> = candidates.into_iter().filter_map(alike).collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     found.dedup_by(|a, b| a.1 == b.1);
-    found.into_iter().take(SHOWN).map(|(_, name)| name).collect()
+    let best = found.first().map_or(0.0, |(score, _)| *score);
+    found.into_iter().take_while(|(score, _)| best - score <= BEHIND).take(SHOWN).map(|(_, name)| name).collect()
 }
 
 /// `a, b or c`

@@ -17,7 +17,7 @@ pub(super) fn matching(name: &str, sources: &Sources) -> Vec<Pmu> {
     if let Some(exact) = sources.pmu(name) {
         return vec![exact];
     }
-    sources.pmus().iter().filter(|pmu| stands_for(name, pmu.name())).cloned().collect()
+    sources.pmus_that(|pmu| stands_for(name, pmu.name()))
 }
 
 fn stands_for(typed: &str, pmu: &str) -> bool {
@@ -162,7 +162,7 @@ pub(super) fn on_each_core(found: names::Known, name: &str, modifiers: &str, at:
 
 /// The PMUs that name this event themselves.
 pub(super) fn that_name(event: &str, sources: &Sources) -> Vec<Pmu> {
-    sources.pmus().iter().filter(|pmu| matches!(pmu.event(event), Ok(Some(_)))).cloned().collect()
+    sources.pmus_that(|pmu| matches!(pmu.event(event), Ok(Some(_))))
 }
 
 /// All events that PMUs name, to find those near a wrong one.

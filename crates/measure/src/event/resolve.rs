@@ -123,7 +123,10 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
             return named_by_pmus(typed, &pmus, sources);
         }
     }
-    if second.is_some() { tracepoint::events(typed, sources) } else { Err(unknown(typed, sources)) }
+    // A wrong name with modifiers has the shape of a tracepoint.
+    let modified = |word: Word<'_>| !word.text.is_empty() && modifiers::could_be(word.text);
+    let meant = |word: Word<'_>| !modified(word) || tracepoint::is_system(first.text, sources);
+    if second.is_some_and(meant) { tracepoint::events(typed, sources) } else { Err(unknown(typed, sources)) }
 }
 
 /// `type:config[:modifiers]`

@@ -26,13 +26,20 @@ impl Sources {
         self.pmus.get_or_init(|| self.host.pmus().unwrap_or_default())
     }
 
+    /// Those PMUs that a test holds for, in the order in which the kernel numbered them (`uncore_imc_2` before `uncore_imc_10`).
+    pub(super) fn pmus_that(&self, test: impl Fn(&Pmu) -> bool) -> Vec<Pmu> {
+        let mut found: Vec<_> = self.pmus().iter().filter(|pmu| test(pmu)).cloned().collect();
+        found.sort_by_key(|pmu| pmu.kind().ok());
+        found
+    }
+
     /// The PMUs of the cores: one on most machines, one for each kind of core on hybrid ones.
     #[must_use]
     pub fn cores(&self) -> &[Pmu] {
         self.cores.get_or_init(|| match self.host.pmu("cpu") {
             // The name that x86 gives it where all cores are of one kind: no need to look at the others.
             Some(cpu) => vec![cpu],
-            None => self.pmus().iter().filter(|pmu| pmu.is_core()).cloned().collect(),
+            None => self.pmus_that(Pmu::is_core),
         })
     }
 

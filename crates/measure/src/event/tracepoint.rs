@@ -36,6 +36,11 @@ pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>,
     if events.is_empty() { Err(unknown(tracefs, typed.whole.at, system, name)) } else { Ok(events) }
 }
 
+/// Whether there are tracepoints of such a system, or there may be.
+pub(super) fn is_system(name: &str, sources: &Sources) -> bool {
+    is_pattern(name) || sources.tracefs().is_ok_and(|tracefs| tracefs.events(name).is_ok())
+}
+
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }

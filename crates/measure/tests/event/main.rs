@@ -1,0 +1,5 @@
+//! The grammar of events, on machines that are described as folders.
+
+mod attrs;
+mod grammar;
+mod machines;
