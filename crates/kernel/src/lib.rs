@@ -3,6 +3,7 @@
 //! The only crate of the workspace with `unsafe` in it; each such block says why it is sound. Nothing here prints, exits or reads
 //! environment variables.
 
+pub mod bpf;
 pub mod cgroup;
 pub mod child;
 #[cfg(feature = "fake")]
@@ -11,6 +12,7 @@ pub mod host;
 mod inherited;
 pub mod mounts;
 pub mod open;
+pub mod probe;
 pub mod procfs;
 pub mod signals;
 pub mod tracefs;

@@ -6,12 +6,16 @@ mod cpus;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod pmu;
+mod process;
+mod surroundings;
 mod topology;
 
 use std::path::{Path, PathBuf};
 
 pub use cpus::{CpuList, CpuListError};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
+pub use process::{CapabilitySet, Rights, locked_memory, open_files};
+pub use surroundings::{Container, Engine, Hypervisor};
 pub use topology::{Place, Topology};
 
 /// The files that describe a machine.
@@ -52,6 +56,22 @@ impl Host {
     /// The number in a small file; `None` where it is missing, unreadable or holds none.
     pub(crate) fn number<T: std::str::FromStr>(&self, absolute: &str) -> Option<T> {
         self.read(absolute).ok()?.parse().ok()
+    }
+
+    /// A setting of the kernel: `kernel.perf_event_paranoid` is the number in `/proc/sys/kernel/perf_event_paranoid`.
+    ///
+    /// # Errors
+    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a file that holds no number.
+    pub fn sysctl(&self, name: &str) -> std::io::Result<i64> {
+        let text = self.read(format!("/proc/sys/{}", name.replace('.', "/")))?;
+        text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    }
+
+    /// How little an unprivileged user may do with events, from -1 (all) to 2 (own programs in user mode), and on patched kernels
+    /// 3 or 4 (nothing); `None` where the kernel doesn't tell.
+    #[must_use]
+    pub fn paranoid(&self) -> Option<i32> {
+        i32::try_from(self.sysctl("kernel.perf_event_paranoid").ok()?).ok()
     }
 
     /// The CPUs that are online. Numbers can have gaps.

@@ -1,0 +1,119 @@
+//! What this process may do: capabilities, user namespace, seccomp, limits.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit};
+pub use rustix::thread::CapabilitySet;
+
+use super::Host;
+
+/// The user namespace that the machine started with (`PROC_USER_INIT_INO`, `include/linux/proc_ns.h`).
+const INITIAL_USER_NAMESPACE: u32 = 0xEFFF_FFFD;
+
+/// The rights of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Effective capabilities, as `/proc/self/status` has them.
+    pub effective: CapabilitySet,
+    /// The effective user.
+    pub uid: u32,
+    /// Whether capabilities hold for the machine, not only in a user namespace (rootless containers); `None` where the kernel doesn't tell.
+    pub machine_wide: Option<bool>,
+    /// Whether a seccomp filter sits on this process; `None` where the kernel doesn't tell.
+    pub seccomp_filter: Option<bool>,
+}
+
+impl Rights {
+    /// Whether perf takes this process for privileged in this respect: it looks at the machine's own user namespace alone
+    /// (`perfmon_capable`, `include/linux/capability.h`).
+    #[must_use]
+    pub fn has(&self, capability: CapabilitySet) -> bool {
+        self.machine_wide != Some(false) && self.effective.intersects(capability | CapabilitySet::SYS_ADMIN)
+    }
+}
+
+impl Host {
+    /// The rights of this process (`/proc/self/status` and `/proc/self/ns/user`).
+    ///
+    /// # Errors
+    /// The file system's own, and [`io::ErrorKind::InvalidData`] for a status without `CapEff` or `Uid`.
+    pub fn rights(&self) -> io::Result<Rights> {
+        let status = self.read("/proc/self/status")?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let lacks = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/status has no {what}"));
+        let bits = field("CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok()).ok_or_else(|| lacks("CapEff"))?;
+        let uid = field("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()).ok_or_else(|| lacks("Uid"))?;
+        Ok(Rights {
+            effective: CapabilitySet::from_bits_retain(bits),
+            uid,
+            machine_wide: self.namespace("user").map(|inode| inode == INITIAL_USER_NAMESPACE),
+            seccomp_filter: field("Seccomp").map(|mode| mode == "2"),
+        })
+    }
+
+    /// The inode of one of this process's namespaces, from the link `pid:[4026531836]`.
+    pub(super) fn namespace(&self, kind: &str) -> Option<u32> {
+        let link = std::fs::read_link(self.path(&format!("/proc/self/ns/{kind}"))).ok()?;
+        link.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
+    }
+}
+
+/// How many files this process may have open.
+#[must_use]
+pub fn open_files() -> Rlimit {
+    getrlimit(Resource::Nofile)
+}
+
+/// How many bytes this process may lock in memory.
+#[must_use]
+pub fn locked_memory() -> Rlimit {
+    getrlimit(Resource::Memlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture;
+
+    fn rights(status: &str, namespace: Option<&str>) -> io::Result<Rights> {
+        let machine = fixture::machine(&[("/proc/self/status", status)]);
+        if let Some(target) = namespace {
+            let link = machine.host().path("/proc/self/ns/user");
+            std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, link).unwrap();
+        }
+        machine.host().rights()
+    }
+
+    #[test]
+    fn root_of_a_user_namespace_is_not_privileged() {
+        let status = "Name:\ttare\nUid:\t1000\t0\t0\t0\nCapEff:\t000001ffffffffff\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let inside = rights(status, Some("user:[4026532600]")).unwrap();
+        assert!(!inside.has(CapabilitySet::PERFMON));
+        assert_eq!((inside.uid, inside.seccomp_filter), (0, Some(true)));
+        let outside = rights(status, Some("user:[4026531837]")).unwrap();
+        assert!(outside.has(CapabilitySet::PERFMON));
+    }
+
+    #[test]
+    fn single_capabilities() {
+        let perfmon = rights("Uid:\t1\t1\t1\t1\nCapEff:\t0000004000000000\n", None).unwrap();
+        assert!(perfmon.has(CapabilitySet::PERFMON) && !perfmon.has(CapabilitySet::BPF));
+        assert_eq!((perfmon.machine_wide, perfmon.seccomp_filter), (None, None));
+        let admin = rights("Uid:\t1\t1\t1\t1\nCapEff:\t0000000000200000\n", None).unwrap();
+        assert!(admin.has(CapabilitySet::BPF), "CAP_SYS_ADMIN stands for all of them");
+    }
+
+    #[test]
+    fn a_status_that_says_nothing() {
+        assert_eq!(rights("Uid:\t1\t1\t1\t1\nCapEff:\tzz\n", None).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(rights("CapEff:\t0\n", None).unwrap_err().to_string().contains("Uid"));
+    }
+
+    /// The rights that `/proc` tells are those that the kernel does.
+    #[test]
+    fn of_this_process() {
+        let effective = rustix::thread::capabilities(None).unwrap().effective;
+        assert_eq!(Host::default().rights().unwrap().effective, effective);
+    }
+}
