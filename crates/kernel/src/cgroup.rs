@@ -19,7 +19,8 @@ const PERF_EVENT: &str = "perf_event";
 pub struct Hierarchy {
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted.
+    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted, or where the mount starts above
+    /// the cgroup namespace: the kernel doesn't tell the name below it then.
     pub own: Option<PathBuf>,
 }
 

@@ -24,11 +24,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Whether perf takes this process for privileged in this respect: it looks at the machine's own user namespace alone
-    /// (`perfmon_capable`, `include/linux/capability.h`).
+    /// Whether perf takes this process for privileged in this respect: it looks at the machine's own user namespace alone, and
+    /// takes `CAP_SYS_ADMIN` for `CAP_PERFMON` and `CAP_BPF` too (`include/linux/capability.h`).
     #[must_use]
     pub fn has(&self, capability: CapabilitySet) -> bool {
-        self.machine_wide != Some(false) && self.effective.intersects(capability | CapabilitySet::SYS_ADMIN)
+        let split_off = CapabilitySet::PERFMON | CapabilitySet::BPF;
+        let admin = if capability.intersects(split_off) { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+        self.machine_wide != Some(false) && self.effective.intersects(capability | admin)
     }
 }
 
@@ -101,7 +103,7 @@ mod tests {
         assert!(perfmon.has(CapabilitySet::PERFMON) && !perfmon.has(CapabilitySet::BPF));
         assert_eq!((perfmon.machine_wide, perfmon.seccomp_filter), (None, None));
         let admin = rights("Uid:\t1\t1\t1\t1\nCapEff:\t0000000000200000\n", None).unwrap();
-        assert!(admin.has(CapabilitySet::BPF), "CAP_SYS_ADMIN stands for all of them");
+        assert!(admin.has(CapabilitySet::BPF) && !admin.has(CapabilitySet::IPC_LOCK));
     }
 
     #[test]

@@ -1,0 +1,201 @@
+//! Which events open.
+
+use serde::Serialize;
+use tare_kernel::host::CapabilitySet;
+use tare_kernel::probe::{Answer, Refusal};
+use tare_kernel::tracefs::{Tracefs, TracefsError};
+
+use super::facts::Facts;
+use super::item::{Group, Item, Remedy, State};
+use super::remedy;
+
+/// Whether each kind of counting works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Abilities {
+    /// Whether there is a PMU, be it allowed or not.
+    #[serde(skip)]
+    pmu: bool,
+    software: bool,
+    hardware: bool,
+    kernel_mode: bool,
+    system_wide: bool,
+    tracepoints: bool,
+}
+
+impl Abilities {
+    /// One sentence on what works, and one on what doesn't.
+    pub(super) fn verdict(self) -> String {
+        if !self.software {
+            return "tare can count nothing here: the kernel refuses even a software event of an own program.".to_owned();
+        }
+        let kinds = [(true, "software events"), (self.hardware, "hardware events"), (self.tracepoints, "tracepoints")];
+        let mut where_to = vec!["of own programs"];
+        if !self.kernel_mode {
+            where_to = vec!["of own programs in user mode"];
+        }
+        if self.system_wide {
+            where_to.push("of the whole system");
+        }
+        let works = kinds.iter().filter(|(works, _)| *works).map(|&(_, name)| name).collect::<Vec<_>>();
+        let lacks = [
+            (self.hardware, if self.pmu { "hardware events" } else { "hardware events (no PMU)" }),
+            (self.tracepoints, "tracepoints"),
+            (self.kernel_mode, "the kernel's part"),
+            (self.system_wide, "the whole system"),
+        ];
+        let lacks = lacks.iter().filter(|(works, _)| !works).map(|&(_, name)| name).collect::<Vec<_>>();
+        let lacks = if lacks.is_empty() { String::new() } else { format!(" Not {}.", joined(&lacks, "or")) };
+        format!("tare can count {}, {}.{lacks}", joined(&works, "and"), joined(&where_to, "and"))
+    }
+}
+
+/// `a, b and c`.
+fn joined(words: &[&str], and: &str) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [all @ .., last] => format!("{} {and} {last}", all.join(", ")),
+    }
+}
+
+pub(super) fn examine(facts: &Facts<'_>) -> (Abilities, Vec<Item>) {
+    let probe = facts.probe();
+    let answers = [probe.own_user(), probe.own_kernel(), probe.system_wide(facts.some_cpu())];
+    let cycles = probe.cycles();
+    let tracepoint = Tracefs::find(&facts.host).and_then(|tracefs| tracefs.id("sched", "sched_switch"));
+    let abilities = Abilities {
+        pmu: cycles != Err(Refusal::NoSuchEvent),
+        software: answers[0].is_ok(),
+        hardware: cycles.is_ok(),
+        kernel_mode: answers[1].is_ok(),
+        system_wide: answers[2].is_ok(),
+        tracepoints: answers[1].is_ok() && tracepoint.is_ok(),
+    };
+    let items = vec![
+        paranoid(facts),
+        opens(facts, ("software", "software events", 2), answers[0], "nothing can be counted"),
+        hardware(facts, cycles),
+        opens(
+            facts,
+            ("kernel_mode", "in the kernel", 1),
+            answers[1],
+            "counts hold user mode only; context switches and migrations read 0, tracepoints too",
+        ),
+        opens(facts, ("system_wide", "whole system", 0), answers[2], "-a, -C, -A and cgroups can't be counted"),
+        other_processes(facts),
+        tracepoints(facts, &tracepoint, answers[1]),
+        tracepoint_fields(facts, tracepoint.as_ref().ok().copied()),
+    ];
+    (abilities, items)
+}
+
+fn paranoid(facts: &Facts<'_>) -> Item {
+    const ID: (Group, &str, &str) = (Group::Events, "paranoid", "paranoid level");
+    let level = match &facts.paranoid {
+        Ok(level) => *level,
+        Err(error) => return Item::unknown(ID.0, ID.1, ID.2, format!("/proc/sys/kernel/perf_event_paranoid: {error}")),
+    };
+    let forbids = match level {
+        ..=-1 => "",
+        0 => "no fields of tracepoints",
+        1 => "no fields of tracepoints, not the whole system",
+        2 => "no fields of tracepoints, not the whole system, not the kernel",
+        3.. => "no events at all (a patch of this distribution)",
+    };
+    if level < 0 || facts.has(CapabilitySet::PERFMON) {
+        let lifted = if level < 0 { "" } else { ", lifted for this process by CAP_PERFMON" };
+        return Item::ok(ID.0, ID.1, ID.2, format!("{level}{lifted}"));
+    }
+    let keep = Remedy::command(
+        "echo kernel.perf_event_paranoid=0 | sudo tee /etc/sysctl.d/60-perf.conf",
+        "keeps the level over reboots; any user then counts the whole system",
+    );
+    Item::ok(ID.0, ID.1, ID.2, level.to_string()).short(State::Limited, format!("without CAP_PERFMON: {forbids}"), vec![keep])
+}
+
+/// Why an event doesn't open, in a few words.
+pub(super) fn reason(why: Refusal) -> String {
+    match why {
+        Refusal::NoSuchEvent => "the kernel has no such event".to_owned(),
+        Refusal::Forbidden => "not allowed".to_owned(),
+        Refusal::Seccomp => "a seccomp filter refuses perf_event_open".to_owned(),
+        Refusal::NoEvents => "the kernel was built without events".to_owned(),
+        Refusal::NoFiles => "no file descriptor is left to ask with".to_owned(),
+        Refusal::Other(errno) => format!("the kernel refuses: {errno}"),
+    }
+}
+
+/// An event that opens unless it is forbidden; `level` is the paranoid level that would allow it.
+fn opens(facts: &Facts<'_>, (id, title, level): (&'static str, &'static str, i32), answer: Answer, cost: &str) -> Item {
+    let item = |found: String| Item::ok(Group::Events, id, title, found);
+    match answer {
+        Ok(()) => item("yes".to_owned()),
+        Err(why) => {
+            let state = if why == Refusal::NoFiles { State::Unknown } else { State::Missing };
+            item(reason(why)).short(state, cost, remedy::refused(facts, why, level))
+        }
+    }
+}
+
+fn hardware(facts: &Facts<'_>, cycles: Answer) -> Item {
+    const COST: &str = "cycles, instructions, cache and branch events are <not supported>; clocks and software events stand in";
+    if cycles != Err(Refusal::NoSuchEvent) {
+        return opens(facts, ("hardware", "hardware events", 2), cycles, COST);
+    }
+    let place = if facts.hypervisor.is_some() { "no PMU in this virtual machine" } else { "no PMU that the kernel knows" };
+    Item::ok(Group::Events, "hardware", "hardware events", place).short(State::Missing, COST, remedy::virtual_pmu(facts.hypervisor))
+}
+
+fn other_processes(facts: &Facts<'_>) -> Item {
+    let item = |found: &str| Item::ok(Group::Events, "other_processes", "other users' tasks", found);
+    match &facts.rights {
+        Err(error) => Item::unknown(Group::Events, "other_processes", "other users' tasks", format!("/proc/self/status: {error}")),
+        Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => item("yes"),
+        Ok(_) => item("own user's only").short(
+            State::Limited,
+            "-p and -t refuse other users' processes",
+            vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])],
+        ),
+    }
+}
+
+/// Tracepoints lie in the kernel: they need tracefs to be looked up, and the kernel's part to be counted.
+fn tracepoints(facts: &Facts<'_>, tracepoint: &Result<u64, TracefsError>, in_kernel: Answer) -> Item {
+    const COST: &str = "sys:event and everything built on it can't be looked up";
+    let item = |found: String| Item::ok(Group::Events, "tracepoints", "tracepoints", found);
+    match tracepoint {
+        Ok(_) => match in_kernel {
+            Ok(()) => item("yes (tracefs is readable)".to_owned()),
+            Err(why) => item(format!("{}, though tracefs is readable", reason(why))).short(
+                State::Missing,
+                "sys:event counts nothing: tracepoints lie in the kernel",
+                remedy::refused(facts, why, 1),
+            ),
+        },
+        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(
+            State::Missing,
+            COST,
+            vec![Remedy::command("sudo mount -t tracefs tracefs /sys/kernel/tracing", "only root can read it at first")],
+        ),
+        Err(TracefsError::NotReadable { mount, .. }) => {
+            let group = "until reboot; your group then reads every tracepoint, and changes nothing";
+            let open = Remedy::command(format!("sudo mount -o remount,gid=$(id -g),mode=750 {mount}"), group);
+            let everything = remedy::capabilities(facts, &["perfmon", "dac_read_search"]);
+            let note = format!("{}; dac_read_search reads every file", everything.note);
+            item(format!("{mount} is closed to this user")).short(State::Missing, COST, vec![open, Remedy { note, ..everything }])
+        }
+        Err(TracefsError::NoSuch(_)) => {
+            let build = Remedy::setting("CONFIG_FTRACE=y, CONFIG_EVENT_TRACING=y", "in the build of the kernel");
+            item("the kernel has no sched:sched_switch".to_owned()).short(State::Missing, COST, vec![build])
+        }
+        Err(error @ TracefsError::Io { .. }) => Item::unknown(Group::Events, "tracepoints", "tracepoints", error),
+    }
+}
+
+fn tracepoint_fields(facts: &Facts<'_>, tracepoint: Option<u64>) -> Item {
+    let cost = "samples of tracepoints carry no fields; counting them isn't touched";
+    match tracepoint {
+        None => Item::unknown(Group::Events, "tracepoint_fields", "tracepoint fields", "no tracepoint could be looked up"),
+        Some(id) => opens(facts, ("tracepoint_fields", "tracepoint fields", -1), facts.probe().tracepoint_fields(id), cost),
+    }
+}

@@ -1,0 +1,66 @@
+//! What the items are judged by.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::Rlimit;
+use tare_kernel::bpf;
+use tare_kernel::host::{CapabilitySet, Container, CpuList, Host, Hypervisor, Rights, locked_memory, open_files};
+use tare_kernel::open::{Kernel, System};
+use tare_kernel::probe::Probe;
+
+/// The machine, this process, and what the kernel answers. Tests describe other machines.
+pub(super) struct Facts<'a> {
+    pub host: Host,
+    pub kernel: &'a dyn Kernel,
+    pub rights: io::Result<Rights>,
+    pub paranoid: io::Result<i64>,
+    pub cpus: io::Result<CpuList>,
+    pub container: Container,
+    pub hypervisor: Option<Hypervisor>,
+    pub open_files: Rlimit,
+    pub locked_memory: Rlimit,
+    /// Whether a tracing program could be loaded.
+    pub bpf: Result<(), Errno>,
+}
+
+impl Facts<'_> {
+    pub(super) fn of_this_machine() -> Self {
+        Self::of(Host::default(), &System, bpf::try_load())
+    }
+
+    /// A machine described by files and by a kernel that answers; limits are this process's.
+    pub(super) fn of(host: Host, kernel: &dyn Kernel, bpf: Result<(), Errno>) -> Facts<'_> {
+        Facts {
+            rights: host.rights(),
+            paranoid: host.sysctl("kernel.perf_event_paranoid"),
+            cpus: host.online_cpus(),
+            container: host.container(),
+            hypervisor: host.hypervisor(),
+            open_files: open_files(),
+            locked_memory: locked_memory(),
+            bpf,
+            host,
+            kernel,
+        }
+    }
+
+    pub(super) fn probe(&self) -> Probe<'_> {
+        Probe::new(self.kernel, self.rights.as_ref().ok())
+    }
+
+    /// Whether this process has the capability, machine-wide; not where it can't be told.
+    pub(super) fn has(&self, capability: CapabilitySet) -> bool {
+        self.rights.as_ref().is_ok_and(|rights| rights.has(capability))
+    }
+
+    /// An online CPU to ask about.
+    pub(super) fn some_cpu(&self) -> u32 {
+        self.cpus.as_ref().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0)
+    }
+
+    /// How many CPUs are online; 1 where it can't be told.
+    pub(super) fn cpu_count(&self) -> u64 {
+        self.cpus.as_ref().map_or(1, |cpus| cpus.as_slice().len().max(1) as u64)
+    }
+}

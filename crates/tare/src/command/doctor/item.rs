@@ -1,0 +1,108 @@
+//! One thing that doctor looks at.
+
+use serde::Serialize;
+
+/// How a thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    /// Nothing is in the way.
+    Ok,
+    /// It works in part.
+    Limited,
+    /// It isn't there, or isn't allowed.
+    Missing,
+    /// This machine doesn't tell.
+    Unknown,
+}
+
+/// The headings, in the order of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Group {
+    Machine,
+    User,
+    Events,
+    Limits,
+    Symbols,
+    Cgroups,
+    Bpf,
+}
+
+impl Group {
+    pub(super) const ALL: [Self; 7] = [Self::Machine, Self::User, Self::Events, Self::Limits, Self::Symbols, Self::Cgroups, Self::Bpf];
+
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Self::Machine => "Machine",
+            Self::User => "User",
+            Self::Events => "Events",
+            Self::Limits => "Limits",
+            Self::Symbols => "Symbols",
+            Self::Cgroups => "Cgroups",
+            Self::Bpf => "BPF",
+        }
+    }
+}
+
+/// What lifts a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Remedy {
+    /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's, the kernel's build).
+    #[serde(flatten)]
+    pub how: How,
+    /// What it brings, and what it opens to others.
+    pub note: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum How {
+    Command(String),
+    Setting(String),
+}
+
+impl Remedy {
+    pub(super) fn command(command: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { how: How::Command(command.into()), note: note.into() }
+    }
+
+    pub(super) fn setting(setting: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { how: How::Setting(setting.into()), note: note.into() }
+    }
+}
+
+/// One thing, how it stands, and what to do about it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Item {
+    /// Its stable name.
+    pub id: &'static str,
+    pub group: Group,
+    pub title: &'static str,
+    pub state: State,
+    /// What was found, or why it isn't known.
+    pub found: String,
+    /// What the shortcoming costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<Remedy>,
+}
+
+impl Item {
+    pub(super) fn ok(group: Group, id: &'static str, title: &'static str, found: impl Into<String>) -> Self {
+        Self { id, group, title, state: State::Ok, found: found.into(), cost: None, remedies: Vec::new() }
+    }
+
+    /// This machine doesn't tell, for this reason.
+    pub(super) fn unknown(group: Group, id: &'static str, title: &'static str, why: impl std::fmt::Display) -> Self {
+        let why = why.to_string();
+        let why = why.split(" (os error").next().unwrap_or_default();
+        Self { state: State::Unknown, ..Self::ok(group, id, title, why) }
+    }
+
+    /// The same, as a shortcoming.
+    pub(super) fn short(self, state: State, cost: impl Into<String>, remedies: Vec<Remedy>) -> Self {
+        Self { state, cost: Some(cost.into()), remedies, ..self }
+    }
+}
