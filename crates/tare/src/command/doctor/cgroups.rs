@@ -6,9 +6,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tare_kernel::cgroup::{Cgroups, Delegation, Hierarchy, PerfEvent};
 
+use super::events;
 use super::facts::Facts;
 use super::item::{Group, Item, Remedy, State};
-use super::{events, remedy};
+use super::remedy::{self, shell_word};
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
     let cgroups = Cgroups::of(&facts.host);
@@ -97,11 +98,4 @@ fn scope(facts: &Facts<'_>, mount: &Path) -> Remedy {
         format!("sudo mkdir -p {folder} && sudo chown -R $(id -u) {folder} && echo $$ | sudo tee {folder}/cgroup.procs"),
         "this shell then runs in a cgroup that belongs to you",
     )
-}
-
-/// A path as it may stand in a command: in single quotes where a shell would take it apart.
-pub(super) fn shell_word(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-:@".contains(c));
-    if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

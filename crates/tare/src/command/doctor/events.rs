@@ -1,5 +1,7 @@
 //! Which events open.
 
+use std::path::Path;
+
 use serde::Serialize;
 use tare_kernel::host::CapabilitySet;
 use tare_kernel::probe::{Answer, Refusal};
@@ -7,7 +9,7 @@ use tare_kernel::tracefs::{Tracefs, TracefsError};
 
 use super::facts::Facts;
 use super::item::{Group, Item, Remedy, State};
-use super::remedy;
+use super::remedy::{self, shell_word};
 
 /// Whether each kind of counting works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -150,7 +152,7 @@ fn other_processes(facts: &Facts<'_>) -> Item {
     let item = |found: &str| Item::ok(Group::Events, "other_processes", "other users' tasks", found);
     match &facts.rights {
         Err(error) => Item::unknown(Group::Events, "other_processes", "other users' tasks", format!("/proc/self/status: {error}")),
-        Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => item("yes"),
+        Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => item("allowed"),
         Ok(_) => item("own user's only").short(
             State::Limited,
             "-p and -t refuse other users' processes",
@@ -172,14 +174,10 @@ fn tracepoints(facts: &Facts<'_>, tracepoint: &Result<u64, TracefsError>, in_ker
                 remedy::refused(facts, why, 1),
             ),
         },
-        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(
-            State::Missing,
-            COST,
-            vec![Remedy::command("sudo mount -t tracefs tracefs /sys/kernel/tracing", "only root can read it at first")],
-        ),
+        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(State::Missing, COST, vec![remedy::tracefs(facts)]),
         Err(TracefsError::NotReadable { mount, .. }) => {
             let group = "until reboot; your group then reads every tracepoint, and changes nothing";
-            let open = Remedy::command(format!("sudo mount -o remount,gid=$(id -g),mode=750 {mount}"), group);
+            let open = Remedy::command(format!("sudo mount -o remount,gid=$(id -g),mode=750 {}", shell_word(Path::new(mount))), group);
             let everything = remedy::capabilities(facts, &["perfmon", "dac_read_search"]);
             let note = format!("{}; dac_read_search reads every file", everything.note);
             item(format!("{mount} is closed to this user")).short(State::Missing, COST, vec![open, Remedy { note, ..everything }])

@@ -3,7 +3,7 @@
 use tare_kernel::host::CapabilitySet;
 
 use super::facts::Facts;
-use super::item::{Group, Item, Remedy, State};
+use super::item::{Group, Item, State};
 use super::remedy;
 
 /// Events that one wants at a time on every CPU.
@@ -49,7 +49,7 @@ fn locked_memory(facts: &Facts<'_>) -> Item {
     }
     let wanted = WANTED_RING_KIB + rustix::param::page_size() as u64 / 1024; // each ring has a page in front of it
     let remedies = vec![
-        Remedy::command(format!("sudo sysctl kernel.perf_event_mlock_kb={wanted}"), "until reboot; every user may then lock as much on each CPU"),
+        remedy::sysctl(facts, "perf_event_mlock_kb", wanted, "every user may then lock as much on each CPU"),
         remedy::capabilities(facts, &["perfmon", "ipc_lock"]),
     ];
     found.short(State::Limited, "samples in bursts can be lost; counting isn't touched", remedies)
@@ -69,10 +69,7 @@ fn sample_rate(facts: &Facts<'_>) -> Item {
         if rate >= USUAL_RATE {
             return found;
         }
-        let raise = Remedy::command(
-            format!("sudo sysctl kernel.perf_event_max_sample_rate={USUAL_RATE}"),
-            "until the kernel lowers it again, as it does where its interrupts are slow",
-        );
+        let raise = remedy::sysctl(facts, "perf_event_max_sample_rate", USUAL_RATE, "the kernel lowers it again where its interrupts are slow");
         found.short(State::Limited, "higher rates are refused", vec![raise])
     })
 }
@@ -90,7 +87,7 @@ fn stack_depth(facts: &Facts<'_>) -> Item {
         if frames >= 127 {
             return found;
         }
-        let raise = Remedy::command("sudo sysctl kernel.perf_event_max_stack=127", "until reboot; only while nobody records stacks");
+        let raise = remedy::sysctl(facts, "perf_event_max_stack", 127, "refused while somebody records stacks");
         found.short(State::Limited, "deeper stacks lose their outermost frames", vec![raise])
     })
 }
@@ -104,7 +101,7 @@ fn watchdog(facts: &Facts<'_>) -> Item {
         (_, true) => item("on".to_owned()).short(
             State::Limited,
             "it holds one hardware counter of each CPU, so that events share the others sooner",
-            vec![Remedy::command("sudo sysctl kernel.nmi_watchdog=0", "until reboot; hard lockups are then no longer noticed")],
+            vec![remedy::sysctl(facts, "nmi_watchdog", 0, "hard lockups are then no longer noticed")],
         ),
     })
 }

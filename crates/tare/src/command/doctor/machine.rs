@@ -95,11 +95,8 @@ fn capabilities(facts: &Facts<'_>) -> Item {
     if rights.has(CapabilitySet::PERFMON) {
         return item(found);
     }
-    if rights.machine_wide == Some(false) && rights.effective.contains(CapabilitySet::PERFMON) {
-        let outside = Remedy::setting("run tare outside of the user namespace", "perf asks for rights in the machine's own");
-        return item(format!("{found}, in a user namespace only")).short(State::Limited, COST, vec![outside]);
-    }
-    item(found).short(State::Limited, COST, vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])])
+    let only = if rights.machine_wide == Some(false) { ", in a user namespace only" } else { "" };
+    item(found + only).short(State::Limited, COST, vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])])
 }
 
 fn seccomp(facts: &Facts<'_>) -> Item {
@@ -143,10 +140,10 @@ fn kernel_symbols(facts: &Facts<'_>) -> Item {
     if start.split(|byte| *byte == b'\n').any(shown) {
         return Item::ok(ID.0, ID.1, ID.2, format!("shown (kptr_restrict {level})"));
     }
-    let show = |number| Remedy::command(format!("sudo sysctl kernel.kptr_restrict={number}"), "until reboot; addresses help who attacks the kernel");
+    let show = |number| remedy::sysctl(facts, "kptr_restrict", number, "addresses help who attacks the kernel");
     let remedies = match restrict {
-        Ok(2..) => vec![show(0), remedy::paranoid(1)],
-        Ok(0) => vec![remedy::paranoid(1), remedy::capabilities(facts, &["perfmon", "syslog"])],
+        Ok(2..) => vec![show(0), remedy::paranoid(facts, 1)],
+        Ok(0) => vec![remedy::paranoid(facts, 1), remedy::capabilities(facts, &["perfmon", "syslog"])],
         _ => vec![remedy::capabilities(facts, &["perfmon", "syslog"]), show(0)],
     };
     Item::ok(ID.0, ID.1, ID.2, format!("hidden (kptr_restrict {level})")).short(State::Missing, COST, remedies)

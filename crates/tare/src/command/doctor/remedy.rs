@@ -1,34 +1,55 @@
 //! Remedies that several items share.
 
+use std::fmt::Display;
+use std::path::Path;
+
 use tare_kernel::host::{Container, Engine, Hypervisor};
 use tare_kernel::probe::Refusal;
 
 use super::facts::Facts;
 use super::item::Remedy;
 
-/// Sets `kernel.perf_event_paranoid`, and says what it opens to every user.
-pub(super) fn paranoid(level: i32) -> Remedy {
-    let note = match level {
-        -1 => "until reboot; any user then reads everything that tracepoints tell, and locks memory without limit",
-        0 => "until reboot; any user then counts the whole system",
-        1 => "until reboot; any user then sees the kernel's part of own programs, and where the kernel lies",
-        _ => "until reboot; any user then counts own programs in user mode",
-    };
-    Remedy::command(format!("sudo sysctl kernel.perf_event_paranoid={level}"), note)
+/// Changes a setting of the kernel, which belongs to the machine, not to a container.
+pub(super) fn sysctl(facts: &Facts<'_>, name: &str, value: impl Display, note: &str) -> Remedy {
+    let place = if confined(facts) { "on the container's host; " } else { "" };
+    Remedy::command(format!("sudo sysctl kernel.{name}={value}"), format!("{place}until reboot; {note}"))
 }
 
-/// Gives tare capabilities, named as in `perfmon`, in the way of the place where it runs.
+pub(super) fn confined(facts: &Facts<'_>) -> bool {
+    matches!(facts.container, Container::Yes(_))
+}
+
+/// Sets `kernel.perf_event_paranoid`, and says what it opens to every user.
+pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
+    let note = match level {
+        -1 => "any user then reads everything that tracepoints tell, and locks memory without limit",
+        0 => "any user then counts the whole system",
+        1 => "any user then sees the kernel's part of own programs, and where the kernel lies",
+        _ => "any user then counts own programs in user mode",
+    };
+    sysctl(facts, "perf_event_paranoid", level, note)
+}
+
+/// Gives tare capabilities, named as in `perfmon`; in a user namespace none would help.
 pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
+    if facts.rights.as_ref().is_ok_and(|rights| rights.machine_wide == Some(false)) {
+        return Remedy::setting("run tare outside of this user namespace", "perf asks for rights in the machine's own");
+    }
+    granted(facts, names)
+}
+
+/// Capabilities in the way of the place where tare runs.
+fn granted(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     let upper = names.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
     let flags = || upper.iter().map(|name| format!("--cap-add={name}")).collect::<Vec<_>>().join(" ");
-    let confined = "what runs in the container then sees the machine's other processes too";
+    let risk = "what runs in the container then sees the machine's other processes too";
     match facts.container {
         Container::Yes(Engine::Kubernetes) => {
             let list = upper.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-            Remedy::setting(format!("securityContext: {{capabilities: {{add: [{list}]}}}}"), confined)
+            Remedy::setting(format!("securityContext: {{capabilities: {{add: [{list}]}}}}"), risk)
         }
-        Container::Yes(Engine::Podman) => Remedy::command(format!("sudo podman run {} …", flags()), confined),
-        Container::Yes(Engine::Docker | Engine::Unnamed) => Remedy::command(format!("docker run {} …", flags()), confined),
+        Container::Yes(Engine::Podman) => Remedy::command(format!("sudo podman run {} …", flags()), risk),
+        Container::Yes(Engine::Docker | Engine::Unnamed) => Remedy::command(format!("docker run {} …", flags()), risk),
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
             let list = names.iter().map(|name| format!("cap_{name}")).collect::<Vec<_>>().join(",");
             let note = "in place of what the file had; whoever may run it then has these rights over all processes";
@@ -40,7 +61,7 @@ pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
 /// What lets an event through that was refused: the level that suffices, or a capability.
 pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy> {
     match why {
-        Refusal::Forbidden => vec![paranoid(level), capabilities(facts, &["perfmon"])],
+        Refusal::Forbidden => vec![paranoid(facts, level), capabilities(facts, &["perfmon"])],
         Refusal::Seccomp => seccomp(facts),
         Refusal::NoEvents => vec![Remedy::setting("CONFIG_PERF_EVENTS=y", "in the build of the kernel")],
         Refusal::NoFiles => vec![more_files(facts)],
@@ -48,16 +69,17 @@ pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy
     }
 }
 
+/// Engines' own profiles let the call pass with the capability, also where that one gives no rights.
 fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     let unconfined = |engine: &str| {
         let note = "the container then reaches every system call; a profile that allows perf_event_open is narrower";
         Remedy::command(format!("{engine} run --security-opt seccomp=unconfined …"), note)
     };
     match facts.container {
-        Container::Yes(Engine::Podman) => vec![capabilities(facts, &["perfmon"]), unconfined("podman")],
-        Container::Yes(Engine::Docker | Engine::Unnamed) => vec![capabilities(facts, &["perfmon"]), unconfined("docker")],
+        Container::Yes(Engine::Podman) => vec![granted(facts, &["perfmon"]), unconfined("podman")],
+        Container::Yes(Engine::Docker | Engine::Unnamed) => vec![granted(facts, &["perfmon"]), unconfined("docker")],
         Container::Yes(Engine::Kubernetes) => vec![
-            capabilities(facts, &["perfmon"]),
+            granted(facts, &["perfmon"]),
             Remedy::setting("securityContext: {seccompProfile: {type: Unconfined}}", "the container then reaches every system call"),
         ],
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
@@ -97,4 +119,25 @@ pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
         Some(Hypervisor::Unnamed) => vec![qemu(), amazon(), google()],
         None => vec![Remedy::command("sudo dmesg | grep -iE 'performance events|pmu'", "shows why the kernel has no driver for it")],
     }
+}
+
+/// Makes tracefs seen.
+pub(super) fn tracefs(facts: &Facts<'_>) -> Remedy {
+    const PLACE: &str = "/sys/kernel/tracing";
+    let engine = match facts.container {
+        Container::Yes(Engine::Docker | Engine::Unnamed) => "docker",
+        Container::Yes(Engine::Podman) => "sudo podman",
+        Container::Yes(Engine::Kubernetes) => return Remedy::setting(format!("a hostPath volume of {PLACE}"), "read-only is enough"),
+        Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
+            return Remedy::command(format!("sudo mount -t tracefs tracefs {PLACE}"), "only root can read it at first");
+        }
+    };
+    Remedy::command(format!("{engine} run -v {PLACE}:{PLACE}:ro …"), "the container then reads which tracepoints there are")
+}
+
+/// A path as it may stand in a command: in single quotes where a shell would take it apart.
+pub(super) fn shell_word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-:@".contains(c));
+    if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

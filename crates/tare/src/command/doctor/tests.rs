@@ -97,6 +97,8 @@ fn a_container_with_a_seccomp_filter() {
     assert_eq!(item(&report, "software").found, "a seccomp filter refuses perf_event_open");
     assert_eq!(commands(item(&report, "software")), ["docker run --cap-add=PERFMON …", "docker run --security-opt seccomp=unconfined …"]);
     assert!(item(&report, "capabilities").found.ends_with("in a user namespace only"));
+    assert_eq!(commands(item(&report, "other_processes")), ["run tare outside of this user namespace"]);
+    assert_eq!(commands(item(&report, "tracepoints")), ["docker run -v /sys/kernel/tracing:/sys/kernel/tracing:ro …"]);
     assert_eq!(item(&report, "paranoid").state, State::Limited, "rights in a user namespace don't lift the level");
 }
 
@@ -190,8 +192,8 @@ fn the_first_symbol_may_lie_at_zero() {
 
 #[test]
 fn paths_are_quoted_in_commands() {
-    assert_eq!(cgroups::shell_word(std::path::Path::new("/a b/it's")), r"'/a b/it'\''s'");
-    assert_eq!(cgroups::shell_word(std::path::Path::new("/sys/fs/cgroup")), "/sys/fs/cgroup");
+    assert_eq!(remedy::shell_word(std::path::Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    assert_eq!(remedy::shell_word(std::path::Path::new("/sys/fs/cgroup")), "/sys/fs/cgroup");
 }
 
 #[test]
