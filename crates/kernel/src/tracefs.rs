@@ -22,7 +22,7 @@ pub enum TracefsError {
     #[error("tracefs is not mounted (as root: mount -t tracefs tracefs /sys/kernel/tracing)")]
     NotMounted,
     /// It is there, and this user may not look.
-    #[error("{path} is not readable for this user (run as root, or as root: mount -o remount,mode=755 {mount})")]
+    #[error("{path} is not readable for this user (run as root, or let a group in, as root: mount -o remount,gid=GROUP,mode=750 {mount})")]
     NotReadable {
         /// What was asked for.
         path: String,

@@ -20,4 +20,4 @@ pub use metric::{Metric, Valued, metric};
 pub use repeated::{Repeated, RepeatedRow};
 pub use scope::{Cgroup, Pairing, Scope, Where};
 pub use snapshot::Snapshot;
-pub use unavailable::Unavailable;
+pub use unavailable::{Unavailable, is_kernel_only};

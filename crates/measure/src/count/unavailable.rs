@@ -62,7 +62,8 @@ fn is_cpu_pmu(attr: &Attr) -> bool {
 }
 
 /// Whether an event with the kernel excluded could never count: the kernel is where it happens.
-pub(super) fn is_kernel_only(attr: &Attr) -> bool {
+#[must_use]
+pub fn is_kernel_only(attr: &Attr) -> bool {
     let kernel_side = [PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_CGROUP_SWITCHES];
     attr.kind == PERF_TYPE_SOFTWARE && kernel_side.iter().any(|&config| attr.config == u64::from(config))
 }

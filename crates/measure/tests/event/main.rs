@@ -3,3 +3,4 @@
 mod attrs;
 mod grammar;
 mod machines;
+mod peer;
