@@ -22,12 +22,13 @@ fn version_2(cgroups: &Cgroups) -> Item {
         Some(Hierarchy { mount, own: Some(own) }) if own == mount => item(format!("at {}; own cgroup: its top", mount.display())),
         Some(Hierarchy { mount, own: Some(own) }) => item(format!("at {}; own cgroup: {}", mount.display(), own.display())),
         Some(Hierarchy { mount, own: None }) => item(format!("at {}; where the own cgroup lies in it is not told", mount.display())),
-        None => {
-            let place = if cgroups.perf_event == PerfEvent::Version1 { "/sys/fs/cgroup/unified" } else { "/sys/fs/cgroup" };
-            let mount = Remedy::command(format!("sudo mkdir -p {place} && sudo mount -t cgroup2 none {place}"), "shows the tree, changes no cgroup");
-            item("not mounted".to_owned()).short(State::Missing, "commands can't be put into a cgroup of their own", vec![mount])
-        }
+        None => item("not mounted".to_owned()).short(State::Missing, "commands can't be put into a cgroup of their own", vec![mount_v2(cgroups)]),
     }
+}
+
+fn mount_v2(cgroups: &Cgroups) -> Remedy {
+    let place = if cgroups.perf_event == PerfEvent::Version1 { "/sys/fs/cgroup/unified" } else { "/sys/fs/cgroup" };
+    Remedy::command(format!("sudo mkdir -p {place} && sudo mount -t cgroup2 none {place}"), "shows the tree, changes no cgroup")
 }
 
 fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
@@ -42,13 +43,14 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
         }
     };
     let Some(hierarchy) = &cgroups.for_events else {
-        let remedies = if cgroups.perf_event == PerfEvent::Version1 {
+        let mount = if cgroups.perf_event == PerfEvent::Version1 {
             let place = "/sys/fs/cgroup/perf_event";
-            vec![Remedy::command(format!("sudo mkdir -p {place} && sudo mount -t cgroup -o perf_event none {place}"), "shows the tree")]
+            let command = format!("sudo mkdir -p {place} && sudo mount -t cgroup -o perf_event none {place}");
+            Remedy::command(command, "shows the tree, changes no cgroup")
         } else {
-            Vec::new()
+            mount_v2(cgroups)
         };
-        return item(&format!("{version}, which is not mounted")).short(State::Missing, COST, remedies);
+        return item(&format!("{version}, which is not mounted")).short(State::Missing, COST, vec![mount]);
     };
     let path = facts.host.path(&hierarchy.own.as_ref().unwrap_or(&hierarchy.mount).to_string_lossy());
     let folder = match rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
@@ -64,7 +66,7 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
 fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
     const COST: &str = "a command can't be counted as a cgroup of its own, which costs less than inheriting where it forks a lot";
     let item = |found: &str| Item::ok(Group::Cgroups, "cgroup_delegation", "own child cgroups", found);
-    let Some(hierarchy) = &cgroups.v2 else { return item("no version 2").short(State::Missing, COST, Vec::new()) };
+    let Some(hierarchy) = &cgroups.v2 else { return item("no version 2").short(State::Missing, COST, vec![mount_v2(cgroups)]) };
     let Some(own) = &hierarchy.own else {
         return item("the own cgroup's folder is not known").short(State::Missing, COST, vec![scope(facts, &hierarchy.mount)]);
     };

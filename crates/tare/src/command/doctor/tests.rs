@@ -66,7 +66,7 @@ fn unprivileged_on_level_2() {
     let report = report(&machine, &kernel, Err(Errno::PERM));
     assert_eq!(
         report.verdict,
-        "tare can count software events and hardware events, of own programs in user mode. Not tracepoints, the kernel's part or the whole system."
+        "tare can count software and hardware events, of own programs in user mode. Not tracepoints, the kernel's part or the whole system."
     );
     let states = ["paranoid", "hardware", "kernel_mode", "system_wide", "tracepoints", "tracepoint_fields", "nmi_watchdog", "bpf"];
     assert_eq!(
