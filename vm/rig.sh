@@ -2,6 +2,7 @@
 # An arm64 guest with an emulated PMU, to count hardware events where the machine has none: see docs/vm.md.
 #
 #   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
+#   vm/rig.sh rustc          prints the path of a compiler for the guest, made of Debian's packages
 #   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -75,6 +76,24 @@ setup() {
     if [ ! "$cache/base.cpio" -nt "$here/init" ]; then base_file_system; fi
 }
 
+# Debian's Rust for this machine, with the guest's standard library beside its own.
+rustc() {
+    local libraries=$cache/rust/lib/rustlib
+    if [ ! -x "$cache/rustc" ]; then
+        "$here/../x" install rustc-web libstd-rust-web-dev >&2
+        guest_apt_setup
+        unpack libstd-rust-web-dev "$cache/rust-guest"
+        rm -rf "$cache/rust"
+        mkdir -p "$libraries"
+        ln -sfn "/usr/lib/rustlib/$(uname -m)-unknown-linux-gnu" "$libraries/"
+        mv "$cache/rust-guest/usr/lib/rustlib/aarch64-unknown-linux-gnu" "$libraries/"
+        rm -rf "$cache/rust-guest"
+        printf '#!/bin/sh\nexec /usr/bin/rustc --sysroot "%s" "$@"\n' "$cache/rust" >"$cache/rustc"
+        chmod +x "$cache/rustc"
+    fi
+    echo "$cache/rustc"
+}
+
 run() {
     local work status=0 reported
     work=$(mktemp -d)
@@ -99,6 +118,7 @@ run() {
 
 case ${1:-} in
 setup) setup ;;
+rustc) rustc ;;
 run) run "$2" ;;
-*) sed -n '2,5s/^# \?//p' "$0" ;;
+*) sed -n '2,6s/^# \?//p' "$0" ;;
 esac
