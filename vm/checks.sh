@@ -11,6 +11,40 @@ verdict() { # verdict NAME EXPECTED GOT
     fi
 }
 
+# stat OPTION…: tare's CSV without comments, or what it said instead.
+stat() {
+    tare stat -x, -o /tmp/counts "$@" 2>/tmp/stderr || cat /tmp/stderr
+    sed '/^#/d; /^$/d' /tmp/counts
+}
+
+# count EVENT COMMAND…: the number alone.
+count() {
+    event=$1
+    shift
+    stat -e "$event" -- "$@" | cut -d, -f1
+}
+
 verdict "the guest has a PMU" yes "$([ -d /sys/bus/event_source/devices/armv8_pmuv3 ] && echo yes)"
+
+for run in $(seq 20); do
+    verdict "three user instructions are 3, run $run" 3 "$(count 0:1:u three)"
+done
+verdict "a loop of known length counts what it executes" 2000004 "$(count 0:1:u loop)"
+verdict "instructions by name are the same" 2000004 "$(count instructions:u loop)"
+verdict "so are those of the PMU by name" 2000004 "$(count armv8_pmuv3/inst_retired/u loop)"
+verdict "a program that does nothing makes one system call" 1 "$(count raw_syscalls:sys_enter three)"
+# Three children of each kind below the same shell, under names of the same length: the shell's own instructions drop out.
+cp three /tmp/a
+cp loop /tmp/b
+threes=$(count instructions:u sh -c '/tmp/a; /tmp/a; /tmp/a; exit 0')
+loops=$(count instructions:u sh -c '/tmp/b; /tmp/b; /tmp/b; exit 0')
+verdict "children are counted" 6000003 "$((loops - threes))"
+
+# More events than the PMU has counters: each runs for a share of the time, which is shown, and its scaled count is near the whole.
+whole=$(count instructions:u spin 30000000)
+shared=$(stat -e r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u -- spin 30000000)
+verdict "ten events on fewer counters all count" 10 "$(echo "$shared" | grep -c r08)"
+verdict "the share of each is shown" 10 "$(echo "$shared" | awk -F, '$5 > 0 && $5 < 100' | wc -l)"
+verdict "scaled counts are near the whole ($whole)" 10 "$(echo "$shared" | awk -F, '$1 > 0.9 * whole && $1 < 1.1 * whole' whole="$whole" | wc -l)"
 
 exit "$failures"
