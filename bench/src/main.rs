@@ -43,7 +43,7 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let chosen = choose(&arguments.names)?;
-    let setting = Setting { tare: arguments.tare.canonicalize()?, workloads: arguments.workloads.canonicalize()?, rounds: arguments.pairs };
+    let setting = Setting { tare: arguments.tare, workloads: arguments.workloads, rounds: arguments.pairs };
     let machine = machine::Machine::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {

@@ -11,7 +11,7 @@ use crate::report::Report;
 /// What a benchmark is run with.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// The binary to measure.
+    /// The binary to measure, as a path from here: the raw results name it.
     pub(crate) tare: PathBuf,
     /// The folder of the built workloads.
     pub(crate) workloads: PathBuf,
