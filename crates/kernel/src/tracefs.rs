@@ -155,6 +155,7 @@ fn field_name(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fixture::machine;
 
     #[test]
     fn field_names_are_found_in_declarations() {
@@ -163,6 +164,23 @@ mod tests {
         assert_eq!(field_name("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"), Some("name"));
         assert_eq!(field_name("\tfield:const char *filename;\toffset:8;\tsize:8;\tsigned:0;"), Some("filename"));
         assert_eq!(field_name("print fmt: \"x\""), None);
+    }
+
+    #[test]
+    fn the_mount_table_leads_to_it_where_it_is_not_at_its_usual_place() {
+        let event = "events/sched/sched_switch/id";
+        let below_debugfs = machine(&[
+            ("/proc/self/mountinfo", "30 20 0:7 / /mnt/my\\040debug rw - debugfs none rw\n"),
+            (&*format!("/mnt/my debug/tracing/{event}"), "316\n"),
+        ]);
+        assert_eq!(Tracefs::find(&below_debugfs.host()).unwrap().id("sched", "sched_switch").unwrap(), 316);
+        let elsewhere =
+            machine(&[("/proc/self/mountinfo", "30 20 0:7 / /mnt/trace rw - tracefs none rw\n"), (&*format!("/mnt/trace/{event}"), "316\n")]);
+        let tracefs = Tracefs::find(&elsewhere.host()).unwrap();
+        assert_eq!((tracefs.systems().unwrap(), tracefs.events("sched").unwrap()), (vec!["sched".to_owned()], vec!["sched_switch".to_owned()]));
+        assert!(matches!(tracefs.id("sched", "sched_swich"), Err(TracefsError::NoSuch(_))));
+        let nowhere = machine(&[("/proc/self/mountinfo", "1 0 0:1 / / rw - ext4 /dev/sda rw\n")]);
+        assert!(matches!(Tracefs::find(&nowhere.host()), Err(TracefsError::NotMounted)));
     }
 
     #[test]

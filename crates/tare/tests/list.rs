@@ -9,16 +9,16 @@ use serde_json::Value;
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
 fn list(args: &[&str]) -> Output {
-    Command::new(TARE).arg("list").args(args).output().unwrap()
+    Command::new(TARE).arg("list").args(args).output().expect("tare runs")
 }
 
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("a JSON document")
 }
 
 fn section<'a>(document: &'a Value, kind: &str) -> &'a Value {
-    document["sections"].as_array().unwrap().iter().find(|section| section["kind"] == kind).unwrap()
+    document["sections"].as_array().and_then(|all| all.iter().find(|section| section["kind"] == kind)).expect("a section of this kind")
 }
 
 /// Everything that is not available says why, and what is available is counted by `tare stat`.

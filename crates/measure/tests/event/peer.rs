@@ -62,12 +62,12 @@ fn read(block: &str) -> Attr {
         let number = value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let name = name.trim();
         match name {
-            "type" => attr.kind = u32::try_from(number).unwrap(),
+            "type" => attr.kind = u32::try_from(number).expect("a type"),
             "config" => attr.config = number,
             "{ bp_addr, config1 }" => attr.config1 = number,
             "{ bp_len, config2 }" => attr.config2 = number,
-            "bp_type" => attr.bp_type = u32::try_from(number).unwrap(),
-            "precise_ip" => attr.precise_ip = u8::try_from(number).unwrap(),
+            "bp_type" => attr.bp_type = u32::try_from(number).expect("a kind of access"),
+            "precise_ip" => attr.precise_ip = u8::try_from(number).expect("0 to 3"),
             _ => {
                 if let Some(flag) = Flags::from_name(&name.to_uppercase()) {
                     attr.flags.set(flag, number != 0);
