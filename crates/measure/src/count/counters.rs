@@ -310,9 +310,8 @@ impl Opening<'_> {
         attr.flags.set(Flags::DISABLED, leads);
         let task = !self.scope.is_per_cpu();
         attr.flags.set(Flags::ENABLE_ON_EXEC, leads && task && self.options.start == Start::OnExec);
-        if task && self.options.inheritance == Inheritance::Children {
-            attr.flags |= Flags::INHERIT;
-        }
+        let inherits = event.inherit.unwrap_or(self.options.inheritance == Inheritance::Children);
+        attr.flags.set(Flags::INHERIT, task && inherits);
         if leads && self.options.pinned {
             attr.flags |= Flags::PINNED;
         }

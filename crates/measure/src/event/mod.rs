@@ -79,6 +79,24 @@ impl Event {
             sampling: SamplingTerms::default(),
         }
     }
+
+    /// A term that was typed and has no effect where the event is only counted, other than its rate of samples.
+    #[must_use]
+    pub fn term_for_sampling(&self) -> Option<&'static str> {
+        let terms = &self.sampling;
+        let typed = [
+            ("call-graph", terms.call_graph.is_some()),
+            ("stack-size", terms.stack_size.is_some()),
+            ("max-stack", terms.max_stack.is_some()),
+            ("branch_type", terms.branch_type.is_some()),
+            ("time", terms.time.is_some()),
+            ("overwrite", terms.overwrite.is_some()),
+            ("nr", terms.max_events.is_some()),
+            ("aux-output", terms.aux_output),
+            ("aux-sample-size", terms.aux_sample_size.is_some()),
+        ];
+        typed.into_iter().find(|(_, typed)| *typed).map(|(term, _)| term)
+    }
 }
 
 /// A tracepoint's name in two parts.

@@ -2,7 +2,9 @@
 //! no test machine is.
 
 use crate::machines::{Machine, arm64, hybrid, intel, vm};
-use tare_measure::event::{Event, EventGroup, PmuCpus, parse, set_filter};
+use tare_format::abi::Sampling;
+use tare_format::abi::bindings::{PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_USER};
+use tare_measure::event::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
 
 /// An event in one line: its name, then what is not zero or usual.
 fn line(event: &Event) -> String {
@@ -290,6 +292,43 @@ sched:x*
     event at character 1: no tracepoint is called 'sched:x*'
 ",
     );
+}
+
+/// What is said about sampling is kept beside the attribute, which only counts.
+#[test]
+fn terms_for_sampling_leave_the_attribute_alone() {
+    let text = "cycles/period=1000,call-graph=lbr,branch_type=any_call+u,max-stack=64,time=0,no-overwrite,nr=5,no-inherit,percore/u";
+    let groups = parse(text, &intel().sources()).unwrap();
+    let event = &groups[0].events[0];
+    assert_eq!(event.attr, parse("cycles:u", &intel().sources()).unwrap()[0].events[0].attr);
+    let expected = SamplingTerms {
+        rate: Sampling::Period(1000),
+        call_graph: Some(CallGraph::LastBranchRecord),
+        branch_type: Some(u64::from(PERF_SAMPLE_BRANCH_ANY_CALL | PERF_SAMPLE_BRANCH_USER)),
+        max_stack: Some(64),
+        time: Some(false),
+        overwrite: Some(false),
+        max_events: Some(5),
+        ..SamplingTerms::default()
+    };
+    assert_eq!((&event.sampling, event.inherit, event.percore), (&expected, Some(false), true));
+    assert_eq!(event.term_for_sampling(), Some("call-graph"));
+    let frequency = parse("sched:sched_switch/freq=99,call-graph=dwarf,stack-size=4096/", &vm().sources()).unwrap();
+    let terms = &frequency[0].events[0].sampling;
+    assert_eq!((terms.rate, terms.call_graph, terms.stack_size), (Sampling::Frequency(99), Some(CallGraph::Dwarf), Some(4096)));
+    for (wrong, expected) in [
+        ("cycles/call-graph=x/", "event at character 19: call-graph: fp, dwarf, lbr or no belongs after ="),
+        (
+            "cycles/branch_type=any_cal/",
+            "event at character 20: branch_type: kinds of branches belong after =, joined with +, like any+u; nearest: any_call",
+        ),
+        ("cycles/max-stack=65536/", "event at character 18: max-stack: the number is too large"),
+        ("cycles/freq/", "event at character 8: freq: a number above 0 belongs after ="),
+        ("cs/inherit=2/", "event at character 12: inherit: 0 or 1 belongs after ="),
+        ("sched:sched_switch/config=1/", "event at character 20: 'config' is no term for this event"),
+    ] {
+        assert_eq!(parse(wrong, &vm().sources()).unwrap_err().to_string(), expected);
+    }
 }
 
 #[test]

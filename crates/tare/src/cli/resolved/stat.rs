@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::count::{Aggregation, Inheritance, Pairing};
-use tare_measure::event::{self, EventGroup, Sources};
+use tare_measure::event::{self, Event, EventGroup, Sources};
 
 use crate::cli::raw;
 use crate::exit::{Exit, Refusal};
@@ -280,7 +280,19 @@ fn events(raw: &raw::Stat, host: &Host) -> Result<(Vec<EventGroup>, bool), Refus
     for more in DETAILED.iter().take(raw.detailed.into()) {
         groups.extend(parse(more)?);
     }
+    groups.iter().flat_map(|group| &group.events).try_for_each(only_counts)?;
     Ok((groups, by_name))
+}
+
+/// Refuses what has no meaning where events are counted, rather than leave it aside in silence.
+fn only_counts(event: &Event) -> Result<(), Refusal> {
+    if event.percore {
+        return Err(Refusal::usage(format!("{}: percore is not supported, --per-core sums over the threads of each core", event.name)));
+    }
+    match event.term_for_sampling() {
+        Some(term) => Err(Refusal::usage(format!("{}: {term} is for sampling, and tare stat counts: leave it out", event.name))),
+        None => Ok(()),
+    }
 }
 
 fn output(raw: &raw::Stat) -> Output {
