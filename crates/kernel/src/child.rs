@@ -100,11 +100,16 @@ fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         return None;
     }
     let folders = path.map_or_else(|| "/bin:/usr/bin".into(), OsStr::to_os_string);
-    let files: Vec<PathBuf> = std::env::split_paths(&folders)
-        .map(|folder| if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) })
-        .filter(|file| file.is_file())
-        .collect();
-    files.iter().find(|file| rustix::fs::access(*file, rustix::fs::Access::EXEC_OK).is_ok()).or(files.first()).cloned()
+    let mut not_executable = None;
+    for folder in std::env::split_paths(&folders) {
+        let file = if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) };
+        match rustix::fs::access(&file, rustix::fs::Access::EXEC_OK) {
+            Ok(()) if file.is_file() => return Some(file),
+            Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => not_executable = Some(file),
+            _ => {}
+        }
+    }
+    not_executable
 }
 
 /// A forked child that waits to be let go. Dropped before that, it exits without having executed anything.

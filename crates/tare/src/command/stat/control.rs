@@ -50,7 +50,7 @@ impl Control {
             }
             other => Err(refuse(format!("'{other}' is neither fd nor fifo"))),
         };
-        let control = Self { commands: open(commands)?, ack: ack.map(|name| open(name)).transpose()?, partial: Vec::new() };
+        let control = Self { commands: open(commands)?, ack: ack.map(open).transpose()?, partial: Vec::new() };
         let flags = rustix::fs::fcntl_getfl(&control.commands).map_err(|error| refuse(error.to_string()))?;
         rustix::fs::fcntl_setfl(&control.commands, flags | OFlags::NONBLOCK).map_err(|error| refuse(error.to_string()))?;
         Ok(control)

@@ -31,13 +31,11 @@ pub(crate) fn run(raw: raw::Stat) -> Outcome {
     let host = Host::default();
     let stat = Stat::resolve(raw, &host)?;
     let has_command = !stat.command.is_empty();
-    count(&stat, &host).or_else(|error| match error.downcast_ref::<CommandError>() {
+    count(&stat, &host).map_err(|error| match error.downcast_ref::<CommandError>() {
         // A command that can't be executed has the shell's own status, as with env(1) or nice(1).
-        Some(command) => Err(Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into()),
-        None if has_command && error.downcast_ref::<Refusal>().is_none() => {
-            Err(Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into())
-        }
-        None => Err(error),
+        Some(command) => Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into(),
+        None if has_command && error.downcast_ref::<Refusal>().is_none() => Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into(),
+        None => error,
     })
 }
 

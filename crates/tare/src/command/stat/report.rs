@@ -203,7 +203,7 @@ impl<'a> Results<'a> {
         self.stat.aggregation != Aggregation::All
     }
 
-    /// Tells on stderr which events have no count, and why: one line a reason.
+    /// Tells on stderr which events have no count, and why, in one line.
     pub(super) fn say_what_is_missing(&self) {
         let mut reasons: Vec<(Unavailable, Vec<&str>)> = Vec::new();
         for row in self.repeated.rows() {
@@ -215,9 +215,10 @@ impl<'a> Results<'a> {
                 None => reasons.push((reason, vec![name])),
             }
         }
-        for (reason, names) in reasons {
+        if !reasons.is_empty() {
             let verb = if self.stat.by_name { "not counted" } else { "left out" };
-            say(&format!("{verb}: {} ({reason}; see `tare doctor`)", names.join(", ")));
+            let texts: Vec<String> = reasons.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", "))).collect();
+            say(&format!("{verb}: {}; see `tare doctor`", texts.join("; ")));
         }
     }
 }

@@ -14,7 +14,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
-use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Options, Row, Scope, Snapshot, Start, Subject, needed_files, rows};
+use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Options, Row, Scope, Snapshot, Start, Subject, Unavailable, needed_files, rows};
 use tare_measure::event::EventGroup;
 
 use super::control::{self, Control, Order};
@@ -138,11 +138,14 @@ impl<'a> Session<'a> {
             self.files.raise();
         }
         let open = |set: &Vec<EventGroup>| Counters::open(self.kernel, set, scope, options).map_err(|error| self.explain(&error).into());
-        let opened: anyhow::Result<Vec<Counters>> = sets.iter().map(open).collect();
-        if let (Ok(counters), true) = (&opened, self.stat.verbose > 0) {
-            remedy::describe(counters, self.stat.verbose, turns.len());
+        let opened: Vec<Counters> = sets.iter().map(open).collect::<anyhow::Result<_>>()?;
+        if let Some(error) = nothing_permitted(&opened, scope) {
+            return Err(self.explain(&error).into());
         }
-        opened
+        if self.stat.verbose > 0 {
+            remedy::describe(&opened, self.stat.verbose, turns.len());
+        }
+        Ok(opened)
     }
 
     fn starts_on_exec(&self) -> bool {
@@ -200,6 +203,17 @@ impl<'a> Session<'a> {
             _ => Targets::default(),
         })
     }
+}
+
+/// The error of a default set of events in which none may be counted by this user.
+fn nothing_permitted(opened: &[Counters], scope: &Scope) -> Option<OpenError> {
+    let mut counters = opened.iter().flat_map(Counters::as_slice);
+    let forbidden = counters.clone().find(|counter| counter.unavailable() == Some(Unavailable::NotPermitted))?;
+    counters.all(|counter| counter.unavailable().is_some()).then(|| OpenError::NotPermitted {
+        event: forbidden.subject.event.name.clone(),
+        per_cpu: scope.is_per_cpu(),
+        errno: rustix::io::Errno::ACCESS,
+    })
 }
 
 /// Running processes and threads that are waited for.
