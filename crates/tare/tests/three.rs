@@ -7,7 +7,11 @@ use std::process::Command;
 /// The counts of these events, in one run of `three`.
 fn count(events: &str) -> Result<Vec<String>, String> {
     let three = support::workload("three");
-    let run = Command::new(env!("CARGO_BIN_EXE_tare")).args(["stat", "-x,", "-o", "/dev/stdout", "-e", events, "--"]).arg(three).output().unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(["stat", "-x,", "-o", "/dev/stdout", "-e", events, "--"])
+        .arg(three)
+        .output()
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&run.stdout);
     if !run.status.success() || text.contains("<not") {
         return Err(format!("{text}{}", String::from_utf8_lossy(&run.stderr)));
