@@ -8,7 +8,7 @@
 //! After the fork the child only makes system calls on memory that was made ready before: it allocates nothing.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ use crate::signals::Signals;
 pub struct Command {
     program: CString,
     args: Vec<CString>,
+    /// What stands in for stdin, stdout and stderr.
+    standard: [Option<OwnedFd>; 3],
 }
 
 /// Why a command can't be started.
@@ -85,8 +87,14 @@ impl Command {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CommandError::NotFound { program }),
             Err(error) => Err(CommandError::NotExecutable { program, error: error.into() }),
             Ok(()) if found.is_dir() => Err(CommandError::NotExecutable { program, error: rustix::io::Errno::ISDIR.into() }),
-            Ok(()) => Ok(Self { program: c_string(found.as_os_str())?, args }),
+            Ok(()) => Ok(Self { program: c_string(found.as_os_str())?, args, standard: [const { None }; 3] }),
         }
+    }
+
+    /// Gives the command these files as stdin, stdout and stderr, where there is one; else it has tare's own.
+    #[must_use]
+    pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
+        Self { standard, ..self }
     }
 
     fn name(&self) -> String {
@@ -209,7 +217,12 @@ impl WaitingChild {
             -1 => Err(io::Error::last_os_error().into()),
             0 => {
                 drop(go);
-                run_child(&Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, signals, files }, &go_read, &error_write)
+                let standard = &command.standard;
+                run_child(
+                    &Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, standard, signals, files },
+                    &go_read,
+                    &error_write,
+                )
             }
             pid => Ok(Self { pid, go: Some(go), exec_error, name: command.name() }),
         }
@@ -251,6 +264,7 @@ struct Prepared<'a> {
     program: &'a CStr,
     argv: &'a [*const libc::c_char],
     shell_argv: &'a [*const libc::c_char],
+    standard: &'a [Option<OwnedFd>; 3],
     signals: &'a Signals,
     files: &'a FileLimit,
 }
@@ -277,6 +291,11 @@ fn run_child(prepared: &Prepared<'_>, go: &OwnedFd, error: &OwnedFd) -> ! {
         inherited::closed_descriptors().for_each(|fd| {
             libc::close(fd);
         });
+        for (fd, file) in (0..).zip(prepared.standard) {
+            if let Some(file) = file {
+                libc::dup2(file.as_raw_fd(), fd);
+            }
+        }
         libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), libc::environ.cast());
         if *libc::__errno_location() == libc::ENOEXEC {
             libc::execve(c"/bin/sh".as_ptr(), prepared.shell_argv.as_ptr(), libc::environ.cast());
@@ -390,6 +409,18 @@ mod tests {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap().status, 7);
         let killed = run(&["sh", "-c", "kill -9 $$"]).unwrap();
         assert_eq!((killed.status, killed.signal), (137, Some(9)));
+    }
+
+    #[test]
+    fn standard_files_stand_in_for_tares_own() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let null = || Some(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+        let words = ["sh", "-c", "cat; echo to stdout"];
+        let command = Command::find(&words, std::env::var_os("PATH").as_deref()).unwrap().with_standard_files([null(), Some(write), None]);
+        let signals = Signals::block().unwrap();
+        assert_eq!(WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap().start().unwrap().wait().unwrap().status, 0);
+        drop(command);
+        assert_eq!(io::read_to_string(std::fs::File::from(read)).unwrap(), "to stdout\n");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn fixed_pairs(ratio: f64, pairs: usize, seed: u64) -> Vec<Pair> {
 }
 
 fn metrics() -> Vec<Metric> {
-    Metric::all(EVENTS.map(|name| (name.to_owned(), 1.0)))
+    Metric::all(EVENTS.map(|name| (name.to_owned(), String::new(), 1.0)))
 }
 
 /// The signed-rank p of every metric, by itself.

@@ -137,7 +137,8 @@ mod tests {
         let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
         // B is 2% to 4% above A.
         let pairs: Vec<Pair> = (0..30).map(|i| Pair { first: Side::A, a: run(1000.0), b: run(1020.0 + f64::from(i * 7 % 21)) }).collect();
-        let results = judge(&pairs, &[Metric::Event { index: 0, name: "e".into(), step: 1.0 }], &Rules { min_effect: 0.01, seed: 1 });
+        let results =
+            judge(&pairs, &[Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 }], &Rules { min_effect: 0.01, seed: 1 });
         let judged = |text: &str| text.parse::<Condition>().unwrap().judge(&results);
         assert_eq!(judged("e>+2%"), Judgement::Fails);
         assert_eq!(judged("e>+3%"), Judgement::Passes);

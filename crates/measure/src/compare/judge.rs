@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn judged_counts(a: &[f64], b: &[f64]) -> Judged {
-        let event = Metric::Event { index: 0, name: "e".into(), step: 1.0 };
+        let event = Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 };
         judge(&pairs_of_counts(a, b), &[event], &RULES).remove(0)
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn missing_counts_leave_their_pairs_out() {
         let mut pairs = pairs_of_counts(&[5.0; 8], &[5.0; 8]);
         pairs[3].b.counts[0] = None;
-        let metrics = Metric::all([("e".to_owned(), 1.0), ("never".to_owned(), 1.0)]);
+        let metrics = Metric::all(["e", "never"].map(|name| (name.to_owned(), String::new(), 1.0)));
         let judged = judge(&pairs, &metrics, &RULES);
         let names: Vec<_> = judged.iter().map(|j| (j.metric.name(), j.pairs)).collect();
         assert_eq!(names, [("time", 8), ("cpu-time", 8), ("peak-memory", 8), ("e", 7)]);
@@ -273,7 +273,7 @@ mod tests {
         // Seven pairs of one direction: p = 2 / 2⁷ = 0.016.
         let pairs: Vec<Pair> = (0..7).map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 3 % 7) }).collect();
         assert_eq!(judge(&pairs, &[Metric::Time], &RULES)[0].verdict, Verdict::More);
-        let many = judge(&pairs, &Metric::all((0..40).map(|i| (format!("e{i}"), 1.0))), &RULES);
+        let many = judge(&pairs, &Metric::all((0..40).map(|i| (format!("e{i}"), String::new(), 1.0))), &RULES);
         assert!(many[0].p < 0.05 && many[0].p_holm > 0.05);
     }
 

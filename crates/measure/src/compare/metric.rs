@@ -50,16 +50,18 @@ pub enum Metric {
         index: usize,
         /// Its name as the user gave it.
         name: String,
+        /// The unit of a scaled count; empty for plain occurrences.
+        unit: String,
         /// What one count is worth: 1, or the scale of its unit.
         step: f64,
     },
 }
 
 impl Metric {
-    /// Time, CPU time, peak memory, then these events (name, what one count is worth).
+    /// Time, CPU time, peak memory, then these events (name, unit, what one count is worth).
     #[must_use]
-    pub fn all(events: impl IntoIterator<Item = (String, f64)>) -> Vec<Self> {
-        let events = events.into_iter().enumerate().map(|(index, (name, step))| Self::Event { index, name, step });
+    pub fn all(events: impl IntoIterator<Item = (String, String, f64)>) -> Vec<Self> {
+        let events = events.into_iter().enumerate().map(|(index, (name, unit, step))| Self::Event { index, name, unit, step });
         [Self::Time, Self::CpuTime, Self::PeakMemory].into_iter().chain(events).collect()
     }
 
@@ -74,13 +76,13 @@ impl Metric {
         }
     }
 
-    /// Its unit: `s`, `bytes`, or nothing for events.
+    /// Its unit: `s`, `bytes`, the event's own, or nothing for plain counts.
     #[must_use]
-    pub fn unit(&self) -> &'static str {
+    pub fn unit(&self) -> &str {
         match self {
             Self::Time | Self::CpuTime => "s",
             Self::PeakMemory => "bytes",
-            Self::Event { .. } => "",
+            Self::Event { unit, .. } => unit,
         }
     }
 
