@@ -7,10 +7,12 @@ use clap::{CommandFactory, FromArgMatches};
 mod doctor;
 mod list;
 mod stat;
+mod versus;
 
 pub use doctor::Doctor;
 pub use list::List;
 pub use stat::Stat;
+pub use versus::Versus;
 
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]

@@ -7,6 +7,7 @@ Examples:
   tare stat -e instructions:u,branches:u -- ./prog --its-own-option
   tare stat -r 20 -e '{cycles,instructions}' ./prog
   tare stat -a -I 1000 -e context-switches  the whole machine, every second, until Ctrl-C
+  tare stat --vs './new 7' ./old 7          compare two commands by pairs of runs
   tare stat -p 4711 --timeout 5000          a running process, for five seconds
   tare stat -x, -o counts.csv ./prog        perf's CSV columns
   tare list                                 the events of this machine";
@@ -166,6 +167,10 @@ pub struct Stat {
     /// Say what is done; -vv shows every perf_event_attr
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
+
+    /// Comparing two commands.
+    #[command(flatten)]
+    pub versus: super::Versus,
 
     /// The command to count, and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

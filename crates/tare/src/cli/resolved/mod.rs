@@ -1,3 +1,4 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
 pub mod stat;
+pub mod versus;

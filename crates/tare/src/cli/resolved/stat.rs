@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::host::{CpuList, Host};
+use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing};
 use tare_measure::event::{self, Event, EventGroup, Sources};
 
 use crate::cli::raw;
+use crate::cli::resolved::versus::Versus;
 use crate::exit::{Exit, Refusal};
 
 /// The events that a user gets who names none, in perf's order. Those that a machine lacks are left out, in one line.
@@ -53,6 +55,8 @@ pub struct Stat {
     pub post: Option<String>,
     /// What results look like and where they go.
     pub output: Output,
+    /// What the command is compared with, and how.
+    pub versus: Option<Versus>,
     /// 1: what is done; 2: every attribute.
     pub verbose: u8,
 }
@@ -171,7 +175,9 @@ impl Stat {
             return Err(Refusal::usage("-I shows one run as it goes, -r sums up many: take one of them"));
         }
         let (groups, by_name) = events(&raw, host)?;
+        let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {
+            versus,
             groups,
             by_name,
             target,
@@ -293,6 +299,12 @@ fn only_counts(event: &Event) -> Result<(), Refusal> {
         Some(term) => Err(Refusal::usage(format!("{}: {term} is for sampling, and tare stat counts: leave it out", event.name))),
         None => Ok(()),
     }
+}
+
+/// What a comparison compares: time, CPU time, peak memory and every event.
+fn metrics(groups: &[EventGroup]) -> Vec<Metric> {
+    let events = groups.iter().flat_map(|group| &group.events);
+    Metric::all(events.map(|event| (event.name.clone(), event.unit.clone(), event.scale)))
 }
 
 fn output(raw: &raw::Stat) -> Output {

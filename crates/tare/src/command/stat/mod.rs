@@ -8,6 +8,7 @@ mod output;
 mod remedy;
 mod report;
 mod session;
+mod versus;
 
 use std::process::Command as Process;
 
@@ -40,6 +41,9 @@ pub(crate) fn run(raw: raw::Stat) -> Outcome {
 }
 
 fn count(stat: &Stat, host: &Host) -> Outcome {
+    if let Some(versus) = &stat.versus {
+        return versus::run(stat, versus, host);
+    }
     let files = FileLimit::now();
     let signals = Signals::block().context("cannot wait for signals")?;
     // The output is opened before the command runs: a result that can't be written must not cost a run.

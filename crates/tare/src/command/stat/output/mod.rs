@@ -27,15 +27,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Opens the destination. A file is readable by its owner alone.
+    /// Opens the destination.
     pub(super) fn open(output: &Output) -> anyhow::Result<Self> {
-        let out: Box<dyn Write> = match &output.destination {
-            Destination::Stderr => Box::new(io::stderr()),
-            Destination::Stdout => Box::new(io::stdout()),
-            Destination::Descriptor(fd) => Box::new(File::from(tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?)),
-            Destination::File { path, append } => Box::new(create(path, *append).with_context(|| format!("-o {}", path.display()))?),
-        };
-        Ok(Self { out: BufWriter::new(out), output: output.clone(), intervals: document::Intervals::default(), since_heading: 0 })
+        let out = open(output)?;
+        Ok(Self { out, output: output.clone(), intervals: document::Intervals::default(), since_heading: 0 })
     }
 
     /// Writes what was counted in an interval that ended `at` after the start.
@@ -76,6 +71,17 @@ impl Writer {
         };
         document.and_then(|()| self.out.flush()).context("cannot write the results")
     }
+}
+
+/// Opens the destination. A file is readable by its owner alone.
+pub(super) fn open(output: &Output) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> = match &output.destination {
+        Destination::Stderr => Box::new(io::stderr()),
+        Destination::Stdout => Box::new(io::stdout()),
+        Destination::Descriptor(fd) => Box::new(File::from(tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?)),
+        Destination::File { path, append } => Box::new(create(path, *append).with_context(|| format!("-o {}", path.display()))?),
+    };
+    Ok(BufWriter::new(out))
 }
 
 /// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can write to is not followed: it

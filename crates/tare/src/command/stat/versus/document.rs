@@ -1,0 +1,128 @@
+//! A comparison for programs: a versioned JSON document with every pair, and CSV.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tare_measure::compare::pairs::Stop;
+use tare_measure::compare::{Judged, Judgement, Measurement, Metric, Scale, Side};
+
+use super::Comparison;
+
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+const VERSION: u32 = 1;
+
+/// One metric, judged. Absent figures are `null`.
+#[derive(Serialize)]
+struct Row<'a> {
+    metric: &'a str,
+    unit: &'a str,
+    pairs: usize,
+    median_a: f64,
+    median_b: f64,
+    /// `ratio`: B / A; `difference`: B - A.
+    scale: &'static str,
+    estimate: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    p: f64,
+    p_holm: f64,
+    detectable: Option<f64>,
+    verdict: &'static str,
+}
+
+impl<'a> Row<'a> {
+    fn new(judged: &'a Judged) -> Self {
+        let effect = &judged.effect;
+        Self {
+            metric: judged.metric.name(),
+            unit: judged.metric.unit(),
+            pairs: judged.pairs,
+            median_a: judged.median_a,
+            median_b: judged.median_b,
+            scale: if effect.scale == Scale::Ratio { "ratio" } else { "difference" },
+            estimate: effect.estimate,
+            low: effect.interval.map(|interval| interval.low),
+            high: effect.interval.map(|interval| interval.high),
+            p: judged.p,
+            p_holm: judged.p_holm,
+            detectable: effect.detectable,
+            verdict: judged.verdict.words(&judged.metric),
+        }
+    }
+}
+
+pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Result<()> {
+    let versus = comparison.versus;
+    let words = |side| versus.words(side).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+    let missing = |(event, reason): &(String, String)| json!({ "event": event, "reason": reason });
+    let fail_if = versus.fail_if.iter().map(|condition| {
+        let judgement = match condition.judge(&comparison.judged) {
+            Judgement::Fails => "fails",
+            Judgement::Passes => "passes",
+            Judgement::Unknown => "unknown",
+        };
+        json!({ "condition": condition.to_string(), "judgement": judgement })
+    });
+    let (stop, failure) = match &comparison.stop {
+        Stop::Precise => ("precise", None),
+        Stop::MaxPairs => ("max-runs", None),
+        Stop::MaxTime => ("max-time", None),
+        Stop::Failed(why) => ("failed", Some(why)),
+    };
+    let document = json!({
+        "version": VERSION,
+        "tool": "tare stat --vs",
+        "a": words(Side::A),
+        "b": words(Side::B),
+        "seed": versus.plan.seed,
+        "warmup": versus.plan.warmup,
+        "min_effect": versus.min_effect,
+        "stop": stop,
+        "failure": failure,
+        "seconds": comparison.spent.as_secs_f64(),
+        "metrics": comparison.judged.iter().map(Row::new).collect::<Vec<_>>(),
+        "fail_if": fail_if.collect::<Vec<_>>(),
+        "missing": comparison.seen.missing.iter().map(missing).collect::<Vec<_>>(),
+        "least_running_share": comparison.seen.least_share.unwrap_or(1.0),
+        "pairs": comparison.pairs.iter().map(|pair| json!({
+            "first": format!("{:?}", pair.first),
+            "a": run(&versus.metrics, &pair.a),
+            "b": run(&versus.metrics, &pair.b),
+        })).collect::<Vec<_>>(),
+    });
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+/// Every metric of one run, in its unit.
+fn run(metrics: &[Metric], run: &Measurement) -> Value {
+    Value::Object(metrics.iter().map(|metric| (metric.name().to_owned(), json!(metric.of(run)))).collect::<Map<_, _>>())
+}
+
+/// A line of names, then a line a metric; what is absent is empty.
+pub(super) fn csv(out: &mut dyn Write, comparison: &Comparison<'_>, separator: &str) -> io::Result<()> {
+    let names = ["metric", "unit", "pairs", "median_a", "median_b", "scale", "estimate", "low", "high", "p", "p_holm", "detectable", "verdict"];
+    writeln!(out, "{}", names.join(separator))?;
+    for row in comparison.judged.iter().map(Row::new) {
+        let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
+        let metric = crate::exit::printable(row.metric).replace(separator, " ");
+        let fields = [
+            metric,
+            row.unit.to_owned(),
+            row.pairs.to_string(),
+            number(Some(row.median_a)),
+            number(Some(row.median_b)),
+            row.scale.to_owned(),
+            number(Some(row.estimate)),
+            number(row.low),
+            number(row.high),
+            number(Some(row.p)),
+            number(Some(row.p_holm)),
+            number(row.detectable),
+            row.verdict.to_owned(),
+        ];
+        writeln!(out, "{}", fields.join(separator))?;
+    }
+    Ok(())
+}

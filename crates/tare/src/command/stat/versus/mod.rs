@@ -1,0 +1,98 @@
+//! `tare stat --vs`: compares two commands by pairs of runs.
+//!
+//! `runner` makes the runs that `tare_measure::compare` asks for, `table` and `document` write what it finds.
+
+mod document;
+mod progress;
+mod runner;
+mod table;
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::Context;
+use tare_kernel::host::Host;
+use tare_measure::compare::pairs::{self, Stop};
+use tare_measure::compare::{Judged, Judgement, Pair, Rules, judge};
+
+use self::progress::Bar;
+use self::runner::{Failure, Runner, Seen};
+use super::output;
+use crate::Outcome;
+use crate::cli::resolved::stat::{Destination, Form, Stat};
+use crate::cli::resolved::versus::{CommandOutput, Versus};
+use crate::exit::{Exit, Refusal, say};
+
+/// What a comparison found.
+struct Comparison<'a> {
+    versus: &'a Versus,
+    pairs: Vec<Pair>,
+    judged: Vec<Judged>,
+    stop: Stop<String>,
+    spent: Duration,
+    seen: Seen,
+}
+
+pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
+    let mut out = output::open(&stat.output)?;
+    let to_terminal = match stat.output.destination {
+        Destination::Stderr => std::io::stderr().is_terminal(),
+        Destination::Stdout => std::io::stdout().is_terminal(),
+        _ => false,
+    };
+    let colour = to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let shows_bar = versus.command_output != CommandOutput::Inherit && std::io::stderr().is_terminal();
+    let mut runner = Runner::new(stat, versus, host, shows_bar.then(Bar::default))?;
+    let (pairs, stop) = pairs::make(&versus.plan, &mut runner);
+    let (spent, seen) = runner.finish();
+    let judged = judge(&pairs, &versus.metrics, &Rules { min_effect: versus.min_effect, seed: versus.plan.seed });
+    let (stop, failure) = split(stop);
+    let comparison = Comparison { versus, pairs, judged, stop, spent, seen };
+    if !comparison.pairs.is_empty() {
+        write(&mut out, stat, &comparison, colour).and_then(|()| out.flush()).context("cannot write the results")?;
+    }
+    match failure {
+        Some(failure) => fail(failure),
+        None => Ok(exit(stat, &comparison)),
+    }
+}
+
+/// A stop that can be shown, and the failure that it may be.
+fn split(stop: Stop<Failure>) -> (Stop<String>, Option<Failure>) {
+    match stop {
+        Stop::Precise => (Stop::Precise, None),
+        Stop::MaxPairs => (Stop::MaxPairs, None),
+        Stop::MaxTime => (Stop::MaxTime, None),
+        Stop::Failed(failure) => (Stop::Failed(failure.to_string()), Some(failure)),
+    }
+}
+
+fn write(out: &mut dyn Write, stat: &Stat, comparison: &Comparison<'_>, colour: bool) -> std::io::Result<()> {
+    match &stat.output.form {
+        Form::Csv(separator) => document::csv(out, comparison, separator),
+        Form::Document => document::json(out, comparison),
+        Form::Text | Form::JsonLines => table::write(out, comparison, colour),
+    }
+}
+
+fn fail(failure: Failure) -> Outcome {
+    match failure {
+        Failure::Interrupted(signal) => Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255))),
+        Failure::Status { status, .. } => Err(Refusal { exit: Exit::Command(status), message: failure.to_string() }.into()),
+        Failure::Other(error) => Err(error),
+    }
+}
+
+fn exit(stat: &Stat, comparison: &Comparison<'_>) -> Exit {
+    let mut exit = Exit::Success;
+    for condition in &comparison.versus.fail_if {
+        let said = match condition.judge(&comparison.judged) {
+            Judgement::Passes => continue,
+            Judgement::Fails => "B is beyond it, with all of the 95% interval",
+            Judgement::Unknown => "there are too few counts to judge it",
+        };
+        say(&format!("--fail-if '{condition}': {said}"));
+        exit = Exit::Verdict;
+    }
+    if stat.strict && !comparison.seen.missing.is_empty() { Exit::Verdict } else { exit }
+}

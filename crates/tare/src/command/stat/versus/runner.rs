@@ -1,0 +1,219 @@
+//! Makes the runs of a comparison.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, poll};
+use tare_format::abi::Count;
+use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::host::Host;
+use tare_kernel::open::System;
+use tare_kernel::signals::Signals;
+use tare_measure::compare::pairs::{Bench, Progress};
+use tare_measure::compare::{Measurement, Side};
+use tare_measure::count::{Counters, Options, Scope, Snapshot, Start, needed_files};
+
+use super::super::{remedy, shell};
+use super::progress::Bar;
+use crate::cli::resolved::stat::Stat;
+use crate::cli::resolved::versus::{CommandOutput, Versus};
+
+const INTERRUPT: i32 = 2;
+const KILL: i32 = 9;
+const CHILD: i32 = 17;
+
+/// Why a run could not be made or used.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The command ended with another status than 0.
+    Status { side: Side, status: u8 },
+    /// The user ended it with this signal.
+    Interrupted(i32),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status { side, status } => write!(
+                f,
+                "command {side:?} ended with status {status}: --command-output inherit shows what it says, --ignore-failure compares such runs too"
+            ),
+            Self::Interrupted(signal) => write!(f, "ended by signal {signal}"),
+            Self::Other(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What the events did over all runs, for the notes below the table.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Events without a count, with the reason.
+    pub(super) missing: Vec<(String, String)>,
+    /// Events that count less than what was asked for: the name asked for, and what was opened.
+    pub(super) narrowed: Vec<(String, String)>,
+    /// The smallest share of its time that an event was on a counter.
+    pub(super) least_share: Option<f64>,
+}
+
+/// Runs A and B.
+pub(super) struct Runner<'a> {
+    stat: &'a Stat,
+    versus: &'a Versus,
+    host: &'a Host,
+    signals: Signals,
+    files: FileLimit,
+    a: Command,
+    b: Command,
+    began: Instant,
+    bar: Option<Bar>,
+    seen: Option<Seen>,
+    least_share: f64,
+}
+
+impl<'a> Runner<'a> {
+    pub(super) fn new(stat: &'a Stat, versus: &'a Versus, host: &'a Host, bar: Option<Bar>) -> anyhow::Result<Self> {
+        let files = FileLimit::now();
+        let signals = Signals::block().context("cannot wait for signals")?;
+        let path = std::env::var_os("PATH");
+        let output = match &versus.command_output {
+            CommandOutput::File(path) => Some(File::create(path).with_context(|| format!("--command-output {}", path.display()))?),
+            _ => None,
+        };
+        let command = |side| -> anyhow::Result<Command> {
+            let command = Command::find(versus.words(side), path.as_deref())?;
+            Ok(command.with_standard_files(standard_files(&versus.command_output, output.as_ref())?))
+        };
+        let (a, b) = (command(Side::A)?, command(Side::B)?);
+        Ok(Self { stat, versus, host, signals, files, a, b, began: Instant::now(), bar, seen: None, least_share: 1.0 })
+    }
+
+    /// How long it took, and what was seen of the events. The progress bar goes.
+    pub(super) fn finish(self) -> (Duration, Seen) {
+        let least_share = (self.least_share < 1.0).then_some(self.least_share);
+        (self.began.elapsed(), Seen { least_share, ..self.seen.unwrap_or_default() })
+    }
+
+    fn open(&self, child: &WaitingChild) -> anyhow::Result<Counters> {
+        let scope = Scope::Command(child.pid());
+        // Descriptors beyond those of events: the standard ones, pipes, signals, outputs.
+        let needed = needed_files(&self.stat.groups, &scope) + 24;
+        if self.files.soft().is_some_and(|soft| soft < needed as u64) {
+            self.files.raise();
+        }
+        let (inheritance, leave_out_forbidden) = (self.stat.inheritance, !self.stat.by_name);
+        let options = Options { start: Start::OnExec, inheritance, leave_out_forbidden, pinned: false };
+        Counters::open(&System, &self.stat.groups, &scope, options).map_err(|error| remedy::for_open(&error, self.host, &self.files).into())
+    }
+
+    fn one_run(&mut self, side: Side) -> Result<Measurement, Failure> {
+        let command = if side == Side::A { &self.a } else { &self.b };
+        let child = WaitingChild::fork(command, &self.signals, &self.files)?;
+        let counters = self.open(&child)?;
+        let ended = wait(child.start().context("cannot start the command")?, &self.signals)?;
+        let snapshot = counters.read();
+        if ended.status != 0 && !self.versus.ignore_failure {
+            return Err(Failure::Status { side, status: ended.status });
+        }
+        if self.seen.is_none() {
+            self.seen = Some(self.look_at(&counters));
+        }
+        Ok(self.measurement(&ended, &counters, &snapshot))
+    }
+
+    fn measurement(&mut self, ended: &Ended, counters: &Counters, snapshot: &Snapshot) -> Measurement {
+        let mut counts = Vec::with_capacity(counters.as_slice().len());
+        for (index, counter) in counters.as_slice().iter().enumerate() {
+            let count = snapshot.get(index, 0);
+            if let Some(count) = count.filter(|count| count.running_ns() > 0) {
+                self.least_share = self.least_share.min(count.running_ns() as f64 / count.enabled_ns() as f64);
+            }
+            counts.push(count.and_then(Count::scaled).map(|count| count * counter.subject.event.scale));
+        }
+        Measurement { elapsed: ended.elapsed, cpu: ended.user + ended.system, peak_memory: ended.peak_memory, counts }
+    }
+
+    /// The events of the first run are those of all.
+    fn look_at(&self, counters: &Counters) -> Seen {
+        let mut seen = Seen::default();
+        let asked = self.stat.groups.iter().flat_map(|group| &group.events);
+        for (counter, asked) in counters.as_slice().iter().zip(asked) {
+            let opened = &counter.subject.event.name;
+            match counter.unavailable() {
+                Some(reason) => seen.missing.push((asked.name.clone(), reason.to_string())),
+                None if *opened != asked.name => seen.narrowed.push((asked.name.clone(), opened.clone())),
+                None => {}
+            }
+        }
+        seen
+    }
+}
+
+impl Bench for Runner<'_> {
+    type Error = Failure;
+
+    fn run(&mut self, side: Side) -> Result<Measurement, Failure> {
+        if let Some(pre) = &self.stat.pre {
+            shell("--pre", pre)?;
+        }
+        let measurement = self.one_run(side)?;
+        if let Some(post) = &self.stat.post {
+            shell("--post", post)?;
+        }
+        Ok(measurement)
+    }
+
+    fn now(&mut self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        if let Some(bar) = &mut self.bar {
+            bar.update(progress);
+        }
+    }
+}
+
+/// What stands in for stdin, stdout and stderr: a command that runs hundreds of times gets no terminal to read from.
+fn standard_files(output: &CommandOutput, file: Option<&File>) -> anyhow::Result<[Option<OwnedFd>; 3]> {
+    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).context("/dev/null");
+    Ok(match (output, file) {
+        (CommandOutput::Inherit, _) => [Some(null()?), None, None],
+        (_, Some(file)) => [Some(null()?), Some(file.try_clone()?.into()), Some(null()?)],
+        (_, None) => [Some(null()?), Some(null()?), Some(null()?)],
+    })
+}
+
+/// Waits for the command. The first signal that ends tare is passed on, unless the terminal sent it to the command too; the second kills it.
+fn wait(mut child: RunningChild, signals: &Signals) -> Result<Ended, Failure> {
+    let mut interrupted = None;
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(signal) = signals.next()? {
+            if signal.number == CHILD {
+                continue;
+            }
+            let again = interrupted.replace(signal.number).is_some();
+            if again {
+                child.signal(KILL);
+            } else if !(signal.from_kernel && signal.number == INTERRUPT) {
+                child.signal(signal.number);
+            }
+        }
+        if let Some(ended) = child.try_wait()? {
+            return interrupted.map_or(Ok(ended), |signal| Err(Failure::Interrupted(signal)));
+        }
+    }
+}
