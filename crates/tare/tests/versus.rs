@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 fn stat(options: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tare")).args(["stat", "--null", "-o", "-"]).args(options).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_tare")).args(["stat", "--null", "-o", "-"]).args(options).output().expect("tare runs")
 }
 
 fn stdout(output: &Output) -> String {

@@ -23,7 +23,7 @@ fn main() {
     println!("| time, 30 pairs | {} |", percent(alarms.one));
     println!("| any of 11 metrics, 30 pairs | {} |", percent(alarms.any));
     println!("| any of 11 metrics, 30 pairs, Holm | {} |", percent(alarms.any_holm));
-    println!("| time, stopping at the first p < 0.05 from 10 to 200 pairs | {} |", percent(alarms.until_significant));
+    println!("| time, stopping at the first p < 0.05, looked at every 5 pairs up to 200 | {} |", percent(alarms.until_significant));
     println!("| time, stopping when its interval is narrow enough | {} |", percent(alarms.until_narrow));
 
     println!("\nThe whole rule, {COMPARISONS} comparisons each\n");

@@ -13,14 +13,17 @@ const ASKED_UP_TO: usize = 500;
 /// estimate of at least `relevant`:
 ///
 /// ```text
-/// the larger of (where the test begins to reject) and relevant, + t(0.8) · error of the trimmed mean
+/// reject = where the test begins to reject
+/// error  = the larger of the trimmed mean's error and reject / t(1 - level / 2), what the test's own spread amounts to
+/// the larger of reject and relevant, + t(0.8) · error
 /// ```
 #[must_use]
 pub fn smallest_detectable(sorted: &[f64], level: f64, relevant: f64) -> Option<f64> {
     let spread = Trimmed::of_sorted(sorted).filter(|spread| spread.freedom > 0)?;
-    let freedom = spread.freedom as f64;
-    let rejected = if sorted.len() <= ASKED_UP_TO { rejects_beyond(sorted, level)? } else { t_quantile(1.0 - level / 2.0, freedom) * spread.error };
-    Some(rejected.max(relevant) + t_quantile(0.8, freedom) * spread.error)
+    let t = |probability| t_quantile(probability, spread.freedom as f64);
+    let away = t(1.0 - level / 2.0);
+    let rejected = if sorted.len() <= ASKED_UP_TO { rejects_beyond(sorted, level)? } else { away * spread.error };
+    Some(rejected.max(relevant) + t(0.8) * spread.error.max(rejected / away))
 }
 
 #[cfg(test)]
