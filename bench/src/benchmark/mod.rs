@@ -3,6 +3,7 @@
 mod forks;
 mod three;
 mod true_cost;
+mod versus;
 
 use std::path::PathBuf;
 
@@ -42,4 +43,6 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "true-cost", about: "what counting `true` costs, against perf and against bare `true`", run: true_cost::run },
     Benchmark { name: "three", about: "counts of a program of three instructions, run after run", run: three::run },
     Benchmark { name: "forks", about: "counting 2000 x date with five inherited software events", run: forks::run },
+    Benchmark { name: "equal", about: "100 comparisons of a command with itself by tare stat --vs", run: versus::equal },
+    Benchmark { name: "planted", about: "10 comparisons with a command that works 3% longer", run: versus::planted },
 ];
