@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use rustix::io::Errno;
+use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, ReadFormat};
 
 use crate::open::{EventFile, Kernel, Target};
@@ -29,6 +30,8 @@ pub struct Scripted {
     rules: Vec<(Fits, Answer)>,
     /// Descriptors left; `None`: any number.
     files_left: Rc<Cell<Option<usize>>>,
+    /// Hardware counters left; `None`: any number.
+    counters_left: Rc<Cell<Option<usize>>>,
     opened: RefCell<Vec<(Attr, Target)>>,
     calls: Rc<RefCell<Vec<String>>>,
 }
@@ -51,6 +54,13 @@ impl Scripted {
     #[must_use]
     pub fn files(self, number: usize) -> Self {
         self.files_left.set(Some(number));
+        self
+    }
+
+    /// Only so many events of the CPU's PMU find a counter at a time; a further one opens, and never runs.
+    #[must_use]
+    pub fn counters(self, number: usize) -> Self {
+        self.counters_left.set(Some(number));
         self
     }
 
@@ -77,10 +87,23 @@ impl Kernel for Scripted {
             Some(left) => self.files_left.set(Some(left - 1)),
             None => {}
         }
+        let takes_counter = matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
+        let found_counter = takes_counter && self.counters_left.get().is_none_or(|left| left > 0);
+        let answer = if takes_counter && !found_counter { Answer::NoCounter } else { answer };
+        if found_counter {
+            self.counters_left.set(self.counters_left.get().map(|left| left - 1));
+        }
         let mut opened = self.opened.borrow_mut();
         opened.push((attr.clone(), target));
         let fd = RawFd::try_from(opened.len() + 2).map_err(|_| Errno::MFILE)?;
-        Ok(Box::new(ScriptedFile { fd, answer, format: attr.read_format, files_left: Rc::clone(&self.files_left), calls: Rc::clone(&self.calls) }))
+        Ok(Box::new(ScriptedFile {
+            fd,
+            answer,
+            format: attr.read_format,
+            files_left: Rc::clone(&self.files_left),
+            counter_of: found_counter.then(|| Rc::clone(&self.counters_left)),
+            calls: Rc::clone(&self.calls),
+        }))
     }
 }
 
@@ -90,12 +113,16 @@ struct ScriptedFile {
     answer: Answer,
     format: ReadFormat,
     files_left: Rc<Cell<Option<usize>>>,
+    /// Where the counter that it holds goes back to.
+    counter_of: Option<Rc<Cell<Option<usize>>>>,
     calls: Rc<RefCell<Vec<String>>>,
 }
 
 impl Drop for ScriptedFile {
     fn drop(&mut self) {
-        self.files_left.set(self.files_left.get().map(|left| left + 1));
+        for left in [Some(&self.files_left), self.counter_of.as_ref()].into_iter().flatten() {
+            left.set(left.get().map(|left| left + 1));
+        }
     }
 }
 

@@ -86,6 +86,8 @@ impl Outcome {
 pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology: &Topology) -> Vec<Row> {
     let mut all = Vec::new();
     for (event, counter) in counters.iter().enumerate() {
+        // `percore`: where CPUs have rows of their own, this event has one for each core.
+        let by = if by == Aggregation::Cpu && counter.subject.event.percore { Aggregation::Core } else { by };
         let mut keyed: Vec<(Key, Option<Count>)> =
             counter.places().enumerate().map(|(place, at)| (key(at, by, topology), snapshot.get(event, place))).collect();
         keyed.sort_by_key(|&(key, _)| key);

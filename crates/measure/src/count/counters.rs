@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use rustix::io::Errno;
-use tare_format::abi::{Flags, ReadFormat, Reading};
+use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
 use tare_kernel::open::{EventFile, Kernel, Target};
 
 use super::unavailable::{Unavailable, is_kernel_only, user_mode_only};
@@ -102,6 +102,8 @@ pub struct Subject {
 pub struct Counter {
     /// What it counts.
     pub subject: Subject,
+    /// What the kernel was given last, whether it took it or not.
+    pub attr: Attr,
     places: Vec<Place>,
 }
 
@@ -220,7 +222,8 @@ impl Opening<'_> {
     /// Opens a group at every place of its leader.
     fn group(&mut self, group: &EventGroup, cgroup: Option<&Cgroup>) -> Result<Vec<Counter>, OpenError> {
         let name = cgroup.map(|cgroup| cgroup.name.clone());
-        let counter = |event: &Event| Counter { subject: Subject { event: event.clone(), cgroup: name.clone() }, places: Vec::new() };
+        let counter =
+            |event: &Event| Counter { subject: Subject { event: event.clone(), cgroup: name.clone() }, attr: event.attr.clone(), places: Vec::new() };
         let mut members: Vec<Counter> = group.events.iter().map(counter).collect();
         let Some(leader) = group.events.first() else { return Ok(members) };
         let places = self.scope.places(leader, cgroup);
@@ -262,8 +265,9 @@ impl Opening<'_> {
         loop {
             let (before, rest) = members.split_at_mut(index);
             let leader = leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());
-            let event = &mut rest[0].subject.event;
-            let errno = match self.kernel.open(&self.attr(event, leader.is_none()), target, leader) {
+            let Counter { subject: Subject { event, .. }, attr, .. } = &mut rest[0];
+            *attr = self.attr(event, leader.is_none());
+            let errno = match self.kernel.open(attr, target, leader) {
                 Ok(file) => {
                     self.opened += 1;
                     set_filter(file.as_ref(), event)?;
@@ -303,7 +307,7 @@ impl Opening<'_> {
     }
 
     /// The attribute with what depends on the scope and the options.
-    fn attr(&self, event: &Event, leads: bool) -> tare_format::abi::Attr {
+    fn attr(&self, event: &Event, leads: bool) -> Attr {
         let mut attr = event.attr.clone();
         attr.read_format = READ_FORMAT;
         // Members start and stop with their leader.

@@ -11,6 +11,8 @@ mod metric;
 mod repeated;
 mod scope;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod unavailable;
 
 pub use aggregate::{Aggregation, Key, Outcome, Row, rows};

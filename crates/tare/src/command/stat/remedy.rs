@@ -36,8 +36,7 @@ pub(super) fn describe(sets: &[Counters], verbose: u8, turns: usize) {
     if verbose > 1 {
         let mut stderr = std::io::stderr().lock();
         for counter in counters() {
-            let event = &counter.subject.event;
-            let _ = writeln!(stderr, "perf_event_attr of {}:\n{}", crate::exit::printable(&event.name), event.attr);
+            let _ = writeln!(stderr, "perf_event_attr of {}:\n{}", crate::exit::printable(&counter.subject.event.name), counter.attr);
         }
     }
 }

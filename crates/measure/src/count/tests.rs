@@ -1,0 +1,202 @@
+//! Counting on a scripted kernel: refusals, limits, multiplexing, targets that end.
+
+use rustix::io::Errno;
+use tare_format::abi::bindings::PERF_TYPE_HARDWARE;
+use tare_format::abi::{Attr, Flags};
+use tare_kernel::fake::{Answer, Scripted};
+use tare_kernel::host::{Host, Topology};
+use tare_kernel::open::Target;
+
+use super::*;
+use crate::event::{EventGroup, Sources, parse};
+
+const OPTIONS: Options = Options { start: Start::OnExec, inheritance: Inheritance::Children, leave_out_forbidden: false, pinned: false };
+
+fn events(text: &str) -> Vec<EventGroup> {
+    parse(text, &Sources::new(Host::at("/nonexistent"))).unwrap()
+}
+
+fn open(kernel: &Scripted, text: &str, scope: &Scope) -> Result<Counters, OpenError> {
+    Counters::open(kernel, &events(text), scope, OPTIONS)
+}
+
+fn hardware(attr: &Attr, _: Target) -> bool {
+    attr.kind == PERF_TYPE_HARDWARE
+}
+
+fn reasons(counters: &Counters) -> Vec<Option<Unavailable>> {
+    counters.as_slice().iter().map(Counter::unavailable).collect()
+}
+
+fn names(counters: &Counters) -> Vec<&str> {
+    counters.as_slice().iter().map(|counter| counter.subject.event.name.as_str()).collect()
+}
+
+#[test]
+fn a_command_counts_from_its_exec_with_its_children() {
+    let kernel = Scripted::new();
+    let _counters = open(&kernel, "page-faults", &Scope::Command(7)).unwrap();
+    let (attr, target) = kernel.opened().remove(0);
+    assert_eq!(target, Target::Task(7));
+    assert!(attr.flags.contains(Flags::DISABLED | Flags::ENABLE_ON_EXEC | Flags::INHERIT));
+}
+
+#[test]
+fn cpus_are_not_inherited_and_wait_to_be_enabled() {
+    let kernel = Scripted::new();
+    let counters = open(&kernel, "{page-faults,faults}", &Scope::Cpus("0,2".parse().unwrap())).unwrap();
+    let opened = kernel.opened();
+    assert_eq!(opened.iter().map(|(_, target)| *target).collect::<Vec<_>>(), [Target::Cpu(0), Target::Cpu(0), Target::Cpu(2), Target::Cpu(2)]);
+    let flags: Vec<Flags> = opened.iter().map(|(attr, _)| attr.flags & (Flags::DISABLED | Flags::ENABLE_ON_EXEC | Flags::INHERIT)).collect();
+    assert_eq!(flags, [Flags::DISABLED, Flags::empty(), Flags::DISABLED, Flags::empty()]);
+    counters.enable().unwrap();
+    // One call a leader; the group follows.
+    assert_eq!(kernel.calls(), ["enable 3", "enable 5"]);
+}
+
+#[test]
+fn a_machine_without_pmu_counts_the_rest() {
+    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
+    let counters = open(&kernel, "cycles,page-faults", &Scope::Command(7)).unwrap();
+    assert_eq!(reasons(&counters), [Some(Unavailable::NoPmu), None]);
+}
+
+#[test]
+fn the_next_member_leads_where_the_leader_is_missing() {
+    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
+    let counters = open(&kernel, "{cycles,page-faults,faults}", &Scope::Command(7)).unwrap();
+    let disabled: Vec<bool> = kernel.opened().iter().map(|(attr, _)| attr.flags.contains(Flags::DISABLED)).collect();
+    assert_eq!((disabled, reasons(&counters)), (vec![true, false], vec![Some(Unavailable::NoPmu), None, None]));
+}
+
+#[test]
+fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
+    let closed = |attr: &Attr, _: Target| !attr.flags.contains(Flags::EXCLUDE_KERNEL);
+    let kernel = Scripted::new().rule(closed, Answer::Refuse(Errno::ACCESS));
+    let counters = open(&kernel, "page-faults,context-switches", &Scope::Command(7)).unwrap();
+    assert_eq!(names(&counters), ["page-faults:u", "context-switches"]);
+    assert_eq!(reasons(&counters), [None, Some(Unavailable::KernelOnly)]);
+    let error = open(&kernel, "page-faults:k", &Scope::Command(7)).unwrap_err();
+    assert!(matches!(error, OpenError::NotPermitted { per_cpu: false, .. }), "{error}");
+}
+
+#[test]
+fn what_nobody_asked_for_is_left_out_where_it_is_forbidden() {
+    let kernel = Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM));
+    let options = Options { leave_out_forbidden: true, ..OPTIONS };
+    let counters = Counters::open(&kernel, &events("page-faults"), &Scope::Cpus("0".parse().unwrap()), options).unwrap();
+    assert_eq!(reasons(&counters), [Some(Unavailable::NotPermitted)]);
+}
+
+#[test]
+fn too_many_files_says_how_many_are_needed() {
+    let kernel = Scripted::new().files(3);
+    let scope = Scope::Cpus("0-1".parse().unwrap());
+    let error = open(&kernel, "page-faults,faults", &scope).unwrap_err();
+    assert!(matches!(error, OpenError::TooManyFiles { needed: 4, opened: 3 }), "{error}");
+    assert_eq!(needed_files(&events("page-faults,faults"), &scope), 4);
+}
+
+#[test]
+fn refused_settings_name_the_event_alone() {
+    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::INVAL));
+    let counters = open(&kernel, "cycles:G,page-faults", &Scope::Command(7)).unwrap();
+    assert_eq!(reasons(&counters), [Some(Unavailable::Refused), None]);
+}
+
+#[test]
+fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
+    let second = |attr: &Attr, _: Target| attr.kind == PERF_TYPE_HARDWARE && !attr.flags.contains(Flags::DISABLED);
+    let kernel = Scripted::new().rule(second, Answer::Refuse(Errno::INVAL));
+    let strict = open(&kernel, "{cycles,instructions}", &Scope::Command(7)).unwrap();
+    assert_eq!(reasons(&strict), [None, Some(Unavailable::Refused)]);
+    let weak = open(&kernel, "{cycles,instructions}:W", &Scope::Command(7)).unwrap();
+    assert_eq!(reasons(&weak), [None, None]);
+}
+
+#[test]
+fn the_highest_precision_that_the_pmu_takes() {
+    let kernel = Scripted::new().rule(|attr, _| attr.precise_ip > 1, Answer::Refuse(Errno::OPNOTSUPP));
+    let counters = open(&kernel, "cycles:P", &Scope::Command(7)).unwrap();
+    assert_eq!((reasons(&counters), counters.as_slice()[0].attr.precise_ip), (vec![None], 1));
+}
+
+#[test]
+fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
+    let kernel = Scripted::new().rule(|_, target| target == Target::Task(8), Answer::Refuse(Errno::SRCH));
+    let counters = open(&kernel, "page-faults", &Scope::Tasks(vec![7, 8, 9])).unwrap();
+    assert_eq!(counters.as_slice()[0].places().collect::<Vec<_>>(), [Where::Task(7), Where::Task(9)]);
+    assert!(matches!(open(&kernel, "page-faults", &Scope::Tasks(vec![8])), Err(OpenError::NoSuchTask(8))));
+}
+
+#[test]
+fn a_filter_is_attached_at_every_place_and_a_bad_one_ends_it() {
+    let kernel = Scripted::new();
+    let mut groups = events("page-faults");
+    groups[0].events[0].filter = Some("prev_pid != 0".to_owned());
+    let _counters = Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
+    assert_eq!(kernel.calls(), ["filter 3 prev_pid != 0", "filter 4 prev_pid != 0"]);
+    groups[0].events[0].filter = Some("a\0b".to_owned());
+    assert!(matches!(Counters::open(&kernel, &groups, &Scope::Command(7), OPTIONS), Err(OpenError::Filter { .. })));
+}
+
+fn rows_of(kernel: &Scripted, text: &str, scope: &Scope) -> Vec<Row> {
+    let counters = open(kernel, text, scope).unwrap();
+    rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default())
+}
+
+#[test]
+fn multiplexed_counts_are_scaled_and_show_their_share() {
+    let kernel = Scripted::new().rule(hardware, Answer::Count(10, 100, 25));
+    let row = rows_of(&kernel, "cycles", &Scope::Cpus("0-3".parse().unwrap())).remove(0);
+    let Outcome::Counted(count) = row.outcome else { panic!("{row:?}") };
+    assert_eq!((count.value(), count.scaled(), row.places), (40, Some(160.0), 4));
+    assert!((count.running_share() - 0.25).abs() < 1e-12);
+}
+
+#[test]
+fn what_never_ran_is_not_counted_and_what_never_happened_is_zero() {
+    let kernel = Scripted::new().rule(hardware, Answer::Count(0, 100, 0)).rule(|attr, _| attr.config == 3, Answer::NoCounter);
+    assert_eq!(rows_of(&kernel, "cycles", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
+    assert_eq!(rows_of(&kernel, "context-switches", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
+    let idle = rows_of(&kernel, "page-faults", &Scope::Command(7)).remove(0);
+    assert_eq!(idle.outcome.scaled(), Some(0.0));
+}
+
+#[test]
+fn exact_sets_hold_what_fits_together() {
+    let sets = |counters, text| plan_exact(&Scripted::new().counters(counters), &events(text), &Scope::Tasks(vec![1])).unwrap().0;
+    assert_eq!(sets(2, "cycles,instructions"), [[0, 1]]);
+    assert_eq!(sets(2, "cycles,instructions,branches,faults,branch-misses"), [vec![0, 1, 3], vec![2, 4]]);
+    assert_eq!(sets(2, "{cycles,instructions},branches,cache-misses"), [vec![0], vec![1, 2]]);
+    // A group that never fits has a set of its own, and will say that it was not counted.
+    assert_eq!(sets(1, "{cycles,instructions},branches"), [vec![0], vec![1]]);
+}
+
+#[test]
+fn differences_and_sums_of_snapshots() {
+    let kernel = Scripted::new().rule(|_, _| true, Answer::Count(10, 100, 100));
+    let counters = open(&kernel, "page-faults", &Scope::Cpus("0-1".parse().unwrap())).unwrap();
+    let now = counters.read();
+    assert_eq!(now.since(&Snapshot::default()), now);
+    assert_eq!(now.since(&now).get(0, 1).map(tare_format::abi::Count::value), Some(0));
+    assert_eq!(now.plus(&now).get(0, 0).map(tare_format::abi::Count::value), Some(20));
+}
+
+#[test]
+fn figures_need_their_other_count_at_the_same_levels() {
+    let subjects: Vec<Subject> = events("cycles:u,instructions:u,instructions,task-clock,page-faults,branch-misses:u")
+        .into_iter()
+        .flat_map(|group| group.events)
+        .map(|event| Subject { event, cgroup: None })
+        .collect();
+    let valued = |subject, value| Valued { key: Key::All, subject, value: Some(value) };
+    let values = [valued(0, 200.0), valued(1, 300.0), valued(2, 400.0), valued(3, 1e9), valued(4, 2500.0), valued(5, 1.0)];
+    let figure = |nth: usize| metric(&subjects, &values, values[nth], 2e9).map(|metric| (metric.value, metric.unit));
+    assert_eq!(figure(1), Some((1.5, "insn per cycle".to_owned())));
+    // `instructions` of all levels has no cycles of all levels beside it.
+    assert_eq!(figure(2), Some((400.0, "/sec".to_owned())));
+    assert_eq!(figure(3), Some((0.5, "CPUs utilized".to_owned())));
+    assert_eq!(figure(4), Some((2.5, "K/sec".to_owned())));
+    assert_eq!(figure(5), Some((1.0, "/sec".to_owned())));
+}
