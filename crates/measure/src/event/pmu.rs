@@ -174,7 +174,7 @@ fn unknown_term(pmu: &Pmu, term: &Term<'_>) -> At {
     let name = term.name.text;
     let near = pmu.events().unwrap_or_default().into_iter().chain(pmu.formats().unwrap_or_default());
     let problem = Problem::UnknownTerm { term: name.to_owned(), pmu: pmu.name().to_owned() };
-    At::new(term.name.at, problem).near(name, near.chain(terms::NAMES.map(str::to_owned)))
+    At::new(term.name.at, problem).near(name, near.chain(terms::NAMES.into_iter().chain(terms::CONFIG_NAMES).map(str::to_owned)))
 }
 
 fn sysfs(pmu: &Pmu, at: usize, error: &io::Error) -> At {

@@ -50,12 +50,8 @@ pub enum CallGraph {
     LastBranchRecord,
 }
 
-/// The names of these terms, to find those near a wrong one.
-pub(super) const NAMES: [&str; 18] = [
-    "config",
-    "config1",
-    "config2",
-    "config3",
+/// The names of the terms that every event takes, to find those near a wrong one.
+pub(super) const NAMES: [&str; 16] = [
     "name",
     "period",
     "freq",
@@ -64,13 +60,18 @@ pub(super) const NAMES: [&str; 18] = [
     "max-stack",
     "branch_type",
     "time",
+    "nr",
     "inherit",
     "no-inherit",
     "overwrite",
     "no-overwrite",
     "percore",
     "aux-output",
+    "aux-sample-size",
 ];
+
+/// The names of those that set a word of the attribute.
+pub(super) const CONFIG_NAMES: [&str; 4] = ["config", "config1", "config2", "config3"];
 
 /// The kinds of branches, in perf's spelling (`perf-record(1)`, `--branch-filter`).
 const BRANCHES: [(&str, u32); 20] = [

@@ -63,7 +63,7 @@ fn no_text_breaks_the_parser() {
     let sources = machine.sources();
     let mut random = fastrand::Rng::with_seed(7);
     let mut accepted = 0;
-    for _ in 0..20_000 {
+    for _ in 0..10_000 {
         let length = random.usize(0..9);
         let text: String = (0..length).map(|_| [PIECES[random.usize(..PIECES.len())], MARKS[random.usize(..MARKS.len())]].concat()).collect();
         match parse(&text, &sources) {
@@ -78,7 +78,7 @@ fn no_text_breaks_the_parser() {
             }
         }
     }
-    assert!(accepted > 100, "only {accepted} of the texts were events: the generator is off");
+    assert!(accepted > 50, "only {accepted} of the texts were events: the generator is off");
 }
 
 /// The name that a result carries is itself a text for the same event.
