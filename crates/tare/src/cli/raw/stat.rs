@@ -96,7 +96,7 @@ pub struct Stat {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub timeout: Option<u64>,
 
-    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack": fd:CTL[,ACK] or fifo:CTL[,ACK]
+    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack": `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
     #[arg(long, value_name = "WHERE", help_heading = "When")]
     pub control: Option<String>,
 
