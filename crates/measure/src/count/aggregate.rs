@@ -3,7 +3,8 @@
 use tare_format::abi::Count;
 use tare_kernel::host::{Place, Topology};
 
-use super::{Counter, Snapshot, Unavailable, Where};
+use super::{Counter, Snapshot, Subject, Unavailable, Where};
+use crate::event::PmuCpus;
 
 /// What is summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,18 +86,19 @@ impl Outcome {
 #[must_use]
 pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology: &Topology) -> Vec<Row> {
     let mut all = Vec::new();
-    for (event, counter) in counters.iter().enumerate() {
+    for (event, counter) in counters.iter().enumerate().filter(|&(event, _)| first_instance(counters, event) == event) {
         // `percore`: where CPUs have rows of their own, this event has one for each core.
         let by = if by == Aggregation::Cpu && counter.subject.event.percore { Aggregation::Core } else { by };
-        let mut keyed: Vec<(Key, Option<Count>)> =
-            counter.places().enumerate().map(|(place, at)| (key(at, by, topology), snapshot.get(event, place))).collect();
+        let instances = (event..counters.len()).filter(|&other| first_instance(counters, other) == event);
+        let places = |instance: usize| counters[instance].places().enumerate().map(move |(place, at)| (at, snapshot.get(instance, place)));
+        let mut keyed: Vec<(Key, Option<Count>)> = instances.flat_map(places).map(|(at, count)| (key(at, by, topology), count)).collect();
         keyed.sort_by_key(|&(key, _)| key);
         let rows = keyed.chunk_by(|a, b| a.0 == b.0).map(|same| {
             let counts: Vec<_> = same.iter().map(|&(_, count)| count).collect();
             Row { key: same[0].0, places: same.len(), event, outcome: Outcome::of(counter, &counts) }
         });
         all.extend(rows);
-        if counter.places().next().is_none() {
+        if keyed.is_empty() {
             all.push(Row { key: Key::All, places: 0, event, outcome: Outcome::of(counter, &[]) });
         }
     }
@@ -104,6 +106,18 @@ pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology
         all.sort_by_key(|row| (row.key, row.event));
     }
     all
+}
+
+/// The first event that is the same one of another instance of the PMU, as with the memory controllers of a package: such
+/// instances share a name and are summed into one row.
+fn first_instance(counters: &[Counter], event: usize) -> usize {
+    let of = |nth: usize| &counters[nth].subject;
+    let is_instance = |subject: &Subject| matches!(subject.event.cpus, Some(PmuCpus::OnePerPackage(_)));
+    if !is_instance(of(event)) {
+        return event;
+    }
+    let same = |a: &Subject, b: &Subject| a.event.name == b.event.name && a.event.pmu != b.event.pmu && a.cgroup == b.cgroup;
+    (0..event).find(|&other| is_instance(of(other)) && same(of(other), of(event))).unwrap_or(event)
 }
 
 fn key(at: Where, by: Aggregation, topology: &Topology) -> Key {

@@ -278,8 +278,6 @@ impl Opening<'_> {
             let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
             if errno == Errno::INVAL && !event.explicit_levels && event.attr.flags.intersects(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST) {
                 event.attr.flags.remove(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST);
-            } else if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) && event.precise_max && event.attr.precise_ip > 0 {
-                event.attr.precise_ip -= 1;
             } else if let Some(user) = forbidden.then(|| user_mode_only(event)).flatten() {
                 if is_kernel_only(&event.attr) {
                     return Ok(Err(Unavailable::KernelOnly));
@@ -310,6 +308,8 @@ impl Opening<'_> {
     fn attr(&self, event: &Event, leads: bool) -> Attr {
         let mut attr = event.attr.clone();
         attr.read_format = READ_FORMAT;
+        // How near to its cause a sample lies says nothing about a count, and x86 kernels refuse it there (`x86_pmu_hw_config`).
+        attr.precise_ip = 0;
         // Members start and stop with their leader.
         attr.flags.set(Flags::DISABLED, leads);
         let task = !self.scope.is_per_cpu();

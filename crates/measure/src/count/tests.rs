@@ -8,7 +8,7 @@ use tare_kernel::host::{Host, Topology};
 use tare_kernel::open::Target;
 
 use super::*;
-use crate::event::{EventGroup, Sources, parse};
+use crate::event::{Event, EventGroup, PmuCpus, Sources, parse};
 
 const OPTIONS: Options = Options { start: Start::OnExec, inheritance: Inheritance::Children, leave_out_forbidden: false, pinned: false };
 
@@ -115,10 +115,23 @@ fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
 }
 
 #[test]
-fn the_highest_precision_that_the_pmu_takes() {
-    let kernel = Scripted::new().rule(|attr, _| attr.precise_ip > 1, Answer::Refuse(Errno::OPNOTSUPP));
-    let counters = open(&kernel, "cycles:P", &Scope::Command(7)).unwrap();
-    assert_eq!((reasons(&counters), counters.as_slice()[0].attr.precise_ip), (vec![None], 1));
+fn precision_is_for_samples_only() {
+    let kernel = Scripted::new().rule(|attr, _| attr.precise_ip > 0, Answer::Refuse(Errno::INVAL));
+    assert_eq!(reasons(&open(&kernel, "cycles:P,cycles:pp", &Scope::Command(7)).unwrap()), [None, None]);
+}
+
+#[test]
+fn the_instances_of_an_uncore_pmu_are_one_row() {
+    let kernel = Scripted::new().rule(|_, _| true, Answer::Count(5, 9, 9));
+    let instance = |pmu: &str, kind| {
+        let mut event = Event::new("reads".to_owned(), Attr { kind, ..Attr::default() });
+        (event.pmu, event.cpus) = (Some(pmu.to_owned()), Some(PmuCpus::OnePerPackage("0".parse().unwrap())));
+        EventGroup { events: vec![event], ..EventGroup::default() }
+    };
+    let groups = [instance("uncore_imc_0", 20), instance("uncore_imc_1", 21)];
+    let counters = Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
+    let rows = rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
+    assert_eq!((rows.len(), rows[0].outcome.scaled(), rows[0].event), (1, Some(10.0), 0));
 }
 
 #[test]

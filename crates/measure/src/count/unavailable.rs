@@ -75,7 +75,7 @@ pub(super) fn user_mode_only(event: &Event) -> Option<Event> {
     (has_levels && !closed).then(|| {
         let mut user = event.clone();
         user.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
-        user.name.push_str(if user.name.contains(':') { "u" } else { ":u" });
+        user.name.push_str(if user.name.contains(':') || user.name.ends_with('/') { "u" } else { ":u" });
         user
     })
 }

@@ -1,12 +1,10 @@
 //! The smallest program there is: no count of it may hold anything of tare. On hardware counters the same is tested by vm/checks.sh.
 
-mod support;
-
 use std::process::Command;
 
 /// The counts of these events, in one run of `three`.
 fn count(events: &str) -> Result<Vec<String>, String> {
-    let three = support::workload("three");
+    let three = crate::support::workload("three");
     let run = Command::new(env!("CARGO_BIN_EXE_tare"))
         .args(["stat", "-x,", "-o", "/dev/stdout", "-e", events, "--"])
         .arg(three)

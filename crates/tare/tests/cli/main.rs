@@ -1,0 +1,14 @@
+//! Tests of the binary, a module for each command or promise. One program, so that it is linked once.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // outside of `#[test]` functions clippy takes helpers for production code
+
+mod support;
+
+mod doctor;
+mod events;
+mod help;
+mod list;
+mod stat;
+mod stat_like_perf;
+mod three;
+mod versus;
