@@ -47,4 +47,20 @@ verdict "ten events on fewer counters all count" 10 "$(echo "$shared" | grep -c 
 verdict "the share of each is shown" 10 "$(echo "$shared" | awk -F, '$5 > 0 && $5 < 100' | wc -l)"
 verdict "scaled counts are near the whole ($whole)" 10 "$(echo "$shared" | awk -F, '$1 > 0.9 * whole && $1 < 1.1 * whole' whole="$whole" | wc -l)"
 
+# --exact: no event shares a counter; the events take turns over the runs that were asked for, and the command runs no more often.
+ten=instructions:u,cycles:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u,r08:u
+printf '#!/bin/sh\necho >>/tmp/runs\nexec loop\n' >/tmp/counted
+chmod +x /tmp/counted
+exact=$(stat --exact -r 2 -e "$ten" -- loop)
+verdict "--exact counts all of ten events in two runs" 10 "$(echo "$exact" | awk -F, '$6 == "100.00"' | wc -l)"
+verdict "--exact counts each event whole" "9 2000004" "$(echo "$exact" | grep -v cycles | cut -d, -f1 | sort | uniq -c | sed 's/^ *//')"
+: >/tmp/runs
+exact=$(stat --exact -r 1 -e "$ten" -- /tmp/counted)
+verdict "--exact runs the command as often as asked" 1 "$(wc -l </tmp/runs)"
+verdict "--exact leaves the rest uncounted" yes "$(echo "$exact" | grep -q '<not counted>' && echo yes)"
+verdict "--exact says how many runs it takes" yes "$(grep -q 'use -r 2' /tmp/stderr && echo yes)"
+exact=$(stat --exact -a -e "$ten" -- sleep 1)
+verdict "--exact takes turns in time on a whole machine" 10 "$(echo "$exact" | awk -F, '$5 == "100.00" && $1 > 0' | wc -l)"
+verdict "--exact says so" yes "$(grep -q 'take turns of 100 ms' /tmp/stderr && echo yes)"
+
 exit "$failures"

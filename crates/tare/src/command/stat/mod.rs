@@ -66,6 +66,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
             break end;
         }
     };
+    results.add_missed(&turns);
     results.say_what_is_missing();
     if stat.schedule.interval.is_none() || stat.schedule.summary {
         writer.totals(&results)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tare_kernel::child::Ended;
-use tare_measure::count::{Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Subject, Unavailable, Valued, metric};
+use tare_measure::count::{Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Row, Subject, Unavailable, Valued, metric};
 use tare_measure::statistics::Summary;
 
 use super::exact::Turns;
@@ -25,8 +25,8 @@ fn thread(key: Key, names: &Names) -> Option<String> {
 pub(super) enum Value {
     /// A count in the event's unit: one run's, or the mean of several.
     Counted(f64),
-    /// Open, but never on a counter.
-    NotCounted,
+    /// Open, but never on a counter, or never its turn.
+    NotCounted(Option<Unavailable>),
     /// Not open, and why.
     NotSupported(Unavailable),
 }
@@ -56,6 +56,8 @@ pub(super) struct Line {
     pub(super) running_share: f64,
     /// The figure derived from it.
     pub(super) metric: Option<Metric>,
+    /// Whether several runs were asked for: machine forms then have a column for the spread, whatever came of the event.
+    pub(super) repeated: bool,
     /// Mean, deviation and interval over runs, in the unit; `None` for a single run.
     pub(super) spread: Option<Summary>,
     /// Each run's count, in the unit.
@@ -109,6 +111,22 @@ impl<'a> Results<'a> {
         self.counted.push(run.counted.as_secs_f64());
     }
 
+    /// Adds the events of sets that never had a turn, as there were fewer runs than sets.
+    pub(super) fn add_missed(&mut self, turns: &Turns) {
+        self.first_of_turn.resize(turns.len(), None);
+        for turn in (0..turns.len()).filter(|_| !turns.in_time) {
+            if self.first_of_turn[turn].is_some() {
+                continue;
+            }
+            for event in turns.set(turn).iter().flat_map(|&group| &self.stat.groups[group].events) {
+                let outcome = Outcome::Unavailable(Unavailable::NoTurn);
+                let row = Row { key: Key::All, places: 0, event: self.subjects.len(), outcome };
+                self.subjects.push(Subject { event: event.clone(), cgroup: None });
+                self.repeated.add(&[row], |event| event);
+            }
+        }
+    }
+
     pub(super) fn rows(&self) -> &[RepeatedRow] {
         self.repeated.rows()
     }
@@ -157,9 +175,10 @@ impl<'a> Results<'a> {
             let runs: Vec<f64> = row.values.iter().map(|value| value * event.scale).collect();
             let value = match (valued_row.value, row.last) {
                 (Some(value), _) => Value::Counted(value * event.scale),
+                (None, Outcome::Unavailable(Unavailable::NoTurn)) => Value::NotCounted(Some(Unavailable::NoTurn)),
                 (None, Outcome::Unavailable(reason)) => Value::NotSupported(reason),
-                (None, _) if self.no_turn(row) => Value::NotSupported(Unavailable::NoTurn),
-                (None, _) => Value::NotCounted,
+                // Planned on a counter of its own, which somebody else took.
+                (None, _) => Value::NotCounted(self.stat.exact.then_some(Unavailable::Busy)),
             };
             let share = if row.running_ns >= row.enabled_ns { 1.0 } else { row.running_ns as f64 / row.enabled_ns as f64 };
             Line {
@@ -174,6 +193,7 @@ impl<'a> Results<'a> {
                 running_ns: row.running_ns / (runs.len().max(1) as u64),
                 running_share: share,
                 metric: metric(subjects, &valued, valued_row, elapsed_ns),
+                repeated: self.stat.repeated,
                 spread: if self.stat.repeated { Summary::of(&runs) } else { None },
                 runs,
             }
@@ -181,10 +201,6 @@ impl<'a> Results<'a> {
         // Events that nobody asked for by name and that this machine lacks are named on stderr, not in the results.
         let shown = |row: &RepeatedRow| self.stat.by_name || !matches!(row.last, Outcome::Unavailable(_));
         rows.iter().zip(&valued).filter(|(row, _)| shown(row)).map(line).collect()
-    }
-
-    fn no_turn(&self, row: &RepeatedRow) -> bool {
-        self.stat.exact && row.last == Outcome::NotCounted
     }
 
     /// The times of all runs.

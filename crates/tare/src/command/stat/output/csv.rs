@@ -12,6 +12,7 @@ use super::{NOT_COUNTED, NOT_SUPPORTED};
 use crate::cli::resolved::stat::Output;
 use crate::exit::printable;
 use tare_measure::count::Key;
+use tare_measure::statistics::Summary;
 
 pub(super) fn lines(out: &mut dyn Write, separator: &str, output: &Output, at: Option<Duration>, lines: &[Line], keys: bool) -> io::Result<()> {
     if output.metric_only {
@@ -78,16 +79,18 @@ fn value(line: &Line) -> String {
     match line.value {
         Value::Counted(value) if line.scaled_unit => format!("{value:.2}"),
         Value::Counted(value) => format!("{value:.0}"),
-        Value::NotCounted => NOT_COUNTED.to_owned(),
+        Value::NotCounted(_) => NOT_COUNTED.to_owned(),
         Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
     }
 }
 
-/// The standard deviation of the mean in percent of it, as perf has it; `None` for a single run.
+/// The standard deviation of the mean in percent of it, as perf has it: 0 where there is none; `None` for a single run.
 pub(super) fn deviation_percent(line: &Line) -> Option<f64> {
-    let spread = line.spread.as_ref()?;
-    let of_mean = spread.deviation? / (spread.runs as f64).sqrt();
-    Some(if spread.mean == 0.0 { 0.0 } else { of_mean / spread.mean.abs() * 100.0 })
+    let percent = |spread: &Summary| {
+        let of_mean = spread.deviation? / (spread.runs as f64).sqrt();
+        (spread.mean != 0.0).then(|| of_mean / spread.mean.abs() * 100.0)
+    };
+    line.repeated.then(|| line.spread.as_ref().and_then(percent).unwrap_or(0.0))
 }
 
 fn deviation(line: &Line) -> Option<String> {

@@ -102,8 +102,8 @@ pub(super) fn write(out: &mut dyn Write, results: &Results<'_>, intervals: Inter
 fn event(line: &Line) -> Event {
     let (value, reason) = match line.value {
         Value::Counted(value) => (Some(value), None),
-        Value::NotCounted => (None, Some("it was never on a counter".to_owned())),
-        Value::NotSupported(reason) => (None, Some(reason.to_string())),
+        Value::NotCounted(None) => (None, Some("it was never on a counter".to_owned())),
+        Value::NotCounted(Some(reason)) | Value::NotSupported(reason) => (None, Some(reason.to_string())),
     };
     let spread = line.spread.as_ref();
     Event {

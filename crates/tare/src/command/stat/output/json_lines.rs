@@ -59,7 +59,7 @@ fn key(fields: &mut Vec<(&str, String)>, line: &Line) {
 fn value(line: &Line) -> String {
     match line.value {
         Value::Counted(value) => format!("{value:.6}"),
-        Value::NotCounted => NOT_COUNTED.to_owned(),
+        Value::NotCounted(_) => NOT_COUNTED.to_owned(),
         Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
     }
 }

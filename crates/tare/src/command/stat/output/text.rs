@@ -90,7 +90,7 @@ impl Columns {
     fn line(&self, line: &Line, output: &Output) -> String {
         let value = match line.value {
             Value::Counted(value) => number(value, decimals(line, value), output.big_numbers),
-            Value::NotCounted => NOT_COUNTED.to_owned(),
+            Value::NotCounted(_) => NOT_COUNTED.to_owned(),
             Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
         };
         let metric = line.metric.as_ref().map_or_else(String::new, |metric| format!("# {}", figure(metric)));
