@@ -65,6 +65,9 @@ impl Host {
     }
 }
 
+/// PMUs that every kernel calls by these names (`kernel/events/core.c`, `arch/x86/events`): no need to look into them.
+const NEVER_CORE: [&str; 7] = ["breakpoint", "kprobe", "msr", "power", "software", "tracepoint", "uprobe"];
+
 impl Pmu {
     /// Its name in sysfs.
     #[must_use]
@@ -144,7 +147,7 @@ impl Pmu {
     /// Whether it counts what cores execute: `cpu`, or one that says on which CPUs it is.
     #[must_use]
     pub fn is_core(&self) -> bool {
-        self.name == "cpu" || self.host.path(&self.file("cpus")).exists()
+        self.name == "cpu" || !NEVER_CORE.contains(&self.name.as_str()) && self.host.path(&self.file("cpus")).exists()
     }
 
     fn cpu_list(&self, file: &str) -> io::Result<Option<CpuList>> {

@@ -9,6 +9,7 @@ mod events;
 mod help;
 mod list;
 mod stat;
+mod stat_attr;
 mod stat_like_perf;
 mod three;
 mod versus;
