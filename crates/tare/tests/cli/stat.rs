@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::support::{sh, stat, stderr, tare};
@@ -35,8 +36,8 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
+fn signal(child: &Child, signal: Signal) {
+    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 fn spawn(args: &[&str]) -> Child {
@@ -140,7 +141,7 @@ fn the_command_lives_on_if_tare_is_killed() {
     let script = format!("touch {}; sleep 0.3; touch {}", started.display(), done.display());
     let mut child = spawn(&["-e", "page-faults", "sh", "-c", &script]);
     wait_until("the command starts", || started.exists());
-    signal(&child, "KILL");
+    signal(&child, Signal::KILL);
     child.wait().unwrap();
     assert!(!done.exists());
     wait_until("the command ends", || done.exists());
@@ -148,7 +149,7 @@ fn the_command_lives_on_if_tare_is_killed() {
 
 #[test]
 fn an_interrupt_ends_the_command_and_partial_counts_are_shown() {
-    for (name, expected) in [("INT", 130), ("TERM", 143)] {
+    for (name, expected) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().unwrap();
         let started = folder.path().join("started");
         let child = spawn(&["-x,", "-e", "page-faults", "sh", "-c", &format!("touch {}; exec sleep 60", started.display())]);
@@ -167,10 +168,10 @@ fn a_second_interrupt_no_longer_waits_for_a_command_that_ignores_the_first() {
     let script = format!("trap '' INT; trap 'exit 5' TERM; touch {}; while :; do sleep 0.01; done", started.display());
     let mut child = spawn(&["-x,", "-e", "page-faults", "sh", "-c", &script]);
     wait_until("the command starts", || started.exists());
-    signal(&child, "INT");
+    signal(&child, Signal::INT);
     std::thread::sleep(Duration::from_millis(100));
     assert!(child.try_wait().unwrap().is_none(), "the command had its say");
-    signal(&child, "INT");
+    signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!((status(&output), counts(&output).len()), (5, 1), "{output:?}");
 }
@@ -183,7 +184,7 @@ fn without_a_command_an_interrupt_shows_the_counts_and_is_130() {
     let child = spawn(&["-a", "-x,", "-e", "context-switches", "-I", "10"]);
     // The interval lines say that counting has begun.
     std::thread::sleep(Duration::from_millis(200));
-    signal(&child, "INT");
+    signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 130, "{output:?}");
     assert!(counts(&output).len() > 1, "{output:?}");

@@ -1,9 +1,11 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
-//! `session` counts one run, `control` takes orders meanwhile, `report` turns what was counted into lines, `output` writes them.
+//! `session` opens one run, `live` sees it through, `control` takes orders meanwhile, `exact` plans turns; `report` turns what was
+//! counted into lines, and `output` writes them. `versus` compares two commands.
 
 mod control;
 mod exact;
+mod live;
 mod output;
 mod remedy;
 mod report;

@@ -1,0 +1,292 @@
+//! A run under way: wait for the command, signals, orders and deadlines; then read.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use tare_kernel::child::{CommandError, Ended, RunningChild, WaitingChild};
+use tare_kernel::procfs;
+use tare_measure::count::{Counters, Row, Scope, Snapshot, rows};
+
+use super::control::{self, Control, Order};
+use super::exact::TURN;
+use super::report::Names;
+use super::session::{End, OnInterval, Run, Session};
+use crate::cli::resolved::stat::{Begin, Target};
+use crate::exit::say;
+
+/// How long a command may take to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often threads that can't be waited for are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Running processes and threads that are waited for.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    pub(super) processes: Vec<OwnedFd>,
+    pub(super) threads: Vec<i32>,
+}
+
+/// A run under way.
+pub(super) struct Live<'a> {
+    session: &'a Session<'a>,
+    scope: &'a Scope,
+    turn: usize,
+    /// One for each set of `--exact` that takes turns in time; else a single one.
+    counters: Vec<Counters>,
+    last: Vec<Snapshot>,
+    enabled_since: Option<Instant>,
+    counted: Duration,
+    current: usize,
+    started: Instant,
+    child: Option<RunningChild>,
+    control: Option<Control>,
+    targets: Targets,
+    names: Names,
+    last_shown: Duration,
+}
+
+/// When the next thing is due.
+struct Deadlines {
+    begin: Option<Instant>,
+    interval: Option<Instant>,
+    turn: Option<Instant>,
+    timeout: Option<Instant>,
+    look: Option<Instant>,
+}
+
+impl Deadlines {
+    fn next(&self) -> Option<Instant> {
+        [self.begin, self.interval, self.turn, self.timeout, self.look].into_iter().flatten().min()
+    }
+}
+
+/// Takes a deadline that has passed.
+fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) -> bool {
+    let Some(at) = deadline.filter(|&at| at <= now) else { return false };
+    // A deadline that was missed by more than a period isn't made up for.
+    *deadline = again.map(|period| if at + period > now { at + period } else { now + period });
+    true
+}
+
+impl<'a> Live<'a> {
+    /// A run of these counters, one for each set of `--exact` that takes turns in time; `turn` is the set of this run.
+    pub(super) fn new(
+        session: &'a Session<'a>,
+        scope: &'a Scope,
+        turn: usize,
+        counters: Vec<Counters>,
+        control: Option<Control>,
+        targets: Targets,
+        names: Names,
+    ) -> Self {
+        Self {
+            session,
+            scope,
+            turn,
+            last: vec![Snapshot::default(); counters.len()],
+            counters,
+            enabled_since: None,
+            counted: Duration::ZERO,
+            current: 0,
+            started: Instant::now(),
+            child: None,
+            control,
+            targets,
+            names,
+            last_shown: Duration::ZERO,
+        }
+    }
+
+    /// Enables what doesn't start by itself, and lets the command go.
+    pub(super) fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
+        if self.session.stat.schedule.begin == Begin::AtOnce && !self.session.starts_on_exec() {
+            self.enable()?;
+        }
+        self.started = Instant::now();
+        self.child = child.map(WaitingChild::start).transpose().context("cannot start the command")?;
+        if self.session.starts_on_exec() {
+            self.enabled_since = Some(self.started);
+        }
+        Ok(())
+    }
+
+    fn enable(&mut self) -> anyhow::Result<()> {
+        self.counters[self.current].enable().context("cannot enable the events")?;
+        self.enabled_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    fn disable(&mut self) -> anyhow::Result<()> {
+        self.counters[self.current].disable().context("cannot disable the events")?;
+        self.counted += self.enabled_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        Ok(())
+    }
+
+    /// Waits for the end of the run, and reads.
+    pub(super) fn wait(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+        let schedule = self.session.stat.schedule;
+        let start = self.started;
+        let mut deadlines = Deadlines {
+            begin: if let Begin::After(delay) = schedule.begin { Some(start + delay) } else { None },
+            interval: schedule.interval.map(|interval| start + interval),
+            turn: (self.counters.len() > 1).then(|| start + TURN),
+            timeout: schedule.timeout.map(|timeout| start + timeout),
+            look: (!self.targets.threads.is_empty()).then(|| start + LOOK),
+        };
+        let mut intervals_left = schedule.interval_count;
+        let mut interrupted = None;
+        loop {
+            self.poll(deadlines.next())?;
+            let stop = self.orders()?;
+            if let Some(ended) = self.signals(&mut interrupted)? {
+                return self.finish(Some(ended), interrupted, on_interval);
+            }
+            let now = Instant::now();
+            if due(&mut deadlines.begin, now, None) {
+                self.enable()?;
+            }
+            if due(&mut deadlines.turn, now, Some(TURN)) && self.enabled_since.is_some() {
+                self.disable()?;
+                self.current = (self.current + 1) % self.counters.len();
+                self.enable()?;
+            }
+            if due(&mut deadlines.interval, now, schedule.interval) {
+                self.interval(on_interval)?;
+                intervals_left = intervals_left.map(|left| left - 1);
+            }
+            let targets_gone = self.targets_ended(due(&mut deadlines.look, now, Some(LOOK)));
+            let interrupted_alone = interrupted.is_some() && self.child.is_none();
+            if stop || targets_gone || interrupted_alone || intervals_left == Some(0) || due(&mut deadlines.timeout, now, None) {
+                return self.finish(None, interrupted, on_interval);
+            }
+        }
+    }
+
+    /// Waits until something happens.
+    fn poll(&self, until: Option<Instant>) -> anyhow::Result<()> {
+        let mut files = vec![PollFd::from_borrowed_fd(self.session.signals.as_fd(), PollFlags::IN)];
+        files.extend(self.control.iter().map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)));
+        files.extend(self.targets.processes.iter().map(|process| PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut files, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for events"),
+        }
+    }
+
+    /// Carries out what came over `--control`; whether it was to stop.
+    fn orders(&mut self) -> anyhow::Result<bool> {
+        let Some(mut control) = self.control.take() else { return Ok(false) };
+        let (orders, ended) = control.orders();
+        let mut stop = false;
+        for order in orders {
+            match order {
+                Order::Enable => self.enable()?,
+                Order::Disable => self.disable()?,
+                Order::Ping => {}
+                Order::Stop => stop = true,
+            }
+            control.acknowledge();
+        }
+        if ended == control::Ended::No {
+            self.control = Some(control);
+        }
+        Ok(stop)
+    }
+
+    /// Looks at the signals that arrived. Returns the command's end. What a terminal sends reaches the command by itself; what
+    /// was sent to tare alone is passed on; the second time tare no longer waits for the command.
+    fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Option<Option<Ended>>> {
+        while let Some(signal) = self.session.signals.next()? {
+            if signal.number == Signal::CHILD.as_raw() {
+                continue;
+            }
+            let again = interrupted.replace(signal.number).is_some();
+            match &self.child {
+                Some(_) if again => return Ok(Some(None)),
+                Some(child) if !(signal.from_kernel && signal.number == Signal::INT.as_raw()) => child.signal(signal.number),
+                _ => {}
+            }
+        }
+        let ended = self.child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
+        Ok(ended.map(Some))
+    }
+
+    fn targets_ended(&mut self, look: bool) -> bool {
+        let before = self.targets.processes.len() + self.targets.threads.len();
+        self.targets.processes.retain(|process| {
+            let mut file = [PollFd::new(process, PollFlags::IN)];
+            !matches!(poll(&mut file, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+        });
+        if look {
+            self.targets.threads.retain(|&tid| procfs::exists(self.session.host, tid));
+        }
+        before > 0 && self.targets.processes.is_empty() && self.targets.threads.is_empty()
+    }
+
+    fn run_of(&self, snapshots: &[Snapshot], ended: Option<Ended>, elapsed: Duration, counted: Duration, end: End) -> Run {
+        let host = self.session.host;
+        let topology = match self.scope {
+            Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } => host.topology(cpus),
+            _ => tare_kernel::host::Topology::default(),
+        };
+        let mut all = Vec::new();
+        let mut subjects = Vec::new();
+        for (counters, snapshot) in self.counters.iter().zip(snapshots) {
+            let first = subjects.len();
+            let of_set = rows(counters.as_slice(), snapshot, self.session.stat.aggregation, &topology);
+            all.extend(of_set.into_iter().map(|row| Row { event: row.event + first, ..row }));
+            subjects.extend(counters.as_slice().iter().map(|counter| counter.subject.clone()));
+        }
+        Run { rows: all, subjects, names: self.names.clone(), turn: self.turn, ended, elapsed, counted, end }
+    }
+
+    fn interval(&mut self, on_interval: OnInterval<'_>) -> anyhow::Result<()> {
+        let now: Vec<Snapshot> = self.counters.iter().map(Counters::read).collect();
+        let elapsed = self.started.elapsed();
+        let delta: Vec<Snapshot> = now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
+        self.last = now;
+        let length = elapsed - std::mem::replace(&mut self.last_shown, elapsed);
+        on_interval(&self.run_of(&delta, None, elapsed, length, End::Done), elapsed)
+    }
+
+    fn finish(mut self, ended: Option<Option<Ended>>, interrupted: Option<i32>, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+        let ended = ended.flatten();
+        // What a command started may go on; counts are those at its end.
+        if ended.is_none() || !matches!(self.session.stat.target, Target::Command) {
+            self.disable()?;
+        }
+        self.counted += self.enabled_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        let elapsed = ended.map_or_else(|| self.started.elapsed(), |ended| ended.elapsed);
+        let totals: Vec<Snapshot> = self.counters.iter().map(Counters::read).collect();
+        if self.session.stat.schedule.interval.is_some() && self.session.stat.schedule.interval_count.is_none_or(|_| ended.is_some()) {
+            self.interval(on_interval)?;
+        }
+        let end = interrupted.map_or(End::Done, End::Signal);
+        let ended = if ended.is_none() && self.child.is_some() { self.end_child()? } else { ended };
+        Ok(self.run_of(&totals, ended, elapsed, self.counted.min(elapsed), end))
+    }
+
+    /// Ends the command as the time is up or the user said stop.
+    fn end_child(&mut self) -> anyhow::Result<Option<Ended>> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        child.signal(Signal::TERM.as_raw());
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match child.try_wait() {
+                Err(CommandError::Fork(error)) => return Err(error).context("cannot wait for the command"),
+                Err(error) => return Err(error.into()),
+                Ok(Some(ended)) => return Ok(Some(ended)),
+                Ok(None) if Instant::now() >= until => {
+                    say(&format!("the command (process {}) goes on: it ignores SIGTERM", child.pid()));
+                    return Ok(None);
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
