@@ -7,118 +7,18 @@
 //! ```
 //! After the fork the child only makes system calls on memory that was made ready before: it allocates nothing.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, mem, ptr};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
+pub use crate::command::{Command, CommandError};
+use crate::ended;
+pub use crate::ended::Ended;
 use crate::inherited;
 use crate::signals::Signals;
-
-/// A command, ready to be executed without further allocation.
-#[derive(Debug)]
-pub struct Command {
-    program: CString,
-    args: Vec<CString>,
-    /// What stands in for stdin, stdout and stderr.
-    standard: [Option<OwnedFd>; 3],
-}
-
-/// Why a command can't be started.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// There is no such program.
-    #[error("'{program}': command not found")]
-    NotFound {
-        /// What was asked for.
-        program: String,
-    },
-    /// It exists, but can't be executed.
-    #[error("'{program}': {error}")]
-    NotExecutable {
-        /// What was asked for.
-        program: String,
-        /// The kernel's answer.
-        error: io::Error,
-    },
-    /// An argument holds a NUL byte.
-    #[error("an argument of '{program}' holds a NUL byte")]
-    Nul {
-        /// What was asked for.
-        program: String,
-    },
-    /// No process or pipe could be made.
-    #[error("cannot start a process: {0}")]
-    Fork(#[from] io::Error),
-}
-
-impl CommandError {
-    /// The exit status that a shell gives for this: 127 not found, 126 not executable.
-    #[must_use]
-    pub fn status(&self) -> u8 {
-        match self {
-            Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } => 126,
-            Self::Nul { .. } | Self::Fork(_) => 125,
-        }
-    }
-}
-
-impl Command {
-    /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the folders of `path` (`$PATH`).
-    ///
-    /// # Errors
-    /// See [`CommandError`]. `words` must not be empty: that is reported as a program '' that isn't found.
-    pub fn find<S: AsRef<OsStr>>(words: &[S], path: Option<&OsStr>) -> Result<Self, CommandError> {
-        let word = words.first().map_or(OsStr::new(""), AsRef::as_ref);
-        let program = word.to_string_lossy().into_owned();
-        let c_string = |bytes: &OsStr| CString::new(bytes.as_bytes()).map_err(|_| CommandError::Nul { program: program.clone() });
-        let args = words.iter().map(|word| c_string(word.as_ref())).collect::<Result<_, _>>()?;
-        let found = if word.as_bytes().contains(&b'/') {
-            PathBuf::from(word)
-        } else {
-            find_in_path(word, path).ok_or(CommandError::NotFound { program: program.clone() })?
-        };
-        match rustix::fs::access(&found, rustix::fs::Access::EXEC_OK) {
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CommandError::NotFound { program }),
-            Err(error) => Err(CommandError::NotExecutable { program, error: error.into() }),
-            Ok(()) if found.is_dir() => Err(CommandError::NotExecutable { program, error: rustix::io::Errno::ISDIR.into() }),
-            Ok(()) => Ok(Self { program: c_string(found.as_os_str())?, args, standard: [const { None }; 3] }),
-        }
-    }
-
-    /// Gives the command these files as stdin, stdout and stderr, where there is one; else it has tare's own.
-    #[must_use]
-    pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
-        Self { standard, ..self }
-    }
-
-    fn name(&self) -> String {
-        self.args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default()
-    }
-}
-
-/// The first executable file of that name in the folders of `path`; failing that, the first file of that name.
-fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
-    if word.is_empty() {
-        return None;
-    }
-    let folders = path.map_or_else(|| "/bin:/usr/bin".into(), OsStr::to_os_string);
-    let mut not_executable = None;
-    for folder in std::env::split_paths(&folders) {
-        let file = if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) };
-        match rustix::fs::access(&file, rustix::fs::Access::EXEC_OK) {
-            Ok(()) if file.is_file() => return Some(file),
-            Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => not_executable = Some(file),
-            _ => {}
-        }
-    }
-    not_executable
-}
 
 /// A forked child that waits to be let go. Dropped before that, it exits without having executed anything.
 #[derive(Debug)]
@@ -138,23 +38,6 @@ pub struct RunningChild {
     /// When the child was let go.
     pub started: Instant,
     ended: Option<Ended>,
-}
-
-/// How a child ended and what it used, with the children that it waited for itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// Its exit status, or 128 + the number of the signal that killed it.
-    pub status: u8,
-    /// The signal that killed it.
-    pub signal: Option<i32>,
-    /// From the moment when it was let go until its end was seen.
-    pub elapsed: Duration,
-    /// CPU time in user mode.
-    pub user: Duration,
-    /// CPU time in the kernel.
-    pub system: Duration,
-    /// The largest resident set of any one of its processes, in bytes (`ru_maxrss`).
-    pub peak_memory: u64,
 }
 
 /// The soft limit of open files that a command is to get back, as tare may raise its own.
@@ -255,7 +138,7 @@ impl Drop for WaitingChild {
         // Closing the pipe ends the child; it is waited for so that no zombie stays.
         self.go = None;
         if self.pid > 0 {
-            let _ = wait4(self.pid, 0);
+            let _ = ended::wait(self.pid, Instant::now(), 0);
         }
     }
 }
@@ -267,6 +150,12 @@ struct Prepared<'a> {
     standard: &'a [Option<OwnedFd>; 3],
     signals: &'a Signals,
     files: &'a FileLimit,
+}
+
+// SAFETY: POSIX defines this variable (environ(7)); the `libc` crate names it for some C libraries only.
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
 }
 
 /// The child's side of the fork.
@@ -296,36 +185,14 @@ fn run_child(prepared: &Prepared<'_>, go: &OwnedFd, error: &OwnedFd) -> ! {
                 libc::dup2(file.as_raw_fd(), fd);
             }
         }
-        libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), libc::environ.cast());
+        libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), environ);
         if *libc::__errno_location() == libc::ENOEXEC {
-            libc::execve(c"/bin/sh".as_ptr(), prepared.shell_argv.as_ptr(), libc::environ.cast());
+            libc::execve(c"/bin/sh".as_ptr(), prepared.shell_argv.as_ptr(), environ);
         }
         let errno = *libc::__errno_location();
         let _ = rustix::io::write(error, &errno.to_ne_bytes());
         libc::_exit(126)
     }
-}
-
-/// `wait4`: `None` where the child hasn't ended and `options` has WNOHANG.
-fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
-    let mut status = 0;
-    let mut usage = mem::MaybeUninit::<libc::rusage>::zeroed();
-    loop {
-        // SAFETY: both pointers are to locals of the right type; zeros are a valid `rusage`.
-        #[allow(unsafe_code)]
-        let (result, usage) = unsafe { (libc::wait4(pid, &raw mut status, options, usage.as_mut_ptr()), usage.assume_init()) };
-        match result {
-            0 => return Ok(None),
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(io::Error::last_os_error()),
-            _ => return Ok(Some((status, usage))),
-        }
-    }
-}
-
-fn duration(time: libc::timeval) -> Duration {
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Duration::from_micros(micros)
 }
 
 impl RunningChild {
@@ -355,18 +222,10 @@ impl RunningChild {
         if self.ended.is_some() {
             return Ok(self.ended);
         }
-        let Some((status, usage)) = wait4(self.pid, options)? else { return Ok(None) };
-        let elapsed = self.started.elapsed();
-        let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
-        let code = signal.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal);
-        self.ended = Some(Ended {
-            status: u8::try_from(code).unwrap_or(255),
-            signal,
-            elapsed,
-            user: duration(usage.ru_utime),
-            system: duration(usage.ru_stime),
-            peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
-        });
+        self.ended = ended::wait(self.pid, self.started, options)?;
+        if self.ended.is_none() {
+            return Ok(None);
+        }
         match self.exec_errno() {
             Some(error) => Err(CommandError::NotExecutable { program: mem::take(&mut self.name), error }),
             None => Ok(self.ended),
@@ -396,6 +255,8 @@ impl RunningChild {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn run(words: &[&str]) -> Result<Ended, CommandError> {

@@ -6,6 +6,8 @@
 pub mod bpf;
 pub mod cgroup;
 pub mod child;
+pub mod command;
+pub mod ended;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod host;
@@ -17,4 +19,4 @@ pub mod procfs;
 pub mod signals;
 pub mod tracefs;
 
-pub use inherited::inherited_descriptor;
+pub use inherited::{enter, inherited_descriptor};

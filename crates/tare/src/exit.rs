@@ -1,7 +1,6 @@
 //! Exit statuses, and how an error reaches the user.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 /// How tare ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +21,19 @@ pub enum Exit {
     Command(u8),
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Success => 0,
-            Exit::Failure => 1,
-            Exit::Usage => 2,
-            Exit::Verdict => 3,
-            Exit::OwnFailure => 125,
-            Exit::Interrupted => 130,
-            Exit::Command(status) => status,
-        })
+impl Exit {
+    /// The number that the process ends with.
+    #[must_use]
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::Verdict => 3,
+            Self::OwnFailure => 125,
+            Self::Interrupted => 130,
+            Self::Command(status) => status,
+        }
     }
 }
 

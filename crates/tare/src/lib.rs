@@ -5,23 +5,25 @@ pub mod command;
 pub mod exit;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::io::Write;
+
+use anyhow::Context;
 
 use crate::cli::raw::{Command, Tare};
 use crate::exit::Exit;
 
-/// Runs tare with these arguments, the program's name first.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let tare = match Tare::parse_typed(args) {
-        Ok(tare) => tare,
-        Err(error) => return cli::refuse(&error),
+/// Runs tare with these arguments, the program's name first, and returns its exit status.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> u8 {
+    let outcome = match Tare::parse_typed(args) {
+        Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
+        Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
+        Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
+        Err(error) => Ok(cli::refuse(&error)),
     };
-    let result = match tare.command {
-        Command::Stat(raw) => command::stat::run(*raw),
-        Command::List(raw) => command::list::run(&raw),
-        Command::Doctor(raw) => command::doctor::run(&raw),
-    };
-    result.unwrap_or_else(|error| exit::report(&error)).into()
+    // Nobody else writes out what stdout still holds: there is no runtime around this function.
+    let flushed = std::io::stdout().flush().context("cannot write to stdout");
+    outcome.and_then(|exit| flushed.map(|()| exit)).unwrap_or_else(|error| exit::report(&error)).status()
 }
 
 /// What a command ends with: its exit status, or an error that [`exit::report`] shows.

@@ -1,7 +1,4 @@
 //! The `tare` binary: see the library beside it.
+#![no_main]
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    tare::run(std::env::args_os())
-}
+tare_kernel::main!(tare::run);

@@ -4,17 +4,18 @@ pub mod raw;
 pub mod resolved;
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+use crate::exit::Exit;
+
 /// Answers `--help` and `--version`, or says in tare's way what is wrong with the arguments.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+pub(crate) fn refuse(error: &clap::Error) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        let written = error.print().is_ok();
+        return if error.use_stderr() || !written { Exit::Usage } else { Exit::Success };
     }
     let text = error.render().to_string();
     let _ = write!(std::io::stderr(), "tare: {}", text.strip_prefix("error: ").unwrap_or(&text));
-    ExitCode::from(2)
+    Exit::Usage
 }

@@ -40,7 +40,8 @@ impl Tare {
     /// # Errors
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(args)?;
+        let mut command = std::mem::ManuallyDrop::new(Self::command());
+        let matches = std::mem::ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
         let mut tare = Self::from_arg_matches(&matches)?;
         if let (Command::Stat(stat), Some((_, matches))) = (&mut tare.command, matches.subcommand()) {
             let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);

@@ -1,0 +1,67 @@
+//! How a process ended and what it used: `wait4(2)`.
+
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+/// How a child ended and what it used, with the children that it waited for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its exit status, or 128 + the number of the signal that killed it.
+    pub status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// From the moment when it was let go until its end was seen.
+    pub elapsed: Duration,
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// The largest resident set of any one of its processes, in bytes (`ru_maxrss`).
+    pub peak_memory: u64,
+}
+
+/// Waits for the end of a child of this process, which was started at `started`.
+///
+/// # Errors
+/// There is no such child.
+pub fn wait_for(pid: i32, started: Instant) -> io::Result<Ended> {
+    wait(pid, started, 0)?.ok_or_else(|| io::Error::other("wait4 returned without a status"))
+}
+
+/// `None` where the child hasn't ended and `options` has WNOHANG.
+pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Option<Ended>> {
+    let Some((status, usage)) = wait4(pid, options)? else { return Ok(None) };
+    let elapsed = started.elapsed();
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    let code = signal.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal);
+    Ok(Some(Ended {
+        status: u8::try_from(code).unwrap_or(255),
+        signal,
+        elapsed,
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+    }))
+}
+
+/// `wait4`: `None` where the child hasn't ended and `options` has WNOHANG.
+fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
+    let mut status = 0;
+    let mut usage = mem::MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are to locals of the right type; zeros are a valid `rusage`.
+        #[allow(unsafe_code)]
+        let (result, usage) = unsafe { (libc::wait4(pid, &raw mut status, options, usage.as_mut_ptr()), usage.assume_init()) };
+        match result {
+            0 => return Ok(None),
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return Err(io::Error::last_os_error()),
+            _ => return Ok(Some((status, usage))),
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Duration::from_micros(micros)
+}
