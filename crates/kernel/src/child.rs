@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
 use std::{io, mem, ptr};
 
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 pub use crate::command::{Command, CommandError};
 use crate::ended;
@@ -24,8 +24,8 @@ use crate::signals::Signals;
 #[derive(Debug)]
 pub struct WaitingChild {
     pid: i32,
-    go: Option<OwnedFd>,
-    exec_error: OwnedFd,
+    /// Taken when the child is let go.
+    channel: Option<OwnedFd>,
     name: String,
 }
 
@@ -33,7 +33,7 @@ pub struct WaitingChild {
 #[derive(Debug)]
 pub struct RunningChild {
     pid: i32,
-    exec_error: OwnedFd,
+    channel: OwnedFd,
     name: String,
     /// When the child was let go.
     pub started: Instant,
@@ -86,8 +86,8 @@ impl WaitingChild {
     /// # Errors
     /// No process, memory or file descriptor left.
     pub fn fork(command: &Command, signals: &Signals, files: &FileLimit) -> Result<Self, CommandError> {
-        let (go_read, go) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let (exec_error, error_write) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        // One byte goes to the child to let it go; an errno comes back if execve fails.
+        let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
         let mut argv: Vec<*const libc::c_char> = command.args.iter().map(|arg| arg.as_ptr()).collect();
         argv.push(ptr::null());
         // For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
@@ -99,15 +99,11 @@ impl WaitingChild {
         match pid {
             -1 => Err(io::Error::last_os_error().into()),
             0 => {
-                drop(go);
+                drop(ours);
                 let standard = &command.standard;
-                run_child(
-                    &Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, standard, signals, files },
-                    &go_read,
-                    &error_write,
-                )
+                run_child(&Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, standard, signals, files }, &childs)
             }
-            pid => Ok(Self { pid, go: Some(go), exec_error, name: command.name() }),
+            pid => Ok(Self { pid, channel: Some(ours), name: command.name() }),
         }
     }
 
@@ -122,12 +118,10 @@ impl WaitingChild {
     /// # Errors
     /// The child is gone.
     pub fn start(mut self) -> io::Result<RunningChild> {
+        let channel = self.channel.take().ok_or_else(|| io::Error::other("the child was let go before"))?;
         let started = Instant::now();
-        if let Some(go) = self.go.take() {
-            rustix::io::retry_on_intr(|| rustix::io::write(&go, b"g"))?;
-        }
-        let exec_error = self.exec_error.try_clone()?;
-        let running = RunningChild { pid: self.pid, exec_error, name: mem::take(&mut self.name), started, ended: None };
+        rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g"))?;
+        let running = RunningChild { pid: self.pid, channel, name: mem::take(&mut self.name), started, ended: None };
         self.pid = 0;
         Ok(running)
     }
@@ -135,8 +129,8 @@ impl WaitingChild {
 
 impl Drop for WaitingChild {
     fn drop(&mut self) {
-        // Closing the pipe ends the child; it is waited for so that no zombie stays.
-        self.go = None;
+        // Closing the channel ends the child; it is waited for so that no zombie stays.
+        self.channel = None;
         if self.pid > 0 {
             let _ = ended::wait(self.pid, Instant::now(), 0);
         }
@@ -159,9 +153,9 @@ unsafe extern "C" {
 }
 
 /// The child's side of the fork.
-fn run_child(prepared: &Prepared<'_>, go: &OwnedFd, error: &OwnedFd) -> ! {
+fn run_child(prepared: &Prepared<'_>, channel: &OwnedFd) -> ! {
     let mut byte = [0];
-    let gone = !matches!(rustix::io::retry_on_intr(|| rustix::io::read(go, &mut byte)), Ok(1));
+    let gone = !matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
     if gone {
         // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
         #[allow(unsafe_code)]
@@ -190,7 +184,7 @@ fn run_child(prepared: &Prepared<'_>, go: &OwnedFd, error: &OwnedFd) -> ! {
             libc::execve(c"/bin/sh".as_ptr(), prepared.shell_argv.as_ptr(), environ);
         }
         let errno = *libc::__errno_location();
-        let _ = rustix::io::write(error, &errno.to_ne_bytes());
+        let _ = rustix::io::write(channel, &errno.to_ne_bytes());
         libc::_exit(126)
     }
 }
@@ -232,12 +226,12 @@ impl RunningChild {
         }
     }
 
-    /// What the child wrote when its execve failed. The pipe is looked at only once the child has ended, so that reading it
+    /// What the child wrote when its execve failed. The channel is looked at only once the child has ended, so that reading it
     /// never wakes tare while the command runs.
     fn exec_errno(&self) -> Option<io::Error> {
         let mut errno = [0; 4];
-        rustix::io::ioctl_fionbio(self.exec_error.as_fd(), true).ok()?;
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.exec_error, &mut errno)).ok()?;
+        rustix::io::ioctl_fionbio(self.channel.as_fd(), true).ok()?;
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.channel, &mut errno)).ok()?;
         (read == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
@@ -256,6 +250,8 @@ impl RunningChild {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
 

@@ -144,10 +144,16 @@ impl Pmu {
         optional(self.read(&format!("caps/{name}")))
     }
 
+    /// Whether it is one of those that every kernel has under the same name, and that count nothing that cores execute.
+    #[must_use]
+    pub fn is_never_core(&self) -> bool {
+        NEVER_CORE.contains(&self.name.as_str())
+    }
+
     /// Whether it counts what cores execute: `cpu`, or one that says on which CPUs it is.
     #[must_use]
     pub fn is_core(&self) -> bool {
-        self.name == "cpu" || !NEVER_CORE.contains(&self.name.as_str()) && self.host.path(&self.file("cpus")).exists()
+        self.name == "cpu" || !self.is_never_core() && self.host.path(&self.file("cpus")).exists()
     }
 
     fn cpu_list(&self, file: &str) -> io::Result<Option<CpuList>> {

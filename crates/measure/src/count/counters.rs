@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
 use tare_kernel::open::{EventFile, Kernel, Target};
 
-use super::unavailable::{Unavailable, is_kernel_only, user_mode_only};
+use super::unavailable::{Unavailable, is_cpu_pmu, is_kernel_only, user_mode_only};
 use super::{Cgroup, Scope, Snapshot, Where};
 use crate::event::{Event, EventGroup};
 
@@ -40,6 +40,9 @@ pub struct Options {
     pub inheritance: Inheritance,
     /// An event that this user may not count is left out instead of ending it all: for events that the user did not ask for by name.
     pub leave_out_forbidden: bool,
+    /// The machine is known to have no CPU PMU: its events are not even tried, which saves a tenth of the time that opening the
+    /// default events takes.
+    pub no_cpu_pmu: bool,
     /// Groups are pinned to their counters: they count all of the time or fail to read.
     pub pinned: bool,
 }
@@ -262,6 +265,10 @@ impl Opening<'_> {
         target: Target,
     ) -> Result<Result<Box<dyn EventFile>, Unavailable>, OpenError> {
         let per_cpu = self.scope.is_per_cpu();
+        if self.options.no_cpu_pmu && is_cpu_pmu(&members[index].subject.event.attr) {
+            members[index].attr = self.attr(&members[index].subject.event, leader.is_none());
+            return Ok(Err(Unavailable::NoPmu));
+        }
         loop {
             let (before, rest) = members.split_at_mut(index);
             let leader = leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());

@@ -43,7 +43,7 @@ pub fn plan_exact(kernel: &dyn Kernel, groups: &[EventGroup], scope: &Scope) -> 
 
 fn fits(kernel: &dyn Kernel, groups: &[EventGroup], set: &[usize], scope: &Scope) -> Result<bool, OpenError> {
     let chosen: Vec<EventGroup> = set.iter().map(|&index| groups[index].clone()).collect();
-    let options = Options { start: Start::WhenEnabled, inheritance: Inheritance::None, leave_out_forbidden: true, pinned: true };
+    let options = Options { start: Start::WhenEnabled, inheritance: Inheritance::None, leave_out_forbidden: true, no_cpu_pmu: false, pinned: true };
     let counters = Counters::open(kernel, &chosen, scope, options)?;
     counters.enable().map_err(|errno: Errno| OpenError::Other { event: "--exact".to_owned(), errno })?;
     let snapshot = counters.read();

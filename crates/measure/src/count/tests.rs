@@ -10,7 +10,8 @@ use tare_kernel::open::Target;
 use super::*;
 use crate::event::{Event, EventGroup, PmuCpus, Sources, parse};
 
-const OPTIONS: Options = Options { start: Start::OnExec, inheritance: Inheritance::Children, leave_out_forbidden: false, pinned: false };
+const OPTIONS: Options =
+    Options { start: Start::OnExec, inheritance: Inheritance::Children, leave_out_forbidden: false, no_cpu_pmu: false, pinned: false };
 
 fn events(text: &str) -> Vec<EventGroup> {
     parse(text, &Sources::new(Host::at("/nonexistent"))).unwrap()
@@ -59,6 +60,15 @@ fn a_machine_without_pmu_counts_the_rest() {
     let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
     let counters = open(&kernel, "cycles,page-faults", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&counters), [Some(Unavailable::NoPmu), None]);
+}
+
+#[test]
+fn what_is_known_to_be_missing_is_not_tried() {
+    let kernel = Scripted::new();
+    let options = Options { no_cpu_pmu: true, ..OPTIONS };
+    let counters = Counters::open(&kernel, &events("{cycles,faults},r1a,L1-dcache-loads"), &Scope::Command(7), options).unwrap();
+    let missing = Some(Unavailable::NoPmu);
+    assert_eq!((reasons(&counters), kernel.opened().len()), (vec![missing, None, missing, missing], 1));
 }
 
 #[test]

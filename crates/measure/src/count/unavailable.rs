@@ -7,7 +7,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::abi::{Attr, Flags};
 
-use crate::event::{Event, PmuCpus};
+use crate::event::{Event, EventGroup, PmuCpus};
 
 /// Why an event has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,8 +56,14 @@ impl Unavailable {
     }
 }
 
+/// Whether any of these events is one that the CPU's own counters provide.
+#[must_use]
+pub fn needs_cpu_pmu(groups: &[EventGroup]) -> bool {
+    groups.iter().flat_map(|group| &group.events).any(|event| is_cpu_pmu(&event.attr))
+}
+
 /// Whether the event is one that the CPU's own counters provide.
-fn is_cpu_pmu(attr: &Attr) -> bool {
+pub(super) fn is_cpu_pmu(attr: &Attr) -> bool {
     matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW)
 }
 

@@ -43,6 +43,12 @@ impl Sources {
         })
     }
 
+    /// Whether sysfs says for certain that the CPU's own events can't be opened: it lists PMUs, and none that could be the CPU's.
+    #[must_use]
+    pub fn lacks_cpu_pmu(&self) -> bool {
+        !self.pmus().is_empty() && self.pmus().iter().all(Pmu::is_never_core)
+    }
+
     /// The PMU of exactly this name.
     #[must_use]
     pub fn pmu(&self, name: &str) -> Option<Pmu> {

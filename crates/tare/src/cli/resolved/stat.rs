@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
-use tare_measure::count::{Aggregation, Inheritance, Pairing};
+use tare_measure::count::{Aggregation, Inheritance, Pairing, needs_cpu_pmu};
 use tare_measure::event::{self, Event, EventGroup, Sources};
 
 use crate::cli::raw;
@@ -29,6 +29,8 @@ pub struct Stat {
     pub groups: Vec<EventGroup>,
     /// Whether the user named them; if not, those that this machine lacks are left out.
     pub by_name: bool,
+    /// Whether this machine is known to have no CPU PMU.
+    pub no_cpu_pmu: bool,
     /// Where they are counted.
     pub target: Target,
     /// The command to run meanwhile; with [`Target::Command`], the one to count.
@@ -174,10 +176,12 @@ impl Stat {
         if raw.repeat.is_some_and(|n| n != 1) && raw.interval_print.is_some() {
             return Err(Refusal::usage("-I shows one run as it goes, -r sums up many: take one of them"));
         }
-        let (groups, by_name) = events(&raw, host)?;
+        let sources = Sources::new(host.clone());
+        let (groups, by_name) = events(&raw, &sources)?;
         let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {
             versus,
+            no_cpu_pmu: needs_cpu_pmu(&groups) && sources.lacks_cpu_pmu(),
             groups,
             by_name,
             target,
@@ -262,19 +266,18 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
     }
 }
 
-fn events(raw: &raw::Stat, host: &Host) -> Result<(Vec<EventGroup>, bool), Refusal> {
+fn events(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool), Refusal> {
     if raw.null {
         return Ok((Vec::new(), true));
     }
-    let sources = Sources::new(host.clone());
-    let parse = |text: &str| event::parse(text, &sources).map_err(|error| Refusal::usage(format!("{error}\n{}", error.pointer())));
+    let parse = |text: &str| event::parse(text, sources).map_err(|error| Refusal::usage(format!("{error}\n{}", error.pointer())));
     let mut groups = Vec::new();
     let by_name = !raw.events.is_empty();
     for (nth, text) in raw.events.iter().enumerate() {
         let first = groups.len();
         groups.extend(parse(text)?);
         for (filter, _) in raw.filters.iter().zip(&raw.filter_positions).filter(|&(_, &after)| after == nth + 1) {
-            event::set_filter(&mut groups[first..], filter, &sources).map_err(|error| Refusal::usage(error.to_string()))?;
+            event::set_filter(&mut groups[first..], filter, sources).map_err(|error| Refusal::usage(error.to_string()))?;
         }
     }
     if raw.filter_positions.contains(&0) {

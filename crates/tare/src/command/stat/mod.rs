@@ -6,6 +6,7 @@
 mod control;
 mod exact;
 mod live;
+mod opening;
 mod output;
 mod remedy;
 mod report;

@@ -13,14 +13,14 @@ use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
-use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Options, Row, Scope, Start, Subject, Unavailable, needed_files};
+use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Row, Scope, Start, Subject, Unavailable};
 use tare_measure::event::EventGroup;
 
 use super::control::Control;
 use super::exact::Turns;
 use super::live::{Live, Targets};
-use super::remedy;
 use super::report::Names;
+use super::{opening, remedy};
 use crate::cli::resolved::stat::{Begin, Stat, Target};
 use crate::exit::Refusal;
 
@@ -102,19 +102,8 @@ impl<'a> Session<'a> {
     }
 
     fn open(&self, sets: &[Vec<EventGroup>], scope: &Scope, turns: &Turns) -> anyhow::Result<Vec<Counters>> {
-        let options = Options {
-            start: if self.starts_on_exec() { Start::OnExec } else { Start::WhenEnabled },
-            inheritance: self.stat.inheritance,
-            leave_out_forbidden: !self.stat.by_name,
-            pinned: self.stat.exact,
-        };
-        // Descriptors beyond those of events: the standard ones, pipes, signals, outputs.
-        let needed: usize = sets.iter().map(|set| needed_files(set, scope)).sum::<usize>() + 16;
-        if self.files.soft().is_some_and(|soft| soft < needed as u64) {
-            self.files.raise();
-        }
-        let open = |set: &Vec<EventGroup>| Counters::open(self.kernel, set, scope, options).map_err(|error| self.explain(&error).into());
-        let opened: Vec<Counters> = sets.iter().map(open).collect::<anyhow::Result<_>>()?;
+        let start = if self.starts_on_exec() { Start::OnExec } else { Start::WhenEnabled };
+        let opened = opening::open(self.stat, self.host, self.kernel, &self.files, sets, scope, start)?;
         if let Some(error) = nothing_permitted(&opened, scope) {
             return Err(self.explain(&error).into());
         }

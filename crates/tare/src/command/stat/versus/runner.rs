@@ -13,9 +13,9 @@ use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
 use tare_measure::compare::pairs::{Bench, Progress};
 use tare_measure::compare::{Measurement, Side};
-use tare_measure::count::{Counters, Options, Scope, Snapshot, Start, needed_files};
+use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
-use super::super::{remedy, shell};
+use super::super::{opening, shell};
 use super::progress::Bar;
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
@@ -103,31 +103,22 @@ impl<'a> Runner<'a> {
         (self.began.elapsed(), Seen { least_share, ..self.seen.unwrap_or_default() })
     }
 
-    fn open(&self, child: &WaitingChild) -> anyhow::Result<Counters> {
-        let scope = Scope::Command(child.pid());
-        // Descriptors beyond those of events: the standard ones, pipes, signals, outputs.
-        let needed = needed_files(&self.stat.groups, &scope) + 24;
-        if self.files.soft().is_some_and(|soft| soft < needed as u64) {
-            self.files.raise();
-        }
-        let (inheritance, leave_out_forbidden) = (self.stat.inheritance, !self.stat.by_name);
-        let options = Options { start: Start::OnExec, inheritance, leave_out_forbidden, pinned: false };
-        Counters::open(&System, &self.stat.groups, &scope, options).map_err(|error| remedy::for_open(&error, self.host, &self.files).into())
-    }
-
     fn one_run(&mut self, side: Side) -> Result<Measurement, Failure> {
         let command = if side == Side::A { &self.a } else { &self.b };
         let child = WaitingChild::fork(command, &self.signals, &self.files)?;
-        let counters = self.open(&child)?;
+        let scope = Scope::Command(child.pid());
+        let groups = std::slice::from_ref(&self.stat.groups);
+        let opened = opening::open(self.stat, self.host, &System, &self.files, groups, &scope, Start::OnExec)?;
+        let counters = opened.first().context("no events")?;
         let ended = wait(child.start().context("cannot start the command")?, &self.signals)?;
         let snapshot = counters.read();
         if ended.status != 0 && !self.versus.ignore_failure {
             return Err(Failure::Status { side, status: ended.status });
         }
         if self.seen.is_none() {
-            self.seen = Some(self.look_at(&counters));
+            self.seen = Some(self.look_at(counters));
         }
-        Ok(self.measurement(&ended, &counters, &snapshot))
+        Ok(self.measurement(&ended, counters, &snapshot))
     }
 
     fn measurement(&mut self, ended: &Ended, counters: &Counters, snapshot: &Snapshot) -> Measurement {
