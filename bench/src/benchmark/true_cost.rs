@@ -16,7 +16,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("tare, same events", [&tare, "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"]),
         Variant::new("perf, same events", ["perf", "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"]),
     ];
-    let rounds = rounds(&variants, setting.rounds.unwrap_or(60))?;
+    let rounds = rounds(&variants, setting.rounds.unwrap_or(200))?;
     let ratio = |of: fn(&Usage) -> u64| Estimate::of_ratios(rounds.iter().map(|round| of(&round.usage[1]) as f64 / of(&round.usage[2]) as f64));
     // A difference can be negative, so its ratio has no logarithm; what perf adds is always far from zero.
     let added = |round: &Round, at: usize| round.usage[at].elapsed_ns as f64 - round.usage[0].elapsed_ns as f64;

@@ -80,5 +80,9 @@ pub fn say(message: &str) {
 /// Text that came from outside (names of processes, events, files), safe for a terminal: control characters become `\u{..}`.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() && c != '\n' { c.escape_unicode().collect::<Vec<_>>() } else { vec![c] }).collect()
+    let is_safe = |c: char| !c.is_control() || c == '\n';
+    if text.chars().all(is_safe) {
+        return text.to_owned();
+    }
+    text.chars().flat_map(|c| if is_safe(c) { vec![c] } else { c.escape_unicode().collect() }).collect()
 }
