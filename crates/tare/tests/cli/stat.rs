@@ -363,6 +363,9 @@ fn a_missing_event_is_a_reason_and_a_verdict_only_if_wanted() {
     assert!(stderr(&output).contains("tare: not counted: 4242:1 (the kernel or its PMU does not have this event)"), "{output:?}");
     assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "true"])), 3);
     assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "false"])), 1);
+    assert_eq!(status(&stat(&["--strict", "true"])), 0, "the default events are what there is");
+    let repeated = stat(&["-r3", "-e", "4242:1", "true"]);
+    assert_eq!(stderr(&repeated).matches("tare: not counted").count(), 1, "{repeated:?}");
     let document = document(&stat(&["--json", "-o", "-", "-e", "4242:1", "true"]));
     assert!(document["events"][0]["value"].is_null() && document["events"][0]["reason"].is_string(), "{document}");
 }

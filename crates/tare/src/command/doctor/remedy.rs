@@ -98,8 +98,8 @@ pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     Remedy::command(format!("sudo prlimit --pid $$ --nofile={PLENTY}"), "for this shell")
 }
 
-/// What makes a hypervisor show a PMU. Sources: the documentation of `performanceMonitoringUnit` (Compute Engine), of
-/// `Set-VMProcessor` (Hyper-V), of `vpmc.enable` (VMware), of `<pmu state>` (libvirt).
+/// What makes a hypervisor show a PMU: the vendors' own names of the settings, none of which was tried by the project (see
+/// docs/untested.md). Compute Engine's is from its documentation of `performanceMonitoringUnit`.
 pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     let amazon = || Remedy::setting("Amazon EC2: a .metal size, or one that fills a whole socket", "smaller sizes show few counters or none");
     let google = || {

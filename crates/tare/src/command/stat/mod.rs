@@ -70,7 +70,6 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
         }
     };
     results.add_missed(&turns);
-    results.say_what_is_missing();
     if stat.schedule.interval.is_none() || stat.schedule.summary {
         writer.totals(&results)?;
     }
@@ -84,6 +83,7 @@ fn one_run(stat: &Stat, session: &Session<'_>, turns: &Turns, number: u32, resul
         shell("--pre", pre)?;
     }
     let run = session.run(turns, number, &mut |run, interval| {
+        results.say_what_is_missing(&run.rows, &run.subjects);
         let lines = results.interval(run, interval);
         writer.interval(&lines, results)
     })?;
@@ -103,10 +103,10 @@ fn shell(option: &str, command: &str) -> anyhow::Result<()> {
 }
 
 fn exit(stat: &Stat, results: &Results<'_>, end: End, status: Option<u8>) -> Exit {
-    let missing = results.rows().iter().any(|row| matches!(row.last, Counted::Unavailable(_)));
+    let missing = results.rows().iter().any(|row| !matches!(row.last, Counted::Counted(_)));
     match (status, end) {
         (Some(status), _) => Exit::Command(status),
-        _ if stat.strict && missing => Exit::Verdict,
+        _ if stat.strict && stat.by_name && missing => Exit::Verdict,
         (None, End::Signal(_)) if !stat.command.is_empty() => Exit::Command(0),
         (None, End::Signal(2)) => Exit::Interrupted,
         (None, End::Signal(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(255)),

@@ -88,17 +88,20 @@ pub(super) struct Results<'a> {
     ended: Vec<Ended>,
     elapsed: Vec<f64>,
     counted: Vec<f64>,
+    /// The reasons for missing counts that the user was told.
+    said: Vec<Unavailable>,
 }
 
 impl<'a> Results<'a> {
     pub(super) fn new(stat: &'a Stat) -> Self {
         let (repeated, names) = (Repeated::default(), Names::new());
         let (subjects, first_of_turn) = (Vec::new(), Vec::new());
-        Self { stat, names, subjects, first_of_turn, repeated, ended: Vec::new(), elapsed: Vec::new(), counted: Vec::new() }
+        Self { stat, names, subjects, first_of_turn, repeated, ended: Vec::new(), elapsed: Vec::new(), counted: Vec::new(), said: Vec::new() }
     }
 
     /// Adds a run.
     pub(super) fn add(&mut self, run: Run, turns: &Turns) {
+        self.say_what_is_missing(&run.rows, &run.subjects);
         self.first_of_turn.resize(turns.len(), None);
         let first = *self.first_of_turn[run.turn].get_or_insert(self.subjects.len());
         if first == self.subjects.len() {
@@ -118,12 +121,14 @@ impl<'a> Results<'a> {
             if self.first_of_turn[turn].is_some() {
                 continue;
             }
-            for event in turns.set(turn).iter().flat_map(|&group| &self.stat.groups[group].events) {
-                let outcome = Outcome::Unavailable(Unavailable::NoTurn);
-                let row = Row { key: Key::All, places: 0, event: self.subjects.len(), outcome };
-                self.subjects.push(Subject { event: event.clone(), cgroup: None });
-                self.repeated.add(&[row], |event| event);
-            }
+            let first = self.subjects.len();
+            let events = turns.set(turn).iter().flat_map(|&group| &self.stat.groups[group].events);
+            let subjects: Vec<Subject> = events.map(|event| Subject { event: event.clone(), cgroup: None }).collect();
+            let row = |event| Row { key: Key::All, places: 0, event, outcome: Outcome::Unavailable(Unavailable::NoTurn) };
+            let rows: Vec<Row> = (0..subjects.len()).map(row).collect();
+            self.say_what_is_missing(&rows, &subjects);
+            self.repeated.add(&rows, |event| first + event);
+            self.subjects.extend(subjects);
         }
     }
 
@@ -219,18 +224,20 @@ impl<'a> Results<'a> {
         self.stat.aggregation != Aggregation::All
     }
 
-    /// Tells on stderr which events have no count, and why, in one line.
-    pub(super) fn say_what_is_missing(&self) {
+    /// Tells on stderr which events have no count, and why: one line, and only once for each reason.
+    pub(super) fn say_what_is_missing(&mut self, rows: &[Row], subjects: &[Subject]) {
         let mut reasons: Vec<(Unavailable, Vec<&str>)> = Vec::new();
-        for row in self.repeated.rows() {
-            let Outcome::Unavailable(reason) = row.last else { continue };
-            let name = self.subjects[row.subject].event.name.as_str();
+        for row in rows {
+            let Outcome::Unavailable(reason) = row.outcome else { continue };
+            let name = subjects[row.event].event.name.as_str();
             match reasons.iter_mut().find(|(known, _)| *known == reason) {
                 Some((_, names)) if names.contains(&name) => {}
                 Some((_, names)) => names.push(name),
                 None => reasons.push((reason, vec![name])),
             }
         }
+        reasons.retain(|(reason, _)| !self.said.contains(reason));
+        self.said.extend(reasons.iter().map(|(reason, _)| reason));
         if !reasons.is_empty() {
             let verb = if self.stat.by_name { "not counted" } else { "left out" };
             let texts: Vec<String> = reasons.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", "))).collect();
