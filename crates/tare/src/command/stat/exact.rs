@@ -32,7 +32,7 @@ impl Turns {
             Target::Cpus(cpus) | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
             _ => Scope::Tasks(vec![own]),
         };
-        let sets = plan_exact(session.kernel(), &stat.groups, &scope).map_err(|error| session.explain(&error))?.0;
+        let sets = plan_exact(session.kernel, &stat.groups, &scope).map_err(|error| session.explain(&error))?.0;
         let in_time = !matches!(stat.target, Target::Command) && sets.len() > 1;
         let turns = Self { sets, in_time };
         turns.announce(stat);

@@ -1,6 +1,6 @@
 //! A run under way: wait for the command, signals, orders and deadlines; then read.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,11 +9,12 @@ use rustix::process::Signal;
 use tare_kernel::child::{CommandError, Ended, RunningChild, WaitingChild};
 use tare_kernel::procfs;
 use tare_measure::count::{Counters, Row, Scope, Snapshot, rows};
+use tare_measure::event::EventGroup;
 
 use super::control::{self, Control, Order};
-use super::exact::TURN;
-use super::report::Names;
-use super::session::{End, OnInterval, Run, Session};
+use super::exact::{TURN, Turns};
+use super::run::{End, Names, OnInterval, Run};
+use super::session::{Session, Targets};
 use crate::cli::resolved::stat::{Begin, Target};
 use crate::exit::say;
 
@@ -22,15 +23,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Running processes and threads that are waited for.
-#[derive(Debug, Default)]
-pub(super) struct Targets {
-    pub(super) processes: Vec<OwnedFd>,
-    pub(super) threads: Vec<i32>,
+/// Counts one run, with the set of events whose turn it is.
+pub(super) fn run(session: &Session<'_>, turns: &Turns, number: u32, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+    let turn = number as usize % turns.len();
+    let chosen: Vec<usize> = if turns.in_time { (0..turns.len()).collect() } else { vec![turn] };
+    let set = |&turn: &usize| turns.set(turn).iter().map(|&group| session.stat.groups[group].clone()).collect();
+    let sets: Vec<Vec<EventGroup>> = chosen.iter().map(set).collect();
+    // The child is forked before anything is opened, so that none of it is in its counts.
+    let child = session.command.as_ref().map(|command| WaitingChild::fork(command, session.signals, &session.files)).transpose()?;
+    let scope = session.scope(child.as_ref())?;
+    let counters = session.open(&sets, &scope)?;
+    let control = session.stat.control.as_deref().map(Control::open).transpose()?;
+    let mut live = Live::new(session, &scope, turn, counters, control, session.targets()?, session.names(&scope));
+    live.start(child)?;
+    live.wait(on_interval)
 }
 
 /// A run under way.
-pub(super) struct Live<'a> {
+struct Live<'a> {
     session: &'a Session<'a>,
     scope: &'a Scope,
     turn: usize,
@@ -73,7 +83,7 @@ fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) ->
 
 impl<'a> Live<'a> {
     /// A run of these counters, one for each set of `--exact` that takes turns in time; `turn` is the set of this run.
-    pub(super) fn new(
+    fn new(
         session: &'a Session<'a>,
         scope: &'a Scope,
         turn: usize,
@@ -101,7 +111,7 @@ impl<'a> Live<'a> {
     }
 
     /// Enables what doesn't start by itself, and lets the command go.
-    pub(super) fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
+    fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
         if self.session.stat.schedule.begin == Begin::AtOnce && !self.session.starts_on_exec() {
             self.enable()?;
         }
@@ -126,7 +136,7 @@ impl<'a> Live<'a> {
     }
 
     /// Waits for the end of the run, and reads.
-    pub(super) fn wait(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+    fn wait(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
         let schedule = self.session.stat.schedule;
         let start = self.started;
         let mut deadlines = Deadlines {

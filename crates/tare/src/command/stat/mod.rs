@@ -1,7 +1,7 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
-//! `session` opens one run, `live` sees it through, `control` takes orders meanwhile, `exact` plans turns; `report` turns what was
-//! counted into lines, and `output` writes them. `versus` compares two commands.
+//! `session` is what all runs share, `live` sees one through to its `run`, `control` takes orders meanwhile, `exact` plans turns.
+//! `report` turns what was counted into lines, and `output` writes them. `versus` compares two commands.
 
 mod control;
 mod exact;
@@ -10,6 +10,7 @@ mod opening;
 mod output;
 mod remedy;
 mod report;
+mod run;
 mod session;
 mod versus;
 
@@ -25,7 +26,8 @@ use tare_measure::count::Outcome as Counted;
 use self::exact::Turns;
 use self::output::Writer;
 use self::report::Results;
-use self::session::{End, Run, Session};
+use self::run::{End, Run};
+use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::stat::Stat;
@@ -82,7 +84,7 @@ fn one_run(stat: &Stat, session: &Session<'_>, turns: &Turns, number: u32, resul
     if let Some(pre) = &stat.pre {
         shell("--pre", pre)?;
     }
-    let run = session.run(turns, number, &mut |run, interval| {
+    let run = live::run(session, turns, number, &mut |run, interval| {
         results.say_what_is_missing(&run.rows, &run.subjects);
         let lines = results.interval(run, interval);
         writer.interval(&lines, results)

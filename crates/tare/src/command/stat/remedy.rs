@@ -29,10 +29,10 @@ pub(super) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
 }
 
 /// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.
-pub(super) fn describe(sets: &[Counters], verbose: u8, turns: usize) {
+pub(super) fn describe(sets: &[Counters], verbose: u8) {
     let counters = || sets.iter().flat_map(Counters::as_slice);
     let files: usize = counters().map(|counter| counter.places().count()).sum();
-    say(&format!("{} events, {files} open files, {turns} set(s)", counters().count()));
+    say(&format!("{} events, {files} open files", counters().count()));
     if verbose > 1 {
         let mut stderr = std::io::stderr().lock();
         for counter in counters() {

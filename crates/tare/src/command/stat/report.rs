@@ -1,6 +1,5 @@
 //! What was counted, as lines that any output can write.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tare_kernel::child::Ended;
@@ -8,12 +7,9 @@ use tare_measure::count::{Aggregation, Key, Metric, Outcome, Repeated, RepeatedR
 use tare_measure::statistics::Summary;
 
 use super::exact::Turns;
-use super::session::Run;
+use super::run::{Names, Run};
 use crate::cli::resolved::stat::{Stat, Target};
 use crate::exit::{printable, say};
-
-/// What threads are called, by their id.
-pub(super) type Names = BTreeMap<i32, String>;
 
 fn thread(key: Key, names: &Names) -> Option<String> {
     let Key::Thread(tid) = key else { return None };
