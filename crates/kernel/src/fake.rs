@@ -10,6 +10,7 @@ use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TY
 use tare_format::abi::{Attr, ReadFormat};
 
 use crate::open::{EventFile, Kernel, Target};
+use crate::ring::{Access, Mapping};
 
 /// What happens to an event that a rule fits.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub struct Scripted {
     files_left: Rc<Cell<Option<usize>>>,
     /// Hardware counters left; `None`: any number.
     counters_left: Rc<Cell<Option<usize>>>,
+    /// Bytes of data that a ring may have; `None`: any number.
+    lockable: Option<usize>,
     opened: RefCell<Vec<(Attr, Target)>>,
     calls: Rc<RefCell<Vec<String>>>,
 }
@@ -61,6 +64,13 @@ impl Scripted {
     #[must_use]
     pub fn counters(self, number: usize) -> Self {
         self.counters_left.set(Some(number));
+        self
+    }
+
+    /// A ring may have so many bytes of data: for more, `EPERM`.
+    #[must_use]
+    pub fn lockable(mut self, bytes: usize) -> Self {
+        self.lockable = Some(bytes);
         self
     }
 
@@ -102,6 +112,7 @@ impl Kernel for Scripted {
             format: attr.read_format,
             files_left: Rc::clone(&self.files_left),
             counter_of: found_counter.then(|| Rc::clone(&self.counters_left)),
+            lockable: self.lockable,
             calls: Rc::clone(&self.calls),
         }))
     }
@@ -115,6 +126,7 @@ struct ScriptedFile {
     files_left: Rc<Cell<Option<usize>>>,
     /// Where the counter that it holds goes back to.
     counter_of: Option<Rc<Cell<Option<usize>>>>,
+    lockable: Option<usize>,
     calls: Rc<RefCell<Vec<String>>>,
 }
 
@@ -153,6 +165,27 @@ impl EventFile for ScriptedFile {
 
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno> {
         self.calls.borrow_mut().push(format!("filter {} {}", self.fd, filter.to_string_lossy()));
+        Ok(())
+    }
+
+    fn id(&self) -> Result<u64, Errno> {
+        Ok(self.fd.unsigned_abs().into())
+    }
+
+    fn map_ring(&self, size: usize, _access: Access) -> Result<Mapping, Errno> {
+        match self.lockable {
+            Some(most) if size > most => Err(Errno::PERM),
+            _ => Mapping::stand_in(size),
+        }
+    }
+
+    fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("output {} {}", self.fd, ring_of.raw_fd()));
+        Ok(())
+    }
+
+    fn pause_output(&self, pause: bool) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("pause {} {pause}", self.fd));
         Ok(())
     }
 }

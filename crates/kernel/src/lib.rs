@@ -1,4 +1,4 @@
-//! What tare asks of the Linux kernel: opening and reading events, the waiting child, signals, and what the host is and allows.
+//! What tare asks of the Linux kernel: opening and reading events, their rings, the waiting child, signals, and what the host is and allows.
 //!
 //! The only crate of the workspace with `unsafe` in it; each such block says why it is sound. Nothing here prints, exits or reads
 //! environment variables.
@@ -8,7 +8,7 @@ pub mod cgroup;
 pub mod child;
 pub mod command;
 pub mod ended;
-#[cfg(feature = "fake")]
+#[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod host;
 mod inherited;
@@ -16,6 +16,7 @@ pub mod mounts;
 pub mod open;
 pub mod probe;
 pub mod procfs;
+pub mod ring;
 pub mod signals;
 pub mod tracefs;
 

@@ -8,6 +8,8 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
 
+use crate::ring::{Access, Mapping};
+
 /// Whose occurrences an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
@@ -58,6 +60,30 @@ pub trait EventFile: std::fmt::Debug {
     /// # Errors
     /// `EINVAL` for a filter that doesn't fit the tracepoint's fields.
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
+
+    /// The id that samples of this event carry.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn id(&self) -> Result<u64, Errno>;
+
+    /// Maps a ring with `size` bytes of data, a power of two of pages.
+    ///
+    /// # Errors
+    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring: see `perf_event_open(2)`.
+    fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno>;
+
+    /// Has the event's records written into the ring of another, which is on the same CPU.
+    ///
+    /// # Errors
+    /// `EINVAL` where the two don't fit: other CPU, other clock, other direction.
+    fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno>;
+
+    /// Stops or resumes writing into the event's ring; what happens meanwhile is lost.
+    ///
+    /// # Errors
+    /// `EINVAL` where it has none.
+    fn pause_output(&self, pause: bool) -> Result<(), Errno>;
 }
 
 /// The running kernel.
@@ -136,5 +162,29 @@ impl EventFile for SystemFile {
         // SAFETY: the kernel copies the string up to its NUL and writes nothing.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::SET_FILTER(self.raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+
+    fn id(&self) -> Result<u64, Errno> {
+        let mut id = 0;
+        // SAFETY: the kernel writes eight bytes through the pointer, which is to a local of that size.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::ID(self.raw_fd(), &raw mut id) })?;
+        Ok(id)
+    }
+
+    fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno> {
+        Mapping::of(self.as_fd(), size, access)
+    }
+
+    fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {
+        // SAFETY: both descriptors are open files; this request takes no pointer.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::SET_OUTPUT(self.raw_fd(), ring_of.raw_fd()) })
+    }
+
+    fn pause_output(&self, pause: bool) -> Result<(), Errno> {
+        // SAFETY: the descriptor is an open event's, and this request takes no pointer.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::PAUSE_OUTPUT(self.raw_fd(), pause.into()) })
     }
 }

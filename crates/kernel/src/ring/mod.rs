@@ -1,0 +1,159 @@
+//! The rings that the kernel writes an event's records into.
+//!
+//! ```text
+//! while bytes are there            Ring::batch: two slices at most
+//!     write them somewhere         unparsed; record ends are found by the headers' sizes alone
+//!     move the tail                Batch::advance: the kernel may write there again
+//! ```
+//! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An [`OverwrittenRing`] holds what came
+//! last, and nobody moves a tail.
+
+mod cursor;
+mod mapping;
+mod overwritten;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+pub use mapping::{Access, Mapping};
+pub use overwritten::OverwrittenRing;
+pub use record::{Record, RecordBytes, Records};
+
+use cursor::Span;
+use rustix::io::Errno;
+
+use crate::open::EventFile;
+
+/// Why an event has no ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RingError {
+    /// Not even one page may be locked in memory (`EPERM`).
+    #[error("this process may lock no memory for a ring: raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK")]
+    LockedMemory,
+    /// There is no memory left for the smallest ring (`ENOMEM`).
+    #[error("there is no memory left for a ring")]
+    Memory,
+    /// The event can't have a ring (`EINVAL`): it is inherited and bound to no CPU.
+    #[error("the event can have no ring: an inherited event must be bound to a CPU")]
+    NotPossible,
+    /// The event writes into another's ring (`EBUSY`).
+    #[error("the event writes into the ring of another")]
+    Shared,
+    /// Any other refusal.
+    #[error("mapping the ring failed: {0}")]
+    Kernel(Errno),
+}
+
+/// Maps a ring of at least `bytes`, or where memory can't be locked or had, of half of that, and so on down to a page.
+fn map_falling_back(event: &dyn EventFile, bytes: usize, access: Access) -> Result<Mapping, RingError> {
+    let page = rustix::param::page_size();
+    let largest = 1 << (usize::BITS - 2);
+    let mut size = bytes.clamp(page, largest).next_power_of_two();
+    loop {
+        match event.map_ring(size, access) {
+            Ok(mapping) => return Ok(mapping),
+            Err(Errno::PERM | Errno::NOMEM) if size > page => size /= 2,
+            Err(Errno::PERM) => return Err(RingError::LockedMemory),
+            Err(Errno::NOMEM) => return Err(RingError::Memory),
+            Err(Errno::INVAL) => return Err(RingError::NotPossible),
+            Err(Errno::BUSY) => return Err(RingError::Shared),
+            Err(error) => return Err(RingError::Kernel(error)),
+        }
+    }
+}
+
+/// A ring that the kernel stops filling where nobody has read yet: what finds no room is lost, and counted by the kernel.
+///
+/// ```text
+///        tail            head           positions only grow; modulo the size they are places in the ring
+///  ......|===============|......        = can be read, . the kernel may write
+/// ```
+#[derive(Debug)]
+pub struct Ring {
+    mapping: Mapping,
+    /// The position up to which everything was read; the kernel's copy is only ever written.
+    tail: u64,
+}
+
+impl Ring {
+    /// Maps the ring of an event: at least `bytes` of data, as a power of two of pages. Where so much can't be locked in memory
+    /// it is halved until it can; [`Ring::size`] says what came of it.
+    ///
+    /// # Errors
+    /// See [`RingError`].
+    pub fn map(event: &dyn EventFile, bytes: usize) -> Result<Self, RingError> {
+        map_falling_back(event, bytes, Access::Consume).map(Self::over)
+    }
+
+    fn over(mapping: Mapping) -> Self {
+        let tail = mapping.tail();
+        Self { mapping, tail }
+    }
+
+    /// Bytes of data that the ring holds at most.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.mapping.size()
+    }
+
+    /// Bytes that can be read now.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.mapping.readable(self.tail, self.mapping.head()).len()
+    }
+
+    /// The oldest record that wasn't read yet. The kernel gets its place back when it is dropped.
+    #[allow(clippy::should_implement_trait, reason = "an iterator could hand out a second record before the first is dropped")]
+    pub fn next(&mut self) -> Option<Record<'_>> {
+        let bytes = RecordBytes::first_of(self.mapping.readable(self.tail, self.mapping.head()))?;
+        Some(Record::new(bytes, &mut self.tail, &self.mapping))
+    }
+
+    /// Everything that can be read now.
+    pub fn batch(&mut self) -> Batch<'_> {
+        let span = self.mapping.readable(self.tail, self.mapping.head());
+        Batch { span, tail: &mut self.tail, mapping: &self.mapping }
+    }
+}
+
+/// All records that were complete when it was taken. Dropped without [`Batch::advance`], they stay in the ring.
+#[derive(Debug)]
+pub struct Batch<'ring> {
+    span: Span<'ring>,
+    tail: &'ring mut u64,
+    mapping: &'ring Mapping,
+}
+
+impl Batch<'_> {
+    /// The bytes, in order; the second slice is empty where nothing wraps around.
+    #[must_use]
+    pub fn slices(&self) -> [&[u8]; 2] {
+        self.span.slices()
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.span.len()
+    }
+
+    /// Whether there is nothing to read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.span.len() == 0
+    }
+
+    /// The records one by one. Of each, only the header is looked at.
+    #[must_use]
+    pub fn records(&self) -> Records<'_> {
+        Records::of(self.span)
+    }
+
+    /// Gives the places of all these records back to the kernel.
+    pub fn advance(self) {
+        *self.tail = self.tail.wrapping_add(self.span.len() as u64);
+        self.mapping.set_tail(*self.tail);
+    }
+}

@@ -1,0 +1,117 @@
+//! One record in a ring, seen by its header alone.
+
+use std::ops::Deref;
+
+use perf_event_open_sys::bindings::perf_event_header;
+
+use super::cursor::Span;
+use super::mapping::Mapping;
+
+const HEADER: usize = size_of::<perf_event_header>();
+
+/// The bytes of a record, header included.
+#[derive(Debug)]
+pub struct RecordBytes<'a> {
+    kind: u32,
+    misc: u16,
+    /// What the header says; the span's length where that can be.
+    size: usize,
+    span: Span<'a>,
+}
+
+impl<'a> RecordBytes<'a> {
+    /// The record that `span` begins with. One whose header says less than a header's size, or more than is there, can't be told
+    /// from what follows: then all of it is taken as one, so that a reader gets on, and [`RecordBytes::is_whole`] says so.
+    pub(super) fn first_of(span: Span<'a>) -> Option<Self> {
+        if span.len() == 0 {
+            return None;
+        }
+        let [a, b, c, d, e, f, g, h] = span.array::<HEADER>().unwrap_or_default();
+        let size = usize::from(u16::from_ne_bytes([g, h]));
+        let end = if (HEADER..=span.len()).contains(&size) { size } else { span.len() };
+        Some(Self { kind: u32::from_ne_bytes([a, b, c, d]), misc: u16::from_ne_bytes([e, f]), size, span: span.split_at(end).0 })
+    }
+
+    /// `PERF_RECORD_*`.
+    #[must_use]
+    pub fn kind(&self) -> u32 {
+        self.kind
+    }
+
+    /// `PERF_RECORD_MISC_*`.
+    #[must_use]
+    pub fn misc(&self) -> u16 {
+        self.misc
+    }
+
+    /// How many bytes the record has, its header of 8 included.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a record is never empty")]
+    pub fn len(&self) -> usize {
+        self.span.len()
+    }
+
+    /// Whether the header's size is the record's. The kernel writes no other; what was overwritten in part may look like one.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.size == self.span.len()
+    }
+
+    /// The bytes in order; the second slice is empty where the record doesn't wrap around the ring's end.
+    #[must_use]
+    pub fn slices(&self) -> [&[u8]; 2] {
+        self.span.slices()
+    }
+}
+
+/// A record that the kernel gets the place of back when it is dropped. It can't be cloned, and it borrows the ring: one record
+/// is out at a time.
+#[derive(Debug)]
+pub struct Record<'ring> {
+    bytes: RecordBytes<'ring>,
+    tail: &'ring mut u64,
+    pub(super) mapping: &'ring Mapping,
+}
+
+impl<'ring> Record<'ring> {
+    pub(super) fn new(bytes: RecordBytes<'ring>, tail: &'ring mut u64, mapping: &'ring Mapping) -> Self {
+        Self { bytes, tail, mapping }
+    }
+}
+
+impl<'ring> Deref for Record<'ring> {
+    type Target = RecordBytes<'ring>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.bytes
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        *self.tail = self.tail.wrapping_add(self.bytes.len() as u64);
+        self.mapping.set_tail(*self.tail);
+    }
+}
+
+/// The records of a batch, the oldest first.
+#[derive(Debug)]
+pub struct Records<'a> {
+    rest: Span<'a>,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn of(rest: Span<'a>) -> Self {
+        Self { rest }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = RecordBytes<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = RecordBytes::first_of(self.rest)?;
+        self.rest = self.rest.split_at(record.len()).1;
+        Some(record)
+    }
+}

@@ -1,0 +1,185 @@
+//! Rings over plain memory, with a test in the kernel's place.
+
+use tare_format::abi::Attr;
+use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_SAMPLE};
+
+use super::*;
+use crate::fake::Scripted;
+use crate::open::{Kernel, Target};
+
+/// The kernel's side of a ring: writes what finds room, counts what doesn't.
+struct Producer {
+    head: u64,
+}
+
+impl Producer {
+    /// A ring whose positions begin at `start`, as if all before it had been read.
+    fn ring(size: usize, start: u64) -> (Self, Ring) {
+        let mapping = Mapping::stand_in(size).unwrap();
+        mapping.store(start, &[], start);
+        mapping.set_tail(start);
+        (Self { head: start }, Ring::over(mapping))
+    }
+
+    fn write(&mut self, ring: &Ring, record: &[u8]) -> bool {
+        let used = self.head.wrapping_sub(ring.mapping.published_tail());
+        let fits = usize::try_from(used).unwrap() + record.len() <= ring.size();
+        if fits {
+            let head = self.head.wrapping_add(record.len() as u64);
+            ring.mapping.store(self.head, record, head);
+            self.head = head;
+        }
+        fits
+    }
+}
+
+/// A record of `size` bytes with random content.
+fn record(random: &mut fastrand::Rng, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    random.fill(&mut bytes);
+    bytes[6..8].copy_from_slice(&u16::try_from(size).unwrap().to_ne_bytes());
+    bytes
+}
+
+fn joined(slices: [&[u8]; 2]) -> Vec<u8> {
+    slices.concat()
+}
+
+/// Reads everything, one way or the other, and checks that both ways see the same records.
+fn drain(ring: &mut Ring, random: &mut fastrand::Rng, into: &mut Vec<u8>) {
+    let available = ring.available();
+    let before = into.len();
+    if random.bool() {
+        while let Some(record) = ring.next() {
+            assert!(record.is_whole());
+            into.extend(joined(record.slices()));
+        }
+    } else {
+        let batch = ring.batch();
+        let records: Vec<u8> = batch.records().flat_map(|record| joined(record.slices())).collect();
+        assert_eq!(records, joined(batch.slices()));
+        into.extend(records);
+        batch.advance();
+    }
+    assert_eq!(into.len() - before, available);
+    assert_eq!(ring.available(), 0);
+    assert_eq!(ring.mapping.published_tail(), ring.tail);
+}
+
+#[test]
+fn any_records_come_out_byte_for_byte() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for size in (6..=13).map(|bits| 1_usize << bits) {
+        // Every place to begin at in small rings, and positions that wrap around at 64 bits.
+        let starts = (0..size as u64).step_by(size / 64).flat_map(|start| [start, start.wrapping_sub(size as u64)]);
+        for start in starts {
+            let (mut producer, mut ring) = Producer::ring(size, start);
+            let (mut written, mut read) = (Vec::new(), Vec::new());
+            for _ in 0..40 {
+                // Of any length, not only multiples of 8: headers wrap around as well.
+                let length = 8 + random.usize(..size / 2 - 7);
+                let bytes = record(&mut random, length);
+                if producer.write(&ring, &bytes) {
+                    written.extend(bytes);
+                } else {
+                    drain(&mut ring, &mut random, &mut read);
+                }
+            }
+            drain(&mut ring, &mut random, &mut read);
+            assert!(read == written, "ring of {size} from {start}");
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_is_read_as_a_whole() {
+    for start in 0..64 {
+        let (mut producer, mut ring) = Producer::ring(64, start);
+        let bytes = record(&mut fastrand::Rng::with_seed(start), 64);
+        assert!(producer.write(&ring, &bytes) && !producer.write(&ring, &[0; 8]));
+        assert_eq!(ring.batch().len(), 64);
+        assert_eq!(joined(ring.next().unwrap().slices()), bytes);
+    }
+}
+
+#[test]
+fn the_kernel_gets_the_place_back_when_a_record_is_dropped() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let (mut producer, mut ring) = Producer::ring(64, 0);
+    assert!(producer.write(&ring, &record(&mut random, 24)) && producer.write(&ring, &record(&mut random, 16)));
+    let first = ring.next().unwrap();
+    assert_eq!((first.len(), first.mapping.published_tail()), (24, 0));
+    drop(first);
+    assert_eq!(ring.mapping.published_tail(), 24);
+    let _ = ring.batch();
+    assert_eq!(ring.mapping.published_tail(), 24, "a batch that was not advanced over stays");
+    ring.batch().advance();
+    assert_eq!((ring.mapping.published_tail(), ring.batch().is_empty()), (40, true));
+    assert!(ring.next().is_none());
+}
+
+#[test]
+fn a_header_that_can_not_be_is_shown_and_passed() {
+    for size in [0_u16, 7, 200] {
+        let (mut producer, mut ring) = Producer::ring(64, 48);
+        let mut bytes = [0; 24];
+        bytes[..4].copy_from_slice(&PERF_RECORD_SAMPLE.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&size.to_ne_bytes());
+        assert!(producer.write(&ring, &bytes));
+        let record = ring.next().unwrap();
+        assert_eq!((record.kind(), record.misc(), record.len(), record.is_whole()), (PERF_RECORD_SAMPLE, 2, 24, false));
+        drop(record);
+        assert!(ring.next().is_none());
+    }
+}
+
+/// Writes records backwards, as the kernel does with `write_backward`.
+#[test]
+fn an_overwritten_ring_holds_the_newest_whole_records() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for size in [64, 256, 4096_usize] {
+        for count in 0..60 {
+            let ring = OverwrittenRing { mapping: Mapping::stand_in(size).unwrap() };
+            let mut head = 0_u64;
+            let mut newest_first: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..count {
+                let length = 8 * (1 + random.usize(..6));
+                let bytes = record(&mut random, length);
+                head = head.wrapping_sub(bytes.len() as u64);
+                ring.mapping.store(head, &bytes, head);
+                newest_first.insert(0, bytes);
+            }
+            let ends = newest_first.iter().scan(0, |end, bytes| {
+                *end += bytes.len();
+                Some(*end)
+            });
+            let fitting = ends.take_while(|&end| end <= size).count();
+            let whole = newest_first[..fitting].concat();
+            assert_eq!(ring.copy(), whole, "{count} records in {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn sizes_fall_back_to_what_may_be_locked() {
+    let page = rustix::param::page_size();
+    let open = |kernel: &Scripted| kernel.open(&Attr::default(), Target::Cpu(0), None).unwrap();
+    let limited = open(&Scripted::new().lockable(4 * page));
+    assert_eq!(Ring::map(&*limited, 64 * page).unwrap().size(), 4 * page);
+    assert_eq!(Ring::map(&*limited, 2 * page + 1).unwrap().size(), 4 * page);
+    assert_eq!(OverwrittenRing::map(&*limited, 0).unwrap().size(), page);
+    let none = open(&Scripted::new().lockable(0));
+    assert_eq!(Ring::map(&*none, 64 * page).unwrap_err(), RingError::LockedMemory);
+}
+
+#[test]
+fn a_snapshot_pauses_the_output() {
+    let kernel = Scripted::new();
+    let event = kernel.open(&Attr::default(), Target::Cpu(0), None).unwrap();
+    let mut ring = OverwrittenRing::map(&*event, 1).unwrap();
+    let bytes = [PERF_RECORD_COMM.to_ne_bytes(), [0, 0, 8, 0]].concat();
+    ring.mapping.store(u64::MAX - 7, &bytes, u64::MAX - 7);
+    assert_eq!(ring.snapshot(&*event).unwrap(), bytes);
+    assert_eq!(kernel.calls(), ["pause 3 true", "pause 3 false"]);
+}
