@@ -1,0 +1,216 @@
+//! A piece of a file in memory: space on the disk first, then the mapping, then every page made writable, so that writing into
+//! it is a copy without system calls, page faults or surprises.
+//!
+//! ```text
+//! file     |---------|=====window=====|..          offset, length: both multiples of the page size
+//!            written    allocated, mapped, present
+//! ```
+//! Writing into a hole of a full disk would be SIGBUS; where the space was allocated there is none, as long as nobody makes the
+//! file shorter than the window's end meanwhile.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use thiserror::Error;
+
+/// The step that a window could not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `fallocate(2)`.
+    Allocate,
+    /// `mmap(2)`.
+    Map,
+    /// `madvise(2)` with `MADV_POPULATE_WRITE`.
+    Prefault,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Allocate => "allocating space",
+            Self::Map => "mapping",
+            Self::Prefault => "making pages present",
+        })
+    }
+}
+
+/// Why a piece of a file can't be written through memory. What was allocated before stays allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WindowError {
+    /// Offset or length is no multiple of the page size, or the length is 0, or the end is beyond any file.
+    #[error("a window of {len} bytes at {offset} is not made of whole pages")]
+    NotPages {
+        /// Bytes from the file's beginning.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// The file system is full, or the user's share of it (`ENOSPC`, `EDQUOT`).
+    #[error("the file system has no room for {len} more bytes")]
+    NoSpace {
+        /// The window's length in bytes.
+        len: usize,
+    },
+    /// The file may not get so long: `RLIMIT_FSIZE`, or the file system's own limit (`EFBIG`).
+    #[error("the file may not become {end} bytes long: see 'ulimit -f'")]
+    TooLong {
+        /// Where the window would end, in bytes.
+        end: u64,
+    },
+    /// This file or file system can't do it (`EOPNOTSUPP`, `ENODEV`, `ESPIPE`, `ENOSYS`, `EACCES`): plain writes may work.
+    #[error("{step} is not possible in this file: {error}")]
+    NotSupported {
+        /// What it can't do.
+        step: Step,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// Any other failure.
+    #[error("{step} failed: {error}")]
+    Failed {
+        /// What failed.
+        step: Step,
+        /// The kernel's answer.
+        error: Errno,
+    },
+}
+
+/// A window of a file that can be written without system calls. Dropping it unmaps it; the kernel then writes the pages out.
+#[derive(Debug)]
+pub struct FileWindow {
+    base: NonNull<u8>,
+    offset: u64,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is bound to no thread.
+#[allow(unsafe_code)]
+unsafe impl Send for FileWindow {}
+
+impl FileWindow {
+    /// Opens `len` bytes at `offset` of a file that is open for reading and writing: both multiples of the page size. The file
+    /// becomes as long as the window's end where it is shorter; what it held stays.
+    ///
+    /// A limit on the file's size sends SIGXFSZ to this thread, unless the caller has that signal blocked or ignored.
+    ///
+    /// # Errors
+    /// See [`WindowError`].
+    pub fn open(file: impl AsFd, offset: u64, len: usize) -> Result<Self, WindowError> {
+        let page = rustix::param::page_size();
+        let whole = len > 0 && len.is_multiple_of(page) && offset.is_multiple_of(page as u64);
+        let end = offset.checked_add(len as u64).filter(|_| whole).ok_or(WindowError::NotPages { offset, len })?;
+        let fault = |step| move |error| reason(step, error, len, end);
+        let file = file.as_fd();
+        retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64)).map_err(fault(Step::Allocate))?;
+        let window = Self::map(file, offset, len).map_err(fault(Step::Map))?;
+        match retry_on_intr(|| window.populate()) {
+            Ok(()) => {}
+            // Linux before 5.14 doesn't know the advice.
+            Err(Errno::INVAL) => window.touch(page),
+            Err(error) => return Err(fault(Step::Prefault)(error)),
+        }
+        Ok(window)
+    }
+
+    fn map(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone has.
+        #[allow(unsafe_code)]
+        let base = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) }?;
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, offset, len })
+    }
+
+    /// Makes all pages present and writable.
+    fn populate(&self) -> Result<(), Errno> {
+        // SAFETY: the range is this value's mapping; the advice changes no byte of it.
+        #[allow(unsafe_code)]
+        unsafe {
+            madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite)
+        }
+    }
+
+    /// Does the same page by page: writes to each what it holds.
+    fn touch(&self, page: usize) {
+        for at in (0..self.len).step_by(page) {
+            // SAFETY: the byte lies in the mapping, whose space is allocated; volatile, so that the write is made.
+            #[allow(unsafe_code)]
+            unsafe {
+                let byte = self.base.add(at).as_ptr();
+                byte.write_volatile(byte.read_volatile());
+            }
+        }
+    }
+
+    /// Where the window begins in the file, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a window is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies bytes to a place in the window, and returns how many found room before its end.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> usize {
+        let fits = bytes.len().min(self.len.saturating_sub(at));
+        if fits > 0 {
+            // SAFETY: `at + fits` is at most the mapping's length, and `bytes` can't overlap it: no slice of it is ever handed out.
+            #[allow(unsafe_code)]
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at).as_ptr(), fits);
+            }
+        }
+        fits
+    }
+}
+
+impl Drop for FileWindow {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by this value, and nothing borrows from it. An error would leave it mapped, no more.
+        #[allow(unsafe_code)]
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// What an error of the kernel means here.
+fn reason(step: Step, error: Errno, len: usize, end: u64) -> WindowError {
+    match error {
+        Errno::NOSPC | Errno::DQUOT => WindowError::NoSpace { len },
+        Errno::FBIG => WindowError::TooLong { end },
+        Errno::OPNOTSUPP | Errno::NODEV | Errno::SPIPE | Errno::NOSYS | Errno::ACCESS => WindowError::NotSupported { step, error },
+        error => WindowError::Failed { step, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What older kernels get instead of the advice.
+    #[test]
+    fn touching_makes_pages_present_and_changes_nothing() {
+        let page = rustix::param::page_size();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &vec![7; 2 * page]).unwrap();
+        let window = FileWindow::map(file.as_fd(), 0, 2 * page).unwrap();
+        window.touch(page);
+        drop(window);
+        let mut bytes = vec![0; 2 * page];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn every_refusal_has_its_meaning() {
+        let of = |error| reason(Step::Map, error, 4096, 8192);
+        assert_eq!(of(Errno::DQUOT), WindowError::NoSpace { len: 4096 });
+        assert_eq!(of(Errno::NODEV), WindowError::NotSupported { step: Step::Map, error: Errno::NODEV });
+        assert_eq!(of(Errno::NOMEM), WindowError::Failed { step: Step::Map, error: Errno::NOMEM });
+    }
+}

@@ -1,0 +1,139 @@
+//! Windows of real files, on the file systems at hand.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tare_kernel::file_window::{FileWindow, Step, WindowError};
+
+fn page() -> usize {
+    rustix::param::page_size()
+}
+
+fn create(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Minor and major page faults of this thread.
+fn faults() -> i64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields: Vec<i64> = stat[stat.rfind(')').unwrap()..].split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // After the name and the state: ppid pgrp session tty tpgid flags minflt cminflt majflt (proc(5)).
+    fields[6] + fields[8]
+}
+
+/// A window in the middle of a file: what was before stays, what is written arrives, and no page is missing while writing.
+fn a_window_works(path: &Path) {
+    let file = create(path);
+    file.write_all_at(&vec![1; page() + 10], 0).unwrap();
+    let mut window = FileWindow::open(&file, page() as u64, 256 * page()).unwrap();
+    assert_eq!((window.offset(), window.len()), (page() as u64, 256 * page()));
+    assert_eq!(file.metadata().unwrap().len(), 257 * page() as u64);
+    let bytes = vec![2; window.len()];
+    let before = faults();
+    assert_eq!(window.write(10, &bytes), window.len() - 10);
+    assert!(faults() - before < 16, "{} page faults", faults() - before);
+    assert_eq!(window.write(window.len(), b"beyond"), 0);
+    drop(window);
+
+    let mut text = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut text).unwrap();
+    let (old, new) = text.split_at(page() + 10);
+    assert!(old.iter().all(|&byte| byte == 1) && new.iter().all(|&byte| byte == 2));
+    assert_eq!(new.len(), 256 * page() - 10);
+}
+
+#[test]
+fn a_window_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    match FileWindow::open(create(&path), 0, page()) {
+        Err(WindowError::NotSupported { step, error }) => println!("skipped: {step} is not possible here: {error}"),
+        _ => a_window_works(&path),
+    }
+}
+
+/// A file system that is unmounted when this is dropped.
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn tmpfs(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={size}");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        let mounted = mount.as_ref().is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: mounting a tmpfs takes root: {mount:?}");
+        }
+        mounted.then_some(Self(folder))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("file")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+#[test]
+fn a_tmpfs_that_gets_full() {
+    let Some(tmpfs) = Mounted::tmpfs("4m") else { return };
+    a_window_works(&tmpfs.file());
+    let file = create(&tmpfs.file());
+    let len = 1 << 20;
+    let mut windows = Vec::new();
+    let error = loop {
+        match FileWindow::open(&file, windows.len() as u64 * len as u64, len) {
+            Ok(window) => windows.push(window),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, WindowError::NoSpace { len });
+    assert!(windows.len() >= 3, "{} windows", windows.len());
+    // Whatever was opened can be written to its last byte.
+    assert!(windows.iter_mut().all(|window| window.write(0, &vec![3; len]) == len));
+}
+
+#[test]
+fn what_is_no_ordinary_file() {
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+    let refused = FileWindow::open(&null, 0, page()).unwrap_err();
+    assert!(matches!(refused, WindowError::NotSupported { step: Step::Allocate, .. }), "{refused}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let refused = FileWindow::open(create(&fifo), 0, page()).unwrap_err();
+    assert!(matches!(refused, WindowError::NotSupported { step: Step::Allocate, .. }), "{refused}");
+
+    let odd = FileWindow::open(tempfile::tempfile().unwrap(), 0, page() + 1).unwrap_err();
+    assert_eq!(odd, WindowError::NotPages { offset: 0, len: page() + 1 });
+}
+
+#[test]
+fn a_limit_on_the_file_s_size() {
+    // SAFETY: ignoring a signal installs no handler. No other test here expects SIGXFSZ.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+    // Far beyond what the other tests write: the limit is the whole process's.
+    let most: u64 = 1 << 30;
+    let before = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum: before.maximum }).unwrap();
+    let refused = FileWindow::open(tempfile::tempfile().unwrap(), most, page());
+    setrlimit(Resource::Fsize, before).unwrap();
+    match refused.unwrap_err() {
+        WindowError::NotSupported { step, error } => println!("skipped: {step} is not possible here: {error}"),
+        error => assert_eq!(error, WindowError::TooLong { end: most + page() as u64 }),
+    }
+}
