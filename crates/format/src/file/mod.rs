@@ -1,0 +1,3 @@
+//! `perf.data` files.
+
+pub mod writer;

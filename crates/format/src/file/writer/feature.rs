@@ -1,0 +1,218 @@
+//! Feature sections as bytes.
+
+use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
+
+use super::{EventDescription, numbers, set_attr_sizes, stream};
+
+/// A bit of `misc` that says that a build id's length is given (`tools/lib/perf/include/perf/event.h`).
+const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
+
+/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of `tools/perf/util/header.c`).
+const TEXT_ALIGN: usize = 64;
+
+/// What is known of the machine or the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// The files that samples lie in.
+    BuildIds(Vec<BuildId>),
+    /// `uname -n`.
+    Hostname(String),
+    /// `uname -r`.
+    OsRelease(String),
+    /// The recorder's version.
+    Version(String),
+    /// `uname -m`.
+    Arch(String),
+    /// How many CPUs there are. The format's document has them the other way round; perf writes and reads them so.
+    CpuCount {
+        /// CPUs that the machine can have.
+        available: u32,
+        /// CPUs that were online.
+        online: u32,
+    },
+    /// The CPU's name.
+    CpuDescription(String),
+    /// The CPU's exact type; on x86 vendor, family, model and stepping, with commas.
+    CpuId(String),
+    /// Memory in KiB. The format's document says bytes; perf writes and reads KiB.
+    TotalMemoryKib(u64),
+    /// The recorder's command line, by argument.
+    CommandLine(Vec<String>),
+    /// Which CPUs share what.
+    CpuTopology(CpuTopology),
+    /// Types of PMUs (`perf_event_attr.type`) and their names.
+    PmuMappings(Vec<(u32, String)>),
+    /// When the first and the last sample were made, in nanoseconds of the recording's clock.
+    SampleTime {
+        /// The first.
+        first_ns: u64,
+        /// The last.
+        last_ns: u64,
+    },
+    /// The resolution of the clock that was chosen for time stamps, in nanoseconds.
+    ClockResolutionNs(u64),
+    /// That clock beside the time of day.
+    Clock(Clock),
+}
+
+/// A file that samples lie in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildId {
+    /// Whether it is the kernel, or a part of it.
+    pub kernel: bool,
+    /// The note in the file; what is beyond 20 bytes is left out.
+    pub id: Vec<u8>,
+    /// Its path.
+    pub path: String,
+}
+
+/// How the machine's CPUs share sockets, dies and cores. CPUs are lists such as `0-3,8`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuTopology {
+    /// The CPUs of each socket.
+    pub sockets: Vec<String>,
+    /// The CPUs of each core.
+    pub cores: Vec<String>,
+    /// The CPUs of each die; empty where sockets have no dies to tell apart.
+    pub dies: Vec<String>,
+    /// Each CPU that the machine can have, by number.
+    pub cpus: Vec<CpuPlace>,
+}
+
+/// Where a CPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// The core's number.
+    pub core: u32,
+    /// The socket's number.
+    pub socket: u32,
+    /// The die's number.
+    pub die: u32,
+}
+
+/// Two clocks, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// `CLOCK_*` of the time stamps.
+    pub clockid: u32,
+    /// The time of day, in nanoseconds since 1970.
+    pub wall_clock_ns: u64,
+    /// The time stamps' clock, in nanoseconds.
+    pub clock_ns: u64,
+}
+
+impl Feature {
+    /// The bit of the section.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::BuildIds(_) => numbers::BUILD_ID,
+            Self::Hostname(_) => numbers::HOSTNAME,
+            Self::OsRelease(_) => numbers::OSRELEASE,
+            Self::Version(_) => numbers::VERSION,
+            Self::Arch(_) => numbers::ARCH,
+            Self::CpuCount { .. } => numbers::NRCPUS,
+            Self::CpuDescription(_) => numbers::CPUDESC,
+            Self::CpuId(_) => numbers::CPUID,
+            Self::TotalMemoryKib(_) => numbers::TOTAL_MEM,
+            Self::CommandLine(_) => numbers::CMDLINE,
+            Self::CpuTopology(_) => numbers::CPU_TOPOLOGY,
+            Self::PmuMappings(_) => numbers::PMU_MAPPINGS,
+            Self::SampleTime { .. } => numbers::SAMPLE_TIME,
+            Self::ClockResolutionNs(_) => numbers::CLOCKID,
+            Self::Clock(_) => numbers::CLOCK_DATA,
+        }
+    }
+
+    /// The bytes of the section.
+    #[must_use]
+    pub fn content(&self) -> Vec<u8> {
+        let mut into = Vec::new();
+        match self {
+            Self::BuildIds(ids) => ids.iter().for_each(|id| build_id(&mut into, id)),
+            Self::Hostname(value)
+            | Self::OsRelease(value)
+            | Self::Version(value)
+            | Self::Arch(value)
+            | Self::CpuDescription(value)
+            | Self::CpuId(value) => text(&mut into, value),
+            Self::CpuCount { available, online } => into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened()),
+            Self::TotalMemoryKib(number) | Self::ClockResolutionNs(number) => into.extend(number.to_ne_bytes()),
+            Self::CommandLine(arguments) => list(&mut into, arguments, |into, argument| text(into, argument)),
+            Self::CpuTopology(topology) => cpu_topology(&mut into, topology),
+            Self::PmuMappings(pmus) => list(&mut into, pmus, |into, (kind, name)| {
+                into.extend(kind.to_ne_bytes());
+                text(into, name);
+            }),
+            Self::SampleTime { first_ns, last_ns } => into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened()),
+            Self::Clock(clock) => {
+                let version = 1_u32;
+                into.extend([version, clock.clockid].map(u32::to_ne_bytes).as_flattened());
+                into.extend([clock.wall_clock_ns, clock.clock_ns].map(u64::to_ne_bytes).as_flattened());
+            }
+        }
+        into
+    }
+}
+
+/// The section with all events.
+pub(super) fn event_descriptions(events: &[EventDescription], attr_size: usize) -> Vec<u8> {
+    let mut into = Vec::new();
+    into.extend(count(events.len()));
+    into.extend(count(attr_size));
+    for event in events {
+        let mut attr = event.attr.to_bytes();
+        set_attr_sizes(&mut attr[..attr_size], attr_size, 0);
+        into.extend(&attr[..attr_size]);
+        into.extend(count(event.ids.len()));
+        text(&mut into, &event.name);
+        into.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
+    }
+    into
+}
+
+/// A number of four bytes. Nothing that fits in memory of this kind of data comes near its end.
+fn count(number: usize) -> [u8; 4] {
+    u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
+}
+
+/// `struct perf_header_string`: the length with the zeros, then the text with them.
+fn text(into: &mut Vec<u8>, value: &str) {
+    let len = (value.len() + 1).next_multiple_of(TEXT_ALIGN);
+    into.extend(count(len));
+    let end = into.len() + len;
+    into.extend(value.as_bytes());
+    into.resize(end, 0);
+}
+
+fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
+    into.extend(count(items.len()));
+    items.iter().for_each(|value| item(into, value));
+}
+
+fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
+    list(into, &topology.sockets, |into, cpus| text(into, cpus));
+    list(into, &topology.cores, |into, cpus| text(into, cpus));
+    for cpu in &topology.cpus {
+        into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
+    }
+    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros at a record's end, for these.
+    list(into, &topology.dies, |into, cpus| text(into, cpus));
+    into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
+}
+
+/// `struct build_id_event`: a record. One whose path is too long for it is left out: paths are shorter (`PATH_MAX`).
+fn build_id(into: &mut Vec<u8>, file: &BuildId) {
+    let host: i32 = -1;
+    let len = file.id.len().min(20);
+    let mut id = [0; 24];
+    id[..len].copy_from_slice(&file.id[..len]);
+    // At most 20.
+    id[20] = u8::try_from(len).unwrap_or(0);
+    let mut path = file.path.clone().into_bytes();
+    path.resize((path.len() + 1).next_multiple_of(TEXT_ALIGN), 0);
+    let misc = if file.kernel { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
+    // Of the two bits that say where, both are among the lower 16.
+    let misc = u16::try_from(misc).unwrap_or(0) | MISC_BUILD_ID_SIZE;
+    stream::record(into, numbers::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
+}
