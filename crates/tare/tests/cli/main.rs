@@ -10,6 +10,7 @@ mod help;
 mod list;
 mod stat;
 mod stat_attr;
+mod stat_cgroup;
 mod stat_like_perf;
 mod three;
 mod versus;

@@ -145,7 +145,7 @@ pub struct Stat {
     pub log_fd: Option<i32>,
 
     /// perf's CSV columns with this separator
-    #[arg(short = 'x', long, value_name = "SEP", group = "form", allow_hyphen_values = true, help_heading = "Output")]
+    #[arg(short = 'x', long, value_name = "SEP", group = "form", allow_hyphen_values = true, value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Output")]
     pub field_separator: Option<String>,
 
     /// perf's JSON lines

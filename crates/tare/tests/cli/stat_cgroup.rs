@@ -1,0 +1,86 @@
+//! `tare stat` on cgroups that the test makes, as root, where the machine counts cgroups.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tare_kernel::cgroup::Cgroups;
+use tare_kernel::host::Host;
+
+use crate::support::{is_root, stat, stderr};
+
+/// A cgroup of the test's own, gone with it, and what runs inside.
+struct TestCgroup {
+    folder: PathBuf,
+    inside: Option<Child>,
+}
+
+impl TestCgroup {
+    fn new(name: &str) -> Option<Self> {
+        let hierarchy = Cgroups::of(&Host::default()).for_events?;
+        let folder = hierarchy.mount.join(format!("tare-test-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        Some(Self { folder, inside: None })
+    }
+
+    fn name(&self) -> &str {
+        self.folder.file_name().unwrap().to_str().unwrap()
+    }
+
+    /// Starts a loop that moves into the cgroup first, and waits until it has. It ends by itself if the test can't end it.
+    fn keep_busy(&mut self) {
+        let script = format!("echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'", self.folder.display());
+        self.inside = Some(Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let moved = || fs::read_to_string(self.folder.join("cgroup.procs")).unwrap().lines().count() > 1;
+        while !moved() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for TestCgroup {
+    fn drop(&mut self) {
+        if let Some(inside) = &mut self.inside {
+            // timeout(1) passes SIGTERM on to the loop.
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(inside), rustix::process::Signal::TERM);
+            let _ = inside.wait();
+        }
+        // A process that ended leaves its cgroup a moment later.
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The milliseconds of task-clock, a line each; with `-A` the CPU stands before them.
+fn clocks(args: &[&str]) -> Vec<f64> {
+    let output = stat(&[&["-x,"], args, &["sleep", "0.1"]].concat());
+    let text = stderr(&output);
+    let clock = |line: &str| line.split(',').find_map(|column| column.parse().ok());
+    text.lines().map(|line| clock(line).unwrap_or_else(|| panic!("{args:?}: {text}"))).collect()
+}
+
+#[test]
+fn cgroups_each_in_turn_and_by_cpu() {
+    if !is_root() {
+        return;
+    }
+    let (Some(mut busy), Some(idle)) = (TestCgroup::new("busy"), TestCgroup::new("idle")) else {
+        println!("skipped: no cgroups that can be counted");
+        return;
+    };
+    busy.keep_busy();
+    let each = clocks(&["-e", "task-clock", "--for-each-cgroup", &format!("{},{}", busy.name(), idle.name())]);
+    assert!(each.len() == 2 && each[0] > 5.0 && each[1] == 0.0, "{each:?}");
+    let in_turn = clocks(&["-e", "task-clock,task-clock,task-clock", "-G", &format!("{},,{}", idle.name(), busy.name())]);
+    assert!(in_turn[0] == 0.0 && in_turn[1] > in_turn[2] && in_turn[2] > 5.0, "{in_turn:?}");
+    let by_cpu = clocks(&["-e", "task-clock", "-A", "-G", busy.name()]);
+    let online = Host::default().online_cpus().unwrap();
+    assert!(by_cpu.len() == online.as_slice().len() && by_cpu.iter().sum::<f64>() > 5.0, "{by_cpu:?}");
+    let missing = stat(&["-G", "no-such-cgroup", "true"]);
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+}
