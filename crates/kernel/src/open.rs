@@ -1,5 +1,6 @@
 //! `perf_event_open`, and what one does with the file that it returns, behind a trait so that failures can be scripted.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -67,10 +68,11 @@ pub trait EventFile: std::fmt::Debug {
     /// The kernel's own.
     fn id(&self) -> Result<u64, Errno>;
 
-    /// Maps a ring with `size` bytes of data, a power of two of pages.
+    /// Maps a ring with `size` bytes of data, a power of two of pages; once in the life of an event.
     ///
     /// # Errors
-    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring: see `perf_event_open(2)`.
+    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring, `EBUSY` where it was mapped
+    /// before or the event writes into another's: see `perf_event_open(2)`.
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno>;
 
     /// Has the event's records written into the ring of another, which is on the same CPU.
@@ -91,7 +93,11 @@ pub trait EventFile: std::fmt::Debug {
 pub struct System;
 
 #[derive(Debug)]
-struct SystemFile(OwnedFd);
+struct SystemFile {
+    file: OwnedFd,
+    /// Whether its ring was mapped: two readers would move one tail.
+    mapped: Cell<bool>,
+}
 
 impl Kernel for System {
     fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
@@ -115,7 +121,7 @@ impl Kernel for System {
         // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
         #[allow(unsafe_code)]
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Box::new(SystemFile(owned)))
+        Ok(Box::new(SystemFile { file: owned, mapped: Cell::new(false) }))
     }
 }
 
@@ -133,17 +139,17 @@ fn check(result: i32) -> Result<(), Errno> {
 
 impl AsFd for SystemFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
 impl EventFile for SystemFile {
     fn raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.file.as_raw_fd()
     }
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut *into))
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut *into))
     }
 
     fn enable(&self) -> Result<(), Errno> {
@@ -173,7 +179,12 @@ impl EventFile for SystemFile {
     }
 
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno> {
-        Mapping::of(self.as_fd(), size, access)
+        if self.mapped.get() {
+            return Err(Errno::BUSY);
+        }
+        let mapping = Mapping::of(self.as_fd(), size, access)?;
+        self.mapped.set(true);
+        Ok(mapping)
     }
 
     fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {

@@ -30,7 +30,8 @@ fn faults() -> i64 {
 fn a_window_works(path: &Path) {
     let file = create(path);
     file.write_all_at(&vec![1; page() + 10], 0).unwrap();
-    let mut window = FileWindow::open(&file, page() as u64, 256 * page()).unwrap();
+    // Windows are made ready on another thread.
+    let mut window = std::thread::scope(|scope| scope.spawn(|| FileWindow::open(&file, page() as u64, 256 * page())).join()).unwrap().unwrap();
     assert_eq!((window.offset(), window.len()), (page() as u64, 256 * page()));
     assert_eq!(file.metadata().unwrap().len(), 257 * page() as u64);
     let bytes = vec![2; window.len()];

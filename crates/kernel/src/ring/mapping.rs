@@ -104,7 +104,8 @@ impl Mapping {
     pub(super) fn readable(&self, from: u64, to: u64) -> Span<'_> {
         let [first, second] = places(self.size, from, to).map(|place| {
             // SAFETY: `place` lies in the data, which stays mapped as long as `self`. Between tail and head the kernel writes
-            // nothing: `__perf_output_begin` looks for room up to the tail only, and the tail moves when the borrow has ended.
+            // nothing: `__perf_output_begin` looks for room up to the tail only. The tail moves when the borrow has ended, and by
+            // nobody else: `EventFile::map_ring` maps an event's ring once.
             #[allow(unsafe_code)]
             unsafe {
                 slice::from_raw_parts(self.base.add(self.control_size + place.start).as_ptr(), place.len())

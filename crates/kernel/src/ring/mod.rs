@@ -38,9 +38,9 @@ pub enum RingError {
     /// The event can't have a ring (`EINVAL`): it is inherited and bound to no CPU.
     #[error("the event can have no ring: an inherited event must be bound to a CPU")]
     NotPossible,
-    /// The event writes into another's ring (`EBUSY`).
-    #[error("the event writes into the ring of another")]
-    Shared,
+    /// The event's ring was mapped before, or it writes into another's (`EBUSY`): a ring has one reader.
+    #[error("the event's ring has a reader, or the event writes into the ring of another")]
+    Taken,
     /// Any other refusal.
     #[error("mapping the ring failed: {0}")]
     Kernel(Errno),
@@ -58,7 +58,7 @@ fn map_falling_back(event: &dyn EventFile, bytes: usize, access: Access) -> Resu
             Err(Errno::PERM) => return Err(RingError::LockedMemory),
             Err(Errno::NOMEM) => return Err(RingError::Memory),
             Err(Errno::INVAL) => return Err(RingError::NotPossible),
-            Err(Errno::BUSY) => return Err(RingError::Shared),
+            Err(Errno::BUSY) => return Err(RingError::Taken),
             Err(error) => return Err(RingError::Kernel(error)),
         }
     }
