@@ -5,4 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+mod bytes;
 pub mod file;
+pub mod record;
+
+pub use bytes::{Endian, Words};

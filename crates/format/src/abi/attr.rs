@@ -10,6 +10,7 @@ use perf_event_open_sys::bindings::{
 };
 
 use super::Flags;
+use crate::bytes::Endian;
 
 /// The bytes that [`Attr::to_bytes`] writes: up to and with `config3` (Linux 6.3). Older kernels take it as long as the bytes
 /// that they don't know are zero.
@@ -118,6 +119,17 @@ impl fmt::Display for AttrError {
 
 impl std::error::Error for AttrError {}
 
+/// The word of flags with `disabled` in its lowest bit. The flags are C bit fields: big-endian machines fill them from the highest bit on,
+/// the two bits of `precise_ip` included, which keep their order among themselves.
+fn flag_word_in(word: u64, endian: Endian) -> u64 {
+    if endian == Endian::Little {
+        return word;
+    }
+    let reversed = word.reverse_bits();
+    let precise_ip = (reversed >> PRECISE_IP_SHIFT & 1) << 1 | reversed >> (PRECISE_IP_SHIFT + 1) & 1;
+    reversed & !PRECISE_IP_MASK | precise_ip << PRECISE_IP_SHIFT
+}
+
 impl Attr {
     /// The word of flags as the kernel lays it out.
     fn flag_word(&self) -> u64 {
@@ -164,15 +176,23 @@ impl Attr {
     /// # Errors
     /// Fewer than the 64 bytes of the first version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, AttrError> {
+        Self::from_bytes_in(bytes, Endian::NATIVE)
+    }
+
+    /// Like [`Attr::from_bytes`], in the byte order of the machine that wrote it.
+    ///
+    /// # Errors
+    /// Fewer than the 64 bytes of the first version.
+    pub fn from_bytes_in(bytes: &[u8], endian: Endian) -> Result<Self, AttrError> {
         if bytes.len() < 64 {
             return Err(AttrError::TooShort { len: bytes.len() });
         }
         let mut all = [0; ATTR_SIZE];
         let n = bytes.len().min(ATTR_SIZE);
         all[..n].copy_from_slice(&bytes[..n]);
-        let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| all[at + i]));
-        let u32_at = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| all[at + i]));
-        let word = u64_at(40);
+        let u64_at = |at: usize| endian.u64(std::array::from_fn(|i| all[at + i]));
+        let u32_at = |at: usize| endian.u32(std::array::from_fn(|i| all[at + i]));
+        let word = flag_word_in(u64_at(40), endian);
         let period = u64_at(16);
         Ok(Self {
             kind: u32_at(0),
@@ -193,10 +213,10 @@ impl Attr {
             branch_sample_type: u64_at(72),
             sample_regs_user: u64_at(80),
             sample_stack_user: u32_at(88),
-            clockid: i32::from_ne_bytes(u32_at(92).to_ne_bytes()),
+            clockid: u32_at(92).cast_signed(),
             sample_regs_intr: u64_at(96),
             aux_watermark: u32_at(104),
-            sample_max_stack: u16::from_ne_bytes([all[108], all[109]]),
+            sample_max_stack: endian.u16([all[108], all[109]]),
             aux_sample_size: u32_at(112),
             sig_data: u64_at(120),
             config3: u64_at(128),

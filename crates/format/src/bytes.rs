@@ -1,0 +1,182 @@
+//! Reading numbers and texts out of bytes, in the byte order of the machine that wrote them.
+
+/// The byte order of a recording. A `perf.data` file has that of the machine it was made on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// The least significant byte first.
+    Little,
+    /// The most significant byte first.
+    Big,
+}
+
+impl Endian {
+    /// The byte order of this machine: that of records straight from the kernel.
+    pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+
+    /// Two bytes as a number.
+    #[must_use]
+    pub fn u16(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    /// Four bytes as a number.
+    #[must_use]
+    pub fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    /// Eight bytes as a number.
+    #[must_use]
+    pub fn u64(self, bytes: [u8; 8]) -> u64 {
+        match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        }
+    }
+}
+
+/// Numbers of eight bytes that lie one after the other in a record: a call chain, registers, ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words<'a> {
+    bytes: &'a [[u8; 8]],
+    endian: Endian,
+}
+
+impl<'a> Words<'a> {
+    /// The whole words in `bytes`; a remainder of fewer than eight bytes is left out.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
+        Self { bytes: bytes.as_chunks().0, endian }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The one at `index`, counted from 0.
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<u64> {
+        self.bytes.get(index).map(|bytes| self.endian.u64(*bytes))
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = u64> + DoubleEndedIterator + 'a {
+        self.bytes.iter().map(move |bytes| self.endian.u64(*bytes))
+    }
+}
+
+/// Takes values off the front of a slice. Every method is `None` where the bytes end too early, and then takes nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+    endian: Endian,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8], endian: Endian) -> Self {
+        Self { rest: bytes, endian }
+    }
+
+    /// What has not been taken.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*array)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(|bytes| self.endian.u16(bytes))
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(|bytes| self.endian.u32(bytes))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(|bytes| self.endian.u64(bytes))
+    }
+
+    /// A signed number, such as a pid where -1 is everything.
+    pub(crate) fn i32(&mut self) -> Option<i32> {
+        self.u32().map(u32::cast_signed)
+    }
+
+    /// The next `size` bytes. The size may be any number that a file holds.
+    pub(crate) fn take(&mut self, size: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(usize::try_from(size).ok()?)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    /// The next `count` words of eight bytes.
+    pub(crate) fn words(&mut self, count: u64) -> Option<Words<'a>> {
+        Some(Words::new(self.take(count.checked_mul(8)?)?, self.endian))
+    }
+
+    /// The rest up to its first NUL, or all of it where there is none.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        until_nul(self.rest)
+    }
+}
+
+/// The bytes before the first NUL.
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_byte_orders() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(Cursor::new(&bytes, Endian::Little).u64(), Some(0x0807_0605_0403_0201));
+        assert_eq!(Cursor::new(&bytes, Endian::Big).u64(), Some(0x0102_0304_0506_0708));
+        assert_eq!(Cursor::new(&bytes, Endian::Big).u16(), Some(0x0102));
+        assert_eq!(Cursor::new(&bytes, Endian::Big).u32(), Some(0x0102_0304));
+    }
+
+    #[test]
+    fn what_is_too_short_is_not_taken() {
+        let mut cursor = Cursor::new(&[1, 0, 0], Endian::Little);
+        assert_eq!(cursor.u32(), None);
+        assert_eq!(cursor.take(u64::MAX), None);
+        assert_eq!(cursor.words(u64::MAX), None);
+        assert_eq!(cursor.u16(), Some(1));
+        assert_eq!(cursor.rest(), [0]);
+    }
+
+    #[test]
+    fn words_leave_out_a_remainder() {
+        let words = Words::new(&[1, 0, 0, 0, 0, 0, 0, 0, 9], Endian::Little);
+        assert_eq!(words.iter().collect::<Vec<_>>(), [1]);
+        assert_eq!((words.len(), words.get(0), words.get(1)), (1, Some(1), None));
+    }
+}

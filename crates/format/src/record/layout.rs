@@ -1,0 +1,202 @@
+//! Which event a record belongs to, and what that event's records look like.
+
+use perf_event_open_sys::bindings::{
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID,
+    PERF_SAMPLE_TIME,
+};
+
+use super::{RawRecord, kind};
+use crate::abi::{Attr, Flags, ReadFormat};
+use crate::bytes::{Cursor, Words};
+
+/// A bit of `sample_type`, or several, as the attribute holds them.
+pub(super) const fn bit(bit: u32) -> u64 {
+    bit as u64
+}
+
+/// What of an event's attributes decides how its records are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// `PERF_SAMPLE_*`.
+    pub sample_type: u64,
+    /// What counts look like.
+    pub read_format: ReadFormat,
+    /// `PERF_SAMPLE_BRANCH_*`.
+    pub branch_sample_type: u64,
+    /// One bit for each user register.
+    pub regs_user: u64,
+    /// One bit for each register at the interrupt.
+    pub regs_intr: u64,
+    /// Records other than samples end with a [`SampleId`].
+    pub sample_id_all: bool,
+}
+
+impl From<&Attr> for Layout {
+    fn from(attr: &Attr) -> Self {
+        Self {
+            sample_type: attr.sample_type,
+            read_format: attr.read_format,
+            branch_sample_type: attr.branch_sample_type,
+            regs_user: attr.sample_regs_user,
+            regs_intr: attr.sample_regs_intr,
+            sample_id_all: attr.flags.contains(Flags::SAMPLE_ID_ALL),
+        }
+    }
+}
+
+const IDENTIFIER: u64 = bit(PERF_SAMPLE_IDENTIFIER);
+const TID: u64 = bit(PERF_SAMPLE_TID);
+const TIME: u64 = bit(PERF_SAMPLE_TIME);
+const ID: u64 = bit(PERF_SAMPLE_ID);
+const STREAM_ID: u64 = bit(PERF_SAMPLE_STREAM_ID);
+const CPU: u64 = bit(PERF_SAMPLE_CPU);
+
+/// ```text
+/// front of a sample:   [IDENTIFIER] [IP] [TID] [TIME] [ADDR] [ID] ...
+/// end of other records: ... [TID] [TIME] [ID] [STREAM_ID] [CPU] [IDENTIFIER]       eight bytes each
+/// ```
+impl Layout {
+    pub(super) fn has(&self, bits: u64) -> bool {
+        self.sample_type & bits != 0
+    }
+
+    fn words(&self, bits: u64) -> usize {
+        (self.sample_type & bits).count_ones() as usize
+    }
+
+    /// The word of a sample that holds its event's id, counted from the front.
+    fn id_in_sample(&self) -> Option<usize> {
+        let before = IDENTIFIER | bit(PERF_SAMPLE_IP) | TID | TIME | bit(PERF_SAMPLE_ADDR);
+        if self.has(IDENTIFIER) { Some(0) } else { self.has(ID).then(|| self.words(before)) }
+    }
+
+    /// The word of any other record that holds its event's id, counted from the end: 1 is the last.
+    fn id_from_end(&self) -> Option<usize> {
+        if self.has(IDENTIFIER) { Some(1) } else { self.has(ID).then(|| 1 + self.words(STREAM_ID | CPU)) }
+    }
+
+    /// When the record was made, in the recording's clock; `None` where it doesn't say.
+    #[must_use]
+    pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
+        if !self.has(TIME) {
+            return None;
+        }
+        if record.kind == kind::PERF_RECORD_SAMPLE {
+            return Words::new(record.body, record.endian).get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID));
+        }
+        self.has_trailer(record).then(|| word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER)))?
+    }
+
+    fn has_trailer(&self, record: &RawRecord<'_>) -> bool {
+        self.sample_id_all && record.kind < kind::USER_TYPE_START
+    }
+
+    /// Who made a record other than a sample, where and when; all `None` where the event's records don't say.
+    #[must_use]
+    pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {
+        let size = 8 * self.words(TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
+        let at = record.body.len().checked_sub(size).filter(|_| self.has_trailer(record));
+        let Some(bytes) = at.and_then(|at| record.body.get(at..)) else { return SampleId::default() };
+        let mut fields = Cursor::new(bytes, record.endian);
+        let mut id = SampleId::default();
+        if self.has(TID) {
+            id.pid = fields.i32();
+            id.tid = fields.i32();
+        }
+        let mut word = |bits: u64| if self.has(bits) { fields.u64() } else { None };
+        id.time_ns = word(TIME);
+        id.id = word(ID);
+        id.stream_id = word(STREAM_ID);
+        if self.has(CPU) {
+            id.cpu = fields.u32();
+            fields.u32();
+        }
+        id.id = if self.has(IDENTIFIER) { fields.u64() } else { id.id };
+        id
+    }
+}
+
+fn word_from_end(record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
+    let at = record.body.len().checked_sub(from_end * 8)?;
+    Cursor::new(record.body.get(at..)?, record.endian).u64()
+}
+
+/// The end of a record other than a sample (`struct sample_id`). What the event's records don't hold is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleId {
+    /// The process.
+    pub pid: Option<i32>,
+    /// The thread.
+    pub tid: Option<i32>,
+    /// When, in the recording's clock.
+    pub time_ns: Option<u64>,
+    /// The event's id.
+    pub id: Option<u64>,
+    /// The counter's id.
+    pub stream_id: Option<u64>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+}
+
+/// The events of a recording, found by the ids that records carry.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    layouts: Vec<Layout>,
+    /// Sorted by id.
+    by_id: Vec<(u64, usize)>,
+}
+
+impl Events {
+    /// Adds the next event, with its ids.
+    pub fn add(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
+        let event = self.layouts.len();
+        self.layouts.push(layout);
+        self.by_id.extend(ids.into_iter().map(|id| (id, event)));
+        self.by_id.sort_unstable();
+    }
+
+    /// The layout of each event, in the order in which they were added.
+    #[must_use]
+    pub fn layouts(&self) -> &[Layout] {
+        &self.layouts
+    }
+
+    /// The event with an id, counted from 0.
+    #[must_use]
+    pub fn with_id(&self, id: u64) -> Option<usize> {
+        let at = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.by_id.get(at).map(|(_, event)| *event)
+    }
+
+    /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0 as those do that a recorder
+    /// made up, it is the first; `None` where an id belongs to no event, and for records that are about no event.
+    #[must_use]
+    pub fn of(&self, record: &RawRecord<'_>) -> Option<usize> {
+        let first = self.layouts.first()?;
+        if record.kind >= kind::USER_TYPE_START {
+            return None;
+        }
+        let id = if record.kind == kind::PERF_RECORD_SAMPLE {
+            first.id_in_sample().map(|at| Words::new(record.body, record.endian).get(at))
+        } else {
+            first.id_from_end().filter(|_| first.sample_id_all).map(|from_end| word_from_end(record, from_end))
+        };
+        match id {
+            None | Some(Some(0)) => Some(0),
+            Some(Some(_)) if self.layouts.len() == 1 => Some(0),
+            Some(id) => self.with_id(id?),
+        }
+    }
+
+    /// The layout of the event that a record belongs to.
+    #[must_use]
+    pub fn layout_of(&self, record: &RawRecord<'_>) -> Option<&Layout> {
+        self.layouts.get(self.of(record)?)
+    }
+
+    /// When a record was made, in the recording's clock; `None` where it doesn't say.
+    #[must_use]
+    pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
+        self.layout_of(record)?.time_ns(record)
+    }
+}

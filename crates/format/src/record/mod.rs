@@ -1,0 +1,287 @@
+//! Records: what the kernel puts into a ring, and what a recorder adds to them in a file.
+//!
+//! ```text
+//! | kind u32 | misc u16 | size u16 | body: size - 8 bytes ...                               |
+//!                                   | fields of the kind ... | sample_id, where it was asked for |
+//! ```
+//! Everything borrows: a [`Record`] points into the bytes that it was decoded from. Source:
+//! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and `tools/lib/perf/include/perf/event.h`.
+
+pub mod kind;
+mod layout;
+mod map;
+mod notice;
+mod read;
+mod sample;
+mod setup;
+mod task;
+
+pub use layout::{Events, Layout, SampleId};
+pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
+pub use notice::{Aux, Lost, Throttle};
+pub use read::{ReadValue, ReadValues, TaskRead};
+pub use sample::{Branch, Branches, Registers, Sample, UserStack};
+pub use setup::{Auxtrace, BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update};
+pub use task::{Comm, Switch, Task};
+
+use crate::bytes::{Cursor, Endian, Words};
+
+/// The bytes of a record's header: the least that a record can have.
+pub const HEADER_SIZE: usize = 8;
+
+/// Why a record could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The record ends before the fields that its kind and its event promise.
+    #[error("a record of kind {kind} with {len} bytes ends within its fields")]
+    Truncated {
+        /// The record's kind.
+        kind: u32,
+        /// The bytes of its body.
+        len: usize,
+    },
+    /// A sample of an event that nothing describes.
+    #[error("a record of kind {kind} belongs to no event that the recording describes")]
+    NoEvent {
+        /// The record's kind.
+        kind: u32,
+    },
+}
+
+/// A record that has been found, and not yet been looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRecord<'a> {
+    /// What it is: see [`kind`].
+    pub kind: u32,
+    /// `PERF_RECORD_MISC_*`; what the bits say depends on the kind.
+    pub misc: u16,
+    /// Everything after the header.
+    pub body: &'a [u8],
+    /// The byte order of the body.
+    pub endian: Endian,
+}
+
+impl<'a> RawRecord<'a> {
+    /// The record at the front of `bytes`; `None` where they hold no whole record, or one of fewer than 8 bytes.
+    #[must_use]
+    pub fn first(bytes: &'a [u8], endian: Endian) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes, endian);
+        let (kind, misc, size) = (cursor.u32()?, cursor.u16()?, cursor.u16()?);
+        let body = bytes.get(HEADER_SIZE..usize::from(size))?;
+        Some(Self { kind, misc, body, endian })
+    }
+
+    /// Header and body together, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        HEADER_SIZE + self.body.len()
+    }
+
+    /// The fields of the record's kind. Samples and reads stay bytes: their fields depend on the event, see [`Sample::decode`]
+    /// and [`TaskRead::decode`].
+    ///
+    /// # Errors
+    /// The record is shorter than its kind. A kind that is not known is none: it comes back as [`Record::Unknown`].
+    pub fn decode(&self) -> Result<Record<'a>, DecodeError> {
+        self.fields().ok_or(DecodeError::Truncated { kind: self.kind, len: self.body.len() })
+    }
+
+    fn fields(&self) -> Option<Record<'a>> {
+        if self.kind >= kind::USER_TYPE_START { self.recorder_fields() } else { self.kernel_fields() }
+    }
+
+    fn kernel_fields(&self) -> Option<Record<'a>> {
+        let mut fields = Cursor::new(self.body, self.endian);
+        Some(match self.kind {
+            kind::PERF_RECORD_MMAP => Record::Mmap(Mmap::decode(fields, self.misc)?),
+            kind::PERF_RECORD_MMAP2 => Record::Mmap(Mmap::decode2(fields, self.misc)?),
+            kind::PERF_RECORD_COMM => Record::Comm(Comm::decode(fields, self.misc)?),
+            kind::PERF_RECORD_FORK => Record::Fork(Task::decode(fields)?),
+            kind::PERF_RECORD_EXIT => Record::Exit(Task::decode(fields)?),
+            kind::PERF_RECORD_LOST => Record::Lost(Lost { id: fields.u64()?, lost: fields.u64()? }),
+            kind::PERF_RECORD_LOST_SAMPLES => Record::LostSamples { lost: fields.u64()? },
+            kind::PERF_RECORD_THROTTLE => Record::Throttle(Throttle::decode(fields)?),
+            kind::PERF_RECORD_UNTHROTTLE => Record::Unthrottle(Throttle::decode(fields)?),
+            kind::PERF_RECORD_READ => Record::Read,
+            kind::PERF_RECORD_SAMPLE => Record::Sample,
+            kind::PERF_RECORD_SWITCH => Record::Switch(Switch::decode(self.misc, None)),
+            kind::PERF_RECORD_SWITCH_CPU_WIDE => Record::Switch(Switch::decode(self.misc, Some((fields.i32()?, fields.i32()?)))),
+            kind::PERF_RECORD_NAMESPACES => Record::Namespaces(Namespaces::decode(fields)?),
+            kind::PERF_RECORD_KSYMBOL => Record::Ksymbol(Ksymbol::decode(fields)?),
+            kind::PERF_RECORD_BPF_EVENT => Record::BpfEvent(BpfEvent::decode(fields)?),
+            kind::PERF_RECORD_CGROUP => Record::Cgroup(Cgroup { id: fields.u64()?, path: fields.text() }),
+            kind::PERF_RECORD_TEXT_POKE => Record::TextPoke(TextPoke::decode(fields)?),
+            kind::PERF_RECORD_AUX => Record::Aux(Aux::decode(fields)?),
+            kind::PERF_RECORD_ITRACE_START => Record::ItraceStart { pid: fields.i32()?, tid: fields.i32()? },
+            kind::PERF_RECORD_AUX_OUTPUT_HW_ID => Record::AuxOutputHwId { hw_id: fields.u64()? },
+            kind::PERF_RECORD_CALLCHAIN_DEFERRED => {
+                let (cookie, count) = (fields.u64()?, fields.u64()?);
+                Record::CallchainDeferred { cookie, callchain: fields.words(count)? }
+            }
+            _ => Record::Unknown,
+        })
+    }
+
+    fn recorder_fields(&self) -> Option<Record<'a>> {
+        let mut fields = Cursor::new(self.body, self.endian);
+        Some(match self.kind {
+            kind::HEADER_ATTR => Record::HeaderAttr(HeaderAttr::decode(fields)?),
+            kind::HEADER_TRACING_DATA => Record::TracingData { size: fields.u32()? },
+            kind::HEADER_BUILD_ID => Record::BuildId(BuildId::decode(fields, self.misc)?),
+            kind::FINISHED_ROUND => Record::FinishedRound,
+            kind::FINISHED_INIT => Record::FinishedInit,
+            kind::ID_INDEX => Record::IdIndex(IdIndex::decode(fields)?),
+            kind::AUXTRACE => Record::Auxtrace(Auxtrace::decode(fields)?),
+            kind::THREAD_MAP => Record::ThreadMap(ThreadMap::decode(fields)?),
+            kind::CPU_MAP => Record::CpuMap(CpuMap::decode(fields)?),
+            kind::EVENT_UPDATE => Record::EventUpdate(EventUpdate::decode(fields)?),
+            kind::TIME_CONV => Record::TimeConv(TimeConv::decode(fields)?),
+            kind::HEADER_FEATURE => Record::HeaderFeature { feature: fields.u64()?, data: fields.rest() },
+            kind::COMPRESSED => Record::Compressed { data: fields.rest() },
+            kind::COMPRESSED2 => {
+                let size = fields.u64()?;
+                Record::Compressed { data: fields.take(size)? }
+            }
+            _ => Record::Unknown,
+        })
+    }
+}
+
+/// A record's fields, by kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// A piece of a file, or anonymous memory, was mapped (`MMAP` and `MMAP2`).
+    Mmap(Mmap<'a>),
+    /// A thread has a new name.
+    Comm(Comm<'a>),
+    /// A thread began.
+    Fork(Task),
+    /// A thread ended.
+    Exit(Task),
+    /// A ring was full.
+    Lost(Lost),
+    /// Hardware lost samples before they reached a ring.
+    LostSamples {
+        /// How many.
+        lost: u64,
+    },
+    /// The kernel stopped an event that interrupted too often.
+    Throttle(Throttle),
+    /// And let it go on.
+    Unthrottle(Throttle),
+    /// The count of an inherited event whose thread ended: [`TaskRead::decode`] has its fields.
+    Read,
+    /// A sample: [`Sample::decode`] has its fields.
+    Sample,
+    /// A CPU went from one thread to another (`SWITCH` and `SWITCH_CPU_WIDE`).
+    Switch(Switch),
+    /// The namespaces that a thread is in.
+    Namespaces(Namespaces<'a>),
+    /// Kernel code came or went: BPF programs, kprobes' trampolines.
+    Ksymbol(Ksymbol<'a>),
+    /// A BPF program was loaded or unloaded.
+    BpfEvent(BpfEvent),
+    /// A cgroup's path.
+    Cgroup(Cgroup<'a>),
+    /// The kernel changed its own code.
+    TextPoke(TextPoke<'a>),
+    /// AUX data arrived.
+    Aux(Aux),
+    /// Instruction tracing began.
+    ItraceStart {
+        /// The process.
+        pid: i32,
+        /// The thread.
+        tid: i32,
+    },
+    /// Which hardware event an AUX stream means.
+    AuxOutputHwId {
+        /// The hardware's own id.
+        hw_id: u64,
+    },
+    /// The user part of call chains, when its thread went back to user code.
+    CallchainDeferred {
+        /// Stands after `PERF_CONTEXT_USER_DEFERRED` in the chains that it completes.
+        cookie: u64,
+        /// Return addresses, the innermost first.
+        callchain: Words<'a>,
+    },
+    /// An event's attributes and ids.
+    HeaderAttr(HeaderAttr<'a>),
+    /// So many bytes of tracing data follow the record, filled up to a multiple of 8. They are no part of its size.
+    TracingData {
+        /// Bytes, without the filling.
+        size: u32,
+    },
+    /// The build id of a file that samples lie in.
+    BuildId(BuildId<'a>),
+    /// Every ring was drained: nothing that follows is older than the round before this one.
+    FinishedRound,
+    /// What was there when the recording began has been described.
+    FinishedInit,
+    /// Which CPU and thread an id counts on.
+    IdIndex(IdIndex<'a>),
+    /// AUX data follows the record. It is no part of its size.
+    Auxtrace(Auxtrace),
+    /// The threads that were recorded.
+    ThreadMap(ThreadMap<'a>),
+    /// The CPUs that were recorded.
+    CpuMap(CpuMap<'a>),
+    /// More about an event: its unit, scale, name or CPUs.
+    EventUpdate(EventUpdate<'a>),
+    /// How the time stamp counter becomes perf's time.
+    TimeConv(TimeConv),
+    /// A feature section, as a record.
+    HeaderFeature {
+        /// The feature's bit.
+        feature: u64,
+        /// The section.
+        data: &'a [u8],
+    },
+    /// Compressed records (zstd, one stream through the whole file).
+    Compressed {
+        /// Compressed bytes.
+        data: &'a [u8],
+    },
+    /// A kind that this version does not know, or knows only by name.
+    Unknown,
+}
+
+/// The records that lie one after the other in memory, such as decompressed ones.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    endian: Endian,
+}
+
+impl<'a> Records<'a> {
+    /// The records in `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
+        Self { rest: bytes, endian }
+    }
+
+    /// What comes after the last whole record: the start of one that goes on elsewhere, or bytes that are no record.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = RawRecord<'a>;
+
+    fn next(&mut self) -> Option<RawRecord<'a>> {
+        let record = RawRecord::first(self.rest, self.endian)?;
+        self.rest = self.rest.get(record.size()..)?;
+        Some(record)
+    }
+}
+
+/// The words from here to the record's end.
+fn words_to_end<'a>(fields: &Cursor<'a>) -> Words<'a> {
+    Words::new(fields.rest(), fields.endian())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! What the kernel says about the recording itself: losses, throttling, AUX data.
+
+use crate::bytes::Cursor;
+
+/// Records that found no room in their ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The event that met the full ring. The losses are those of all of the ring's events.
+    pub id: u64,
+    /// How many records.
+    pub lost: u64,
+}
+
+/// An event was stopped, or let go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// When, in the recording's clock.
+    pub time_ns: u64,
+    /// The event's id.
+    pub id: u64,
+    /// The id of the counter, which differs from `id` in inherited events.
+    pub stream_id: u64,
+}
+
+impl Throttle {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        Some(Self { time_ns: fields.u64()?, id: fields.u64()?, stream_id: fields.u64()? })
+    }
+}
+
+/// AUX data that arrived in its own ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aux {
+    /// Where in the AUX ring, in bytes since the recording began.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// `PERF_AUX_FLAG_*`.
+    pub flags: u64,
+}
+
+impl Aux {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        Some(Self { offset: fields.u64()?, size: fields.u64()?, flags: fields.u64()? })
+    }
+}

@@ -1,0 +1,289 @@
+//! `PERF_RECORD_SAMPLE`: every field that `sample_type` can ask for.
+
+use perf_event_open_sys::bindings::{
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_AUX, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN,
+    PERF_SAMPLE_CGROUP, PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_READ, PERF_SAMPLE_REGS_INTR,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_TRANSACTION,
+    PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT,
+};
+
+use super::layout::bit;
+use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
+use crate::bytes::{Cursor, Endian, Words};
+
+/// A sample. What the event's samples don't hold is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample<'a> {
+    /// The event's id (`IDENTIFIER`, else `ID`).
+    pub id: Option<u64>,
+    /// Where the CPU was.
+    pub ip: Option<u64>,
+    /// The process.
+    pub pid: Option<i32>,
+    /// The thread.
+    pub tid: Option<i32>,
+    /// When, in the recording's clock.
+    pub time_ns: Option<u64>,
+    /// The address that was accessed; what it is depends on the event.
+    pub addr: Option<u64>,
+    /// The counter's id.
+    pub stream_id: Option<u64>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+    /// How many occurrences the sample stands for (nanoseconds for the clock events).
+    pub period: Option<u64>,
+    /// The counts of the event or its group.
+    pub read: Option<ReadValues<'a>>,
+    /// Return addresses, the innermost first, with `PERF_CONTEXT_*` markers between them.
+    pub callchain: Option<Words<'a>>,
+    /// A tracepoint's fields, or the PMU's own bytes.
+    pub raw: Option<&'a [u8]>,
+    /// The last branches.
+    pub branches: Option<Branches<'a>>,
+    /// User registers.
+    pub regs_user: Option<Registers<'a>>,
+    /// A copy of the user stack.
+    pub stack_user: Option<UserStack<'a>>,
+    /// How costly the sampled access was. With `WEIGHT_STRUCT` three numbers, of 32, 16 and 16 bits from the lowest.
+    pub weight: Option<u64>,
+    /// Where the data came from (`union perf_mem_data_src`).
+    pub data_src: Option<u64>,
+    /// What happened to a transaction (`PERF_TXN_*`).
+    pub transaction: Option<u64>,
+    /// Registers at the interrupt.
+    pub regs_intr: Option<Registers<'a>>,
+    /// The physical address of `addr`.
+    pub phys_addr: Option<u64>,
+    /// The cgroup's id.
+    pub cgroup: Option<u64>,
+    /// Bytes of the page that `addr` lies in.
+    pub data_page_size: Option<u64>,
+    /// Bytes of the page that `ip` lies in.
+    pub code_page_size: Option<u64>,
+    /// AUX data up to the sample.
+    pub aux: Option<&'a [u8]>,
+}
+
+/// Registers, those with a bit in the event's mask, from the lowest bit on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers<'a> {
+    /// `PERF_SAMPLE_REGS_ABI_*`: 0 none (a kernel thread), 1 32 bits, 2 64 bits.
+    pub abi: u64,
+    /// One bit a register.
+    pub mask: u64,
+    /// The values; none where `abi` is 0.
+    pub values: Words<'a>,
+}
+
+impl Registers<'_> {
+    /// The value of the register with this number (`PERF_REG_*` of the machine).
+    #[must_use]
+    pub fn get(&self, register: u32) -> Option<u64> {
+        let below = 1_u64.checked_shl(register)?;
+        if self.mask & below == 0 {
+            return None;
+        }
+        self.values.get((self.mask & (below - 1)).count_ones() as usize)
+    }
+}
+
+/// A copy of the user stack, from the stack pointer upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserStack<'a> {
+    /// The bytes that were really copied.
+    pub bytes: &'a [u8],
+    /// The bytes that were asked for.
+    pub room: u64,
+}
+
+/// The last branches before the sample, the latest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branches<'a> {
+    /// Where the hardware's own list of branches stood.
+    pub hw_index: Option<u64>,
+    entries: Words<'a>,
+    /// Counts of events between branches, one word for each, where they were asked for.
+    pub counters: Option<Words<'a>>,
+    endian: Endian,
+}
+
+/// One branch (`struct perf_branch_entry`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Where it came from.
+    pub from: u64,
+    /// Where it went.
+    pub to: u64,
+    /// It was predicted wrongly.
+    pub mispredicted: bool,
+    /// It was predicted rightly. Neither of both: it isn't known.
+    pub predicted: bool,
+    /// It was in a transaction.
+    pub in_transaction: bool,
+    /// It aborted a transaction.
+    pub abort: bool,
+    /// CPU cycles since the branch before it.
+    pub cycles: u16,
+    /// `PERF_BR_*`.
+    pub branch_type: u8,
+}
+
+impl<'a> Branches<'a> {
+    /// The branches.
+    pub fn iter(&self) -> impl Iterator<Item = Branch> + 'a {
+        let Self { entries, endian, .. } = *self;
+        (0..entries.len() / 3).filter_map(move |at| {
+            let word = |place| entries.get(at * 3 + place);
+            Some(Branch::new(word(0)?, word(1)?, word(2)?, endian))
+        })
+    }
+}
+
+impl Branch {
+    /// The flags are C bit fields: big-endian machines fill them from the highest bit on.
+    fn new(from: u64, to: u64, flags: u64, endian: Endian) -> Self {
+        let field = |at: u32, width: u32| {
+            let shift = if endian == Endian::Big { 64 - at - width } else { at };
+            flags >> shift & ((1 << width) - 1)
+        };
+        Self {
+            from,
+            to,
+            mispredicted: field(0, 1) != 0,
+            predicted: field(1, 1) != 0,
+            in_transaction: field(2, 1) != 0,
+            abort: field(3, 1) != 0,
+            cycles: u16::try_from(field(4, 16)).unwrap_or_default(),
+            branch_type: u8::try_from(field(20, 4)).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// The fields of a record of kind `SAMPLE`, by the event that it belongs to.
+    ///
+    /// # Errors
+    /// The event is not known, or the record is shorter than the event's layout says.
+    pub fn of(record: &RawRecord<'a>, events: &Events) -> Result<Self, DecodeError> {
+        Self::decode(record, events.layout_of(record).ok_or(DecodeError::NoEvent { kind: record.kind })?)
+    }
+
+    /// The fields of a record of kind `SAMPLE` that an event with this layout made.
+    ///
+    /// # Errors
+    /// The record is shorter than the layout says.
+    pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
+        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
+        let mut sample = Self::default();
+        let whole = sample.fill_fixed(&mut fields).and_then(|()| sample.fill_sized(&mut fields)).and_then(|()| sample.fill_last(&mut fields));
+        whole.ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })?;
+        Ok(sample)
+    }
+
+    /// The fields of eight bytes that samples begin with.
+    fn fill_fixed(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
+        self.id = fields.word(PERF_SAMPLE_IDENTIFIER)?;
+        self.ip = fields.word(PERF_SAMPLE_IP)?;
+        if fields.has(PERF_SAMPLE_TID) {
+            self.pid = Some(fields.cursor.i32()?);
+            self.tid = Some(fields.cursor.i32()?);
+        }
+        self.time_ns = fields.word(PERF_SAMPLE_TIME)?;
+        self.addr = fields.word(PERF_SAMPLE_ADDR)?;
+        let id = fields.word(PERF_SAMPLE_ID)?;
+        self.id = self.id.or(id);
+        self.stream_id = fields.word(PERF_SAMPLE_STREAM_ID)?;
+        if fields.has(PERF_SAMPLE_CPU) {
+            self.cpu = Some(fields.cursor.u32()?);
+            fields.cursor.u32()?;
+        }
+        self.period = fields.word(PERF_SAMPLE_PERIOD)?;
+        Some(())
+    }
+
+    /// The fields that say their own size.
+    fn fill_sized(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
+        if fields.has(PERF_SAMPLE_READ) {
+            self.read = Some(ReadValues::decode(&mut fields.cursor, fields.layout.read_format)?);
+        }
+        if fields.has(PERF_SAMPLE_CALLCHAIN) {
+            let count = fields.cursor.u64()?;
+            self.callchain = Some(fields.cursor.words(count)?);
+        }
+        if fields.has(PERF_SAMPLE_RAW) {
+            let size = fields.cursor.u32()?;
+            self.raw = Some(fields.cursor.take(size.into())?);
+        }
+        if fields.has(PERF_SAMPLE_BRANCH_STACK) {
+            self.branches = Some(fields.branches()?);
+        }
+        if fields.has(PERF_SAMPLE_REGS_USER) {
+            self.regs_user = Some(fields.registers(fields.layout.regs_user)?);
+        }
+        if fields.has(PERF_SAMPLE_STACK_USER) {
+            self.stack_user = Some(fields.stack()?);
+        }
+        Some(())
+    }
+
+    /// The fields that later kernels added.
+    fn fill_last(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
+        self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT)?;
+        self.data_src = fields.word(PERF_SAMPLE_DATA_SRC)?;
+        self.transaction = fields.word(PERF_SAMPLE_TRANSACTION)?;
+        if fields.has(PERF_SAMPLE_REGS_INTR) {
+            self.regs_intr = Some(fields.registers(fields.layout.regs_intr)?);
+        }
+        self.phys_addr = fields.word(PERF_SAMPLE_PHYS_ADDR)?;
+        self.cgroup = fields.word(PERF_SAMPLE_CGROUP)?;
+        self.data_page_size = fields.word(PERF_SAMPLE_DATA_PAGE_SIZE)?;
+        self.code_page_size = fields.word(PERF_SAMPLE_CODE_PAGE_SIZE)?;
+        if fields.has(PERF_SAMPLE_AUX) {
+            let size = fields.cursor.u64()?;
+            self.aux = Some(fields.cursor.take(size)?);
+        }
+        Some(())
+    }
+}
+
+/// A sample's bytes, and what says how to read them. Methods are `None` where the bytes end too early.
+struct Fields<'a, 'l> {
+    cursor: Cursor<'a>,
+    layout: &'l Layout,
+}
+
+impl<'a> Fields<'a, '_> {
+    fn has(&self, bits: u32) -> bool {
+        self.layout.has(bit(bits))
+    }
+
+    /// The next word where one of the bits is set, else `Some(None)`.
+    #[expect(clippy::option_option, reason = "the outer one is 'too short', the inner one 'not asked for'")]
+    fn word(&mut self, bits: u32) -> Option<Option<u64>> {
+        if self.has(bits) { self.cursor.u64().map(Some) } else { Some(None) }
+    }
+
+    fn branches(&mut self) -> Option<Branches<'a>> {
+        let has = |bits: u32| self.layout.branch_sample_type & bit(bits) != 0;
+        let count = self.cursor.u64()?;
+        let hw_index = if has(PERF_SAMPLE_BRANCH_HW_INDEX) { Some(self.cursor.u64()?) } else { None };
+        let entries = self.cursor.words(count.checked_mul(3)?)?;
+        let counters = if has(PERF_SAMPLE_BRANCH_COUNTERS) { Some(self.cursor.words(count)?) } else { None };
+        Some(Branches { hw_index, entries, counters, endian: self.cursor.endian() })
+    }
+
+    fn registers(&mut self, mask: u64) -> Option<Registers<'a>> {
+        let abi = self.cursor.u64()?;
+        let count = if abi == 0 { 0 } else { mask.count_ones() };
+        Some(Registers { abi, mask, values: self.cursor.words(count.into())? })
+    }
+
+    fn stack(&mut self) -> Option<UserStack<'a>> {
+        let room = self.cursor.u64()?;
+        let all = self.cursor.take(room)?;
+        let copied = if room == 0 { 0 } else { self.cursor.u64()? };
+        let bytes = usize::try_from(copied).ok().and_then(|copied| all.get(..copied)).unwrap_or(all);
+        Some(UserStack { bytes, room })
+    }
+}

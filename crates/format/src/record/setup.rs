@@ -1,0 +1,279 @@
+//! Records that describe a recording: what a recorder writes itself, in `tools/lib/perf/include/perf/event.h`.
+
+use perf_event_open_sys::bindings::PERF_RECORD_MISC_EXT_RESERVED;
+
+use super::words_to_end;
+use crate::abi::Attr;
+use crate::bytes::{Cursor, Endian, Words, until_nul};
+
+/// An event: its attributes, and the ids that its records carry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeaderAttr<'a> {
+    /// The event as the kernel was asked for it.
+    pub attr: Attr,
+    /// One id for each counter that was opened.
+    pub ids: Words<'a>,
+}
+
+impl<'a> HeaderAttr<'a> {
+    /// The structure says its own size, in its second word of four bytes; 0 is that of the first version.
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let mut ahead = fields;
+        ahead.u32()?;
+        let size = ahead.u32()?;
+        let bytes = fields.take(if size == 0 { 64 } else { size.into() })?;
+        let attr = Attr::from_bytes_in(bytes, fields.endian()).ok()?;
+        Some(Self { attr, ids: words_to_end(&fields) })
+    }
+}
+
+/// More about an event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EventUpdate<'a> {
+    /// One of the event's ids.
+    pub id: u64,
+    /// What there is to know.
+    pub update: Update<'a>,
+}
+
+/// What an [`EventUpdate`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Update<'a> {
+    /// The unit of the counts, such as `Joules`.
+    Unit(&'a [u8]),
+    /// What a count is multiplied with to be in that unit.
+    Scale(f64),
+    /// The event's name, as the user typed it.
+    Name(&'a [u8]),
+    /// The CPUs that it counts on.
+    Cpus(CpuMap<'a>),
+    /// A type that this version does not know.
+    Unknown {
+        /// Its number.
+        kind: u64,
+        /// Its bytes.
+        data: &'a [u8],
+    },
+}
+
+impl<'a> EventUpdate<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let (kind, id) = (fields.u64()?, fields.u64()?);
+        let update = match kind {
+            0 => Update::Unit(fields.text()),
+            1 => Update::Scale(f64::from_bits(fields.u64()?)),
+            2 => Update::Name(fields.text()),
+            3 => Update::Cpus(CpuMap::decode(fields)?),
+            _ => Update::Unknown { kind, data: fields.rest() },
+        };
+        Some(Self { id, update })
+    }
+}
+
+/// A set of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuMap<'a> {
+    /// Their numbers, two bytes each; `0xffff` is any CPU.
+    List {
+        /// Two bytes a CPU.
+        bytes: &'a [[u8; 2]],
+        /// Their order.
+        endian: Endian,
+    },
+    /// A bit for each, in words of four or eight bytes.
+    Mask {
+        /// The words.
+        bytes: &'a [u8],
+        /// Four or eight.
+        word_size: usize,
+        /// Their order.
+        endian: Endian,
+    },
+    /// From the first to the last.
+    Range {
+        /// The first CPU.
+        first: u16,
+        /// The last CPU.
+        last: u16,
+    },
+}
+
+impl<'a> CpuMap<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let endian = fields.endian();
+        match fields.u16()? {
+            0 => {
+                let count = fields.u16()?;
+                Some(Self::List { bytes: fields.take(u64::from(count) * 2)?.as_chunks().0, endian })
+            }
+            1 => {
+                let (count, word_size) = (fields.u16()?, fields.u16()?);
+                match word_size {
+                    4 => {}
+                    // `struct perf_record_mask_cpu_map64` has four bytes of padding before its words.
+                    8 => _ = fields.u32()?,
+                    _ => return None,
+                }
+                let bytes = fields.take(u64::from(count) * u64::from(word_size))?;
+                Some(Self::Mask { bytes, word_size: word_size.into(), endian })
+            }
+            2 => {
+                fields.u16()?;
+                Some(Self::Range { first: fields.u16()?, last: fields.u16()? })
+            }
+            _ => None,
+        }
+    }
+
+    /// The CPUs' numbers, rising where it is a mask or a range.
+    pub fn cpus(&self) -> Box<dyn Iterator<Item = u32> + 'a> {
+        match *self {
+            Self::List { bytes, endian } => Box::new(bytes.iter().map(move |cpu| endian.u16(*cpu).into())),
+            Self::Mask { bytes, word_size, endian } => {
+                let bits = bytes.len() * 8;
+                let is_set = move |cpu: &u32| {
+                    let (byte, bit) = (*cpu as usize / 8, cpu % 8);
+                    let within = byte % word_size;
+                    let at = byte - within + if endian == Endian::Big { word_size - 1 - within } else { within };
+                    bytes.get(at).is_some_and(|byte| byte >> bit & 1 == 1)
+                };
+                Box::new((0..u32::try_from(bits).unwrap_or(0)).filter(is_set))
+            }
+            Self::Range { first, last } => Box::new((first..=last).map(u32::from)),
+        }
+    }
+}
+
+/// The build id of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildId<'a> {
+    /// Whose file: -1 is the host's kernel and everything in it.
+    pub pid: i32,
+    /// Mostly 20 bytes, at most that.
+    pub build_id: &'a [u8],
+    /// The file, or `[kernel.kallsyms]`.
+    pub path: &'a [u8],
+}
+
+impl<'a> BuildId<'a> {
+    /// The body of such a record: also in the feature section of the same name.
+    pub(crate) fn decode(mut fields: Cursor<'a>, misc: u16) -> Option<Self> {
+        let pid = fields.i32()?;
+        let (id, size) = (fields.take(20)?, fields.u8()?);
+        fields.take(3)?;
+        // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the size is not there, and the id is that of SHA-1.
+        let has_size = u32::from(misc) & PERF_RECORD_MISC_EXT_RESERVED != 0;
+        let size = if has_size { usize::from(size).min(20) } else { 20 };
+        Some(Self { pid, build_id: &id[..size], path: fields.text() })
+    }
+}
+
+/// Which counter has which id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdIndex<'a> {
+    words: Words<'a>,
+}
+
+/// One counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdIndexEntry {
+    /// The id.
+    pub id: u64,
+    /// The ring that its records come from.
+    pub ring: u64,
+    /// The CPU; `u64::MAX` is any.
+    pub cpu: u64,
+    /// The thread; `u64::MAX` is any.
+    pub tid: u64,
+}
+
+impl<'a> IdIndex<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let count = fields.u64()?;
+        Some(Self { words: fields.words(count.checked_mul(4)?)? })
+    }
+
+    /// The counters.
+    pub fn entries(&self) -> impl Iterator<Item = IdIndexEntry> + 'a {
+        let words = self.words;
+        (0..words.len() / 4).filter_map(move |entry| {
+            let word = |place| words.get(entry * 4 + place);
+            Some(IdIndexEntry { id: word(0)?, ring: word(1)?, cpu: word(2)?, tid: word(3)? })
+        })
+    }
+}
+
+/// AUX data follows, as it came from the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auxtrace {
+    /// Bytes that follow the record.
+    pub size: u64,
+    /// Where they lay in the AUX ring.
+    pub offset: u64,
+    /// Tells one trace from another.
+    pub reference: u64,
+    /// Which AUX ring.
+    pub idx: u32,
+    /// The thread; -1 is any.
+    pub tid: i32,
+    /// The CPU; -1 is any.
+    pub cpu: i32,
+}
+
+impl Auxtrace {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            size: fields.u64()?,
+            offset: fields.u64()?,
+            reference: fields.u64()?,
+            idx: fields.u32()?,
+            tid: fields.i32()?,
+            cpu: fields.i32()?,
+        })
+    }
+}
+
+/// The threads that were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadMap<'a> {
+    entries: &'a [[u8; 24]],
+    endian: Endian,
+}
+
+impl<'a> ThreadMap<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let count = fields.u64()?;
+        Some(Self { entries: fields.take(count.checked_mul(24)?)?.as_chunks().0, endian: fields.endian() })
+    }
+
+    /// Each thread's id (`u64::MAX` is any) and name.
+    pub fn threads(&self) -> impl ExactSizeIterator<Item = (u64, &'a [u8])> + 'a {
+        let endian = self.endian;
+        self.entries.iter().map(move |entry| (endian.u64(std::array::from_fn(|i| entry[i])), until_nul(&entry[8..])))
+    }
+}
+
+/// How the time stamp counter becomes perf's time (`struct perf_event_mmap_page` documents the sum).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeConv {
+    /// Bits to shift by.
+    pub shift: u64,
+    /// The factor.
+    pub mult: u64,
+    /// Nanoseconds at counter 0.
+    pub zero: u64,
+    /// Where the counter has fewer than 64 bits: a counter value in the range, and the mask of its bits.
+    pub short: Option<(u64, u64)>,
+}
+
+impl TimeConv {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        let (shift, mult, zero) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let mut short = || {
+            let (cycles, mask) = (fields.u64()?, fields.u64()?);
+            let (_has_zero, is_short) = (fields.u8()?, fields.u8()?);
+            (is_short != 0).then_some((cycles, mask))
+        };
+        Some(Self { shift, mult, zero, short: short() })
+    }
+}
