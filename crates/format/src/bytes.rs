@@ -143,6 +143,15 @@ impl<'a> Cursor<'a> {
     pub(crate) fn text(&self) -> &'a [u8] {
         until_nul(self.rest)
     }
+
+    /// `struct perf_header_string`: a length of four bytes, and so many bytes, filled up with NUL.
+    pub(crate) fn header_string(&mut self) -> Option<&'a [u8]> {
+        let mut ahead = *self;
+        let len = ahead.u32()?;
+        let text = ahead.take(len.into())?;
+        *self = ahead;
+        Some(until_nul(text))
+    }
 }
 
 /// The bytes before the first NUL.
@@ -171,6 +180,14 @@ mod tests {
         assert_eq!(cursor.words(u64::MAX), None);
         assert_eq!(cursor.u16(), Some(1));
         assert_eq!(cursor.rest(), [0]);
+    }
+
+    #[test]
+    fn a_header_string_ends_at_its_nul() {
+        let mut cursor = Cursor::new(b"\x04\0\0\0ab\0\0\xff\0\0\0", Endian::Little);
+        assert_eq!(cursor.header_string(), Some(&b"ab"[..]));
+        assert_eq!(cursor.header_string(), None, "255 bytes are not there");
+        assert_eq!(cursor.u32(), Some(255), "and nothing was taken");
     }
 
     #[test]

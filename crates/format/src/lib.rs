@@ -7,6 +7,7 @@
 pub mod abi;
 mod bytes;
 pub mod file;
+pub mod limits;
 pub mod record;
 
 pub use bytes::{Endian, Words};

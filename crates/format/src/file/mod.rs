@@ -1,3 +1,21 @@
-//! `perf.data` files.
+//! `perf.data`: a description of what was recorded, and a stream of records.
+//!
+//! ```text
+//! file: | header 104 bytes | ids, attributes | data: records ... | table of feature sections | feature sections |
+//! pipe: | header 16 bytes  | data: records; attributes and features are among them ...
+//! ```
+//! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
 
+mod description;
+pub mod features;
+mod header;
+mod loss;
+mod reader;
+mod window;
 pub mod writer;
+
+pub use description::{Description, Event};
+pub use features::{FeatureError, Features};
+pub use header::{FileHeader, Header, Section};
+pub use loss::{Gap, Losses, Why};
+pub use reader::{Entry, OpenError, Payload, Reader};

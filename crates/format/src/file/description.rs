@@ -1,0 +1,112 @@
+//! What a recording says about itself: its events and features. In a pipe they come as records, and the description grows.
+
+use super::features::{self, Features};
+use super::loss::{Losses, Why};
+use crate::abi::Attr;
+use crate::bytes::Endian;
+use crate::limits;
+use crate::record::{Events, HeaderAttr, Layout, RawRecord, Record, Update};
+
+/// An event that was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// As the kernel was asked for it.
+    pub attr: Attr,
+    /// The ids of its counters.
+    pub ids: Vec<u64>,
+    /// As the user typed it, where the recording says so.
+    pub name: Option<Vec<u8>>,
+}
+
+/// The events and features of a recording.
+#[derive(Clone, Debug)]
+pub struct Description {
+    events: Vec<Event>,
+    by_id: Events,
+    ids: usize,
+    features: Features,
+}
+
+impl Description {
+    pub(super) fn new(endian: Endian) -> Self {
+        Self { events: Vec::new(), by_id: Events::default(), ids: 0, features: Features::new(endian) }
+    }
+
+    /// The events, in the order of the recording.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Finds the event that a record belongs to: an index into [`Description::events`].
+    #[must_use]
+    pub fn lookup(&self) -> &Events {
+        &self.by_id
+    }
+
+    /// The feature sections.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Adds an event, unless it is there. `false`: it is one too many.
+    pub(super) fn add_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
+        let known = |event: &Event| event.attr == attr && event.ids == ids;
+        let is_known = ids.first().map_or_else(|| self.events.iter().any(known), |id| self.by_id.with_id(*id).is_some());
+        if is_known {
+            return true;
+        }
+        if self.events.len() >= limits::EVENTS || self.ids + ids.len() > limits::IDS {
+            return false;
+        }
+        self.ids += ids.len();
+        self.by_id.add(Layout::from(&attr), ids.iter().copied());
+        self.events.push(Event { attr, ids, name: None });
+        true
+    }
+
+    /// Adds a feature section. `false`: it is too large.
+    pub(super) fn add_feature(&mut self, feature: u32, data: Vec<u8>) -> bool {
+        let added = self.features.add(feature, data);
+        if added && feature == features::EVENT_DESC {
+            self.name_events();
+        }
+        added
+    }
+
+    /// Names events by the section `EVENT_DESC`.
+    pub(super) fn name_events(&mut self) {
+        let Ok(described) = self.features.event_desc() else { return };
+        let names: Vec<_> = described.iter().map(|event| (event.ids.get(0), event.attr.clone(), event.name.to_vec())).collect();
+        for (id, attr, name) in names {
+            let by_id = id.and_then(|id| self.by_id.with_id(id));
+            let at = by_id.or_else(|| self.events.iter().position(|event| event.attr == attr));
+            if let Some(event) = at.and_then(|at| self.events.get_mut(at)).filter(|event| event.name.is_none()) {
+                event.name = Some(name);
+            }
+        }
+    }
+
+    /// Takes in what a record at `offset` says about the recording.
+    pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
+        let fits = match record.decode() {
+            Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => self.add_event(attr, ids.iter().collect()),
+            Ok(Record::HeaderFeature { feature, data }) => match u32::try_from(feature) {
+                Ok(feature) if feature < 256 => self.add_feature(feature, data.to_vec()),
+                _ => true,
+            },
+            Ok(Record::EventUpdate(update)) => {
+                let event = self.by_id.with_id(update.id).and_then(|at| self.events.get_mut(at));
+                if let (Some(event), Update::Name(name)) = (event, update.update) {
+                    event.name = Some(name.to_vec());
+                }
+                true
+            }
+            _ => true,
+        };
+        if !fits {
+            losses.add(offset, record.size() as u64, Why::OverLimit);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Features of the machine: CPUs, memory, PMUs. The layouts are those that `tools/perf/util/header.c` writes.
+
+use super::{CACHE, CPU_TOPOLOGY, FeatureError, Features, MEM_TOPOLOGY, NRCPUS, NUMA_TOPOLOGY, PMU_MAPPINGS, list};
+use crate::bytes::{Cursor, Words};
+use crate::limits;
+
+/// How the CPUs share sockets, dies and cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuTopology<'a> {
+    /// CPUs of each socket, as lists such as `0-3`.
+    pub sockets: Vec<&'a [u8]>,
+    /// CPUs of each core, as lists.
+    pub cores: Vec<&'a [u8]>,
+    /// CPUs of each die, as lists; empty in recordings of older recorders.
+    pub dies: Vec<&'a [u8]>,
+    /// Where each CPU is, by number; empty in recordings of older recorders.
+    pub cpus: Vec<CpuPlace>,
+}
+
+/// Where a CPU is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// The core's number within its socket.
+    pub core: u32,
+    /// The socket's number.
+    pub socket: u32,
+    /// The die's number, where it is known.
+    pub die: Option<u32>,
+}
+
+/// A node of a machine with non-uniform memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumaNode<'a> {
+    /// Its number.
+    pub node: u32,
+    /// Its memory in KiB.
+    pub total_kib: u64,
+    /// What of it was free, in KiB.
+    pub free_kib: u64,
+    /// Its CPUs, as a list.
+    pub cpus: &'a [u8],
+}
+
+/// A cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache<'a> {
+    /// 1 is the nearest to the CPU.
+    pub level: u32,
+    /// Bytes in a line.
+    pub line_size: u32,
+    /// How many sets.
+    pub sets: u32,
+    /// How many ways.
+    pub ways: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: &'a [u8],
+    /// Such as `32K`.
+    pub size: &'a [u8],
+    /// The CPUs that share it, as a list.
+    pub cpus: &'a [u8],
+}
+
+/// Which memory belongs to which node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryTopology<'a> {
+    /// Bytes in a block.
+    pub block_bytes: u64,
+    /// The nodes.
+    pub nodes: Vec<MemoryNode<'a>>,
+}
+
+/// The memory of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryNode<'a> {
+    /// Its number.
+    pub node: u64,
+    /// One bit for each block of the machine.
+    pub bitmap: Words<'a>,
+}
+
+impl MemoryNode<'_> {
+    /// How many blocks it has.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.bitmap.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+impl Features {
+    /// CPUs that the machine can have, and those that were online.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn cpus(&self) -> Result<(u32, u32), FeatureError> {
+        self.decode(NRCPUS, |fields| Some((fields.u32()?, fields.u32()?)))
+    }
+
+    /// The CPUs' topology.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn cpu_topology(&self) -> Result<CpuTopology<'_>, FeatureError> {
+        let cpus = self.cpus().map_or(0, |(available, _)| available);
+        self.decode(CPU_TOPOLOGY, |fields| {
+            let (sockets, cores) = (list(fields, Cursor::header_string)?, list(fields, Cursor::header_string)?);
+            let mut topology = CpuTopology { sockets, cores, dies: Vec::new(), cpus: Vec::new() };
+            if fields.rest().is_empty() || cpus > limits::LIST_ITEMS {
+                return Some(topology);
+            }
+            let place = |_| Some(CpuPlace { core: fields.u32()?, socket: fields.u32()?, die: None });
+            topology.cpus = (0..cpus).map(place).collect::<Option<_>>()?;
+            if fields.rest().len() >= 4 {
+                topology.dies = list(fields, Cursor::header_string)?;
+                topology.cpus.iter_mut().for_each(|cpu| cpu.die = fields.u32());
+            }
+            Some(topology)
+        })
+    }
+
+    /// The nodes of memory.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn numa_topology(&self) -> Result<Vec<NumaNode<'_>>, FeatureError> {
+        self.decode(NUMA_TOPOLOGY, |fields| {
+            list(fields, |fields| {
+                Some(NumaNode { node: fields.u32()?, total_kib: fields.u64()?, free_kib: fields.u64()?, cpus: fields.header_string()? })
+            })
+        })
+    }
+
+    /// The PMUs: type and name.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn pmu_mappings(&self) -> Result<Vec<(u32, &[u8])>, FeatureError> {
+        self.decode(PMU_MAPPINGS, |fields| list(fields, |fields| Some((fields.u32()?, fields.header_string()?))))
+    }
+
+    /// The caches.
+    ///
+    /// # Errors
+    /// See [`FeatureError`]. A version other than 1 is malformed.
+    pub fn caches(&self) -> Result<Vec<Cache<'_>>, FeatureError> {
+        self.decode(CACHE, |fields| {
+            fields.u32().filter(|version| *version == 1)?;
+            list(fields, |fields| {
+                Some(Cache {
+                    level: fields.u32()?,
+                    line_size: fields.u32()?,
+                    sets: fields.u32()?,
+                    ways: fields.u32()?,
+                    kind: fields.header_string()?,
+                    size: fields.header_string()?,
+                    cpus: fields.header_string()?,
+                })
+            })
+        })
+    }
+
+    /// Which memory belongs to which node.
+    ///
+    /// # Errors
+    /// See [`FeatureError`]. A version other than 1 is malformed.
+    pub fn memory_topology(&self) -> Result<MemoryTopology<'_>, FeatureError> {
+        self.decode(MEM_TOPOLOGY, |fields| {
+            fields.u64().filter(|version| *version == 1)?;
+            let block_bytes = fields.u64()?;
+            let count = fields.u64().filter(|count| *count <= limits::LIST_ITEMS.into())?;
+            let node = |_| {
+                // The bits are counted twice: for the node, and as the size of the bitmap.
+                let (node, _bits, bits) = (fields.u64()?, fields.u64()?, fields.u64()?);
+                Some(MemoryNode { node, bitmap: fields.words(bits.div_ceil(64))? })
+            };
+            Some(MemoryTopology { block_bytes, nodes: (0..count).map(node).collect::<Option<_>>()? })
+        })
+    }
+}

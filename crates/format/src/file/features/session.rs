@@ -1,0 +1,134 @@
+//! Features of the session: its command, events, clocks and files. The layouts are those that `tools/perf/util/header.c` writes.
+
+use super::{BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, EVENT_DESC, FeatureError, Features, GROUP_DESC, SAMPLE_TIME, list};
+use crate::abi::Attr;
+use crate::bytes::{Cursor, Words};
+use crate::limits;
+use crate::record::{BuildId, RawRecord};
+
+/// An event, with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventDesc<'a> {
+    /// As the kernel was asked for it.
+    pub attr: Attr,
+    /// As the user typed it.
+    pub name: &'a [u8],
+    /// The ids of its counters.
+    pub ids: Words<'a>,
+}
+
+/// A group of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupDesc<'a> {
+    /// Its name; mostly empty.
+    pub name: &'a [u8],
+    /// The leader's place among the events, counted from 0.
+    pub leader: u32,
+    /// How many events it has.
+    pub members: u32,
+}
+
+/// The recording's clock and the time of day, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockData {
+    /// `CLOCK_*`.
+    pub clockid: u32,
+    /// The time of day, in ns since 1970.
+    pub wall_clock_ns: u64,
+    /// The recording's clock, in ns.
+    pub clock_ns: u64,
+}
+
+/// How the records are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// 1: zstd.
+    pub kind: u32,
+    /// The level that it was asked for.
+    pub level: u32,
+    /// How many times smaller the data became.
+    pub ratio: u32,
+    /// Bytes of a ring: no compressed record holds more.
+    pub mmap_len: u32,
+}
+
+impl Features {
+    /// The command line of the recorder, by argument.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn cmdline(&self) -> Result<Vec<&[u8]>, FeatureError> {
+        self.decode(CMDLINE, |fields| list(fields, Cursor::header_string))
+    }
+
+    /// The events and their names.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn event_desc(&self) -> Result<Vec<EventDesc<'_>>, FeatureError> {
+        self.decode(EVENT_DESC, |fields| {
+            let count = fields.u32().filter(|count| *count <= limits::LIST_ITEMS)?;
+            let attr_size = fields.u32()?;
+            let event = |_| {
+                let attr = Attr::from_bytes_in(fields.take(attr_size.into())?, fields.endian()).ok()?;
+                let ids = fields.u32()?;
+                Some(EventDesc { attr, name: fields.header_string()?, ids: fields.words(ids.into())? })
+            };
+            (0..count).map(event).collect()
+        })
+    }
+
+    /// The groups of more than one event.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn group_desc(&self) -> Result<Vec<GroupDesc<'_>>, FeatureError> {
+        self.decode(GROUP_DESC, |fields| {
+            list(fields, |fields| Some(GroupDesc { name: fields.header_string()?, leader: fields.u32()?, members: fields.u32()? }))
+        })
+    }
+
+    /// When the first and the last sample were made, in the recording's clock.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn sample_time_ns(&self) -> Result<(u64, u64), FeatureError> {
+        self.decode(SAMPLE_TIME, |fields| Some((fields.u64()?, fields.u64()?)))
+    }
+
+    /// How the recording's clock relates to the time of day.
+    ///
+    /// # Errors
+    /// See [`FeatureError`]. A version other than 1 is malformed.
+    pub fn clock_data(&self) -> Result<ClockData, FeatureError> {
+        self.decode(CLOCK_DATA, |fields| {
+            fields.u32().filter(|version| *version == 1)?;
+            Some(ClockData { clockid: fields.u32()?, wall_clock_ns: fields.u64()?, clock_ns: fields.u64()? })
+        })
+    }
+
+    /// How the records are compressed.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn compression(&self) -> Result<Compression, FeatureError> {
+        self.decode(COMPRESSED, |fields| {
+            let _version = fields.u32()?;
+            Some(Compression { kind: fields.u32()?, level: fields.u32()?, ratio: fields.u32()?, mmap_len: fields.u32()? })
+        })
+    }
+
+    /// The build ids of the files that samples lie in. They end at the first that is cut.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn build_ids(&self) -> Result<impl Iterator<Item = BuildId<'_>>, FeatureError> {
+        let mut rest = self.section(BUILD_ID).ok_or(FeatureError::Absent(BUILD_ID))?;
+        let endian = self.endian;
+        Ok(std::iter::from_fn(move || {
+            let record = RawRecord::first(rest, endian)?;
+            rest = rest.get(record.size()..)?;
+            BuildId::decode(Cursor::new(record.body, endian), record.misc)
+        }))
+    }
+}

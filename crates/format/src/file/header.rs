@@ -1,0 +1,69 @@
+//! The header at the front of a recording.
+
+use crate::bytes::{Cursor, Endian};
+
+/// The bytes of a pipe's header, and of what both headers have in common.
+pub(super) const PIPE_HEADER_SIZE: usize = 16;
+/// The bytes of a file's header.
+pub(super) const FILE_HEADER_SIZE: usize = 104;
+
+/// A piece of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// In bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Section {
+    pub(super) fn decode(fields: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self { offset: fields.u64()?, size: fields.u64()? })
+    }
+
+    /// Where it ends; `None` beyond any file.
+    #[must_use]
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.size)
+    }
+}
+
+/// How the recording is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// As a file.
+    File(FileHeader),
+    /// As a stream that was never sought in.
+    Pipe,
+}
+
+/// What the header of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// Bytes of one entry of the attribute section.
+    pub attr_size: u64,
+    /// The attribute section.
+    pub attrs: Section,
+    /// The records. Size 0: the recorder didn't end in an orderly way.
+    pub data: Section,
+    /// One bit for each feature section.
+    pub features: [u64; 4],
+}
+
+impl FileHeader {
+    /// Decodes the bytes behind magic and size.
+    pub(super) fn decode(bytes: &[u8], endian: Endian) -> Option<Self> {
+        let mut fields = Cursor::new(bytes, endian);
+        let attr_size = fields.u64()?;
+        let (attrs, data) = (Section::decode(&mut fields)?, Section::decode(&mut fields)?);
+        let _event_types = Section::decode(&mut fields)?;
+        let features = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        Some(Self { attr_size, attrs, data, features })
+    }
+
+    /// The bits of the feature sections, rising: the order of their table.
+    pub fn feature_bits(&self) -> impl Iterator<Item = u32> {
+        let features = self.features;
+        (0..256_u32).filter(move |bit| features[*bit as usize / 64] >> (bit % 64) & 1 == 1)
+    }
+}

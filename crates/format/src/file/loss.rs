@@ -1,0 +1,93 @@
+//! What of a recording could not be read, and why.
+
+use std::fmt;
+
+use crate::limits;
+
+/// Why bytes were left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// Nothing but zeros: room that the recorder had not filled when it ended.
+    Zeros,
+    /// A record says that it has fewer than the 8 bytes of its header. Where the next one begins is not known.
+    BadSize,
+    /// The data end within a record.
+    CutRecord,
+    /// The header promises more data than the file has.
+    CutData,
+    /// The table or a section of the features lies outside of the file.
+    CutFeature,
+    /// An entry of the attribute section is cut, or not one.
+    BadAttr,
+    /// More than a limit of [`limits`] allows.
+    OverLimit,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zeros => "zeros that the recorder had not filled",
+            Self::BadSize => "a record with an impossible size",
+            Self::CutRecord => "the data end within a record",
+            Self::CutData => "the header promises more data than there are",
+            Self::CutFeature => "a feature section lies outside of the file",
+            Self::BadAttr => "a malformed description of an event",
+            Self::OverLimit => "more than a reader's limit",
+        })
+    }
+}
+
+/// Bytes that were left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where they begin, in bytes from the start of the recording.
+    pub offset: u64,
+    /// How many there are; of what a header only promises, how many it promises.
+    pub bytes: u64,
+    /// Why they were left out.
+    pub why: Why,
+}
+
+/// The account of what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    gaps: Vec<Gap>,
+    more: u64,
+    bytes: u64,
+    /// The recorder was killed before it could say how much it had written.
+    pub unfinished: bool,
+}
+
+impl Losses {
+    pub(super) fn add(&mut self, offset: u64, bytes: u64, why: Why) {
+        if bytes == 0 {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.gaps.len() < limits::GAPS { self.gaps.push(Gap { offset, bytes, why }) } else { self.more += 1 }
+    }
+
+    /// The first gaps, at most [`limits::GAPS`], as they were met.
+    #[must_use]
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// How many gaps there are beyond [`Losses::gaps`].
+    #[must_use]
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+
+    /// Bytes in all gaps.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether nothing was left out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+}

@@ -1,0 +1,344 @@
+//! Reading a recording from its front to its end.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::description::Description;
+use super::features;
+use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE, Section};
+use super::loss::{Losses, Why};
+use super::window::Window;
+use crate::abi::Attr;
+use crate::bytes::{Cursor, Endian, Words};
+use crate::limits;
+use crate::record::{HEADER_SIZE, RawRecord, Record, kind};
+
+/// Why a recording can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It doesn't begin as `perf.data` does.
+    #[error("not a perf.data file")]
+    NotPerfData,
+    /// The format of 2009 to 2012.
+    #[error("a perf.data file of version 1, which today's perf doesn't write")]
+    Version1,
+    /// The header ends early.
+    #[error("the header of the perf.data file is cut")]
+    CutHeader,
+    /// A file in a pipe: its description stands behind its data.
+    #[error("a perf.data file can't be read from a pipe (only what `perf record -o -` writes can): name the file")]
+    FileInPipe,
+}
+
+/// Bytes that follow a record and are no part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Where they begin, in bytes from the start of the recording.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// A record, where it lies, and what is known of the recording by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// In bytes from the start of the recording.
+    pub offset: u64,
+    /// The record.
+    pub record: RawRecord<'a>,
+    /// Events and features; in a pipe those that came before this record, and in it.
+    pub description: &'a Description,
+    /// AUX data that follow the record. The reader steps over them.
+    pub payload: Option<Payload>,
+}
+
+/// A recording that is being read. It holds one buffer of [`limits::READ_BUFFER`], whatever the size of the recording.
+#[derive(Debug)]
+pub struct Reader<R> {
+    window: Window<R>,
+    endian: Endian,
+    header: Header,
+    description: Description,
+    losses: Losses,
+    pending: Option<Pending>,
+}
+
+/// What stands between the last record and the next.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    TracingData { size: u64, filling: u64 },
+    Skip { size: u64 },
+}
+
+impl<R: Read> Reader<R> {
+    /// Opens a stream: what `perf record -o -` writes.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn stream(mut source: R) -> Result<Self, OpenError> {
+        let (endian, size) = read_magic(&mut source)?;
+        if size != PIPE_HEADER_SIZE as u64 {
+            return Err(OpenError::FileInPipe);
+        }
+        Ok(Self::new(source, PIPE_HEADER_SIZE as u64, None, endian, Header::Pipe))
+    }
+
+    fn new(source: R, offset: u64, end: Option<u64>, endian: Endian, header: Header) -> Self {
+        let description = Description::new(endian);
+        Self { window: Window::new(source, offset, end), endian, header, description, losses: Losses::default(), pending: None }
+    }
+
+    /// How the recording is laid out.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The byte order of the machine that it was made on.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// Events and features, as far as they are known: of a file from the start, of a pipe as its records come.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// What could not be read so far.
+    #[must_use]
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The next record; `None` at the end of the data, whole or not: [`Reader::losses`] tells.
+    ///
+    /// Records of a kind that is not known are handed out, compressed ones as they are. What describes the recording itself is
+    /// taken in first, and handed out too.
+    ///
+    /// # Errors
+    /// The source can't be read. Malformed data are no error.
+    pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
+        self.finish_pending()?;
+        let Some(size) = self.find_record()? else { return Ok(None) };
+        let offset = self.window.offset();
+        let bytes = self.window.advance(size);
+        let Some(record) = RawRecord::first(bytes, self.endian) else { return Ok(None) };
+        let mut payload = None;
+        if record.kind >= kind::USER_TYPE_START {
+            self.description.absorb(&record, offset, &mut self.losses);
+            self.pending = match record.decode() {
+                Ok(Record::TracingData { size }) => {
+                    Some(Pending::TracingData { size: size.into(), filling: u64::from(size).next_multiple_of(8) - u64::from(size) })
+                }
+                Ok(Record::Auxtrace(aux)) => {
+                    payload = Some(Payload { offset: offset + record.size() as u64, size: aux.size });
+                    Some(Pending::Skip { size: aux.size })
+                }
+                _ => None,
+            };
+        }
+        Ok(Some(Entry { offset, record, description: &self.description, payload }))
+    }
+
+    /// Reads or steps over what follows the last record.
+    fn finish_pending(&mut self) -> io::Result<()> {
+        let Some(pending) = self.pending.take() else { return Ok(()) };
+        let offset = self.window.offset();
+        let missing = match pending {
+            Pending::Skip { size } => size - self.window.skip(size)?,
+            Pending::TracingData { size, .. } if size > self.description.features().room() => {
+                self.losses.add(offset, size, Why::OverLimit);
+                self.window.skip(size.next_multiple_of(8))?;
+                0
+            }
+            Pending::TracingData { size, filling } => {
+                let data = self.window.read_vec(size)?;
+                let missing = size - data.len() as u64;
+                self.description.add_feature(features::TRACING_DATA, data);
+                self.window.skip(filling)?;
+                missing
+            }
+        };
+        self.losses.add(self.window.offset(), missing, Why::CutRecord);
+        Ok(())
+    }
+
+    /// The size of the next whole record, which is then in the window. Steps over zeros.
+    fn find_record(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            let offset = self.window.offset();
+            if !self.window.fill(HEADER_SIZE)? {
+                self.end_of_data(offset, Why::CutRecord)?;
+                return Ok(None);
+            }
+            let mut fields = Cursor::new(self.window.bytes(), self.endian);
+            let (kind, misc, size) = (fields.u32(), fields.u16(), fields.u16().map_or(0, usize::from));
+            if size >= HEADER_SIZE {
+                if self.window.fill(size)? {
+                    return Ok(Some(size));
+                }
+                self.end_of_data(offset, Why::CutRecord)?;
+                return Ok(None);
+            }
+            if (kind, misc, size) != (Some(0), Some(0), 0) {
+                self.end_of_data(offset, Why::BadSize)?;
+                return Ok(None);
+            }
+            self.skip_zeros(offset)?;
+        }
+    }
+
+    /// Steps over whole groups of eight zeros.
+    fn skip_zeros(&mut self, offset: u64) -> io::Result<()> {
+        while self.window.fill(HEADER_SIZE)? {
+            let zeros = self.window.bytes().as_chunks::<8>().0.iter().take_while(|word| **word == [0; 8]).count() * 8;
+            if zeros == 0 {
+                break;
+            }
+            self.window.advance(zeros);
+        }
+        self.losses.add(offset, self.window.offset() - offset, Why::Zeros);
+        Ok(())
+    }
+
+    /// Accounts for what is left, and for what was promised and isn't there.
+    fn end_of_data(&mut self, offset: u64, why: Why) -> io::Result<()> {
+        let left = self.window.skip(u64::MAX)?;
+        self.losses.add(offset, left, why);
+        if let Some(missing) = self.window.missing() {
+            self.losses.add(self.window.offset(), missing, Why::CutData);
+        }
+        self.window.close();
+        Ok(())
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Opens a file, or a pipe's stream that was saved as one.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(mut source: R) -> Result<Self, OpenError> {
+        let (endian, size) = read_magic(&mut source)?;
+        if size == PIPE_HEADER_SIZE as u64 {
+            return Ok(Self::new(source, size, None, endian, Header::Pipe));
+        }
+        let mut bytes = [0; FILE_HEADER_SIZE - PIPE_HEADER_SIZE];
+        source.read_exact(&mut bytes).map_err(cut_header)?;
+        let header = FileHeader::decode(&bytes, endian).ok_or(OpenError::CutHeader)?;
+        let file_size = source.seek(SeekFrom::End(0))?;
+        let mut setup = Setup { source: &mut source, header, endian, file_size, losses: Losses::default(), description: Description::new(endian) };
+        setup.read_attrs()?;
+        if header.data.size == 0 {
+            setup.losses.unfinished = true;
+        } else {
+            setup.read_features()?;
+        }
+        let Setup { losses, description, .. } = setup;
+        let end = if header.data.size == 0 { Some(file_size) } else { header.data.end() };
+        source.seek(SeekFrom::Start(header.data.offset.min(file_size)))?;
+        let window = Window::new(source, header.data.offset, end);
+        Ok(Self { window, endian, header: Header::File(header), description, losses, pending: None })
+    }
+}
+
+/// The byte order and the header's size.
+fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
+    let (mut magic, mut size) = ([0; 8], [0; 8]);
+    source.read_exact(&mut magic).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => OpenError::NotPerfData,
+        _ => OpenError::Io(error),
+    })?;
+    let endian = match &magic {
+        b"PERFILE2" => Endian::Little,
+        b"2ELIFREP" => Endian::Big,
+        b"PERFFILE" | b"ELIFFREP" => return Err(OpenError::Version1),
+        _ => return Err(OpenError::NotPerfData),
+    };
+    source.read_exact(&mut size).map_err(cut_header)?;
+    Ok((endian, endian.u64(size)))
+}
+
+fn cut_header(error: io::Error) -> OpenError {
+    if error.kind() == io::ErrorKind::UnexpectedEof { OpenError::CutHeader } else { OpenError::Io(error) }
+}
+
+/// What a file's header points to, while it is read.
+struct Setup<'a, R> {
+    source: &'a mut R,
+    header: FileHeader,
+    endian: Endian,
+    file_size: u64,
+    losses: Losses,
+    description: Description,
+}
+
+impl<R: Read + Seek> Setup<'_, R> {
+    /// The bytes of a section as far as the file has them, at most `cap`.
+    fn section(&mut self, section: Section, cap: u64) -> io::Result<Vec<u8>> {
+        let size = section.size.min(cap).min(self.file_size.saturating_sub(section.offset));
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        self.source.seek(SeekFrom::Start(section.offset))?;
+        let mut bytes = Vec::new();
+        self.source.by_ref().take(size).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_attrs(&mut self) -> io::Result<()> {
+        let FileHeader { attr_size, attrs, .. } = self.header;
+        if !(80..=limits::ATTR_ENTRY).contains(&attr_size) {
+            self.losses.add(attrs.offset, attrs.size, Why::BadAttr);
+            return Ok(());
+        }
+        let bytes = self.section(attrs, attr_size * limits::EVENTS as u64)?;
+        self.losses.add(attrs.offset.saturating_add(bytes.len() as u64), attrs.size - bytes.len() as u64, Why::CutData);
+        let entry_size = usize::try_from(attr_size).unwrap_or(usize::MAX);
+        for (entry, place) in bytes.chunks(entry_size).zip(0_u64..) {
+            let offset = attrs.offset + place * attr_size;
+            if let Some(why) = self.read_attr(entry, entry_size)? {
+                self.losses.add(offset, entry.len() as u64, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// One entry: a `perf_event_attr`, and where the event's ids are. Says what is wrong with it.
+    fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<Why>> {
+        let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else { return Ok(Some(Why::BadAttr)) };
+        let (Ok(attr), Some(section)) = (Attr::from_bytes_in(attr, self.endian), Section::decode(&mut Cursor::new(section, self.endian))) else {
+            return Ok(Some(Why::BadAttr));
+        };
+        let bytes = self.section(section, limits::IDS as u64 * 8)?;
+        let is_cut = (bytes.len() as u64) < section.size;
+        let ids = Words::new(&bytes, self.endian).iter().collect();
+        let fits = self.description.add_event(attr, ids);
+        Ok(if !fits { Some(Why::OverLimit) } else { is_cut.then_some(Why::CutData) })
+    }
+
+    /// The table stands behind the data, one entry for each bit of the header.
+    fn read_features(&mut self) -> io::Result<()> {
+        let bits: Vec<_> = self.header.feature_bits().collect();
+        let wanted = Section { offset: self.header.data.end().unwrap_or(u64::MAX), size: bits.len() as u64 * 16 };
+        let table = self.section(wanted, wanted.size)?;
+        self.losses.add(wanted.offset.saturating_add(table.len() as u64), wanted.size - table.len() as u64, Why::CutFeature);
+        let mut fields = Cursor::new(&table, self.endian);
+        for bit in bits {
+            let Some(section) = Section::decode(&mut fields) else { break };
+            let room = self.description.features().room();
+            let data = self.section(section, room)?;
+            let missing = section.size - data.len() as u64;
+            self.losses.add(section.offset, missing, if section.size > room { Why::OverLimit } else { Why::CutFeature });
+            self.description.add_feature(bit, data);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

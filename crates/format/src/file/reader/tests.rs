@@ -1,0 +1,203 @@
+use std::io::Cursor as Source;
+
+use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE, PERF_SAMPLE_IDENTIFIER};
+
+use super::*;
+use crate::file::Gap;
+
+/// A recording under construction, in one byte order.
+struct Bytes(Vec<u8>, Endian);
+
+impl Bytes {
+    fn magic(endian: Endian) -> Self {
+        Self(if endian == Endian::Big { b"2ELIFREP".to_vec() } else { b"PERFILE2".to_vec() }, endian)
+    }
+
+    fn put(mut self, little: &[u8]) -> Self {
+        match self.1 {
+            Endian::Little => self.0.extend(little),
+            Endian::Big => self.0.extend(little.iter().rev()),
+        }
+        self
+    }
+
+    fn words(self, words: &[u64]) -> Self {
+        words.iter().fold(self, |bytes, word| bytes.put(&word.to_le_bytes()))
+    }
+
+    fn u32(self, number: u32) -> Self {
+        self.put(&number.to_le_bytes())
+    }
+
+    fn text(mut self, text: &[u8]) -> Self {
+        self.0.extend(text);
+        self
+    }
+
+    /// A record's header; `size` is that of its body.
+    fn header(self, kind: u32, size: u16) -> Self {
+        self.u32(kind).put(&[0, 0]).put(&(size + 8).to_le_bytes())
+    }
+
+    /// The first version of `perf_event_attr`, with `config` and a `sample_type` of ids.
+    fn attr(self, config: u64) -> Self {
+        self.u32(1).u32(64).words(&[config, 0, PERF_SAMPLE_IDENTIFIER.into(), 0, 0, 0, 0])
+    }
+}
+
+const DATA: u64 = 104 + 8 + 80;
+
+/// One event of id 7, so many samples, and two features. The data's size is what the caller says.
+fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
+    let bytes = Bytes::magic(endian).words(&[104, 80, 112, 80, DATA, data_size, 0, 0, 1 << features::HOSTNAME | 1 << features::NRCPUS, 0, 0, 0]);
+    let bytes = bytes.words(&[7]).attr(42).words(&[104, 8]);
+    let bytes = (0..samples).fold(bytes, |bytes, _| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[7]));
+    let sections = bytes.0.len() as u64 + 32;
+    bytes.words(&[sections, 8, sections + 8, 8]).u32(4).text(b"box\0").u32(8).u32(4)
+}
+
+/// The kinds of all records, and the account.
+fn read<R: Read>(mut reader: Reader<R>) -> (Vec<u32>, Losses) {
+    let mut kinds = Vec::new();
+    while let Some(entry) = reader.next_record().unwrap() {
+        kinds.push(entry.record.kind);
+    }
+    assert!(reader.next_record().unwrap().is_none(), "the end stays the end");
+    (kinds, reader.losses().clone())
+}
+
+fn open(bytes: Bytes) -> Reader<Source<Vec<u8>>> {
+    Reader::open(Source::new(bytes.0)).unwrap()
+}
+
+#[test]
+fn a_file_in_either_byte_order() {
+    for endian in [Endian::Little, Endian::Big] {
+        let mut reader = open(file(endian, 2, 32));
+        let description = reader.description();
+        assert_eq!(description.events().iter().map(|e| (e.attr.config, e.ids.clone())).collect::<Vec<_>>(), [(42, vec![7])]);
+        assert_eq!(description.features().text(features::HOSTNAME), Ok(&b"box"[..]));
+        assert_eq!(description.features().cpus(), Ok((8, 4)));
+        assert_eq!(description.features().text(features::ARCH), Err(features::FeatureError::Absent(features::ARCH)));
+        let entry = reader.next_record().unwrap().unwrap();
+        assert_eq!((entry.offset, entry.description.lookup().of(&entry.record)), (DATA, Some(0)));
+        let (kinds, losses) = read(reader);
+        assert_eq!((kinds, losses.is_empty(), losses.unfinished), (vec![PERF_RECORD_SAMPLE], true, false));
+    }
+}
+
+#[test]
+fn a_recorder_that_was_killed_leaves_size_0_and_zeros() {
+    let mut bytes = file(Endian::Little, 3, 0);
+    bytes.0.truncate(104 + 88 + 48);
+    bytes.0.extend([0; 100]);
+    let (kinds, losses) = read(open(bytes));
+    assert_eq!(kinds, [PERF_RECORD_SAMPLE; 3]);
+    assert!(losses.unfinished);
+    assert_eq!(losses.gaps()[0], Gap { offset: DATA + 48, bytes: 96, why: Why::Zeros });
+    assert_eq!(losses.bytes(), 100);
+}
+
+#[test]
+fn records_behind_zeros_are_found() {
+    let bytes = Bytes::magic(Endian::Big).words(&[16]).header(PERF_RECORD_LOST, 0).words(&[0; 5]).header(PERF_RECORD_SAMPLE, 0);
+    let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
+    assert_eq!((kinds, losses.bytes()), (vec![PERF_RECORD_LOST, PERF_RECORD_SAMPLE], 40));
+}
+
+#[test]
+fn a_file_that_is_cut_gives_its_whole_records() {
+    for cut in 0..48 {
+        let mut bytes = file(Endian::Little, 3, 48);
+        bytes.0.truncate(usize::try_from(DATA).unwrap() + cut);
+        let (kinds, losses) = read(open(bytes));
+        assert_eq!(kinds.len(), cut / 16);
+        let of = |why| losses.gaps().iter().filter(|gap| gap.why == why).map(|gap| gap.bytes).sum::<u64>();
+        assert_eq!((of(Why::CutRecord), of(Why::CutData), of(Why::CutFeature)), (cut as u64 % 16, 48 - cut as u64, 32), "{cut}");
+    }
+}
+
+#[test]
+fn an_impossible_size_ends_the_data_and_is_accounted_for() {
+    let mut bytes = file(Endian::Little, 3, 48);
+    bytes.0[usize::try_from(DATA).unwrap() + 16 + 6] = 7;
+    let (kinds, losses) = read(open(bytes));
+    assert_eq!(kinds.len(), 1);
+    assert_eq!(losses.gaps(), [Gap { offset: DATA + 16, bytes: 32, why: Why::BadSize }]);
+}
+
+#[test]
+fn a_header_may_hold_any_number() {
+    let whole = file(Endian::Little, 2, 32);
+    for at in (16..104).step_by(8) {
+        for number in [0, 1, 79, u64::MAX, u64::MAX - 7, 1 << 63, 1 << 40] {
+            let mut bytes = whole.0.clone();
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            let (kinds, _) = read(open(Bytes(bytes, Endian::Little)));
+            assert!(kinds.len() <= 14, "{at} {number}: {} records in {} bytes", kinds.len(), whole.0.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let refused = |bytes: &[u8]| Reader::open(Source::new(bytes.to_vec())).err().map(|e| e.to_string());
+    assert_eq!(refused(b"").as_deref(), Some("not a perf.data file"));
+    assert_eq!(refused(b"\x7fELF\x02\x01\x01\0........").as_deref(), Some("not a perf.data file"));
+    assert!(matches!(Reader::open(Source::new(b"PERFFILE........")), Err(OpenError::Version1)));
+    assert!(matches!(Reader::open(Source::new(b"PERFILE2\x68\0\0\0\0\0\0\0....")), Err(OpenError::CutHeader)));
+    assert!(matches!(Reader::stream(&file(Endian::Little, 0, 0).0[..]), Err(OpenError::FileInPipe)));
+}
+
+#[test]
+fn a_pipe_describes_itself_as_it_goes() {
+    for endian in [Endian::Little, Endian::Big] {
+        let bytes = Bytes::magic(endian).words(&[16]).header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
+        let bytes = bytes.header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
+        let bytes = bytes.header(kind::HEADER_TRACING_DATA, 8).u32(13).u32(0).text(b"tracing data.\0\0\0");
+        let bytes = bytes.header(kind::EVENT_UPDATE, 24).words(&[2, 8]).text(b"cycles\0\0");
+        let bytes = bytes.header(kind::HEADER_FEATURE, 16).words(&[features::HOSTNAME.into()]).u32(4).text(b"box\0");
+        let bytes = bytes.header(kind::AUXTRACE, 40).words(&[24, 1, 2]).u32(3).u32(4).u32(5).u32(0).words(&[u64::MAX; 3]);
+        let mut reader = Reader::stream(&bytes.0[..]).unwrap();
+        assert!(reader.description().events().is_empty());
+        let mut payload = None;
+        while let Some(entry) = reader.next_record().unwrap() {
+            payload = payload.or(entry.payload);
+        }
+        let length = bytes.0.len() as u64;
+        assert_eq!(payload, Some(Payload { offset: length - 24, size: 24 }));
+        let description = reader.description();
+        let events: Vec<_> = description.events().iter().map(|e| (e.attr.config, e.ids.len(), e.name.as_deref())).collect();
+        assert_eq!(events, [(42, 2, Some(&b"cycles"[..]))], "the second description of the same event is not another event");
+        assert_eq!(description.features().section(features::TRACING_DATA), Some(&b"tracing data."[..]));
+        assert_eq!(description.features().text(features::HOSTNAME), Ok(&b"box"[..]));
+        assert!(reader.losses().is_empty());
+    }
+}
+
+#[test]
+fn what_follows_a_record_may_be_missing() {
+    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::AUXTRACE, 40).words(&[u64::MAX; 5]).words(&[1, 2]);
+    let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
+    assert_eq!((kinds, losses.gaps()[0].why, losses.bytes()), (vec![kind::AUXTRACE], Why::CutRecord, u64::MAX - 16));
+    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::HEADER_TRACING_DATA, 8).u32(u32::MAX).u32(0).words(&[1]);
+    let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
+    assert_eq!((kinds, losses.gaps()[0].why), (vec![kind::HEADER_TRACING_DATA], Why::OverLimit));
+}
+
+/// A source that hands out one byte at a time, and is interrupted in between.
+struct Trickle<'a>(&'a [u8], bool);
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 { Err(io::ErrorKind::Interrupted.into()) } else { self.0.read(&mut buffer[..1]) }
+    }
+}
+
+#[test]
+fn a_slow_pipe_gives_the_same_records() {
+    let bytes = (0..50).fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, i| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i]));
+    let (kinds, losses) = read(Reader::stream(Trickle(&bytes.0, false)).unwrap());
+    assert_eq!((kinds.len(), losses.is_empty()), (50, true));
+}

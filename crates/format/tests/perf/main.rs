@@ -1,0 +1,160 @@
+//! Recordings that the real `perf` makes, held against what `perf` itself says about them.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+
+mod features;
+mod mutation;
+mod recording;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::Command;
+
+use recording::{Recording, all_records, decompress, record, record_to_pipe};
+use tare_format::abi::bindings::PERF_CONTEXT_MAX;
+use tare_format::file::Reader;
+use tare_format::file::features::TRACING_DATA;
+use tare_format::record::{Record, Records, Sample, kind};
+
+/// Records by kind; for compressed ones what is in them.
+fn counts(recording: &Recording) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let mut add = |kind: u32| *counts.entry(kind::name(kind).unwrap_or("UNKNOWN").to_owned()).or_insert(0) += 1;
+    let mut compressed = Vec::new();
+    let reader = all_records(recording, |entry| match entry.record.decode() {
+        Ok(Record::Compressed { data }) => compressed.extend_from_slice(data),
+        _ => add(entry.record.kind),
+    });
+    assert!(reader.losses().is_empty(), "{:?}", reader.losses());
+    let bytes = decompress(&compressed);
+    let mut records = Records::new(&bytes, reader.endian());
+    records.by_ref().for_each(|record| add(record.kind));
+    assert_eq!(records.rest(), [], "decompressed data are whole records");
+    counts
+}
+
+/// Records by kind, as `perf report -D` lists them.
+fn counts_of_perf(recording: &Recording) -> BTreeMap<String, u64> {
+    let dump = recording.perf(&["report", "-D", "-i"]);
+    let mut counts = BTreeMap::new();
+    for line in dump.lines() {
+        let Some((_, rest)) = line.split_once(": PERF_RECORD_") else { continue };
+        let name: String = rest.chars().take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_').collect();
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// What is recorded: events that a machine without a PMU has too.
+const RECORDINGS: &[&[&str]] = &[
+    &["-e", "cpu-clock"],
+    &["-e", "cpu-clock", "-g"],
+    &["-e", "cpu-clock", "--call-graph", "dwarf"],
+    &["-e", "cpu-clock", "-F", "5000", "--user-regs=ip,sp", "--intr-regs=ip,sp"],
+    &["-e", "raw_syscalls:*"],
+    &["-e", "raw_syscalls:*", "-e", "cpu-clock", "-z"],
+    &["-e", "cpu-clock", "-e", "page-faults", "-e", "context-switches", "-d"],
+    &["-e", "{cpu-clock,page-faults}:S"],
+    &["-e", "page-faults", "-s", "-W", "--buildid-mmap", "-k", "CLOCK_MONOTONIC"],
+    &["-a", "-e", "cpu-clock", "-e", "sched:sched_switch", "--switch-events", "--namespaces", "--all-cgroups"],
+];
+
+#[test]
+fn every_record_is_found_decoded_and_counted_as_by_perf() {
+    for options in RECORDINGS {
+        let Some(recording) = record(options) else { continue };
+        assert_eq!(counts(&recording), counts_of_perf(&recording), "{options:?}");
+        let reader = all_records(&recording, |entry| {
+            let record = &entry.record;
+            record.decode().unwrap_or_else(|error| panic!("{options:?}: {error}"));
+            if record.kind == kind::PERF_RECORD_SAMPLE {
+                Sample::of(record, entry.description.lookup()).unwrap_or_else(|error| panic!("{options:?}: {error}"));
+            }
+        });
+        assert!(!reader.description().events().is_empty());
+    }
+}
+
+#[test]
+fn a_pipe_is_counted_as_by_perf() {
+    for options in [&["-e", "cpu-clock", "-g"][..], &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]] {
+        let Some(recording) = record_to_pipe(options) else { continue };
+        assert_eq!(counts(&recording), counts_of_perf(&recording), "{options:?}");
+        let stream = Reader::stream(File::open(&recording.path).unwrap()).unwrap();
+        assert_eq!(stream.header(), Reader::open(File::open(&recording.path).unwrap()).unwrap().header());
+        let reader = all_records(&recording, |_| ());
+        let names: Vec<_> = reader.description().events().iter().filter_map(|event| event.name.clone()).collect();
+        assert_eq!(names.len(), options.iter().filter(|option| **option == "-e").count(), "every event has a name");
+        let has_tracing_data = reader.description().features().section(TRACING_DATA).is_some();
+        assert_eq!(has_tracing_data, options.iter().any(|option| option.starts_with("raw_syscalls")));
+    }
+}
+
+/// Thread, time, period and address of every sample, one line each, in order of time.
+#[test]
+fn samples_say_what_perf_script_prints() {
+    for options in [&["-e", "cpu-clock"][..], &["-e", "page-faults", "-c", "1", "-d"], &["-a", "-e", "cpu-clock", "-e", "context-switches"]] {
+        let Some(recording) = record(options) else { continue };
+        let mut samples = Vec::new();
+        all_records(&recording, |entry| {
+            if entry.record.kind == kind::PERF_RECORD_SAMPLE {
+                let sample = Sample::of(&entry.record, entry.description.lookup()).unwrap();
+                let event = &entry.description.events()[entry.description.lookup().of(&entry.record).unwrap()];
+                let name = String::from_utf8_lossy(event.name.as_deref().unwrap()).into_owned();
+                let period = sample.period.unwrap_or(1);
+                samples.push((sample.time_ns.unwrap(), sample.tid.unwrap(), period, name, sample.ip.unwrap()));
+            }
+        });
+        samples.sort();
+        let line = |(time, tid, period, name, ip): &(u64, i32, u64, String, u64)| {
+            format!("{tid} {}.{:09}: {period} {name}: {ip:x}", time / 1_000_000_000, time % 1_000_000_000)
+        };
+        let ours: Vec<_> = samples.iter().map(line).collect();
+        let script = recording.perf(&["script", "--ns", "-F", "tid,time,period,event,ip", "-i"]);
+        let mut theirs: Vec<_> = script.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let time = |line: &String| line.split(' ').nth(1).unwrap().trim_end_matches(':').parse::<f64>().unwrap();
+        assert!(theirs.is_sorted_by_key(time));
+        let mut ours_sorted = ours;
+        ours_sorted.sort();
+        theirs.sort();
+        assert!(!theirs.is_empty());
+        assert_eq!(ours_sorted, theirs, "{options:?}");
+    }
+}
+
+/// Frames of call chains, one address a line. Where perf knows the file it prints the address within; the place in the page stays.
+#[test]
+fn call_chains_have_the_frames_that_perf_script_prints() {
+    let Some(recording) = record(&["-e", "cpu-clock", "-g"]) else { return };
+    let mut frames = Vec::new();
+    all_records(&recording, |entry| {
+        if let Ok(Sample { callchain: Some(chain), .. }) = Sample::of(&entry.record, entry.description.lookup()) {
+            frames.extend(chain.iter().filter(|word| *word < PERF_CONTEXT_MAX).map(|ip| ip % 4096));
+        }
+    });
+    let script = recording.perf(&["script", "--no-inline", "-F", "ip", "-i"]);
+    let mut theirs: Vec<_> = script.lines().filter_map(|line| u64::from_str_radix(line.trim(), 16).ok()).map(|ip| ip % 4096).collect();
+    frames.sort_unstable();
+    theirs.sort_unstable();
+    assert!(!theirs.is_empty());
+    assert!(theirs.iter().eq(&frames), "{} frames, {} by perf", frames.len(), theirs.len());
+}
+
+/// Straight from `perf`, without a file in between.
+#[test]
+fn a_real_pipe_is_read_as_it_comes() {
+    if recording::is_missing("perf") {
+        return;
+    }
+    let mut perf = Command::new("perf");
+    perf.args(["record", "--no-bpf-event", "-o", "-", "-e", "cpu-clock", "--", "sh", "-c", recording::WORKLOAD]);
+    let mut child = perf.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut reader = Reader::stream(child.stdout.take().unwrap()).unwrap();
+    let (mut samples, mut last) = (0, 0);
+    while let Some(entry) = reader.next_record().unwrap() {
+        samples += u32::from(entry.record.kind == kind::PERF_RECORD_SAMPLE);
+        last = entry.record.kind;
+    }
+    child.wait().unwrap();
+    assert!(samples > 0);
+    assert!(reader.losses().is_empty() && kind::name(last).is_some());
+}
