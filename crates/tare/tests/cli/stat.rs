@@ -74,6 +74,7 @@ fn wrong_usage_is_2_and_says_where() {
     let wrong = stat(&["-e", "page-faults,cycle", "true"]);
     assert_eq!(status(&wrong), 2);
     assert!(stderr(&wrong).starts_with("tare: ") && stderr(&wrong).contains("character 13") && stderr(&wrong).contains("cycles"), "{wrong:?}");
+    assert_eq!(stderr(&wrong).lines().count(), 1, "{wrong:?}");
     for args in [["--per-core", "true"], ["--per-thread", "true"], ["-r3", "-a"], ["-D-1", "true"], ["-C9999", "true"], ["-p", "0"], ["-x", ""]] {
         let refused = stat(&args);
         assert_eq!(status(&refused), 2, "{args:?}: {refused:?}");

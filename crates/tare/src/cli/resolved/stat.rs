@@ -1,13 +1,14 @@
 //! What `tare stat` is to do.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing, needs_cpu_pmu};
-use tare_measure::event::{self, Event, EventGroup, Sources};
+use tare_measure::event::{self, Event, EventError, EventGroup, Sources};
 
 use crate::cli::raw;
 use crate::cli::resolved::versus::Versus;
@@ -270,7 +271,12 @@ fn events(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool),
     if raw.null {
         return Ok((Vec::new(), true));
     }
-    let parse = |text: &str| event::parse(text, sources).map_err(|error| Refusal::usage(format!("{error}\n{}", error.pointer())));
+    // One line for scripts and logs; someone at a terminal also sees the place.
+    let refuse = |error: EventError| match std::io::stderr().is_terminal() {
+        true => Refusal::usage(format!("{error}\n{}", error.pointer())),
+        false => Refusal::usage(error.to_string()),
+    };
+    let parse = |text: &str| event::parse(text, sources).map_err(refuse);
     let mut groups = Vec::new();
     let by_name = !raw.events.is_empty();
     for (nth, text) in raw.events.iter().enumerate() {
