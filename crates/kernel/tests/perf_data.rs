@@ -12,6 +12,7 @@ use tare_format::abi::bindings::{
     PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::file::Reader;
 use tare_format::file::writer::{
     BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND, Feature, data_size,
 };
@@ -155,8 +156,23 @@ fn samples(bytes: &[u8], path: &Path, by: By) -> Option<(usize, usize)> {
     Some((number, script.lines().count()))
 }
 
-/// Perf reads the finished file and what a kill leaves at the flushes, with the same samples.
+/// How many samples the project's own reader finds.
+fn samples_read(bytes: &[u8]) -> usize {
+    let mut reader = Reader::open(std::io::Cursor::new(bytes)).unwrap();
+    let mut samples = 0;
+    while let Some(entry) = reader.next_record().unwrap() {
+        samples += usize::from(entry.record.kind == PERF_RECORD_SAMPLE);
+    }
+    assert!(reader.losses().is_empty(), "{:?}", reader.losses());
+    samples
+}
+
+/// Perf reads the finished file and what a kill leaves at the flushes, with the same samples, and so does the project's reader.
 fn perf_agrees(recording: &Recording) {
+    assert_eq!(samples_read(&recording.ended()), recording.samples);
+    for flush in &recording.flushes {
+        assert_eq!(samples_read(&recording.killed_at(flush, &[0; 100])), flush.samples);
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     let Some(counted) = samples(&recording.ended(), &path, By::Stats) else { return };

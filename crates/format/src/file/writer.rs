@@ -13,7 +13,6 @@
 //! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
 
 mod feature;
-mod numbers;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -26,10 +25,12 @@ use thiserror::Error;
 pub use feature::{BuildId, Clock, CpuPlace, CpuTopology, Feature};
 pub use stream::{FINISHED_INIT, FINISHED_ROUND};
 
+use super::features;
+use super::header::FILE_HEADER_SIZE;
 use crate::abi::{ATTR_SIZE, Attr};
 
 /// The bytes of the header, which begins the file.
-pub const HEADER_SIZE: usize = 104;
+pub const HEADER_SIZE: usize = FILE_HEADER_SIZE;
 
 /// Where the header says how many bytes of data there are.
 pub const DATA_SIZE_OFFSET: u64 = 48;
@@ -135,7 +136,7 @@ impl Description {
             return Err(WriteError::NotARange { start: data.start, end: data.end });
         }
         let mut sections = self.sections();
-        sections.extend(self.tracing_data.clone().map(|data| (numbers::TRACING_DATA, data)));
+        sections.extend(self.tracing_data.clone().map(|data| (features::TRACING_DATA, data)));
         sections.sort_by_key(|&(number, _)| number);
         let mut contents = Vec::new();
         let mut table = Vec::new();
@@ -168,7 +169,7 @@ impl Description {
     /// The feature sections but for the tracepoints' formats, by number.
     fn sections(&self) -> Vec<(u32, Vec<u8>)> {
         let mut sections: Vec<_> = self.features.iter().map(|feature| (feature.number(), feature.content())).collect();
-        sections.push((numbers::EVENT_DESC, feature::event_descriptions(&self.events, self.attr_size())));
+        sections.push((features::EVENT_DESC, feature::event_descriptions(&self.events, self.attr_size())));
         sections.sort_by_key(|&(number, _)| number);
         sections.dedup_by_key(|&mut (number, _)| number);
         sections

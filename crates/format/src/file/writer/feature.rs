@@ -2,7 +2,9 @@
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
 
-use super::{EventDescription, numbers, set_attr_sizes, stream};
+use super::{EventDescription, set_attr_sizes, stream};
+use crate::file::features;
+use crate::record::kind;
 
 /// A bit of `misc` that says that a build id's length is given (`tools/lib/perf/include/perf/event.h`).
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
@@ -106,21 +108,21 @@ impl Feature {
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
-            Self::BuildIds(_) => numbers::BUILD_ID,
-            Self::Hostname(_) => numbers::HOSTNAME,
-            Self::OsRelease(_) => numbers::OSRELEASE,
-            Self::Version(_) => numbers::VERSION,
-            Self::Arch(_) => numbers::ARCH,
-            Self::CpuCount { .. } => numbers::NRCPUS,
-            Self::CpuDescription(_) => numbers::CPUDESC,
-            Self::CpuId(_) => numbers::CPUID,
-            Self::TotalMemoryKib(_) => numbers::TOTAL_MEM,
-            Self::CommandLine(_) => numbers::CMDLINE,
-            Self::CpuTopology(_) => numbers::CPU_TOPOLOGY,
-            Self::PmuMappings(_) => numbers::PMU_MAPPINGS,
-            Self::SampleTime { .. } => numbers::SAMPLE_TIME,
-            Self::ClockResolutionNs(_) => numbers::CLOCKID,
-            Self::Clock(_) => numbers::CLOCK_DATA,
+            Self::BuildIds(_) => features::BUILD_ID,
+            Self::Hostname(_) => features::HOSTNAME,
+            Self::OsRelease(_) => features::OSRELEASE,
+            Self::Version(_) => features::VERSION,
+            Self::Arch(_) => features::ARCH,
+            Self::CpuCount { .. } => features::NRCPUS,
+            Self::CpuDescription(_) => features::CPUDESC,
+            Self::CpuId(_) => features::CPUID,
+            Self::TotalMemoryKib(_) => features::TOTAL_MEM,
+            Self::CommandLine(_) => features::CMDLINE,
+            Self::CpuTopology(_) => features::CPU_TOPOLOGY,
+            Self::PmuMappings(_) => features::PMU_MAPPINGS,
+            Self::SampleTime { .. } => features::SAMPLE_TIME,
+            Self::ClockResolutionNs(_) => features::CLOCKID,
+            Self::Clock(_) => features::CLOCK_DATA,
         }
     }
 
@@ -214,5 +216,5 @@ fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let misc = if file.kernel { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
     // Of the two bits that say where, both are among the lower 16.
     let misc = u16::try_from(misc).unwrap_or(0) | MISC_BUILD_ID_SIZE;
-    stream::record(into, numbers::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
+    stream::record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
 }

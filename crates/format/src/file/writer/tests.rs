@@ -1,5 +1,7 @@
 use super::*;
 use crate::abi::Sampling;
+use crate::file::Reader;
+use crate::record::kind;
 
 fn event(ids: usize) -> EventDescription {
     let attr = Attr { kind: 1, sampling: Sampling::Period(7), ..Attr::default() };
@@ -14,10 +16,10 @@ fn word(bytes: &[u8], at: usize) -> usize {
 fn records(mut bytes: &[u8]) -> Vec<(u32, usize)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
-        let kind = u32::from_ne_bytes(bytes[..4].try_into().unwrap());
+        let record_kind = u32::from_ne_bytes(bytes[..4].try_into().unwrap());
         let size = usize::from(u16::from_ne_bytes([bytes[6], bytes[7]]));
-        let payload = if kind == numbers::HEADER_TRACING_DATA { u32::from_ne_bytes(bytes[8..12].try_into().unwrap()) } else { 0 };
-        found.push((kind, size));
+        let payload = if record_kind == kind::HEADER_TRACING_DATA { u32::from_ne_bytes(bytes[8..12].try_into().unwrap()) } else { 0 };
+        found.push((record_kind, size));
         bytes = &bytes[size + payload as usize..];
     }
     found
@@ -36,12 +38,12 @@ fn a_beginning_is_a_file_of_its_own() {
     let event_desc = 8 + 8 + 8 + 2 * (128 + 4 + 4 + 64) + 3 * 8;
     let found = records(&bytes[HEADER_SIZE..]);
     let expected = [
-        (numbers::HEADER_ATTR, 8 + 128 + 3 * 8),
-        (numbers::HEADER_ATTR, 8 + 128),
-        (numbers::EVENT_UPDATE, 8 + 16 + 16),
-        (numbers::HEADER_FEATURE, hostname),
-        (numbers::HEADER_FEATURE, event_desc),
-        (numbers::HEADER_TRACING_DATA, 16),
+        (kind::HEADER_ATTR, 8 + 128 + 3 * 8),
+        (kind::HEADER_ATTR, 8 + 128),
+        (kind::EVENT_UPDATE, 8 + 16 + 16),
+        (kind::HEADER_FEATURE, hostname),
+        (kind::HEADER_FEATURE, event_desc),
+        (kind::HEADER_TRACING_DATA, 16),
     ];
     assert_eq!(found, expected);
     assert!(bytes.len().is_multiple_of(8));
@@ -55,7 +57,7 @@ fn an_ending_points_at_all_of_its_parts() {
     let Ending { tail, header } = description.ending(&data).unwrap();
     let at = |offset: usize| offset - 600;
     assert_eq!([word(&header, 40), word(&header, 48)], [500, 100]);
-    assert_eq!(word(&header, 72), 1 << numbers::TRACING_DATA | 1 << numbers::ARCH | 1 << numbers::TOTAL_MEM | 1 << numbers::EVENT_DESC);
+    assert_eq!(word(&header, 72), 1 << features::TRACING_DATA | 1 << features::ARCH | 1 << features::TOTAL_MEM | 1 << features::EVENT_DESC);
     let sections: Vec<&[u8]> = (0..4).map(|n| &tail[at(word(&tail, 16 * n))..][..word(&tail, 16 * n + 8)]).collect();
     assert_eq!(sections[0], [9; 3]);
     assert_eq!(&sections[1][..6], &[64_u32.to_ne_bytes().as_slice(), b"x\0"].concat()[..]);
@@ -97,4 +99,58 @@ fn a_feature_too_long_for_a_record_is_kept_for_the_end() {
     let description = Description { features, ..Description::default() };
     assert_eq!(records(&description.beginning().unwrap()[HEADER_SIZE..]).len(), 1);
     assert!(description.ending(&(104..104)).unwrap().tail.len() > 70_000);
+}
+
+/// What is written is what the reader reads: as a killed recorder leaves it, and finished.
+#[test]
+fn a_reader_finds_everything_in_both_layouts() {
+    let cpus = vec![CpuPlace { core: 0, socket: 0, die: 0 }, CpuPlace { core: 1, socket: 0, die: 1 }];
+    let sockets = vec!["0-1".to_owned()];
+    let clock = Clock { clockid: 1, wall_clock_ns: 9, clock_ns: 8 };
+    let written = vec![
+        Feature::Hostname("h".to_owned()),
+        Feature::CpuCount { available: 2, online: 1 },
+        Feature::TotalMemoryKib(77),
+        Feature::CommandLine(vec!["tare".to_owned(), "x".repeat(64)]),
+        Feature::CpuTopology(CpuTopology { sockets, cores: vec!["0".to_owned(), "1".to_owned()], dies: vec!["0-1".to_owned()], cpus }),
+        Feature::PmuMappings(vec![(1, "software".to_owned())]),
+        Feature::SampleTime { first_ns: 3, last_ns: 4 },
+        Feature::Clock(clock),
+    ];
+    let events = vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
+    let description = Description { events, features: written, tracing_data: Some(vec![5; 11]) };
+    let mut killed = description.beginning().unwrap();
+    let start = killed.len() as u64;
+    killed.extend([FINISHED_INIT, FINISHED_ROUND].as_flattened());
+    let end = killed.len() as u64;
+    let mut finished = killed.clone();
+    let ending = description.ending(&(start..end)).unwrap();
+    finished.extend(&ending.tail);
+    finished[..HEADER_SIZE].copy_from_slice(&ending.header);
+    let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
+    killed[at..at + 8].copy_from_slice(&data_size(end));
+
+    for (bytes, records) in [(killed, 2 + 2 + 9 + 1 + 2), (finished, 2)] {
+        let mut reader = Reader::open(std::io::Cursor::new(&bytes)).unwrap();
+        let mut found = 0;
+        while reader.next_record().unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!(found, records);
+        assert!(reader.losses().is_empty(), "{:?}", reader.losses());
+        let events: Vec<_> = reader.description().events().iter().map(|event| (event.ids.clone(), event.name.clone().unwrap())).collect();
+        assert_eq!(events, [(vec![1, 2], b"cpu-clock".to_vec()), (vec![7], b"other".to_vec())]);
+        let features = reader.description().features();
+        assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
+        assert_eq!(features.cpus(), Ok((2, 1)));
+        assert_eq!(features.number(features::TOTAL_MEM), Ok(77));
+        assert_eq!(features.cmdline().unwrap(), [&b"tare"[..], "x".repeat(64).as_bytes()]);
+        let topology = features.cpu_topology().unwrap();
+        assert_eq!((topology.cores, topology.dies), (vec![&b"0"[..], b"1"], vec![&b"0-1"[..]]));
+        assert_eq!((topology.cpus[1].core, topology.cpus[1].die), (1, Some(1)));
+        assert_eq!(features.pmu_mappings().unwrap(), [(1, &b"software"[..])]);
+        assert_eq!(features.sample_time_ns(), Ok((3, 4)));
+        assert_eq!(features.clock_data().map(|read| (read.clockid, read.wall_clock_ns, read.clock_ns)), Ok((1, 9, 8)));
+        assert_eq!(features.section(features::TRACING_DATA).map(|data| &data[..11]), Some(&[5; 11][..]));
+    }
 }
