@@ -66,11 +66,11 @@ impl Mounted {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
-        let mounted = mount.as_ref().is_ok_and(|output| output.status.success());
-        if !mounted {
-            println!("skipped: mounting a tmpfs takes root: {mount:?}");
+        if !mount.is_ok_and(|output| output.status.success()) {
+            println!("skipped: a tmpfs can't be mounted, which takes root");
+            return None;
         }
-        mounted.then_some(Self(folder))
+        Some(Self(folder))
     }
 
     fn file(&self) -> PathBuf {

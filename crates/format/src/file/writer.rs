@@ -7,7 +7,9 @@
 //!                                                               |<-- data -->|
 //! ```
 //! A reader that finds no attributes and no features in the header takes them from the records, as it does in a pipe. Only when
-//! all is written does one write of the header change what it points at.
+//! all is written does one write of the header change what it points at. Of perf 6.1, `report` and `script` read a file that was
+//! not finished; `evlist` and `inject` look for attributes in the header alone, and `report --stats` stops at the formats of
+//! tracepoints, as it does in perf's own pipes.
 //!
 //! Everything here is bytes and the places that they belong at; who calls it writes them. Source:
 //! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
