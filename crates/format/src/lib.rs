@@ -8,6 +8,7 @@ pub mod abi;
 mod bytes;
 pub mod file;
 pub mod limits;
+pub mod order;
 pub mod record;
 
 pub use bytes::{Endian, Words};

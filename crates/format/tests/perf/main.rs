@@ -13,6 +13,7 @@ use recording::{Recording, all_records, decompress, record, record_to_pipe};
 use tare_format::abi::bindings::PERF_CONTEXT_MAX;
 use tare_format::file::Reader;
 use tare_format::file::features::TRACING_DATA;
+use tare_format::order::Sorter;
 use tare_format::record::{Record, Records, Sample, kind};
 
 /// Records by kind; for compressed ones what is in them.
@@ -137,6 +138,38 @@ fn call_chains_have_the_frames_that_perf_script_prints() {
     theirs.sort_unstable();
     assert!(!theirs.is_empty());
     assert!(theirs.iter().eq(&frames), "{} frames, {} by perf", frames.len(), theirs.len());
+}
+
+/// Small rings make many rounds; after each, what is due goes out.
+#[test]
+fn rounds_of_perf_are_put_in_order() {
+    let Some(recording) = record(&["-a", "-m", "1", "-e", "raw_syscalls:*", "-e", "sched:sched_switch", "-e", "cpu-clock"]) else { return };
+    let mut sorter = Sorter::default();
+    let (mut came, mut went, mut rounds) = (Vec::new(), Vec::new(), 0);
+    let mut drain = |sorter: &mut Sorter| {
+        while let Some(ordered) = sorter.pop() {
+            went.push((ordered.time_ns, ordered.offset));
+        }
+    };
+    all_records(&recording, |entry| {
+        if let Some(time_ns) = entry.description.lookup().time_ns(&entry.record) {
+            came.push((time_ns, entry.offset));
+            sorter.push(time_ns, entry.offset, &entry.record);
+        } else if entry.record.kind == kind::FINISHED_ROUND {
+            rounds += 1;
+            sorter.round();
+        }
+        drain(&mut sorter);
+    });
+    sorter.finish();
+    drain(&mut sorter);
+    let is_sorted = came.is_sorted();
+    came.sort_unstable();
+    if is_sorted {
+        println!("skipped: {rounds} rounds of one CPU's records, which come in order");
+    }
+    assert!(rounds > 2);
+    assert_eq!((went == came, sorter.late()), (true, 0));
 }
 
 /// Straight from `perf`, without a file in between.

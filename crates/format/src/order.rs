@@ -1,0 +1,179 @@
+//! Putting records in order of time, in bounded memory.
+//!
+//! A recorder empties its rings one after the other, so a file's records are in order within a ring, and not between rings. It says
+//! `FINISHED_ROUND` when it has been at every ring. What a round shows last may be younger than what a ring that was emptied early
+//! still holds; the next round brings that. So at the end of a round, everything is there that is not younger than the youngest
+//! record of the round before:
+//!
+//! ```text
+//! ring A         1   4 | 6   9 | 12
+//! ring B    2  3     5 | 7  10 | 11 13
+//! recording  1 4 2 3 5 | 6 9 7 10 | 12 11 13 |
+//!                     R1         R2         R3        end
+//! goes out             -          1 2 3 4 5  6 7 9 10  11 12 13
+//!                                 up to 5,   up to 10,
+//!                                 R1's last  R2's last
+//! ```
+//! Source of the rule: `tools/perf/util/ordered-events.c`, at `OE_FLUSH__ROUND`.
+
+use crate::bytes::Endian;
+use crate::limits;
+use crate::record::RawRecord;
+
+/// Records that wait for their turn. After every [`Sorter::push`] and [`Sorter::round`], [`Sorter::pop`] what is due.
+///
+/// The bodies lie one after the other in one buffer. Where they would take more than the bound, the older half goes out before
+/// its time; what then comes too late is counted in [`Sorter::late`] and goes out with the next ones.
+#[derive(Debug)]
+pub struct Sorter {
+    bound: usize,
+    bodies: Vec<u8>,
+    /// Of `bodies`, what has not gone out.
+    live_bytes: usize,
+    /// In the order of the recording, which is that of `bodies`.
+    waiting: Vec<Place>,
+    /// In order of time, the next one last.
+    due: Vec<Place>,
+    /// The youngest time of this round, and of the one before.
+    youngest_ns: Option<u64>,
+    youngest_before_ns: Option<u64>,
+    /// The youngest time that became due.
+    out_ns: u64,
+    late: u64,
+}
+
+/// A record whose body is in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    time_ns: u64,
+    offset: u64,
+    start: usize,
+    len: usize,
+    kind: u32,
+    misc: u16,
+    endian: Endian,
+}
+
+/// A record whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ordered<'a> {
+    /// When it was made, in the recording's clock.
+    pub time_ns: u64,
+    /// Where it lies, in bytes from the start of the recording.
+    pub offset: u64,
+    /// The record.
+    pub record: RawRecord<'a>,
+}
+
+impl Default for Sorter {
+    /// With the bound [`limits::SORT_BYTES`].
+    fn default() -> Self {
+        Self::new(limits::SORT_BYTES)
+    }
+}
+
+impl Sorter {
+    /// At most `bound` bytes wait, and one record more. (The buffers may have room for twice as many.)
+    #[must_use]
+    pub fn new(bound: usize) -> Self {
+        Self {
+            bound,
+            bodies: Vec::new(),
+            live_bytes: 0,
+            waiting: Vec::new(),
+            due: Vec::new(),
+            youngest_ns: None,
+            youngest_before_ns: None,
+            out_ns: 0,
+            late: 0,
+        }
+    }
+
+    /// Takes a record in. Records of one time keep their order.
+    pub fn push(&mut self, time_ns: u64, offset: u64, record: &RawRecord<'_>) {
+        let garbage = self.bodies.len() - self.live_bytes;
+        // Moving costs at most as much as what has gone out; at the bound it is worth more.
+        if self.due.is_empty() && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound) {
+            self.close_up();
+        }
+        self.late += u64::from(time_ns < self.out_ns);
+        self.youngest_ns = self.youngest_ns.max(Some(time_ns));
+        let RawRecord { kind, misc, body, endian } = *record;
+        self.waiting.push(Place { time_ns, offset, start: self.bodies.len(), len: body.len(), kind, misc, endian });
+        self.bodies.extend_from_slice(body);
+        self.live_bytes += body.len();
+        if self.held() > self.bound {
+            self.release_older_half();
+        }
+    }
+
+    /// Every ring has been emptied (`FINISHED_ROUND`).
+    pub fn round(&mut self) {
+        if let Some(limit_ns) = self.youngest_before_ns {
+            self.release(|place| place.time_ns <= limit_ns);
+        }
+        self.youngest_before_ns = self.youngest_ns;
+    }
+
+    /// The recording has ended: everything is due.
+    pub fn finish(&mut self) {
+        self.release(|_| true);
+    }
+
+    /// The next record whose turn it is; `None` until more are due.
+    pub fn pop(&mut self) -> Option<Ordered<'_>> {
+        let Place { time_ns, offset, start, len, kind, misc, endian } = self.due.pop()?;
+        self.live_bytes -= len;
+        let body = self.bodies.get(start..start + len)?;
+        Some(Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } })
+    }
+
+    /// Records that came when younger ones had gone out: a bound that is too small, or a recorder that broke the rule.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Bytes that wait now, the bodies and what is kept for each.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<Place>()
+    }
+
+    /// What is due goes out before anything that becomes due later: it is at the end of the list.
+    fn release(&mut self, is_due: impl Fn(&Place) -> bool) {
+        let mut released: Vec<_> = self.waiting.extract_if(.., |place| is_due(place)).collect();
+        self.out_ns = released.iter().map(|place| place.time_ns).fold(self.out_ns, u64::max);
+        released.append(&mut self.due.iter().rev().copied().collect());
+        released.sort_by_key(|place| (place.time_ns, place.start));
+        released.reverse();
+        self.due = released;
+    }
+
+    /// Half of the bytes, those of the oldest records.
+    fn release_older_half(&mut self) {
+        let mut by_time: Vec<_> = self.waiting.iter().map(|place| (place.time_ns, place.start, place.len + size_of::<Place>())).collect();
+        by_time.sort_unstable();
+        let mut left = self.held() / 2;
+        let last = by_time.iter().find(|(.., size)| {
+            left = left.saturating_sub(*size);
+            left == 0
+        });
+        let Some(&(time_ns, start, _)) = last.or(by_time.last()) else { return };
+        self.release(|place| (place.time_ns, place.start) <= (time_ns, start));
+    }
+
+    /// Moves the bodies that wait to the front of the buffer.
+    fn close_up(&mut self) {
+        let mut end = 0;
+        for place in &mut self.waiting {
+            self.bodies.copy_within(place.start..place.start + place.len, end);
+            place.start = end;
+            end += place.len;
+        }
+        self.bodies.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests;
