@@ -75,16 +75,20 @@ impl Layout {
         if self.has(IDENTIFIER) { Some(1) } else { self.has(ID).then(|| 1 + self.words(STREAM_ID | CPU)) }
     }
 
-    /// When the record was made, in the recording's clock; `None` where it doesn't say.
+    /// When the record was made, in the recording's clock; `None` where it doesn't say. Records that a recorder made up, such as
+    /// those of what was mapped before it began, say 0: they are due where they stand.
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
-        if !self.has(TIME) {
-            return None;
-        }
-        if record.kind == kind::PERF_RECORD_SAMPLE {
-            return Words::new(record.body, record.endian).get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID));
-        }
-        self.has_trailer(record).then(|| word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER)))?
+        let time_ns = if !self.has(TIME) {
+            None
+        } else if record.kind == kind::PERF_RECORD_SAMPLE {
+            Words::new(record.body, record.endian).get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID))
+        } else if self.has_trailer(record) {
+            word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER))
+        } else {
+            None
+        };
+        time_ns.filter(|time_ns| *time_ns != 0)
     }
 
     fn has_trailer(&self, record: &RawRecord<'_>) -> bool {
@@ -194,7 +198,7 @@ impl Events {
         self.layouts.get(self.of(record)?)
     }
 
-    /// When a record was made, in the recording's clock; `None` where it doesn't say.
+    /// When a record was made: see [`Layout::time_ns`].
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         self.layout_of(record)?.time_ns(record)

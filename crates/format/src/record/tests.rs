@@ -315,6 +315,8 @@ fn records_end_with_who_when_and_where() {
         assert_eq!(everything().time_ns(&record), Some(3));
         let without = Layout { sample_id_all: false, ..everything() };
         assert_eq!((without.sample_id(&record), without.time_ns(&record)), (SampleId::default(), None));
+        let made_up = Body(vec![0; body.0.len()], body.1);
+        assert_eq!(everything().time_ns(&made_up.record(PERF_RECORD_LOST, 0)), None, "0 is no time");
         let of_recorder = RawRecord { kind: kind::FINISHED_ROUND, ..record };
         assert_eq!(everything().time_ns(&of_recorder), None);
     });

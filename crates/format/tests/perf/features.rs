@@ -3,7 +3,8 @@
 use tare_format::file::Features;
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, FeatureError, HOSTNAME, MemoryNode, OSRELEASE, TOTAL_MEM, VERSION};
 
-use crate::recording::{Recording, all_records, record};
+use crate::reading::all_records;
+use crate::recording::{Recording, record};
 
 fn text(bytes: Result<&[u8], FeatureError>) -> String {
     String::from_utf8_lossy(bytes.unwrap()).into_owned()

@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
 
 mod features;
-mod mutation;
+mod reading;
+#[path = "../recording/mod.rs"]
 mod recording;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::Command;
 
-use recording::{Recording, all_records, decompress, record, record_to_pipe};
+use reading::{all_records, decompress};
+use recording::{Recording, record, record_to_pipe};
 use tare_format::abi::bindings::PERF_CONTEXT_MAX;
 use tare_format::file::Reader;
 use tare_format::file::features::TRACING_DATA;
@@ -169,7 +171,17 @@ fn rounds_of_perf_are_put_in_order() {
         println!("skipped: {rounds} rounds of one CPU's records, which come in order");
     }
     assert!(rounds > 2);
-    assert_eq!((went == came, sorter.late()), (true, 0));
+    // Recordings of a busy machine break the rule now and then. Then it is counted.
+    let mut youngest = 0;
+    let mut late = 0;
+    for (time_ns, _) in &went {
+        late += u64::from(*time_ns < youngest);
+        youngest = youngest.max(*time_ns);
+    }
+    assert_eq!(late, sorter.late());
+    assert!(late * 100 <= came.len() as u64, "{late} of {} records came late", came.len());
+    went.sort_unstable();
+    assert!(went == came, "{} records went out of {}", went.len(), came.len());
 }
 
 /// Straight from `perf`, without a file in between.

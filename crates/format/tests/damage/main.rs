@@ -1,12 +1,16 @@
 //! Damaged recordings: whatever bytes they hold, reading ends, without a panic and in bounded memory.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+
+#[path = "../recording/mod.rs"]
+mod recording;
+
 use std::io::Cursor;
 
+use recording::{record, record_to_pipe};
 use tare_format::file::{Description, Reader};
 use tare_format::record::{Record, Sample, TaskRead};
 use tare_format::{Endian, limits};
-
-use crate::recording::{record, record_to_pipe};
 
 /// Numbers that follow from a seed (xorshift64).
 struct Numbers(u64);
