@@ -6,8 +6,8 @@ pub const READ_BUFFER: usize = 1 << 20;
 /// Bytes of one entry of the attribute section. The kernel itself takes no `perf_event_attr` longer than a page.
 pub const ATTR_ENTRY: u64 = 4096 + 16;
 
-/// Events in one recording. All tracepoints of a kernel are some 3,000.
-pub const EVENTS: usize = 1 << 16;
+/// Events in one recording. All tracepoints of a kernel are some 3,000; where events have no ids, each is compared with all.
+pub const EVENTS: usize = 1 << 13;
 
 /// Ids of all events together: one for each event and CPU, 1,000 events on 4,096 CPUs.
 pub const IDS: usize = 1 << 22;

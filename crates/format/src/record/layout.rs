@@ -1,5 +1,7 @@
 //! Which event a record belongs to, and what that event's records look like.
 
+use std::collections::HashMap;
+
 use perf_event_open_sys::bindings::{
     PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID,
     PERF_SAMPLE_TIME,
@@ -146,17 +148,17 @@ pub struct SampleId {
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     layouts: Vec<Layout>,
-    /// Sorted by id.
-    by_id: Vec<(u64, usize)>,
+    by_id: HashMap<u64, usize>,
 }
 
 impl Events {
-    /// Adds the next event, with its ids.
+    /// Adds the next event, with its ids. Where two events have one id, it is the first's.
     pub fn add(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
         let event = self.layouts.len();
         self.layouts.push(layout);
-        self.by_id.extend(ids.into_iter().map(|id| (id, event)));
-        self.by_id.sort_unstable();
+        for id in ids {
+            self.by_id.entry(id).or_insert(event);
+        }
     }
 
     /// The layout of each event, in the order in which they were added.
@@ -168,8 +170,7 @@ impl Events {
     /// The event with an id, counted from 0.
     #[must_use]
     pub fn with_id(&self, id: u64) -> Option<usize> {
-        let at = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.by_id.get(at).map(|(_, event)| *event)
+        self.by_id.get(&id).copied()
     }
 
     /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0 as those do that a recorder
