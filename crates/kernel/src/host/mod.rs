@@ -67,13 +67,6 @@ impl Host {
         text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
     }
 
-    /// How little an unprivileged user may do with events, from -1 (all) to 2 (own programs in user mode), and on patched kernels
-    /// 3 or 4 (nothing); `None` where the kernel doesn't tell.
-    #[must_use]
-    pub fn paranoid(&self) -> Option<i32> {
-        i32::try_from(self.sysctl("kernel.perf_event_paranoid").ok()?).ok()
-    }
-
     /// The CPUs that are online. Numbers can have gaps.
     ///
     /// # Errors

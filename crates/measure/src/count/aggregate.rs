@@ -87,8 +87,6 @@ impl Outcome {
 pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology: &Topology) -> Vec<Row> {
     let mut all = Vec::new();
     for (event, counter) in counters.iter().enumerate().filter(|&(event, _)| first_instance(counters, event) == event) {
-        // `percore`: where CPUs have rows of their own, this event has one for each core.
-        let by = if by == Aggregation::Cpu && counter.subject.event.percore { Aggregation::Core } else { by };
         let instances = (event..counters.len()).filter(|&other| first_instance(counters, other) == event);
         let places = |instance: usize| counters[instance].places().enumerate().map(move |(place, at)| (at, snapshot.get(instance, place)));
         let mut keyed: Vec<(Key, Option<Count>)> = instances.flat_map(places).map(|(at, count)| (key(at, by, topology), count)).collect();

@@ -7,12 +7,14 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tare_kernel::child::{CommandError, Ended, RunningChild, WaitingChild};
+use tare_kernel::host::Topology;
 use tare_kernel::procfs;
-use tare_measure::count::{Counters, Row, Scope, Snapshot, rows};
+use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
 use tare_measure::event::EventGroup;
 
 use super::control::{self, Control, Order};
 use super::exact::{TURN, Turns};
+use super::interrupt::pass_on;
 use super::run::{End, Names, OnInterval, Run};
 use super::session::{Session, Targets};
 use crate::cli::resolved::stat::{Begin, Target};
@@ -42,7 +44,7 @@ pub(super) fn run(session: &Session<'_>, turns: &Turns, number: u32, on_interval
 /// A run under way.
 struct Live<'a> {
     session: &'a Session<'a>,
-    scope: &'a Scope,
+    topology: Topology,
     turn: usize,
     /// One for each set of `--exact` that takes turns in time; else a single one.
     counters: Vec<Counters>,
@@ -56,6 +58,15 @@ struct Live<'a> {
     targets: Targets,
     names: Names,
     last_shown: Duration,
+}
+
+/// Where the CPUs sit, for rows that are parts of the machine; other rows need none of it.
+fn topology(session: &Session<'_>, scope: &Scope) -> Topology {
+    match (session.stat.aggregation, scope) {
+        (Aggregation::All | Aggregation::Cpu | Aggregation::Thread, _) => Topology::default(),
+        (_, Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. }) => session.host.topology(cpus),
+        _ => Topology::default(),
+    }
 }
 
 /// When the next thing is due.
@@ -94,7 +105,7 @@ impl<'a> Live<'a> {
     ) -> Self {
         Self {
             session,
-            scope,
+            topology: topology(session, scope),
             turn,
             last: vec![Snapshot::default(); counters.len()],
             counters,
@@ -208,19 +219,10 @@ impl<'a> Live<'a> {
         Ok(stop)
     }
 
-    /// Looks at the signals that arrived. Returns the command's end. What a terminal sends reaches the command by itself; what
-    /// was sent to tare alone is passed on; the second time tare no longer waits for the command.
+    /// Looks at the signals that arrived. Returns the command's end; if the user insists tare no longer waits for the command.
     fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Option<Option<Ended>>> {
-        while let Some(signal) = self.session.signals.next()? {
-            if signal.number == Signal::CHILD.as_raw() {
-                continue;
-            }
-            let again = interrupted.replace(signal.number).is_some();
-            match &self.child {
-                Some(_) if again => return Ok(Some(None)),
-                Some(child) if !(signal.from_kernel && signal.number == Signal::INT.as_raw()) => child.signal(signal.number),
-                _ => {}
-            }
+        if pass_on(self.session.signals, self.child.as_ref(), interrupted)? && self.child.is_some() {
+            return Ok(Some(None));
         }
         let ended = self.child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
         Ok(ended.map(Some))
@@ -239,16 +241,11 @@ impl<'a> Live<'a> {
     }
 
     fn run_of(&self, snapshots: &[Snapshot], ended: Option<Ended>, elapsed: Duration, counted: Duration, end: End) -> Run {
-        let host = self.session.host;
-        let topology = match self.scope {
-            Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } => host.topology(cpus),
-            _ => tare_kernel::host::Topology::default(),
-        };
         let mut all = Vec::new();
         let mut subjects = Vec::new();
         for (counters, snapshot) in self.counters.iter().zip(snapshots) {
             let first = subjects.len();
-            let of_set = rows(counters.as_slice(), snapshot, self.session.stat.aggregation, &topology);
+            let of_set = rows(counters.as_slice(), snapshot, self.session.stat.aggregation, &self.topology);
             all.extend(of_set.into_iter().map(|row| Row { event: row.event + first, ..row }));
             subjects.extend(counters.as_slice().iter().map(|counter| counter.subject.clone()));
         }

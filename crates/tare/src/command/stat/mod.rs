@@ -5,6 +5,7 @@
 
 mod control;
 mod exact;
+mod interrupt;
 mod live;
 mod opening;
 mod output;

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Refusal, say};
 pub(super) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
     let remedy = match error {
         OpenError::NotPermitted { per_cpu, .. } => {
-            let level = host.read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|_| "?".to_owned());
+            let level = host.sysctl("kernel.perf_event_paranoid").map_or_else(|_| "?".to_owned(), |level| level.to_string());
             let wanted = if *per_cpu { 0 } else { 1 };
             format!("kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more")
         }

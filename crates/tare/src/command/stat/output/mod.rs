@@ -86,7 +86,7 @@ pub(super) fn open(output: &Output) -> anyhow::Result<BufWriter<Box<dyn Write>>>
 
 /// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can write to is not followed: it
 /// could lead to any file of the user's.
-fn create(path: &Path, append: bool) -> io::Result<File> {
+pub(super) fn create(path: &Path, append: bool) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shared = std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o022 != 0);
     let mut options = OpenOptions::new();

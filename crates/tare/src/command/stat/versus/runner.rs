@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
 use tare_format::abi::Count;
 use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
@@ -15,14 +16,12 @@ use tare_measure::compare::pairs::{Bench, Progress};
 use tare_measure::compare::{Measurement, Side};
 use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
+use super::super::interrupt::pass_on;
+use super::super::output::create;
 use super::super::{opening, shell};
 use super::progress::Bar;
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
-
-const INTERRUPT: i32 = 2;
-const KILL: i32 = 9;
-const CHILD: i32 = 17;
 
 /// Why a run could not be made or used.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ impl<'a> Runner<'a> {
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
         let output = match &versus.command_output {
-            CommandOutput::File(path) => Some(File::create(path).with_context(|| format!("--command-output {}", path.display()))?),
+            CommandOutput::File(path) => Some(create(path, false).with_context(|| format!("--command-output {}", path.display()))?),
             _ => None,
         };
         let command = |side| -> anyhow::Result<Command> {
@@ -184,7 +183,7 @@ fn standard_files(output: &CommandOutput, file: Option<&File>) -> anyhow::Result
     })
 }
 
-/// Waits for the command. The first signal that ends tare is passed on, unless the terminal sent it to the command too; the second kills it.
+/// Waits for the command. If the user insists on an end, it is killed.
 fn wait(mut child: RunningChild, signals: &Signals) -> Result<Ended, Failure> {
     let mut interrupted = None;
     loop {
@@ -192,16 +191,8 @@ fn wait(mut child: RunningChild, signals: &Signals) -> Result<Ended, Failure> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        while let Some(signal) = signals.next()? {
-            if signal.number == CHILD {
-                continue;
-            }
-            let again = interrupted.replace(signal.number).is_some();
-            if again {
-                child.signal(KILL);
-            } else if !(signal.from_kernel && signal.number == INTERRUPT) {
-                child.signal(signal.number);
-            }
+        if pass_on(signals, Some(&child), &mut interrupted)? {
+            child.signal(Signal::KILL.as_raw());
         }
         if let Some(ended) = child.try_wait()? {
             return interrupted.map_or(Ok(ended), |signal| Err(Failure::Interrupted(signal)));
