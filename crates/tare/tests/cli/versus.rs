@@ -53,12 +53,14 @@ fn csv_has_a_line_a_metric() {
 
 #[test]
 fn b_runs_without_a_shell_and_with_one_where_wanted() {
+    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let said = |options: &[&str]| {
         let file = folder.path().join("said");
         let where_to = file.to_str().unwrap();
         let output = stat(&[&["--max-runs", "1", "--warmup", "0", "--command-output", where_to], options].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let mut lines: Vec<String> = std::fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
         lines.sort();
         lines
