@@ -33,7 +33,10 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-format", &[] as &[_]),
         ("tare-kernel", &["tare-format"]),
         ("tare-measure", &["tare-format", "tare-kernel"]),
-        ("tare-perf", &["tare-format", "tare-kernel", "tare-measure"]),
+        ("tare-symbols", &[]),
+        ("tare-profile", &[]),
+        ("tare-render", &["tare-profile"]),
+        ("tare-perf", &["tare-format", "tare-kernel", "tare-measure", "tare-profile", "tare-render", "tare-symbols"]),
         ("tare-bench", &["tare-kernel", "tare-measure"]),
         ("tare-tidy", &[]),
     ]);

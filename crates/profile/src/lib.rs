@@ -1,0 +1,1 @@
+//! The profile model: samples summed up by command, process, file and symbol.

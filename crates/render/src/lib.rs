@@ -1,0 +1,1 @@
+//! A profile as text for people and as data for programs.

@@ -1,0 +1,1 @@
+//! Address spaces over time, and symbols: addresses in, names out.
