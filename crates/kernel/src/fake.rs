@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::rc::Rc;
 
 use rustix::io::Errno;
@@ -141,6 +141,10 @@ impl Drop for ScriptedFile {
 impl EventFile for ScriptedFile {
     fn raw_fd(&self) -> RawFd {
         self.fd
+    }
+
+    fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {

@@ -38,6 +38,9 @@ pub trait EventFile: std::fmt::Debug {
     /// The file descriptor, to name the leader of a group.
     fn raw_fd(&self) -> RawFd;
 
+    /// What becomes readable when the event's ring is to be read (`poll(2)`); `None` where nothing ever does.
+    fn wakes(&self) -> Option<BorrowedFd<'_>>;
+
     /// Reads the count, in the event's read format, and returns the number of bytes.
     ///
     /// # Errors
@@ -146,6 +149,10 @@ impl AsFd for SystemFile {
 impl EventFile for SystemFile {
     fn raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {

@@ -91,6 +91,8 @@ impl Count {
 pub struct Reading {
     /// One count a member, the leader first.
     pub counts: Vec<Count>,
+    /// How many samples of each member found no room in the ring; empty where the format doesn't ask for it.
+    pub lost: Vec<u64>,
 }
 
 /// Why bytes are not what a read with this format returns.
@@ -140,13 +142,16 @@ impl Reading {
         let truncated = ReadingError::Truncated { len: bytes.len() };
         let word = |i: usize| bytes.get(i * 8..i * 8 + 8).map(|b| u64::from_ne_bytes(std::array::from_fn(|k| b[k]))).ok_or(truncated);
         let (first, enabled, running) = (word(0)?, word(1)?, word(2)?);
+        let (with_id, with_lost) = (usize::from(format.contains(ReadFormat::ID)), format.contains(ReadFormat::LOST));
         if !format.contains(ReadFormat::GROUP) {
-            return Ok(Self { counts: vec![Count::new(first, enabled, running)] });
+            let lost = if with_lost { vec![word(3 + with_id)?] } else { Vec::new() };
+            return Ok(Self { counts: vec![Count::new(first, enabled, running)], lost });
         }
-        let words_a_member = 1 + usize::from(format.contains(ReadFormat::ID)) + usize::from(format.contains(ReadFormat::LOST));
+        let words_a_member = 1 + with_id + usize::from(with_lost);
         let members = usize::try_from(first).ok().filter(|&n| n <= bytes.len() / (8 * words_a_member)).ok_or(truncated)?;
         let counts = (0..members).map(|m| Ok(Count::new(word(3 + m * words_a_member)?, enabled, running))).collect::<Result<_, _>>()?;
-        Ok(Self { counts })
+        let lost = (0..members).filter(|_| with_lost).map(|m| word(3 + m * words_a_member + 1 + with_id)).collect::<Result<_, _>>()?;
+        Ok(Self { counts, lost })
     }
 }
 
@@ -173,6 +178,10 @@ mod tests {
         let format = TIMES | ReadFormat::GROUP | ReadFormat::ID | ReadFormat::LOST;
         let read = Reading::decode(&bytes(&[2, 10, 10, 5, 1, 0, 6, 2, 0]), format).unwrap();
         assert_eq!(read.counts, [Count::new(5, 10, 10), Count::new(6, 10, 10)]);
+        assert_eq!(read.lost, [0, 0]);
+        let single = Reading::decode(&bytes(&[7, 100, 50, 99, 3]), TIMES | ReadFormat::ID | ReadFormat::LOST).unwrap();
+        assert_eq!((single.counts[0].value(), single.lost), (7, vec![3]));
+        assert_eq!(Reading::decode(&bytes(&[7, 100, 50]), TIMES | ReadFormat::LOST), Err(ReadingError::Truncated { len: 24 }));
     }
 
     #[test]

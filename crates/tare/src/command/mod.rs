@@ -1,5 +1,8 @@
-//! One module a command.
+//! One module a command, and what commands share: orders (`control`), signals (`interrupt`), remedies (`remedy`).
 
+mod control;
 pub(crate) mod doctor;
+mod interrupt;
 pub(crate) mod list;
+mod remedy;
 pub(crate) mod stat;

@@ -12,12 +12,12 @@ use tare_kernel::procfs;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
 use tare_measure::event::EventGroup;
 
-use super::control::{self, Control, Order};
 use super::exact::{TURN, Turns};
-use super::interrupt::pass_on;
 use super::run::{End, Names, OnInterval, Run};
 use super::session::{Session, Targets};
 use crate::cli::resolved::stat::{Begin, Target};
+use crate::command::control::{self, Control, Order};
+use crate::command::interrupt::pass_on;
 use crate::exit::say;
 
 /// How long a command may take to end after SIGTERM.

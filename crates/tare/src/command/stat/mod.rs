@@ -1,15 +1,12 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
-//! `session` is what all runs share, `live` sees one through to its `run`, `control` takes orders meanwhile, `exact` plans turns.
+//! `session` is what all runs share, `live` sees one through to its `run`, `exact` plans turns.
 //! `report` turns what was counted into lines, and `output` writes them. `versus` compares two commands.
 
-mod control;
 mod exact;
-mod interrupt;
 mod live;
 mod opening;
 mod output;
-mod remedy;
 mod report;
 mod run;
 mod session;

@@ -6,8 +6,8 @@ use tare_kernel::open::Kernel;
 use tare_measure::count::{Counters, Options, Scope, Start, needed_files};
 use tare_measure::event::EventGroup;
 
-use super::remedy;
 use crate::cli::resolved::stat::Stat;
+use crate::command::remedy;
 
 /// Descriptors beside those of events: the standard ones, pipes, signals, outputs.
 const OTHER_FILES: usize = 24;

@@ -15,9 +15,10 @@ use tare_kernel::signals::Signals;
 use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Scope, Start, Unavailable};
 use tare_measure::event::EventGroup;
 
+use super::opening;
 use super::run::Names;
-use super::{opening, remedy};
 use crate::cli::resolved::stat::{Begin, Stat, Target};
+use crate::command::remedy;
 use crate::exit::Refusal;
 
 /// What all runs have in common.

@@ -16,12 +16,12 @@ use tare_measure::compare::pairs::{Bench, Progress};
 use tare_measure::compare::{Measurement, Side};
 use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
-use super::super::interrupt::pass_on;
 use super::super::output::create;
 use super::super::{opening, shell};
 use super::progress::Bar;
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
+use crate::command::interrupt::pass_on;
 
 /// Why a run could not be made or used.
 #[derive(Debug)]

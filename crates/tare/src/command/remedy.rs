@@ -9,7 +9,7 @@ use tare_measure::count::{Counters, OpenError};
 use crate::exit::{Exit, Refusal, say};
 
 /// An error of opening events, with the command that mends it.
-pub(super) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
+pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
     let remedy = match error {
         OpenError::NotPermitted { per_cpu, .. } => {
             let level = host.sysctl("kernel.perf_event_paranoid").map_or_else(|_| "?".to_owned(), |level| level.to_string());
@@ -29,7 +29,7 @@ pub(super) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
 }
 
 /// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.
-pub(super) fn describe(sets: &[Counters], verbose: u8) {
+pub(crate) fn describe(sets: &[Counters], verbose: u8) {
     let counters = || sets.iter().flat_map(Counters::as_slice);
     let files: usize = counters().map(|counter| counter.places().count()).sum();
     say(&format!("{} events, {files} open files", counters().count()));

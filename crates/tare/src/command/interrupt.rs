@@ -8,7 +8,7 @@ use tare_kernel::signals::Signals;
 
 /// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal sends (Ctrl-C) reaches the command
 /// by itself; what was sent to tare alone is passed on, once. Returns whether the user insisted: it was not the first.
-pub(super) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<bool> {
+pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<bool> {
     let mut insisted = false;
     while let Some(signal) = signals.next()? {
         if signal.number == Signal::CHILD.as_raw() {

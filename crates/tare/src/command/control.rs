@@ -10,7 +10,7 @@ use crate::exit::{Refusal, say};
 
 /// What a line of the control file asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Start counting.
     Enable,
     /// Stop counting.
@@ -23,7 +23,7 @@ pub(super) enum Order {
 
 /// The two ends of a conversation: lines come in, `ack` goes out after each.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(crate) struct Control {
     commands: OwnedFd,
     ack: Option<OwnedFd>,
     partial: Vec<u8>,
@@ -34,7 +34,7 @@ const LONGEST_LINE: usize = 64;
 
 impl Control {
     /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named pipes).
-    pub(super) fn open(text: &str) -> Result<Self, Refusal> {
+    pub(crate) fn open(text: &str) -> Result<Self, Refusal> {
         let refuse = |why: String| Refusal::usage(format!("--control {text}: {why}"));
         let (kind, names) = text.split_once(':').ok_or_else(|| refuse("write fd:CTL[,ACK] or fifo:CTL[,ACK]".to_owned()))?;
         let (commands, ack) = names.split_once(',').map_or((names, None), |(commands, ack)| (commands, Some(ack)));
@@ -57,7 +57,7 @@ impl Control {
     }
 
     /// The orders that have arrived. An unknown line is named on stderr and not answered.
-    pub(super) fn orders(&mut self) -> (Vec<Order>, Ended) {
+    pub(crate) fn orders(&mut self) -> (Vec<Order>, Ended) {
         let mut bytes = [0; 256];
         let mut orders = Vec::new();
         loop {
@@ -87,7 +87,7 @@ impl Control {
     }
 
     /// Says that an order was carried out.
-    pub(super) fn acknowledge(&self) {
+    pub(crate) fn acknowledge(&self) {
         if let Some(ack) = &self.ack {
             // Nobody may be reading any more; that must not end the measurement.
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(ack, b"ack\n"));
@@ -97,7 +97,7 @@ impl Control {
 
 /// Whether the other side closed the control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Nothing more will come.
     Yes,
     /// It is open.
