@@ -19,6 +19,9 @@ pub const FEATURE_BYTES: u64 = 128 << 20;
 /// Items in one list of a feature section: CPUs, nodes, strings.
 pub const LIST_ITEMS: u32 = 1 << 16;
 
+/// Bytes of all notes together: see [`crate::file::note`].
+pub const NOTE_BYTES: usize = 4 << 20;
+
 /// Gaps that are kept one by one. Later ones are only added up.
 pub const GAPS: usize = 64;
 

@@ -2,6 +2,7 @@
 
 use super::features::{self, Features};
 use super::loss::{Losses, Why};
+use super::note::Notes;
 use crate::abi::Attr;
 use crate::bytes::Endian;
 use crate::limits;
@@ -25,11 +26,12 @@ pub struct Description {
     by_id: Events,
     ids: usize,
     features: Features,
+    notes: Notes,
 }
 
 impl Description {
     pub(super) fn new(endian: Endian) -> Self {
-        Self { events: Vec::new(), by_id: Events::default(), ids: 0, features: Features::new(endian) }
+        Self { events: Vec::new(), by_id: Events::default(), ids: 0, features: Features::new(endian), notes: Notes::default() }
     }
 
     /// The events, in the order of the recording.
@@ -48,6 +50,12 @@ impl Description {
     #[must_use]
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// The notes that came so far, whole: bytes that [`super::note::encode`] put into the recording.
+    #[must_use]
+    pub fn notes(&self) -> &[Vec<u8>] {
+        self.notes.whole()
     }
 
     /// Adds an event, unless it is there. `false`: it is one too many.
@@ -103,6 +111,8 @@ impl Description {
                 }
                 true
             }
+            Ok(Record::BuildId(_)) => self.features.add_build_id(record),
+            Ok(Record::FinishedRound) => self.notes.absorb(record),
             _ => true,
         };
         if !fits {

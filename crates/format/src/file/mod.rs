@@ -10,6 +10,7 @@ mod description;
 pub mod features;
 mod header;
 mod loss;
+pub mod note;
 mod reader;
 mod window;
 pub mod writer;

@@ -15,6 +15,7 @@
 //! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
 
 mod feature;
+mod machine;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use std::ops::Range;
 use perf_event_open_sys::bindings::PERF_ATTR_SIZE_VER7;
 use thiserror::Error;
 
-pub use feature::{BuildId, Clock, CpuPlace, CpuTopology, Feature};
+pub use feature::{BuildId, Clock, Feature, Group};
+pub use machine::{Cache, Caps, CpuPlace, CpuTopology, MemoryTopology, NumaNode};
 pub use stream::{FINISHED_INIT, FINISHED_ROUND};
 
 use super::features;

@@ -97,6 +97,26 @@ impl Layout {
         self.sample_id_all && record.kind < kind::USER_TYPE_START
     }
 
+    /// The end of a record other than a sample that says `id`; where the layout has a field that `id` lacks, it is 0.
+    #[must_use]
+    pub fn trailer(&self, id: &SampleId) -> Vec<u8> {
+        let mut into = Vec::new();
+        if !self.sample_id_all {
+            return into;
+        }
+        if self.has(TID) {
+            into.extend([id.pid, id.tid].map(|number| number.unwrap_or(0).to_ne_bytes()).as_flattened());
+        }
+        let cpu = id.cpu.map(u64::from);
+        let cpu = if cfg!(target_endian = "big") { cpu.map(|cpu| cpu << 32) } else { cpu };
+        for (field, number) in [(TIME, id.time_ns), (ID, id.id), (STREAM_ID, id.stream_id), (CPU, cpu), (IDENTIFIER, id.id)] {
+            if self.has(field) {
+                into.extend(number.unwrap_or(0).to_ne_bytes());
+            }
+        }
+        into
+    }
+
     /// Who made a record other than a sample, where and when; all `None` where the event's records don't say.
     #[must_use]
     pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {

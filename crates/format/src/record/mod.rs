@@ -7,6 +7,7 @@
 //! Everything borrows: a [`Record`] points into the bytes that it was decoded from. Source:
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and `tools/lib/perf/include/perf/event.h`.
 
+pub mod encode;
 pub mod kind;
 mod layout;
 mod map;

@@ -1,6 +1,8 @@
 //! Features of the machine: CPUs, memory, PMUs. The layouts are those that `tools/perf/util/header.c` writes.
 
-use super::{CACHE, CPU_TOPOLOGY, FeatureError, Features, MEM_TOPOLOGY, NRCPUS, NUMA_TOPOLOGY, PMU_MAPPINGS, list};
+use super::{
+    CACHE, CPU_PMU_CAPS, CPU_TOPOLOGY, FeatureError, Features, HYBRID_TOPOLOGY, MEM_TOPOLOGY, NRCPUS, NUMA_TOPOLOGY, PMU_CAPS, PMU_MAPPINGS, list,
+};
 use crate::bytes::{Cursor, Words};
 use crate::limits;
 
@@ -86,6 +88,22 @@ impl MemoryNode<'_> {
     }
 }
 
+/// A name and what belongs to it.
+pub type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// What a PMU says that it can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PmuCaps<'a> {
+    /// The PMU.
+    pub pmu: &'a [u8],
+    /// Names and values.
+    pub caps: Vec<Pair<'a>>,
+}
+
+fn pair<'a>(fields: &mut Cursor<'a>) -> Option<Pair<'a>> {
+    Some((fields.header_string()?, fields.header_string()?))
+}
+
 impl Features {
     /// CPUs that the machine can have, and those that were online.
     ///
@@ -135,6 +153,35 @@ impl Features {
     /// See [`FeatureError`].
     pub fn pmu_mappings(&self) -> Result<Vec<(u32, &[u8])>, FeatureError> {
         self.decode(PMU_MAPPINGS, |fields| list(fields, |fields| Some((fields.u32()?, fields.header_string()?))))
+    }
+
+    /// What the PMU of the CPUs says that it can: names and values.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn cpu_pmu_caps(&self) -> Result<Vec<Pair<'_>>, FeatureError> {
+        self.decode(CPU_PMU_CAPS, |fields| list(fields, pair))
+    }
+
+    /// What the other PMUs say that they can.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn pmu_caps(&self) -> Result<Vec<PmuCaps<'_>>, FeatureError> {
+        self.decode(PMU_CAPS, |fields| {
+            list(fields, |fields| {
+                let caps = list(fields, pair)?;
+                Some(PmuCaps { pmu: fields.header_string()?, caps })
+            })
+        })
+    }
+
+    /// The PMUs of each kind of core, and their CPUs as a list.
+    ///
+    /// # Errors
+    /// See [`FeatureError`].
+    pub fn hybrid_topology(&self) -> Result<Vec<Pair<'_>>, FeatureError> {
+        self.decode(HYBRID_TOPOLOGY, |fields| list(fields, pair))
     }
 
     /// The caches.

@@ -6,11 +6,12 @@ mod session;
 
 use std::collections::BTreeMap;
 
-pub use machine::{Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode};
+pub use machine::{Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode, Pair, PmuCaps};
 pub use session::{ClockData, Compression, EventDesc, GroupDesc};
 
 use crate::bytes::{Cursor, Endian};
 use crate::limits;
+use crate::record::RawRecord;
 
 pub const TRACING_DATA: u32 = 1;
 pub const BUILD_ID: u32 = 2;
@@ -77,6 +78,25 @@ impl Features {
         }
         self.bytes = bytes;
         self.sections.insert(feature, data);
+        true
+    }
+
+    /// Adds to the section of build ids one that came as a record. `false`: it is one too many.
+    pub(super) fn add_build_id(&mut self, record: &RawRecord<'_>) -> bool {
+        let (kind, misc) = (record.kind.to_le_bytes(), record.misc.to_le_bytes());
+        // A record's size is of two bytes.
+        let size = u16::try_from(record.size()).unwrap_or(0).to_le_bytes();
+        let mut header = [kind.as_slice(), &misc, &size].map(<[u8]>::to_vec);
+        if self.endian == Endian::Big {
+            header.iter_mut().for_each(|field| field.reverse());
+        }
+        if self.room() < record.size() as u64 {
+            return false;
+        }
+        self.bytes += record.size() as u64;
+        let section = self.sections.entry(BUILD_ID).or_default();
+        section.extend(header.concat());
+        section.extend_from_slice(record.body);
         true
     }
 

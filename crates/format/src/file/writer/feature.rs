@@ -2,6 +2,7 @@
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
 
+use super::machine::{self, Cache, Caps, CpuTopology, MemoryTopology, NumaNode};
 use super::{EventDescription, set_attr_sizes, stream};
 use crate::file::features;
 use crate::record::kind;
@@ -42,6 +43,22 @@ pub enum Feature {
     CommandLine(Vec<String>),
     /// Which CPUs share what.
     CpuTopology(CpuTopology),
+    /// The nodes of memory.
+    NumaTopology(Vec<NumaNode>),
+    /// Samples hold branches. The section is empty.
+    BranchStack,
+    /// The groups of more than one event.
+    Groups(Vec<Group>),
+    /// The caches.
+    Caches(Vec<Cache>),
+    /// Which memory belongs to which node.
+    MemoryTopology(MemoryTopology),
+    /// What the PMU of the CPUs says that it can: name and value.
+    CpuPmuCaps(Caps),
+    /// The same of other PMUs, by name.
+    PmuCaps(Vec<(String, Caps)>),
+    /// The PMUs of each kind of core, and their CPUs as a list such as `0-3,8`.
+    HybridTopology(Vec<(String, String)>),
     /// Types of PMUs (`perf_event_attr.type`) and their names.
     PmuMappings(Vec<(u32, String)>),
     /// When the first and the last sample were made, in nanoseconds of the recording's clock.
@@ -68,28 +85,15 @@ pub struct BuildId {
     pub path: String,
 }
 
-/// How the machine's CPUs share sockets, dies and cores. CPUs are lists such as `0-3,8`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpuTopology {
-    /// The CPUs of each socket.
-    pub sockets: Vec<String>,
-    /// The CPUs of each core.
-    pub cores: Vec<String>,
-    /// The CPUs of each die; empty where sockets have no dies to tell apart.
-    pub dies: Vec<String>,
-    /// Each CPU that the machine can have, by number.
-    pub cpus: Vec<CpuPlace>,
-}
-
-/// Where a CPU is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuPlace {
-    /// The core's number.
-    pub core: u32,
-    /// The socket's number.
-    pub socket: u32,
-    /// The die's number.
-    pub die: u32,
+/// A group of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name; mostly empty.
+    pub name: String,
+    /// The leader's place among the events, counted from 0.
+    pub leader: u32,
+    /// How many events it has, the leader included.
+    pub members: u32,
 }
 
 /// Two clocks, read at one moment.
@@ -119,6 +123,14 @@ impl Feature {
             Self::TotalMemoryKib(_) => features::TOTAL_MEM,
             Self::CommandLine(_) => features::CMDLINE,
             Self::CpuTopology(_) => features::CPU_TOPOLOGY,
+            Self::NumaTopology(_) => features::NUMA_TOPOLOGY,
+            Self::BranchStack => features::BRANCH_STACK,
+            Self::Groups(_) => features::GROUP_DESC,
+            Self::Caches(_) => features::CACHE,
+            Self::MemoryTopology(_) => features::MEM_TOPOLOGY,
+            Self::CpuPmuCaps(_) => features::CPU_PMU_CAPS,
+            Self::PmuCaps(_) => features::PMU_CAPS,
+            Self::HybridTopology(_) => features::HYBRID_TOPOLOGY,
             Self::PmuMappings(_) => features::PMU_MAPPINGS,
             Self::SampleTime { .. } => features::SAMPLE_TIME,
             Self::ClockResolutionNs(_) => features::CLOCKID,
@@ -141,7 +153,18 @@ impl Feature {
             Self::CpuCount { available, online } => into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened()),
             Self::TotalMemoryKib(number) | Self::ClockResolutionNs(number) => into.extend(number.to_ne_bytes()),
             Self::CommandLine(arguments) => list(&mut into, arguments, |into, argument| text(into, argument)),
-            Self::CpuTopology(topology) => cpu_topology(&mut into, topology),
+            Self::CpuTopology(topology) => machine::cpu_topology(&mut into, topology),
+            Self::NumaTopology(nodes) => list(&mut into, nodes, machine::numa_node),
+            Self::BranchStack => {}
+            Self::Groups(groups) => list(&mut into, groups, group),
+            Self::Caches(caches) => machine::caches(&mut into, caches),
+            Self::MemoryTopology(memory) => machine::memory_topology(&mut into, memory),
+            Self::CpuPmuCaps(caps) => list(&mut into, caps, machine::pair),
+            Self::PmuCaps(pmus) => list(&mut into, pmus, |into, (name, caps)| {
+                list(into, caps, machine::pair);
+                text(into, name);
+            }),
+            Self::HybridTopology(pmus) => list(&mut into, pmus, machine::pair),
             Self::PmuMappings(pmus) => list(&mut into, pmus, |into, (kind, name)| {
                 into.extend(kind.to_ne_bytes());
                 text(into, name);
@@ -179,7 +202,7 @@ fn count(number: usize) -> [u8; 4] {
 }
 
 /// `struct perf_header_string`: the length with the zeros, then the text with them.
-fn text(into: &mut Vec<u8>, value: &str) {
+pub(super) fn text(into: &mut Vec<u8>, value: &str) {
     let len = (value.len() + 1).next_multiple_of(TEXT_ALIGN);
     into.extend(count(len));
     let end = into.len() + len;
@@ -187,23 +210,17 @@ fn text(into: &mut Vec<u8>, value: &str) {
     into.resize(end, 0);
 }
 
-fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
+pub(super) fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
     into.extend(count(items.len()));
     items.iter().for_each(|value| item(into, value));
 }
 
-fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
-    list(into, &topology.sockets, |into, cpus| text(into, cpus));
-    list(into, &topology.cores, |into, cpus| text(into, cpus));
-    for cpu in &topology.cpus {
-        into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
-    }
-    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros at a record's end, for these.
-    list(into, &topology.dies, |into, cpus| text(into, cpus));
-    into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
+fn group(into: &mut Vec<u8>, group: &Group) {
+    text(into, &group.name);
+    into.extend([group.leader, group.members].map(u32::to_ne_bytes).as_flattened());
 }
 
-/// `struct build_id_event`: a record. One whose path is too long for it is left out: paths are shorter (`PATH_MAX`).
+/// `struct build_id_event`: a record, in the section as in a stream. One whose path is too long for it is left out: paths are shorter (`PATH_MAX`).
 fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);

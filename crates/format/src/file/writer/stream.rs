@@ -49,11 +49,13 @@ pub(super) fn event_name(into: &mut Vec<u8>, event: &EventDescription) -> Result
     record(into, kind::EVENT_UPDATE, 0, &body).then_some(()).ok_or_else(too_long)
 }
 
-/// A feature section. One that is too long for a record is left to the end of the recording, and so is that of build ids, which
-/// readers don't take from a record.
+/// A feature section. One that is too long for a record is left to the end of the recording. That of build ids is records already,
+/// and the one that is nothing but its bit says less than the events' attributes.
 pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
-    if number != features::BUILD_ID {
-        record(into, kind::HEADER_FEATURE, 0, &[&u64::from(number).to_ne_bytes(), content]);
+    match number {
+        features::BUILD_ID => into.extend_from_slice(content),
+        features::BRANCH_STACK => {}
+        _ => _ = record(into, kind::HEADER_FEATURE, 0, &[&u64::from(number).to_ne_bytes(), content]),
     }
 }
 

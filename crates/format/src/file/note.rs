@@ -1,0 +1,145 @@
+//! Notes in a recording: bytes that mean something to this project and that other readers step over.
+//!
+//! ```text
+//! PERF_RECORD_FINISHED_ROUND | "tare.note" and seven zeros | total u32 | offset u32 | piece | zeros up to a multiple of 8
+//! ```
+//! Every reader of `perf.data` knows that record, as a mark without a body, and passes over one that has a body: `report`,
+//! `script` and `inject` of perf 6.1 do, in files, in pipes and in compressed data. A note is a mark, too: who writes it has
+//! drained every ring. One that is longer than a record goes into several, one after the other.
+
+use super::writer::FINISHED_ROUND;
+use crate::bytes::Cursor;
+use crate::limits;
+use crate::record::{RawRecord, kind};
+
+/// Begins the body of each record of a note.
+const MAGIC: [u8; 16] = *b"tare.note\0\0\0\0\0\0\0";
+
+/// The most bytes of a note in one record.
+const PIECE_BYTES: usize = 60_000;
+
+/// A note is longer than [`limits::NOTE_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a note of {len} bytes: a reader takes at most {}", limits::NOTE_BYTES)]
+pub struct TooLong {
+    /// Its bytes.
+    pub len: usize,
+}
+
+/// A note as whole records. Anything but an empty one makes at least one.
+///
+/// # Errors
+/// See [`TooLong`].
+pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
+    let too_long = || TooLong { len: note.len() };
+    let total = u32::try_from(note.len()).ok().filter(|_| note.len() <= limits::NOTE_BYTES).ok_or_else(too_long)?;
+    let mut records = Vec::with_capacity(note.len() + 64);
+    for (piece, offset) in note.chunks(PIECE_BYTES).zip((0..total).step_by(PIECE_BYTES)) {
+        let size = (8 + MAGIC.len() + 8 + piece.len()).next_multiple_of(8);
+        let end = records.len() + size;
+        let mut header = FINISHED_ROUND;
+        // At most PIECE_BYTES and 39 more.
+        header[6..].copy_from_slice(&u16::try_from(size).unwrap_or(0).to_ne_bytes());
+        records.extend(header);
+        records.extend(MAGIC);
+        records.extend([total, offset].map(u32::to_ne_bytes).as_flattened());
+        records.extend_from_slice(piece);
+        records.resize(end, 0);
+    }
+    Ok(records)
+}
+
+/// The notes of a recording, put together from their pieces as these come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    whole: Vec<Vec<u8>>,
+    bytes: usize,
+    begun: Vec<u8>,
+}
+
+impl Notes {
+    /// The whole ones, as they came.
+    #[must_use]
+    pub fn whole(&self) -> &[Vec<u8>] {
+        &self.whole
+    }
+
+    /// Takes in a record. `false`: it is a piece of a note that is too much, by [`limits::NOTE_BYTES`] for all notes together,
+    /// or that doesn't follow what came before; what was begun is then given up.
+    pub(super) fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
+        let Some((total, offset, rest)) = piece(record) else { return true };
+        let wanted = total.saturating_sub(offset).min(PIECE_BYTES);
+        let follows = offset == self.begun.len() && wanted > 0 && self.bytes.saturating_add(total) <= limits::NOTE_BYTES;
+        let Some(piece) = rest.get(..wanted).filter(|_| follows) else {
+            self.begun.clear();
+            return false;
+        };
+        self.begun.extend_from_slice(piece);
+        if self.begun.len() >= total {
+            self.bytes += total;
+            self.whole.push(std::mem::take(&mut self.begun));
+        }
+        true
+    }
+}
+
+/// Total, offset and bytes of a note's record; `None` for any other record.
+fn piece<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
+    let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_ROUND)?;
+    let mut fields = Cursor::new(body, record.endian);
+    let (total, offset) = (fields.u32()?, fields.u32()?);
+    Some((usize::try_from(total).ok()?, usize::try_from(offset).ok()?, fields.rest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Endian;
+    use crate::record::Records;
+
+    fn read(bytes: &[u8]) -> (Notes, bool) {
+        let mut notes = Notes::default();
+        let mut records = Records::new(bytes, Endian::NATIVE);
+        let refused = records.by_ref().filter(|record| !notes.absorb(record)).count();
+        assert_eq!(records.rest(), []);
+        (notes, refused == 0)
+    }
+
+    #[test]
+    fn notes_come_back_whole() {
+        let long: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+        for note in [&b"x"[..], b"12345678", &long[..PIECE_BYTES], &long[..PIECE_BYTES + 1], &long] {
+            let bytes = [&FINISHED_ROUND[..], &encode(note).unwrap(), &FINISHED_ROUND].concat();
+            assert_eq!(bytes.len() % 8, 0);
+            let (notes, fits) = read(&bytes);
+            assert!(fits && notes.whole() == [note.to_vec()]);
+        }
+        assert_eq!(encode(b""), Ok(Vec::new()));
+        assert_eq!(encode(&vec![0; limits::NOTE_BYTES + 1]), Err(TooLong { len: limits::NOTE_BYTES + 1 }));
+    }
+
+    #[test]
+    fn several_notes_are_kept_apart_and_have_a_limit_together() {
+        let note = vec![7; limits::NOTE_BYTES / 2];
+        let one = encode(&note).unwrap();
+        let (notes, fits) = read(&[&one[..], &one].concat());
+        assert!(fits && notes.whole().len() == 2);
+        let (notes, fits) = read(&[&one[..], &one, &encode(b"more").unwrap()].concat());
+        assert!(!fits && notes.whole().len() == 2);
+    }
+
+    #[test]
+    fn pieces_that_do_not_fit_together_are_no_note() {
+        let long = vec![1; 3 * PIECE_BYTES];
+        let bytes = encode(&long).unwrap();
+        let record = bytes.len() / 3;
+        for wrong in [&bytes[record..], &[&bytes[..record], &bytes[2 * record..]].concat(), &[&bytes[..record], &bytes[..record]].concat()] {
+            let (notes, fits) = read(wrong);
+            assert!(!fits && notes.whole().is_empty());
+        }
+        let (notes, fits) = read(&[&bytes[record..], &encode(b"whole").unwrap()].concat());
+        assert!(!fits && notes.whole() == [b"whole".to_vec()], "what comes later counts again");
+        let (notes, fits) = read(&bytes[..2 * record]);
+        assert!(fits && notes.whole().is_empty(), "a note that is cut is none");
+    }
+}

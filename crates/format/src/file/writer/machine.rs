@@ -1,0 +1,117 @@
+//! What is known of the machine's CPUs, caches and memory, as bytes. The layouts are those that `tools/perf/util/header.c` reads.
+
+use super::feature::{list, text};
+
+/// Names and values of what a PMU can.
+pub type Caps = Vec<(String, String)>;
+
+/// How the machine's CPUs share sockets, dies and cores. CPUs are lists such as `0-3,8`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuTopology {
+    /// The CPUs of each socket.
+    pub sockets: Vec<String>,
+    /// The CPUs of each core.
+    pub cores: Vec<String>,
+    /// The CPUs of each die; empty where sockets have no dies to tell apart.
+    pub dies: Vec<String>,
+    /// Each CPU that the machine can have, by number.
+    pub cpus: Vec<CpuPlace>,
+}
+
+/// Where a CPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// The core's number.
+    pub core: u32,
+    /// The socket's number.
+    pub socket: u32,
+    /// The die's number.
+    pub die: u32,
+}
+
+/// A node of a machine with non-uniform memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumaNode {
+    /// Its number.
+    pub node: u32,
+    /// Its memory in KiB.
+    pub total_kib: u64,
+    /// What of it was free, in KiB.
+    pub free_kib: u64,
+    /// Its CPUs, as a list such as `0-3,8`.
+    pub cpus: String,
+}
+
+/// A cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// 1 is the nearest to the CPU.
+    pub level: u32,
+    /// Bytes in a line.
+    pub line_size: u32,
+    /// How many sets.
+    pub sets: u32,
+    /// How many ways.
+    pub ways: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Such as `32K`.
+    pub size: String,
+    /// The CPUs that share it, as a list.
+    pub cpus: String,
+}
+
+/// Which memory belongs to which node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryTopology {
+    /// Bytes in a block.
+    pub block_bytes: u64,
+    /// The nodes, each with the numbers of its blocks.
+    pub nodes: Vec<(u64, Vec<u32>)>,
+}
+
+pub(super) fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
+    list(into, &topology.sockets, |into, cpus| text(into, cpus));
+    list(into, &topology.cores, |into, cpus| text(into, cpus));
+    for cpu in &topology.cpus {
+        into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
+    }
+    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros at a record's end, for these.
+    list(into, &topology.dies, |into, cpus| text(into, cpus));
+    into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
+}
+
+pub(super) fn numa_node(into: &mut Vec<u8>, node: &NumaNode) {
+    into.extend(node.node.to_ne_bytes());
+    into.extend([node.total_kib, node.free_kib].map(u64::to_ne_bytes).as_flattened());
+    text(into, &node.cpus);
+}
+
+pub(super) fn caches(into: &mut Vec<u8>, caches: &[Cache]) {
+    let version = 1_u32;
+    into.extend(version.to_ne_bytes());
+    list(into, caches, |into, cache| {
+        into.extend([cache.level, cache.line_size, cache.sets, cache.ways].map(u32::to_ne_bytes).as_flattened());
+        [&cache.kind, &cache.size, &cache.cpus].into_iter().for_each(|value| text(into, value));
+    });
+}
+
+pub(super) fn pair(into: &mut Vec<u8>, (name, value): &(String, String)) {
+    text(into, name);
+    text(into, value);
+}
+
+pub(super) fn memory_topology(into: &mut Vec<u8>, memory: &MemoryTopology) {
+    let version = 1;
+    into.extend([version, memory.block_bytes, memory.nodes.len() as u64].map(u64::to_ne_bytes).as_flattened());
+    for (node, blocks) in &memory.nodes {
+        let bits = blocks.iter().max().map_or(0, |last| u64::from(*last) + 1);
+        let mut words = vec![0_u64; usize::try_from(bits.div_ceil(64)).unwrap_or(0)];
+        for block in blocks {
+            words[*block as usize / 64] |= 1 << (block % 64);
+        }
+        // The bits are counted twice: for the node, and as the size of the bitmap.
+        into.extend([*node, bits, bits].map(u64::to_ne_bytes).as_flattened());
+        into.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    }
+}
