@@ -16,12 +16,14 @@ pub struct Signal {
 }
 
 /// The signals that tare waits for: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT where they weren't ignored.
-/// While it lives they are blocked; a child gets the mask and the dispositions from before (see `child`).
+/// While it lives they are blocked, and SIGXFSZ is ignored: a limit on the size of files is an error of the write that meets it
+/// (`EFBIG`), not the end. A child gets the mask and the dispositions from before (see `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
     before: libc::sigset_t,
     sigchld_before: libc::sigaction,
+    sigxfsz_before: libc::sigaction,
 }
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -35,6 +37,7 @@ impl Signals {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
+        let mut sigxfsz_before = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: every pointer is to a local of the type that the call takes; `sigemptyset` initializes `set` before it is used,
         // and zeros are a valid value of the others.
         #[allow(unsafe_code)]
@@ -48,10 +51,16 @@ impl Signals {
             default.sa_sigaction = libc::SIG_DFL;
             default.sa_flags = libc::SA_NOCLDSTOP;
             libc::sigaction(libc::SIGCHLD, &raw const default, sigchld_before.as_mut_ptr());
+            let mut ignored = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            ignored.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(libc::SIGXFSZ, &raw const ignored, sigxfsz_before.as_mut_ptr());
             libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
             let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            let signals = |file| Self { file, before: before.assume_init(), sigchld_before: sigchld_before.assume_init() };
-            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(signals(OwnedFd::from_raw_fd(fd))) }
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let [sigchld_before, sigxfsz_before] = [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
+            Ok(Self { file: OwnedFd::from_raw_fd(fd), before: before.assume_init(), sigchld_before, sigxfsz_before })
         }
     }
 
@@ -73,12 +82,13 @@ impl Signals {
         }
     }
 
-    /// Puts the mask and SIGCHLD back as they were before [`Signals::block`]; for the child, between fork and exec.
+    /// Puts the mask, SIGCHLD and SIGXFSZ back as they were before [`Signals::block`]; for the child, between fork and exec.
     pub(crate) fn restore(&self) {
         // SAFETY: both are values that the kernel returned earlier; the calls are async-signal-safe.
         #[allow(unsafe_code)]
         unsafe {
             libc::sigaction(libc::SIGCHLD, &raw const self.sigchld_before, ptr::null_mut());
+            libc::sigaction(libc::SIGXFSZ, &raw const self.sigxfsz_before, ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
         }
     }

@@ -30,7 +30,7 @@ pub use machine::{Cache, Caps, CpuPlace, CpuTopology, MemoryTopology, NumaNode};
 pub use stream::{FINISHED_INIT, FINISHED_ROUND};
 
 use super::features;
-use super::header::FILE_HEADER_SIZE;
+use super::header::{FILE_HEADER_SIZE, PIPE_HEADER_SIZE};
 use crate::abi::{ATTR_SIZE, Attr};
 
 /// The bytes of the header, which begins the file.
@@ -112,6 +112,38 @@ impl Description {
     /// # Errors
     /// See [`WriteError`].
     pub fn beginning(&self) -> Result<Vec<u8>, WriteError> {
+        let stream = self.records()?;
+        let data = HEADER_SIZE as u64..(HEADER_SIZE + stream.len()) as u64;
+        let header = header(self.attr_size(), 0..0, &data, 0);
+        Ok([&header[..], &stream].concat())
+    }
+
+    /// What a recording begins with in a stream that is never sought in. Records follow right behind.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn stream_beginning(&self) -> Result<Vec<u8>, WriteError> {
+        let header = [MAGIC, PIPE_HEADER_SIZE as u64].map(u64::to_ne_bytes);
+        Ok([header.as_flattened(), &self.records()?].concat())
+    }
+
+    /// What a stream ends with: what is known at the end only, build ids and the time of the samples, as records.
+    #[must_use]
+    pub fn stream_ending(&self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for feature in &self.features {
+            match feature {
+                // The section is made of records.
+                Feature::BuildIds(_) => stream.extend(feature.content()),
+                Feature::SampleTime { .. } => stream::header_feature(&mut stream, feature.number(), &feature.content()),
+                _ => {}
+            }
+        }
+        stream
+    }
+
+    /// Everything that is known at the beginning, as records.
+    fn records(&self) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
             stream::header_attr(&mut stream, event, self.attr_size())?;
@@ -125,9 +157,7 @@ impl Description {
         if let Some(data) = &self.tracing_data {
             stream::tracing_data(&mut stream, data)?;
         }
-        let data = HEADER_SIZE as u64..(HEADER_SIZE + stream.len()) as u64;
-        let header = header(self.attr_size(), 0..0, &data, 0);
-        Ok([&header[..], &stream].concat())
+        Ok(stream)
     }
 
     /// What a recording ends with. `data` are the places of its records in the file; what [`Description::beginning`] returned

@@ -5,17 +5,15 @@ mod document;
 mod json_lines;
 mod text;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::fs::OFlags;
 
 use super::report::{Line, Results};
 use crate::cli::resolved::stat::{Destination, Form, Output};
+use crate::own_file;
 
 /// Writes results as they come.
 pub(super) struct Writer {
@@ -79,32 +77,9 @@ pub(super) fn open(output: &Output) -> anyhow::Result<BufWriter<Box<dyn Write>>>
         Destination::Stderr => Box::new(io::stderr()),
         Destination::Stdout => Box::new(io::stdout()),
         Destination::Descriptor(fd) => Box::new(File::from(tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?)),
-        Destination::File { path, append } => Box::new(create(path, *append).with_context(|| format!("-o {}", path.display()))?),
+        Destination::File { path, append } => Box::new(own_file::create(path, *append).with_context(|| format!("-o {}", path.display()))?),
     };
     Ok(BufWriter::new(out))
-}
-
-/// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can write to is not followed: it
-/// could lead to any file of the user's.
-pub(super) fn create(path: &Path, append: bool) -> io::Result<File> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let shared = std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o022 != 0);
-    let mut options = OpenOptions::new();
-    options.create(true).mode(0o600);
-    if append {
-        options.append(true);
-    } else {
-        options.write(true).truncate(true);
-    }
-    if shared {
-        options.custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0));
-    }
-    options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(code) if rustix::io::Errno::from_raw_os_error(code) == rustix::io::Errno::LOOP => {
-            io::Error::other("a symbolic link in a folder that others can write to is not followed: name the file itself")
-        }
-        _ => error,
-    })
 }
 
 /// What a value is written as where no value was counted, as in perf.

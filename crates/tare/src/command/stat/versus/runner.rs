@@ -16,12 +16,12 @@ use tare_measure::compare::pairs::{Bench, Progress};
 use tare_measure::compare::{Measurement, Side};
 use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
-use super::super::output::create;
 use super::super::{opening, shell};
 use super::progress::Bar;
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::command::interrupt::pass_on;
+use crate::own_file;
 
 /// Why a run could not be made or used.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl<'a> Runner<'a> {
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
         let output = match &versus.command_output {
-            CommandOutput::File(path) => Some(create(path, false).with_context(|| format!("--command-output {}", path.display()))?),
+            CommandOutput::File(path) => Some(own_file::create(path, false).with_context(|| format!("--command-output {}", path.display()))?),
             _ => None,
         };
         let command = |side| -> anyhow::Result<Command> {

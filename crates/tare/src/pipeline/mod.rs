@@ -1,0 +1,3 @@
+//! From the kernel's rings to a recording, and back.
+
+pub mod output;

@@ -1,0 +1,71 @@
+//! Why a recording can't be written, or not any further.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use tare_format::file::writer::WriteError;
+use thiserror::Error;
+
+/// Why a recording can't be written, or not any further. What was written before can be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OutputError {
+    /// The destination can't be opened.
+    #[error("-o {}: {reason}", path.display())]
+    Open {
+        /// The destination.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A file that is there can't be kept under another name.
+    #[error("-o {}: it is there, and can't be renamed to {}: {error}", path.display(), old.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// Its name from now on.
+        old: PathBuf,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// Nobody can read a recording from a terminal.
+    #[error("a recording is not for a terminal: use -o FILE, or pipe it into a program that reads it")]
+    Terminal,
+    /// A stream has no end at which another file could begin.
+    #[error("--switch-output and --timestamp-filename take a file: a stream can't be renamed")]
+    NotSwitchable,
+    /// A helper thread can't be started.
+    #[error("a helper thread of the output can't be started: {0}")]
+    Thread(Errno),
+    /// The level is not one of zstd's, or it has no memory.
+    #[error("compressing with zstd failed: {0}")]
+    Compression(String),
+    /// The description can't be written.
+    #[error(transparent)]
+    Description(#[from] WriteError),
+    /// The file system is full, or the user's share of it.
+    #[error("the file system of the recording is full: make room, or use -z, --max-size or another file system (-o)")]
+    Full,
+    /// The file may not become longer.
+    #[error("the recording may not become longer: raise the limit on the size of files ('ulimit -f'), or use -z or --max-size")]
+    TooLong,
+    /// Nobody reads the stream any more.
+    #[error("nobody reads the recording any more")]
+    Closed,
+    /// Any other failure.
+    #[error("the recording can't be written: {0}")]
+    Failed(Errno),
+}
+
+impl From<Errno> for OutputError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOSPC | Errno::DQUOT => Self::Full,
+            Errno::FBIG => Self::TooLong,
+            Errno::PIPE => Self::Closed,
+            error => Self::Failed(error),
+        }
+    }
+}
+
+/// What can be done with a recording.
+pub type Result<T> = std::result::Result<T, OutputError>;

@@ -1,0 +1,62 @@
+//! The plain way into a file: few, large writes.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use rustix::io::{Errno, pwritev, retry_on_intr, writev};
+
+/// The kernel takes no more pieces in one call (`UIO_MAXIOV`).
+const PIECES: usize = 1024;
+
+/// Writes to a file one piece behind the other.
+#[derive(Debug)]
+pub(super) struct FileWriter {
+    file: Arc<File>,
+    end: u64,
+}
+
+impl FileWriter {
+    /// The next piece belongs at `end`.
+    pub(super) fn new(file: Arc<File>, end: u64) -> Self {
+        Self { file, end }
+    }
+
+    /// Where the next piece belongs: behind what was written, also where writing failed in the middle.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Writes all the pieces.
+    pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
+        let Self { file, end } = self;
+        all(pieces, |pieces| {
+            let written = pwritev(&*file, pieces, *end)?;
+            *end += written as u64;
+            Ok(written)
+        })
+    }
+}
+
+/// Writes all the pieces to a stream.
+pub(super) fn to_stream(file: &File, pieces: &[&[u8]], end: &mut u64) -> Result<(), Errno> {
+    all(pieces, |pieces| {
+        let written = writev(file, pieces)?;
+        *end += written as u64;
+        Ok(written)
+    })
+}
+
+/// Hands the pieces to `write` until it has taken them all.
+fn all(pieces: &[&[u8]], mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, Errno>) -> Result<(), Errno> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| IoSlice::new(piece)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match retry_on_intr(|| write(&left[..left.len().min(PIECES)]))? {
+            // A file that takes nothing and has no reason.
+            0 => return Err(Errno::IO),
+            written => IoSlice::advance_slices(&mut left, written),
+        }
+    }
+    Ok(())
+}
