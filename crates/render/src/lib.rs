@@ -1,1 +1,39 @@
 //! A profile as text for people and as data for programs.
+//!
+//! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings, and are made safe before they
+//! are written: see [`printable`].
+#![forbid(unsafe_code)]
+
+mod column;
+mod counts;
+mod json;
+mod printable;
+mod rows;
+mod text;
+mod tree;
+
+pub use column::Column;
+pub use counts::counts;
+pub use json::json;
+pub use printable::printable;
+pub use text::text;
+pub use tree::Graph;
+
+use tare_profile::Filter;
+
+/// What of a profile is shown, and how.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+    /// What rows are ordered by, the most important first.
+    pub order: Vec<Column>,
+    /// Also rows for what only calls others.
+    pub children: bool,
+    /// Call graphs below the rows.
+    pub graph: Option<Graph>,
+    /// Rows that weigh less than so many percent are not shown.
+    pub percent_limit: f64,
+    /// Which threads, files and functions are shown.
+    pub filter: Filter,
+}

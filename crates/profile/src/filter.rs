@@ -1,0 +1,41 @@
+//! Which samples and entries are shown.
+
+use crate::ids::{FrameId, StringId};
+use crate::key::short_name;
+use crate::profile::{Profile, Row};
+
+/// Only these are shown; an empty list lets all pass. What a filter hides still counts in the totals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Names of threads.
+    pub comms: Vec<Vec<u8>>,
+    /// Short names of files, or whole paths.
+    pub dsos: Vec<Vec<u8>>,
+    /// Names of functions.
+    pub symbols: Vec<Vec<u8>>,
+}
+
+impl Filter {
+    /// Whether the thread of a row is among those that are wanted.
+    #[must_use]
+    pub fn takes_row(&self, profile: &Profile, row: &Row) -> bool {
+        is_among(profile, &self.comms, row.comm)
+    }
+
+    /// Whether a frame's file and function are among those that are wanted.
+    #[must_use]
+    pub fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
+        if self.dsos.is_empty() && self.symbols.is_empty() {
+            return true;
+        }
+        let found = frame.and_then(|frame| profile.frame(frame));
+        let path = found.and_then(|found| Some(profile.dso(found.dso?)?.path));
+        let name = found.and_then(|found| Some(profile.symbol(found.function.ok()?)?.name));
+        let dso = is_among(profile, &self.dsos, short_name(profile, frame)) || is_among(profile, &self.dsos, path);
+        dso && is_among(profile, &self.symbols, name)
+    }
+}
+
+fn is_among(profile: &Profile, wanted: &[Vec<u8>], text: Option<StringId>) -> bool {
+    wanted.is_empty() || text.is_some_and(|text| wanted.iter().any(|wanted| wanted == profile.string(text)))
+}

@@ -1,0 +1,207 @@
+//! The tables of a profile, and how they are filled.
+
+use indexmap::IndexMap;
+
+use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
+use crate::loss::Loss;
+use crate::tables::{Dso, Event, Frame, Stack, Symbol, Thread};
+
+/// What alike samples have in common. What no sort key needs may be left out: fewer rows are then told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// The event.
+    pub event: EventId,
+    /// The thread.
+    pub thread: Option<ThreadId>,
+    /// The thread's name at that time.
+    pub comm: Option<StringId>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+    /// Where the CPU was.
+    pub leaf: Option<FrameId>,
+    /// How it came there; `None` where no call chain was recorded.
+    pub stack: Option<StackId>,
+}
+
+/// How much samples weigh together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight {
+    /// The occurrences that they stand for (nanoseconds for clocks).
+    pub period: u64,
+    /// How many there are.
+    pub samples: u64,
+}
+
+impl Weight {
+    /// Adds another.
+    pub fn add(&mut self, other: Self) {
+        self.period = self.period.saturating_add(other.period);
+        self.samples = self.samples.saturating_add(other.samples);
+    }
+}
+
+/// Samples, summed up.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    strings: Set<Box<[u8]>>,
+    events: Set<Event>,
+    threads: Set<Thread>,
+    dsos: Set<Dso>,
+    symbols: Set<Symbol>,
+    frames: Set<Frame>,
+    stacks: Set<Stack>,
+    rows: Set<Row>,
+    weights: Vec<Weight>,
+    names: IndexMap<ThreadId, StringId>,
+    counts: IndexMap<(ThreadId, EventId), u64>,
+    /// What is not in the rows.
+    pub loss: Loss,
+}
+
+impl Profile {
+    /// Keeps a text.
+    pub fn add_string(&mut self, text: &[u8]) -> StringId {
+        self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
+    }
+
+    /// Keeps an event.
+    pub fn add_event(&mut self, event: Event) -> EventId {
+        self.events.insert(event)
+    }
+
+    /// Keeps a thread.
+    pub fn add_thread(&mut self, thread: Thread) -> ThreadId {
+        self.threads.insert(thread)
+    }
+
+    /// Keeps a file.
+    pub fn add_dso(&mut self, dso: Dso) -> DsoId {
+        self.dsos.insert(dso)
+    }
+
+    /// Keeps a function.
+    pub fn add_symbol(&mut self, symbol: Symbol) -> SymbolId {
+        self.symbols.insert(symbol)
+    }
+
+    /// Keeps a place in code.
+    pub fn add_frame(&mut self, frame: Frame) -> FrameId {
+        self.frames.insert(frame)
+    }
+
+    /// Keeps a frame that was called from a stack.
+    pub fn add_stack(&mut self, caller: Option<StackId>, frame: FrameId) -> StackId {
+        let depth = caller.and_then(|caller| self.stack(caller)).map_or(0, |caller| caller.depth);
+        self.stacks.insert(Stack { caller, frame, depth: depth.saturating_add(1) })
+    }
+
+    /// Adds samples that are alike.
+    pub fn add_samples(&mut self, row: Row, weight: Weight) -> RowId {
+        let id: RowId = self.rows.insert(row);
+        if self.weights.len() < self.rows.len() {
+            self.weights.resize(self.rows.len(), Weight::default());
+        }
+        self.add_to_row(id, weight);
+        id
+    }
+
+    /// Adds samples to a row that is there.
+    pub fn add_to_row(&mut self, row: RowId, weight: Weight) {
+        if let Some(sum) = self.weights.get_mut(row.index()) {
+            sum.add(weight);
+        }
+    }
+
+    /// Says what a thread was called last.
+    pub fn name_thread(&mut self, thread: ThreadId, name: StringId) {
+        self.names.insert(thread, name);
+    }
+
+    /// Adds to what an event counted in a thread.
+    pub fn add_count(&mut self, thread: ThreadId, event: EventId, count: u64) {
+        let sum = self.counts.entry((thread, event)).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// What events counted in threads, where that was recorded.
+    pub fn counts(&self) -> impl Iterator<Item = (ThreadId, EventId, u64)> {
+        self.counts.iter().map(|((thread, event), count)| (*thread, *event, *count))
+    }
+
+    /// What a thread was called last.
+    #[must_use]
+    pub fn name_of(&self, thread: ThreadId) -> Option<StringId> {
+        self.names.get(&thread).copied()
+    }
+
+    /// A text; empty where the id is another profile's.
+    #[must_use]
+    pub fn string(&self, id: StringId) -> &[u8] {
+        self.strings.get(id).map_or(&[], |text| text)
+    }
+
+    /// The events, with their ids.
+    pub fn events(&self) -> impl Iterator<Item = (EventId, &Event)> {
+        self.events.iter().enumerate().map(|(index, event)| (EventId::from_index(index), event))
+    }
+
+    /// An event.
+    #[must_use]
+    pub fn event(&self, id: EventId) -> Option<&Event> {
+        self.events.get(id)
+    }
+
+    /// A thread.
+    #[must_use]
+    pub fn thread(&self, id: ThreadId) -> Option<&Thread> {
+        self.threads.get(id)
+    }
+
+    /// A file.
+    #[must_use]
+    pub fn dso(&self, id: DsoId) -> Option<&Dso> {
+        self.dsos.get(id)
+    }
+
+    /// A function.
+    #[must_use]
+    pub fn symbol(&self, id: SymbolId) -> Option<&Symbol> {
+        self.symbols.get(id)
+    }
+
+    /// A place in code.
+    #[must_use]
+    pub fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.frames.get(id)
+    }
+
+    /// A stack.
+    #[must_use]
+    pub fn stack(&self, id: StackId) -> Option<&Stack> {
+        self.stacks.get(id)
+    }
+
+    /// The frames of a stack, the innermost first.
+    pub fn frames_of(&self, id: Option<StackId>) -> impl Iterator<Item = FrameId> + '_ {
+        std::iter::successors(id.and_then(|id| self.stack(id)), |stack| self.stack(stack.caller?)).map(|stack| stack.frame)
+    }
+
+    /// The rows, with what they weigh.
+    pub fn rows(&self) -> impl Iterator<Item = (&Row, Weight)> {
+        self.rows.iter().zip(self.weights.iter().copied())
+    }
+
+    /// A row, with what it weighs.
+    #[must_use]
+    pub fn row(&self, id: RowId) -> Option<(&Row, Weight)> {
+        Some((self.rows.get(id)?, *self.weights.get(id.index())?))
+    }
+
+    /// What all samples of an event weigh.
+    #[must_use]
+    pub fn total(&self, event: EventId) -> Weight {
+        let mut total = Weight::default();
+        self.rows().filter(|(row, _)| row.event == event).for_each(|(_, weight)| total.add(weight));
+        total
+    }
+}

@@ -1,0 +1,82 @@
+//! What the tables hold.
+
+use crate::ids::{DsoId, FrameId, StackId, StringId};
+
+/// An event that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// Its place in the recording, counted from 0: two events may have one name.
+    pub place: usize,
+    /// As the recording names it.
+    pub name: StringId,
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Thread {
+    /// Its process; -1 is unknown.
+    pub pid: i32,
+    /// Its own number.
+    pub tid: i32,
+}
+
+/// A file that code came from, or what stands for one: `[kernel.kallsyms]`, `[vdso]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dso {
+    /// The whole path.
+    pub path: StringId,
+    /// What tables show: the path's last part.
+    pub short: StringId,
+}
+
+/// A function. Two of one name at different addresses are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Symbol {
+    /// The file that has it.
+    pub dso: DsoId,
+    /// Its name.
+    pub name: StringId,
+    /// Its first address, as the file's symbol table has it.
+    pub start: u64,
+}
+
+/// Which part of an address space code ran in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// The kernel.
+    Kernel,
+    /// A program.
+    User,
+    /// A guest's kernel.
+    GuestKernel,
+    /// A guest's program.
+    GuestUser,
+    /// A hypervisor.
+    Hypervisor,
+    /// The recording doesn't say.
+    Unknown,
+}
+
+/// A place in code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Where it was.
+    pub space: Space,
+    /// The file; `None` where nothing was mapped.
+    pub dso: Option<DsoId>,
+    /// The function, or why it has no name.
+    pub function: Result<crate::SymbolId, crate::Unresolved>,
+    /// The address: of a function its start, else in the file, else in the address space.
+    pub address: u64,
+}
+
+/// A frame, and the stack that it was called from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// `None` is the root.
+    pub caller: Option<StackId>,
+    /// The innermost frame.
+    pub frame: FrameId,
+    /// Frames in the stack.
+    pub depth: u32,
+}

@@ -1,0 +1,39 @@
+//! Names from a recording, safe for a terminal and for a line of a table.
+
+use std::borrow::Cow;
+
+/// Characters that would move the cursor, begin a line or turn the direction of the text.
+pub(crate) fn is_unsafe(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A name as text that takes one line and does nothing to a terminal: bytes that are no UTF-8 become U+FFFD, control
+/// characters and those that turn the direction of text `\u{..}`.
+#[must_use]
+pub fn printable(name: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(name);
+    if !text.chars().any(is_unsafe) {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) { safe.extend(c.escape_unicode()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harmless_names_stay_as_they_are() {
+        assert!(matches!(printable("größe 漢字 a b".as_bytes()), Cow::Borrowed("größe 漢字 a b")));
+    }
+
+    #[test]
+    fn nothing_reaches_a_terminal_raw() {
+        assert_eq!(printable(b"a\x1b[2Jb\nc\r\x9b"), "a\\u{1b}[2Jb\\u{a}c\\u{d}\u{fffd}");
+        assert_eq!(printable("\u{9b}x\u{202e}y".as_bytes()), "\\u{9b}x\\u{202e}y");
+    }
+}

@@ -1,0 +1,33 @@
+//! The rows that are shown, in their order.
+
+use std::cmp::Ordering;
+
+use tare_profile::{Entry, EventId, Options, Profile, Table, Weight, table};
+
+use crate::column::percent;
+use crate::{Column, View};
+
+/// The table of an event: all of its entries are ordered, those below the limit are gone.
+pub(crate) fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
+    let keys = view.columns.iter().chain(&view.order).filter_map(|column| match column {
+        Column::Key(key) => Some(*key),
+        _ => None,
+    });
+    let trees = view.graph.map(|graph| graph.order);
+    let options = Options { keys: keys.collect(), children: view.children, trees, filter: view.filter.clone() };
+    let mut table = table(profile, event, &options);
+    let all = table.all;
+    table.entries.retain(|entry| is_shown(entry, all, view));
+    table.entries.sort_by(|left, right| compare(profile, view, left, right));
+    table
+}
+
+fn is_shown(entry: &Entry, all: Weight, view: &View) -> bool {
+    let weight = if view.children { entry.total } else { entry.own };
+    percent(weight, all) >= view.percent_limit
+}
+
+fn compare(profile: &Profile, view: &View, left: &Entry, right: &Entry) -> Ordering {
+    let keys = view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
+    view.order.iter().chain(keys).map(|column| column.compare(profile, left, right)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
