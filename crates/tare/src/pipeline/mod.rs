@@ -1,3 +1,4 @@
 //! From the kernel's rings to a recording, and back.
 
 pub mod output;
+pub mod synthesize;

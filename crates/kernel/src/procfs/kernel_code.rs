@@ -1,0 +1,141 @@
+//! Where the kernel and its modules lie.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use crate::host::Host;
+
+/// The kernel's code in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelText {
+    /// The address of the symbol `_text`.
+    pub start: u64,
+    /// Bytes; `None` where only root may know.
+    pub len: Option<u64>,
+}
+
+/// A module of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its name, as in `lsmod`.
+    pub name: String,
+    /// The first address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Its file; `None` where none of this name is among those of the running kernel.
+    pub path: Option<String>,
+}
+
+/// Where the kernel's code lies; `None` where addresses are hidden from this user (`kernel.kptr_restrict`).
+///
+/// The beginning is a symbol, one of the first that `/proc/kallsyms` lists. The length is that of the resource `Kernel code` of
+/// `/proc/iomem`, which saves reading 100,000 symbols to find `_etext`.
+#[must_use]
+pub fn kernel_text(host: &Host) -> Option<KernelText> {
+    let (mut text, mut stext) = (None, None);
+    for line in BufReader::new(File::open(host.path("/proc/kallsyms")).ok()?).split(b'\n') {
+        let line = line.ok()?;
+        let Some((address, name)) = symbol(&line) else { continue };
+        match name {
+            b"_text" => text = Some(address),
+            b"_stext" => stext = Some(address),
+            _ => continue,
+        }
+        if text.is_some() && stext.is_some() {
+            break;
+        }
+    }
+    let start = text.or(stext).filter(|start| *start != 0)?;
+    // On arm64 the resource begins at `_stext`, behind the head of the image; on x86 both symbols are one place.
+    let head = stext.map_or(0, |stext| stext.saturating_sub(start));
+    Some(KernelText { start, len: code_bytes(host).map(|len| len + head) })
+}
+
+/// `ffffffff81000000 T _text`
+fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
+    let (address, rest) = line.split_at_checked(16)?;
+    let name = rest.get(3..)?;
+    let name = name.split(|byte| *byte == b'\t').next()?;
+    Some((u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?, name))
+}
+
+/// `  01000000-02209987 : Kernel code`; zeros for who may not know.
+fn code_bytes(host: &Host) -> Option<u64> {
+    let iomem = host.read("/proc/iomem").ok()?;
+    let line = iomem.lines().find_map(|line| line.trim().strip_suffix(": Kernel code"))?;
+    let (first, last) = line.trim().split_once('-')?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    let len = number(last)?.checked_sub(number(first)?)?;
+    (len > 0).then_some(len + 1)
+}
+
+/// The modules whose addresses this user may know. A kernel without modules has none.
+#[must_use]
+pub fn modules(host: &Host) -> Vec<Module> {
+    let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
+    let mut found: Vec<_> = listed.lines().filter_map(module).filter(|module| module.start != 0).collect();
+    if !found.is_empty() {
+        let paths = paths(host);
+        for module in &mut found {
+            module.path = paths.get(&module.name).cloned();
+        }
+    }
+    found
+}
+
+/// `ext4 1001472 1 - Live 0xffffffffc0600000`
+fn module(line: &str) -> Option<Module> {
+    let mut fields = line.split(' ');
+    let (name, len) = (fields.next()?, fields.next()?.parse().ok()?);
+    let start = u64::from_str_radix(fields.nth(3)?.strip_prefix("0x")?, 16).ok()?;
+    Some(Module { name: name.to_owned(), start, len, path: None })
+}
+
+/// The files of the running kernel's modules by name, from the list that depmod(8) makes.
+fn paths(host: &Host) -> HashMap<String, String> {
+    let release = host.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let folder = format!("/lib/modules/{release}");
+    let listed = host.read(format!("{folder}/modules.dep")).unwrap_or_default();
+    let files = listed.lines().filter_map(|line| line.split(':').next());
+    files
+        .filter_map(|file| {
+            let name = file.rsplit('/').next()?.split(".ko").next()?;
+            let path = if file.starts_with('/') { file.to_owned() } else { format!("{folder}/{file}") };
+            Some((name.replace('-', "_"), path))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture::machine;
+
+    const SYMBOLS: &str = "0000000000000000 A fixed_percpu_data\nffff800080000000 T _text\nffff800080010000 T _stext\nffff800080020000 t f\t[mod]\n";
+
+    #[test]
+    fn the_kernel_is_where_its_symbols_say() {
+        let files = [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "00001000-0009fbff : System RAM\n  40210000-41a8ffff : Kernel code\n")];
+        let wanted = KernelText { start: 0xffff_8000_8000_0000, len: Some(0x188_0000 + 0x10000) };
+        assert_eq!(kernel_text(&machine(&files).host()), Some(wanted));
+        let hidden = [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "  00000000-00000000 : Kernel code\n")];
+        assert_eq!(kernel_text(&machine(&hidden).host()), Some(KernelText { len: None, ..wanted }));
+        let zeros = SYMBOLS.replace("ffff8000800", "00000000000");
+        assert_eq!(kernel_text(&machine(&[("/proc/kallsyms", zeros.replace("10000 T", "00000 T"))]).host()), None);
+    }
+
+    #[test]
+    fn modules_have_the_paths_that_depmod_lists() {
+        let machine = machine(&[
+            ("/proc/modules", "snd_hda 4096 1 a,b, Live 0xffffffffc0600000 (OE)\nodd 8192 0 - Live 0xffffffffc0700000\n"),
+            ("/proc/sys/kernel/osrelease", "6.1-x\n"),
+            ("/lib/modules/6.1-x/modules.dep", "kernel/sound/snd-hda.ko.xz: kernel/other.ko\nkernel/other.ko:\n"),
+        ]);
+        let found = modules(&machine.host());
+        let path = Some("/lib/modules/6.1-x/kernel/sound/snd-hda.ko.xz".to_owned());
+        assert_eq!(found[0], Module { name: "snd_hda".to_owned(), start: 0xffff_ffff_c060_0000, len: 4096, path });
+        assert_eq!((found[1].name.as_str(), found[1].path.as_deref()), ("odd", None));
+    }
+}

@@ -1,0 +1,171 @@
+//! Running processes and threads, their mappings, and the kernel's own code, as `/proc` shows them.
+//!
+//! Processes come and go while they are read: what is gone is an error of kind [`io::ErrorKind::NotFound`].
+
+mod kernel_code;
+mod mappings;
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+
+pub use kernel_code::{KernelText, Module, kernel_text, modules};
+pub use mappings::{Mapping, mappings};
+
+use crate::host::Host;
+
+/// `TASK_COMM_LEN` of `include/linux/sched.h`, less its NUL: the most bytes that a name has in a record.
+const COMM_BYTES: usize = 15;
+
+/// `PF_KTHREAD` of `include/linux/sched.h`, in the field `flags` of `/proc/PID/stat`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// A process, as `/proc/PID/stat` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its name, of at most 15 bytes, any but NUL.
+    pub comm: Vec<u8>,
+    /// The process that it came from, or that took it over.
+    pub ppid: i32,
+    /// It runs in the kernel alone, and has no mappings.
+    pub is_kernel_thread: bool,
+    /// How many threads it has.
+    pub threads: u32,
+}
+
+/// The processes, ascending.
+///
+/// # Errors
+/// `/proc` can't be read.
+pub fn processes(host: &Host) -> io::Result<Vec<i32>> {
+    numbers(host, "/proc")
+}
+
+/// What a process is.
+///
+/// # Errors
+/// It is gone, may not be looked at, or says something else than a process does ([`ErrorKind::InvalidData`]).
+pub fn process(host: &Host, pid: i32) -> io::Result<Process> {
+    // The folder of the thread: the numbers of the process as a whole are sums over its threads, which take time.
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{pid}/task/{pid}/stat"), &mut text)?;
+    parse_stat(&text).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// `7 (comm) S 1 7 7 0 -1 4194560 ...`: the name can hold anything, also brackets and spaces.
+fn parse_stat(text: &[u8]) -> Option<Process> {
+    let open = text.iter().position(|byte| *byte == b'(')?;
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let comm = text.get(open + 1..close)?;
+    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    // Counted from `state`, which is the third of `proc(5)`.
+    let mut fields = rest.split_ascii_whitespace();
+    let ppid = fields.nth(1)?.parse().ok()?;
+    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    let threads = fields.nth(10)?.parse().ok()?;
+    let comm = comm[..comm.len().min(COMM_BYTES)].to_vec();
+    Some(Process { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
+}
+
+/// The threads of a process, ascending.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] where there is no such process.
+pub fn threads(host: &Host, pid: i32) -> io::Result<Vec<i32>> {
+    numbers(host, &format!("/proc/{pid}/task"))
+}
+
+/// The process that a thread belongs to.
+///
+/// # Errors
+/// It is gone, or may not be looked at.
+pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{tid}/status"), &mut text)?;
+    // Names are escaped here: none can look like a line of its own.
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
+    let number = line.and_then(|line| std::str::from_utf8(line).ok()?.trim().parse().ok());
+    number.ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// The name of a thread (`comm`), which the thread chooses itself: any bytes but NUL. `None` where it ended.
+#[must_use]
+pub fn name(host: &Host, tid: i32) -> Option<String> {
+    let bytes = std::fs::read(host.path(&format!("/proc/{tid}/comm"))).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+}
+
+/// The name of a thread as its bytes, of which there are at most 15.
+///
+/// # Errors
+/// It is gone, or may not be looked at.
+pub fn thread_comm(host: &Host, pid: i32, tid: i32) -> io::Result<Vec<u8>> {
+    let mut comm = Vec::new();
+    read_into(host, &format!("/proc/{pid}/task/{tid}/comm"), &mut comm)?;
+    if comm.last() == Some(&b'\n') {
+        comm.pop();
+    }
+    comm.truncate(COMM_BYTES);
+    Ok(comm)
+}
+
+/// Device and inode of the namespaces that a thread is in, in the order of the kernel's `NET_NS_INDEX` and so on
+/// (`include/uapi/linux/perf_event.h`); zeros for one that may not be looked at.
+#[must_use]
+pub fn namespaces(host: &Host, pid: i32, tid: i32) -> [(u64, u64); 7] {
+    use std::os::unix::fs::MetadataExt;
+    let folder = host.path(&format!("/proc/{pid}/task/{tid}/ns"));
+    ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"].map(|name| match std::fs::metadata(folder.join(name)) {
+        Ok(file) => (file.dev(), file.ino()),
+        Err(_) => (0, 0),
+    })
+}
+
+/// Reads the mappings of a process as text, for [`mappings`]; what `into` held is gone.
+///
+/// # Errors
+/// It is gone, or may not be looked at.
+pub fn read_mappings(host: &Host, pid: i32, into: &mut Vec<u8>) -> io::Result<()> {
+    read_into(host, &format!("/proc/{pid}/maps"), into)
+}
+
+/// Whether a thread or process is there.
+#[must_use]
+pub fn exists(host: &Host, tid: i32) -> bool {
+    host.path(&format!("/proc/{tid}")).exists()
+}
+
+/// Replaces what is in `into` by a file. That a process ended after its file was opened is the same as before (`ESRCH`).
+fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
+    let gone = |error: io::Error| match error.raw_os_error() {
+        Some(libc::ESRCH) => ErrorKind::NotFound.into(),
+        _ => error,
+    };
+    into.clear();
+    let mut file = File::open(host.path(path)).map_err(gone)?;
+    // Files of `/proc` have no size to ask for: `read_to_end` would probe.
+    let mut filled = 0;
+    loop {
+        if into.len() - filled < 4096 {
+            into.resize((2 * into.len()).max(8192), 0);
+        }
+        match file.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(gone(error)),
+        }
+    }
+    into.truncate(filled);
+    Ok(())
+}
+
+/// The numbers among the names in a folder, ascending.
+fn numbers(host: &Host, folder: &str) -> io::Result<Vec<i32>> {
+    let names = std::fs::read_dir(host.path(folder))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<i32> = names.collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Processes, their threads and mappings.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+
+use tare_format::record::{Comm, FileId, Mmap, NamespaceLink, Task};
+use tare_kernel::host::Host;
+use tare_kernel::procfs::{self, Mapping, Process};
+
+use super::buffer::Buffer;
+use super::{Options, Synthesized};
+
+/// What the kernel calls mappings without a file.
+const ANONYMOUS: &[u8] = b"//anon";
+
+/// `PROT_READ` and `PROT_EXEC` of `include/uapi/asm-generic/mman-common.h`.
+const READ: u32 = 1;
+const EXECUTE: u32 = 4;
+
+pub(super) struct Processes<'a, 'b> {
+    host: &'a Host,
+    options: &'a Options,
+    buffer: &'a mut Buffer<'b>,
+    done: &'a mut Synthesized,
+    /// The text of a process's mappings, kept for the next.
+    text: Vec<u8>,
+}
+
+impl<'a, 'b> Processes<'a, 'b> {
+    pub(super) fn new(host: &'a Host, options: &'a Options, buffer: &'a mut Buffer<'b>, done: &'a mut Synthesized) -> Self {
+        Self { host, options, buffer, done, text: Vec::new() }
+    }
+
+    /// A process with all its threads.
+    pub(super) fn whole(&mut self, pid: i32) -> io::Result<()> {
+        let Some(process) = self.leader(pid)? else { return Ok(()) };
+        if process.threads > 1 {
+            let tids = procfs::threads(self.host, pid).unwrap_or_default();
+            tids.into_iter().filter(|tid| *tid != pid).try_for_each(|tid| self.thread(pid, tid))?;
+        }
+        self.mappings(pid, &process)
+    }
+
+    /// Single threads.
+    pub(super) fn threads(&mut self, tids: &[i32]) -> io::Result<()> {
+        let mut by_process = BTreeMap::<i32, Vec<i32>>::new();
+        for tid in tids {
+            match procfs::process_of(self.host, *tid) {
+                Ok(pid) => by_process.entry(pid).or_default().push(*tid),
+                Err(error) => self.failed(&error),
+            }
+        }
+        for (pid, mut tids) in by_process {
+            let Some(process) = self.leader(pid)? else { continue };
+            tids.sort_unstable();
+            tids.dedup();
+            tids.into_iter().filter(|tid| *tid != pid).try_for_each(|tid| self.thread(pid, tid))?;
+            self.mappings(pid, &process)?;
+        }
+        Ok(())
+    }
+
+    /// The thread that a process began with; `None` where it is gone.
+    fn leader(&mut self, pid: i32) -> io::Result<Option<Process>> {
+        let process = match procfs::process(self.host, pid) {
+            Ok(process) => process,
+            Err(error) => {
+                self.failed(&error);
+                return Ok(None);
+            }
+        };
+        self.described(&Task { pid, ppid: process.ppid, tid: pid, ptid: process.ppid, time_ns: 0 }, &process.comm)?;
+        self.done.processes += 1;
+        Ok(Some(process))
+    }
+
+    fn thread(&mut self, pid: i32, tid: i32) -> io::Result<()> {
+        match procfs::thread_comm(self.host, pid, tid) {
+            Ok(comm) => self.described(&Task { pid, ppid: pid, tid, ptid: pid, time_ns: 0 }, &comm),
+            Err(error) => {
+                self.failed(&error);
+                Ok(())
+            }
+        }
+    }
+
+    fn described(&mut self, task: &Task, comm: &[u8]) -> io::Result<()> {
+        let Task { pid, tid, .. } = *task;
+        self.buffer.fork(task)?;
+        if self.options.namespaces {
+            let links = procfs::namespaces(self.host, pid, tid).map(|(dev, inode)| NamespaceLink { dev, inode });
+            self.buffer.namespaces(pid, tid, &links)?;
+        }
+        self.buffer.comm(&Comm { pid, tid, comm, is_exec: false })?;
+        self.done.threads += 1;
+        Ok(())
+    }
+
+    fn mappings(&mut self, pid: i32, process: &Process) -> io::Result<()> {
+        if process.is_kernel_thread {
+            return Ok(());
+        }
+        if let Err(error) = procfs::read_mappings(self.host, pid, &mut self.text) {
+            self.failed(&error);
+            return Ok(());
+        }
+        for mapping in procfs::mappings(&self.text) {
+            if let Some(mmap) = record(pid, &mapping, self.options.data) {
+                self.buffer.mmap(&mmap)?;
+                self.done.mappings += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        let is_hidden = error.kind() == ErrorKind::PermissionDenied;
+        *if is_hidden { &mut self.done.hidden } else { &mut self.done.gone } += 1;
+    }
+}
+
+/// The record of a mapping; `None` for one that holds no code, unless data are wanted and it can be read.
+fn record<'a>(pid: i32, mapping: &'a Mapping<'_>, data: bool) -> Option<Mmap<'a>> {
+    let is_data = mapping.prot & EXECUTE == 0;
+    if is_data && !(data && mapping.prot & READ != 0) {
+        return None;
+    }
+    let (major, minor) = mapping.device;
+    Some(Mmap {
+        pid,
+        tid: pid,
+        start: mapping.start,
+        len: mapping.end.checked_sub(mapping.start)?,
+        pgoff: mapping.offset,
+        file: FileId::Inode { major, minor, inode: mapping.inode, generation: 0 },
+        prot: mapping.prot,
+        flags: mapping.flags,
+        path: if mapping.path.is_empty() { ANONYMOUS } else { &mapping.path },
+        is_data,
+    })
+}
