@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
-use crate::host::Host;
+use crate::host::{CpuList, Host};
 use crate::mounts::{Mount, mounts};
 
 /// The controller whose hierarchy events of cgroups go by.
@@ -116,6 +116,19 @@ impl Cgroups {
         let candidates = [Some(from_top), given.starts_with(mount).then(|| given.to_owned())];
         let found = candidates.into_iter().flatten().find(|folder| below(host, folder).is_dir());
         found.ok_or_else(|| CgroupError::Missing { name: name.to_owned(), mount: mount.clone() })
+    }
+}
+
+impl Host {
+    /// The CPUs that this process and what it starts can be moved to: those of its cgroup's cpuset (`cpuset.cpus.effective` of version 2, in the
+    /// nearest cgroup that has the controller). `None` where nothing tells.
+    #[must_use]
+    pub fn own_cpuset(&self) -> Option<CpuList> {
+        let hierarchy = Cgroups::of(self).v2?;
+        let own = hierarchy.own?;
+        let folders = own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount));
+        let cpus = folders.into_iter().find_map(|folder| self.read(folder.join("cpuset.cpus.effective")).ok())?;
+        cpus.parse().ok()
     }
 }
 

@@ -22,4 +22,4 @@ pub use metric::{Metric, Valued, metric};
 pub use repeated::{Repeated, RepeatedRow};
 pub use scope::{Cgroup, Pairing, Scope, Where};
 pub use snapshot::Snapshot;
-pub use unavailable::{Unavailable, is_kernel_only, needs_cpu_pmu};
+pub use unavailable::{Unavailable, is_kernel_only, needs_cpu_pmu, user_mode_only};

@@ -43,7 +43,8 @@ pub enum Unavailable {
 
 impl Unavailable {
     /// The reason behind a failed open; `None` where the failure concerns more than this event.
-    pub(super) fn from_errno(error: Errno, event: &Event, per_cpu: bool) -> Option<Self> {
+    #[must_use]
+    pub fn from_errno(error: Errno, event: &Event, per_cpu: bool) -> Option<Self> {
         let uncore = matches!(event.cpus, Some(PmuCpus::OnePerPackage(_)));
         match error {
             Errno::INVAL if uncore && !per_cpu => Some(Self::WholePackage),
@@ -75,7 +76,8 @@ pub fn is_kernel_only(attr: &Attr) -> bool {
 }
 
 /// The event as a user without rights over the kernel may count it: user mode only. `None` where that is no help.
-pub(super) fn user_mode_only(event: &Event) -> Option<Event> {
+#[must_use]
+pub fn user_mode_only(event: &Event) -> Option<Event> {
     let closed = event.explicit_levels || event.attr.flags.contains(Flags::EXCLUDE_KERNEL);
     let has_levels = is_cpu_pmu(&event.attr) || matches!(event.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_BREAKPOINT);
     (has_levels && !closed).then(|| {

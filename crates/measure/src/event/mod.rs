@@ -25,7 +25,7 @@ pub use filter::{FilterError, set_filter};
 pub use nearest::nearest;
 pub use sources::Sources;
 pub use syntax::glob_matches;
-pub use terms::{CallGraph, SamplingTerms};
+pub use terms::{CallGraph, SamplingTerms, branch_kind, branch_kinds};
 
 /// One event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]

@@ -97,6 +97,17 @@ const BRANCHES: [(&str, u32); 20] = [
     ("counter", PERF_SAMPLE_BRANCH_COUNTERS),
 ];
 
+/// The bits of a kind of branches, by perf's name (`PERF_SAMPLE_BRANCH_*`).
+#[must_use]
+pub fn branch_kind(name: &str) -> Option<u64> {
+    BRANCHES.iter().find(|(known, _)| *known == name).map(|&(_, bits)| bits.into())
+}
+
+/// The names of all kinds of branches.
+pub fn branch_kinds() -> impl Iterator<Item = &'static str> {
+    BRANCHES.iter().map(|(known, _)| *known)
+}
+
 /// Applies a term that every event takes; whether it is one.
 pub(super) fn apply(event: &mut Event, term: &Term<'_>) -> Result<bool, At> {
     let sampling = &mut event.sampling;
@@ -179,10 +190,8 @@ fn call_graph(term: &Term<'_>) -> Result<CallGraph, At> {
 fn branch_type(term: &Term<'_>) -> Result<u64, At> {
     let mut bits = 0;
     for name in text(term)?.split('+') {
-        let found = BRANCHES.iter().find(|(known, _)| *known == name);
-        let unknown =
-            || wrong(term, "kinds of branches belong after =, joined with +, like any+u").near(name, BRANCHES.iter().map(|(known, _)| known));
-        bits |= u64::from(found.ok_or_else(unknown)?.1);
+        let unknown = || wrong(term, "kinds of branches belong after =, joined with +, like any+u").near(name, branch_kinds());
+        bits |= branch_kind(name).ok_or_else(unknown)?;
     }
     Ok(bits)
 }

@@ -4,5 +4,6 @@ mod control;
 pub(crate) mod doctor;
 mod interrupt;
 pub(crate) mod list;
+pub mod record;
 mod remedy;
 pub(crate) mod stat;

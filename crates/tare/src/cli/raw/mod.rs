@@ -4,13 +4,16 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
+mod attached;
 mod doctor;
 mod list;
+pub mod record;
 mod stat;
 mod versus;
 
 pub use doctor::Doctor;
 pub use list::List;
+pub use record::Record;
 pub use stat::Stat;
 pub use versus::Versus;
 
@@ -28,6 +31,8 @@ pub struct Tare {
 pub enum Command {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     Stat(Box<Stat>),
+    /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into a perf.data file.
+    Record(Box<Record>),
     /// Show the events that this machine has, and why it lacks others.
     List(List),
     /// Show what this machine and user can do, and what would lift each limit.
@@ -41,12 +46,18 @@ impl Tare {
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = std::mem::ManuallyDrop::new(Self::command());
+        let args = attached::with_equals(args.into_iter().collect(), &command);
         let matches = std::mem::ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
         let mut tare = Self::from_arg_matches(&matches)?;
-        if let (Command::Stat(stat), Some((_, matches))) = (&mut tare.command, matches.subcommand()) {
+        let filter_positions = match &mut tare.command {
+            Command::Stat(stat) => Some(&mut stat.filter_positions),
+            Command::Record(record) => Some(&mut record.filter_positions),
+            Command::List(_) | Command::Doctor(_) => None,
+        };
+        if let (Some(filter_positions), Some((_, matches))) = (filter_positions, matches.subcommand()) {
             let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);
             let events = positions("events");
-            stat.filter_positions = positions("filters").iter().map(|filter| events.iter().filter(|event| *event < filter).count()).collect();
+            *filter_positions = positions("filters").iter().map(|filter| events.iter().filter(|event| *event < filter).count()).collect();
         }
         Ok(tare)
     }

@@ -1,4 +1,8 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
+mod events;
+mod place;
+pub mod record;
+mod size;
 pub mod stat;
 pub mod versus;

@@ -1,18 +1,18 @@
 //! What `tare stat` is to do.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing, needs_cpu_pmu};
-use tare_measure::event::{self, Event, EventError, EventGroup, Sources};
+use tare_measure::event::{self, Event, EventGroup, Sources};
 
 use crate::cli::raw;
 use crate::cli::resolved::versus::Versus;
-use crate::exit::{Exit, Refusal};
+use crate::cli::resolved::{events, place};
+use crate::exit::Refusal;
 
 /// The events that a user gets who names none, in perf's order. Those that a machine lacks are left out, in one line.
 const DEFAULT: &str = "task-clock,context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
@@ -178,7 +178,7 @@ impl Stat {
             return Err(Refusal::usage("-I shows one run as it goes, -r sums up many: take one of them"));
         }
         let sources = Sources::new(host.clone());
-        let (groups, by_name) = events(&raw, &sources)?;
+        let (groups, by_name) = counted(&raw, &sources)?;
         let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {
             versus,
@@ -210,26 +210,12 @@ impl Stat {
 }
 
 fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
-    let online =
-        || host.online_cpus().map_err(|error| Refusal { exit: Exit::Failure, message: format!("cannot read which CPUs are online: {error}") });
-    let cpus = |text: &Option<String>| match text {
-        None => online(),
-        Some(text) => {
-            let asked: CpuList = text.parse().map_err(|error| Refusal::usage(format!("-C: {error}")))?;
-            let missing: CpuList = asked.as_slice().iter().copied().filter(|cpu| !online_has(&online(), *cpu)).collect();
-            match missing.as_slice() {
-                [] => Ok(asked),
-                _ => Err(Refusal::usage(format!("-C: CPU {missing} is not online; online are {}", online()?))),
-            }
-        }
-    };
-    let tasks =
-        |ids: &[i32]| ids.iter().all(|&id| id > 0).then(|| ids.to_vec()).ok_or_else(|| Refusal::usage("a process or thread id is a positive number"));
+    let cpus = |text: &Option<String>| place::cpus(text.as_deref(), host);
     if !raw.pid.is_empty() {
-        return Ok(Target::Processes(tasks(&raw.pid)?));
+        return Ok(Target::Processes(place::tasks(&raw.pid)?));
     }
     if !raw.tid.is_empty() {
-        return Ok(Target::Threads(tasks(&raw.tid)?));
+        return Ok(Target::Threads(place::tasks(&raw.tid)?));
     }
     let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)].into_iter().find(|(names, _)| !names.is_empty());
     if let Some((names, pairing)) = named {
@@ -239,10 +225,6 @@ fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
         return Ok(Target::Cpus(cpus(&raw.cpu)?));
     }
     Ok(Target::Command)
-}
-
-fn online_has(online: &Result<CpuList, Refusal>, cpu: u32) -> bool {
-    online.as_ref().is_ok_and(|cpus| cpus.as_slice().binary_search(&cpu).is_ok())
 }
 
 fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal> {
@@ -267,28 +249,13 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
     }
 }
 
-fn events(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool), Refusal> {
+fn counted(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool), Refusal> {
     if raw.null {
         return Ok((Vec::new(), true));
     }
-    // One line for scripts and logs; someone at a terminal also sees the place.
-    let refuse = |error: EventError| match std::io::stderr().is_terminal() {
-        true => Refusal::usage(format!("{error}\n{}", error.pointer())),
-        false => Refusal::usage(error.to_string()),
-    };
-    let parse = |text: &str| event::parse(text, sources).map_err(refuse);
-    let mut groups = Vec::new();
     let by_name = !raw.events.is_empty();
-    for (nth, text) in raw.events.iter().enumerate() {
-        let first = groups.len();
-        groups.extend(parse(text)?);
-        for (filter, _) in raw.filters.iter().zip(&raw.filter_positions).filter(|&(_, &after)| after == nth + 1) {
-            event::set_filter(&mut groups[first..], filter, sources).map_err(|error| Refusal::usage(error.to_string()))?;
-        }
-    }
-    if raw.filter_positions.contains(&0) {
-        return Err(Refusal::usage("--filter goes with the tracepoint before it: put it after its -e"));
-    }
+    let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, sources)?;
+    let parse = |text: &str| event::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
         groups.extend(parse(DEFAULT)?);
     }

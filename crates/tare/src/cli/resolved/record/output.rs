@@ -1,0 +1,78 @@
+//! Where a recording goes.
+
+use std::path::PathBuf;
+
+use crate::cli::raw;
+use crate::cli::resolved::size;
+use crate::exit::Refusal;
+use crate::pipeline::output::{Destination, Options, PathChoice, Switch};
+
+/// Where a recording goes, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Where it goes.
+    pub destination: Destination,
+    /// How it is written.
+    pub options: Options,
+    /// Whether the table of build ids is written.
+    pub build_ids: bool,
+}
+
+impl Output {
+    /// `keeps_some`: rings are overwritten, and written only when the user asks.
+    pub(super) fn resolve(raw: &raw::record::Output, keeps_some: bool) -> Result<Self, Refusal> {
+        let destination = match &raw.output {
+            Some(path) if path.as_os_str() == "-" => Destination::Stdout,
+            Some(path) if path.as_os_str().is_empty() => return Err(Refusal::usage("-o: the name of a file belongs here, or - for stdout")),
+            path => Destination::File(path.clone().unwrap_or_else(|| PathBuf::from("perf.data"))),
+        };
+        let choice = match raw.output_path.as_deref() {
+            None | Some("auto") => PathChoice::Auto,
+            Some("write") => PathChoice::Write,
+            Some("mmap") => PathChoice::Mmap,
+            Some(other) => return Err(Refusal::usage(format!("--output-path={other}: give auto, write or mmap"))),
+        };
+        let bytes = |option: &str, text: &str| {
+            size::bytes(text, 1).ok_or_else(|| Refusal::usage(format!("{option} {text}: give a size in bytes, or with K, M or G, as in 100M")))
+        };
+        let switch = raw.switch_output.as_deref().map(switch).transpose()?;
+        if destination == Destination::Stdout && (switch.is_some() || raw.timestamp_filename) {
+            return Err(Refusal::usage("-o - writes one recording to stdout: name a file for --switch-output and --timestamp-filename"));
+        }
+        if keeps_some && switch.is_some_and(|switch| switch != Switch::Signal) {
+            return Err(Refusal::usage("rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time"));
+        }
+        let defaults = Options::default();
+        let options = Options {
+            choice,
+            window_bytes: raw.out_pages.as_deref().map_or(Ok(defaults.window_bytes), |text| pages("--out-pages", text))?,
+            compress: raw.compression_level,
+            sync: raw.sync,
+            max_size: raw.max_size.as_deref().map(|text| bytes("--max-size", text)).transpose()?,
+            switch,
+            max_files: raw.switch_max_files.and_then(|files| usize::try_from(files).ok()),
+            timestamp: raw.timestamp_filename,
+            ..defaults
+        };
+        Ok(Self { destination, options, build_ids: !raw.no_buildid })
+    }
+}
+
+fn switch(text: &str) -> Result<Switch, Refusal> {
+    let of_size = || text.ends_with(|c: char| "BKMGbkMg".contains(c)).then(|| size::bytes(text, 1).map(Switch::Size))?;
+    let when = match text {
+        "signal" => Some(Switch::Signal),
+        // m is minutes, as in perf; M is megabytes.
+        _ => size::time(text).map(Switch::Time).or_else(of_size),
+    };
+    when.ok_or_else(|| Refusal::usage(format!("--switch-output={text}: give signal, a size as in 1G, or a time as in 30s, 10m, 1h, 1d")))
+}
+
+/// A size that becomes a power of two of pages; a number without a letter counts pages.
+pub(super) fn pages(option: &str, text: &str) -> Result<u64, Refusal> {
+    let page = rustix::param::page_size() as u64;
+    let largest = 1 << 40;
+    let bytes = size::bytes(text, page).filter(|&bytes| bytes <= largest);
+    let bytes = bytes.ok_or_else(|| Refusal::usage(format!("{option} {text}: give a number of pages, or a size with B, K, M or G, as in 8M")))?;
+    Ok(bytes.div_ceil(page).next_power_of_two() * page)
+}

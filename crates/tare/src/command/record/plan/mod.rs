@@ -1,0 +1,293 @@
+//! What `tare record` opens: events and groups as the kernel takes them, and where.
+//!
+//! `rate` says how often an event is sampled, `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
+//! and steps back where it refuses what can be done without. `places` has the CPUs and tasks, `self_filter` keeps the recorder out.
+
+mod attr;
+mod places;
+mod rate;
+mod self_filter;
+mod settle;
+mod tracking;
+
+use std::ffi::CString;
+use std::fmt;
+
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
+use tare_kernel::host::{CpuList, Host};
+use tare_kernel::open::Kernel;
+use tare_kernel::probe::{Probe, Refusal as Refused};
+use tare_measure::event::{Event, EventGroup, Sources};
+
+use self::attr::Common;
+use self::rate::Rates;
+pub use self::self_filter::self_filter;
+use self::settle::Settling;
+use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
+use crate::cli::resolved::stat::Begin;
+use crate::exit::Refusal;
+
+/// What is opened.
+#[derive(Debug)]
+pub struct Plan {
+    /// The events, in the order of the recording's attributes; members of a group follow their leader.
+    pub events: Vec<PlannedEvent>,
+    /// Steps back that the kernel made necessary, and what they cost, a line each.
+    pub notes: Vec<String>,
+}
+
+/// An event, ready to be opened on each of its places.
+#[derive(Debug)]
+pub struct PlannedEvent {
+    /// The event as the user named it; `:u` is added where the kernel had to be left out.
+    pub event: Event,
+    /// What the kernel takes: it did, when it was asked.
+    pub attr: Attr,
+    /// The number in [`Plan::events`] of the event that leads its group, for the other members.
+    pub leader: Option<usize>,
+    /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target is no cgroup.
+    pub cgroup: Option<usize>,
+    /// The CPUs that it is opened on.
+    pub cpus: CpuList,
+    /// When it begins.
+    pub start: Start,
+    /// The fields of the tracepoint, for filters; `None` for what is none.
+    fields: Option<Vec<String>>,
+}
+
+/// When an event begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// By itself, in the program that the command executes.
+    OnExec,
+    /// When it is enabled, as soon as everything is open.
+    AtOnce,
+    /// When it is enabled: after the delay, or when an order says so.
+    Later,
+    /// With the leader of its group.
+    WithLeader,
+}
+
+impl PlannedEvent {
+    /// Whether it has a filter that leaves the recorder's threads out. Other events mark samples by the thread's id.
+    #[must_use]
+    pub fn is_filtered(&self) -> bool {
+        self.fields.is_some()
+    }
+
+    /// The filter to set once it is open: the user's, joined with one that leaves out these threads.
+    ///
+    /// # Errors
+    /// The text is too long for the kernel, or holds a NUL.
+    pub fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, Refusal> {
+        let Some(fields) = &self.fields else { return Ok(None) };
+        let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else { return Ok(None) };
+        let longest = rustix::param::page_size() - 1;
+        if text.len() > longest {
+            return Err(Refusal::usage(format!(
+                "{}: the filter has {} bytes, and the kernel takes {longest}: shorten it",
+                self.event.name,
+                text.len()
+            )));
+        }
+        CString::new(text).map(Some).map_err(|_| Refusal::usage(format!("{}: a filter can't hold a NUL", self.event.name)))
+    }
+}
+
+/// Events whose samples carry the tracepoint's own fields, which filters can speak of.
+fn has_raw_data(event: &Event) -> bool {
+    event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
+}
+
+fn is_probe(event: &Event) -> bool {
+    matches!(event.pmu.as_deref(), Some("uprobe" | "kprobe"))
+}
+
+impl Plan {
+    /// Plans what the command line asks for, on this machine.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names the event and the remedy.
+    pub fn new(record: &Record, host: &Host, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+        let mut notes = Vec::new();
+        let sources = Sources::new(host.clone());
+        let named;
+        let groups = match record.groups.as_slice() {
+            [] => {
+                named = default_event(record, &sources, kernel, &mut notes)?;
+                named.as_slice()
+            }
+            groups => groups,
+        };
+        let all_cpus = places::cpus(&record.target, host)?;
+        let mut planner = Planner { record, common: common(record), sources: &sources, all_cpus, rates: Rates::new(&record.sampling, host) };
+        let mut settling = Settling::new(kernel, host, record.target.is_per_cpu());
+        let mut events = Vec::new();
+        check_cgroups(&record.target, groups.len())?;
+        let dummy_tracks = planner.needs_dummy(groups);
+        for (number, group) in groups.iter().enumerate() {
+            let mut members = planner.group(group, number, events.len())?;
+            if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks) {
+                tracking::track(&planner.common, &mut first.attr);
+            }
+            settling.group(&mut members, group.weak)?;
+            events.extend(members);
+        }
+        if dummy_tracks {
+            let mut dummy = [planner.dummy()];
+            settling.group(&mut dummy, false)?;
+            events.extend(dummy);
+        }
+        events.iter_mut().for_each(|event| planner.set_start(event));
+        notes.extend(planner.rates.note);
+        notes.extend(settling.notes);
+        Ok(Self { events, notes })
+    }
+}
+
+fn common(record: &Record) -> Common<'_> {
+    let some_cpus = matches!(
+        record.target,
+        Target::Command(Cpus::These(_)) | Target::Processes(_, Cpus::These(_)) | Target::Threads(_, Cpus::These(_)) | Target::User(_, Cpus::These(_))
+    );
+    let per_cpu = record.target.is_per_cpu();
+    Common {
+        sampling: &record.sampling,
+        names_cpu: per_cpu || some_cpus,
+        inherit: record.inherit && !per_cpu,
+        overwrite: record.rings.keep != Keep::All,
+    }
+}
+
+/// `cycles` where the machine has a PMU, else the clock, which is said.
+fn default_event(record: &Record, sources: &Sources, kernel: &dyn Kernel, notes: &mut Vec<String>) -> Result<Vec<EventGroup>, Refusal> {
+    let has_pmu = !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
+    let text = if has_pmu { "cycles:P" } else { "cpu-clock" };
+    if !has_pmu {
+        notes.push("no CPU PMU here: cpu-clock, a timer, takes the place of cycles".to_owned());
+    }
+    Record::default_event(text, &record.sampling, sources)
+}
+
+fn check_cgroups(target: &Target, groups: usize) -> Result<(), Refusal> {
+    match target {
+        Target::Cgroups { names, .. } if names.len() > 1 && names.len() != groups => {
+            Err(Refusal::usage(format!("-G names {} cgroups for {groups} events: give one for all, or one for each event", names.len())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Each event and what the kernel takes, a field a line: `--dry-run` and `-vv`.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.events.iter().try_for_each(|planned| {
+            writeln!(f, "perf_event_attr of {} on CPU {}:", crate::exit::printable(&planned.event.name), planned.cpus)?;
+            writeln!(f, "{}", planned.attr)
+        })
+    }
+}
+
+struct Planner<'a> {
+    record: &'a Record,
+    common: Common<'a>,
+    sources: &'a Sources,
+    all_cpus: CpuList,
+    rates: Rates<'a>,
+}
+
+impl Planner<'_> {
+    /// Whether following processes needs an event of its own: where the first event doesn't see all of them all of the time.
+    fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
+        let Some(first) = groups.first().and_then(|group| group.events.first()) else { return true };
+        let starts_and_stops = self.record.begin != Begin::AtOnce || self.record.control.is_some();
+        let sees_some = matches!(self.record.target, Target::Cgroups { .. }) || first.cpus.is_some() || first.attr.flags.contains(Flags::PINNED);
+        let differs = first.sampling.time == Some(false) || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
+        let overwritten = first.sampling.overwrite.unwrap_or(self.common.overwrite);
+        let several = self.record.target.is_per_cpu() && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
+        starts_and_stops || sees_some || differs || overwritten || several || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
+    }
+
+    /// The members of a group, whose first has this number in the plan.
+    fn group(&mut self, group: &EventGroup, number: usize, first: usize) -> Result<Vec<PlannedEvent>, Refusal> {
+        let mut members: Vec<PlannedEvent> = Vec::new();
+        for event in &group.events {
+            let rate = if group.sample_read && !members.is_empty() { Sampled::None } else { self.rates.of(event)? };
+            let mut attr = self.common.attr(event, rate)?;
+            if group.sample_read {
+                match members.first() {
+                    None => {
+                        attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ);
+                        attr.read_format |= ReadFormat::GROUP;
+                    }
+                    Some(leader) => {
+                        attr.sample_type = leader.attr.sample_type;
+                        attr.read_format = leader.attr.read_format;
+                        attr.flags.set(Flags::WRITE_BACKWARD, leader.attr.flags.contains(Flags::WRITE_BACKWARD));
+                    }
+                }
+            }
+            attr.flags.set(Flags::INHERIT, attr.flags.contains(Flags::INHERIT) && !self.record.target.is_per_cpu());
+            let leader = (!members.is_empty()).then_some(first);
+            members.push(PlannedEvent {
+                cgroup: self.cgroup_of(number),
+                cpus: places::of_event(event, &self.all_cpus)?,
+                fields: self.fields(event)?,
+                event: event.clone(),
+                attr,
+                leader,
+                start: Start::AtOnce,
+            });
+        }
+        Ok(members)
+    }
+
+    fn cgroup_of(&self, group: usize) -> Option<usize> {
+        match &self.record.target {
+            Target::Cgroups { names, .. } if names.len() == 1 => Some(0),
+            Target::Cgroups { .. } => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The fields that a filter can speak of.
+    fn fields(&self, event: &Event) -> Result<Option<Vec<String>>, Refusal> {
+        let Some(tracepoint) = &event.tracepoint else {
+            return Ok(has_raw_data(event).then(|| vec!["common_pid".to_owned()]));
+        };
+        let fields = self.sources.tracefs().and_then(|tracefs| tracefs.fields(&tracepoint.system, &tracepoint.name));
+        fields.map(Some).map_err(|error| Refusal::usage(format!("{}: {error}", event.name)))
+    }
+
+    fn dummy(&self) -> PlannedEvent {
+        let (event, attr) = tracking::dummy(&self.common);
+        PlannedEvent { event, attr, leader: None, cgroup: None, cpus: self.all_cpus.clone(), fields: None, start: Start::AtOnce }
+    }
+
+    /// Members start and stop with their leader; what follows processes never waits.
+    fn set_start(&self, planned: &mut PlannedEvent) {
+        let tracks = planned.attr.flags.contains(Flags::COMM);
+        let on_exec = matches!(self.record.target, Target::Command(_));
+        planned.start = match (planned.leader, self.record.begin) {
+            (Some(_), _) => Start::WithLeader,
+            (None, Begin::AtOnce) => {
+                if on_exec {
+                    Start::OnExec
+                } else {
+                    Start::AtOnce
+                }
+            }
+            (None, _) if tracks => {
+                if on_exec {
+                    Start::OnExec
+                } else {
+                    Start::AtOnce
+                }
+            }
+            (None, _) => Start::Later,
+        };
+        planned.attr.flags.set(Flags::DISABLED, planned.start != Start::WithLeader);
+        planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == Start::OnExec);
+    }
+}
