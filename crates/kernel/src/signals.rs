@@ -34,6 +34,14 @@ impl Signals {
     /// # Errors
     /// No file descriptor left.
     pub fn block() -> io::Result<Self> {
+        Self::block_with(None)
+    }
+
+    /// The same, with one more signal: one that a user sends to ask for something (SIGUSR2).
+    ///
+    /// # Errors
+    /// No file descriptor left.
+    pub fn block_with(more: Option<i32>) -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
@@ -43,7 +51,7 @@ impl Signals {
         #[allow(unsafe_code)]
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in ENDING.into_iter().filter(|&signal| !inherited::is_ignored(signal)).chain([libc::SIGCHLD]) {
+            for signal in ENDING.into_iter().filter(|&signal| !inherited::is_ignored(signal)).chain([libc::SIGCHLD]).chain(more) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             // An ignored SIGCHLD would let the kernel reap children and throw their status away.

@@ -1,10 +1,17 @@
 //! What a signal that ends tare means for the command.
 
 use std::io;
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use rustix::process::Signal;
-use tare_kernel::child::RunningChild;
+use tare_kernel::child::{CommandError, Ended, RunningChild};
 use tare_kernel::signals::Signals;
+
+use crate::exit::say;
+
+/// How long a command may take to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal sends (Ctrl-C) reaches the command
 /// by itself; what was sent to tare alone is passed on, once. Returns whether the user insisted: it was not the first.
@@ -22,4 +29,25 @@ pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupt
         }
     }
     Ok(insisted)
+}
+
+/// Ends the command as the time is up or the user said stop. `None`: it goes on, which was said.
+///
+/// # Errors
+/// It can't be waited for.
+pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended>> {
+    child.signal(Signal::TERM.as_raw());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait() {
+            Err(CommandError::Fork(error)) => return Err(error).context("cannot wait for the command"),
+            Err(error) => return Err(error.into()),
+            Ok(Some(ended)) => return Ok(Some(ended)),
+            Ok(None) if Instant::now() >= until => {
+                say(&format!("the command (process {}) goes on: it ignores SIGTERM", child.pid()));
+                return Ok(None);
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }

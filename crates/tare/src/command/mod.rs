@@ -1,4 +1,5 @@
-//! One module a command, and what commands share: orders (`control`), signals (`interrupt`), remedies (`remedy`).
+//! One module a command, and what commands share: orders (`control`), signals (`interrupt`), remedies (`remedy`),
+//! and running processes that are waited for (`targets`).
 
 mod control;
 pub(crate) mod doctor;
@@ -7,3 +8,4 @@ pub(crate) mod list;
 pub mod record;
 mod remedy;
 pub(crate) mod stat;
+mod targets;

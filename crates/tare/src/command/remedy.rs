@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tare_kernel::child::FileLimit;
+use tare_kernel::child::{CommandError, FileLimit};
 use tare_kernel::host::Host;
 use tare_measure::count::{Counters, OpenError};
 
@@ -26,6 +26,16 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
     let message = if remedy.is_empty() { error.to_string() } else { format!("{error}; {remedy}") };
     let exit = if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
     Refusal { exit, message }
+}
+
+/// The error of a command that measures another: it says itself how tare is to end.
+pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Error {
+    match error.downcast_ref::<CommandError>() {
+        // A command that can't be executed has the shell's own status, as with env(1) or nice(1).
+        Some(command) => Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into(),
+        None if has_command && error.downcast_ref::<Refusal>().is_none() => Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into(),
+        None => error,
+    }
 }
 
 /// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.

@@ -1,4 +1,6 @@
 //! From the kernel's rings to a recording, and back.
 
+pub(crate) mod capture;
+pub mod ledger;
 pub mod output;
 pub mod synthesize;

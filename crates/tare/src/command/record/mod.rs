@@ -1,26 +1,88 @@
 //! `tare record`: samples and tracepoints into a perf.data file.
+//!
+//! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session` begins a recording, `live` sees it through,
+//! `finish` ends it. The bytes' way is in `crate::pipeline`.
 
+mod finish;
+mod live;
 pub mod plan;
+mod ring_size;
+mod session;
+mod subjects;
 
 use std::io::Write;
 
+use anyhow::Context;
+use rustix::process::Signal;
+use tare_kernel::child::{Command, FileLimit};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
+use tare_kernel::signals::Signals;
 
+use self::finish::Recorded;
 use self::plan::Plan;
+use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::record::Record;
-use crate::exit::{Exit, Refusal, say};
+use crate::exit::{Exit, printable, say};
+use crate::pipeline::ledger;
+use crate::pipeline::output::{Output, Switch};
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
     let record = Record::resolve(raw, &host)?;
-    let plan = Plan::new(&record, &host, &System)?;
-    plan.notes.iter().for_each(|note| say(note));
     if record.dry_run {
+        let plan = Plan::new(&record, &host, &System)?;
+        plan.notes.iter().for_each(|note| say(note));
         write!(std::io::stdout(), "{plan}")?;
         return Ok(Exit::Success);
     }
-    Err(Refusal::usage("this build records nothing yet: --dry-run shows what would be opened").into())
+    let has_command = !record.command.is_empty();
+    recorded(&record, &host).map_err(|error| super::remedy::with_status(error, has_command))
+}
+
+fn recorded(record: &Record, host: &Host) -> Outcome {
+    let files = FileLimit::now();
+    let asks = record.output.options.switch == Some(Switch::Signal);
+    let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw())).context("cannot wait for signals")?;
+    let plan = Plan::new(record, host, &System)?;
+    let notes = plan.notes.iter().filter(|_| !record.quiet);
+    notes.for_each(|note| say(note));
+    let path = std::env::var_os("PATH");
+    let command = (!record.command.is_empty()).then(|| Command::find(&record.command, path.as_deref())).transpose()?;
+    let session = Session { record, plan: &plan, host, kernel: &System, signals: &signals, files, command };
+    let recorded = session.record(&|| Ok(Output::open(&record.output.destination, &record.output.options)?))?;
+    show(record, &recorded);
+    Ok(exit(record, &recorded))
+}
+
+/// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
+fn show(record: &Record, recorded: &Recorded) {
+    if let Some(why) = &recorded.account.stopped {
+        say(&format!("the recording ended early: {why}"));
+    }
+    if record.quiet {
+        return;
+    }
+    let mut stderr = std::io::stderr().lock();
+    for line in ledger::text(&recorded.ledger) {
+        let _ = writeln!(stderr, "tare: {}", printable(&line));
+    }
+    if let Some(file) = recorded.account.files.last() {
+        let _ = writeln!(stderr, "tare: {}", printable(&file.display().to_string()));
+    }
+}
+
+fn exit(record: &Record, recorded: &Recorded) -> Exit {
+    let has_command = !record.command.is_empty();
+    match (&recorded.account.stopped, recorded.ended, recorded.signal) {
+        (Some(_), ..) if has_command => Exit::OwnFailure,
+        (Some(_), ..) => Exit::Failure,
+        (None, Some(ended), _) => Exit::Command(ended.status),
+        (None, None, Some(_)) if has_command => Exit::Command(0),
+        (None, None, Some(2)) => Exit::Interrupted,
+        (None, None, Some(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(255)),
+        (None, None, None) => Exit::Success,
+    }
 }

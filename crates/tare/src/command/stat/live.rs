@@ -5,23 +5,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
-use tare_kernel::child::{CommandError, Ended, RunningChild, WaitingChild};
+use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 use tare_kernel::host::Topology;
-use tare_kernel::procfs;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
 use tare_measure::event::EventGroup;
 
 use super::exact::{TURN, Turns};
 use super::run::{End, Names, OnInterval, Run};
-use super::session::{Session, Targets};
+use super::session::Session;
 use crate::cli::resolved::stat::{Begin, Target};
 use crate::command::control::{self, Control, Order};
-use crate::command::interrupt::pass_on;
-use crate::exit::say;
+use crate::command::interrupt::{end_child, pass_on};
+use crate::command::targets::Targets;
 
-/// How long a command may take to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -155,7 +151,7 @@ impl<'a> Live<'a> {
             interval: schedule.interval.map(|interval| start + interval),
             turn: (self.counters.len() > 1).then(|| start + TURN),
             timeout: schedule.timeout.map(|timeout| start + timeout),
-            look: (!self.targets.threads.is_empty()).then(|| start + LOOK),
+            look: self.targets.must_be_looked_at().then(|| start + LOOK),
         };
         let mut intervals_left = schedule.interval_count;
         let mut interrupted = None;
@@ -178,7 +174,7 @@ impl<'a> Live<'a> {
                 self.interval(on_interval)?;
                 intervals_left = intervals_left.map(|left| left - 1);
             }
-            let targets_gone = self.targets_ended(due(&mut deadlines.look, now, Some(LOOK)));
+            let targets_gone = self.targets.ended(self.session.host, due(&mut deadlines.look, now, Some(LOOK)));
             let interrupted_alone = interrupted.is_some() && self.child.is_none();
             if stop || targets_gone || interrupted_alone || intervals_left == Some(0) || due(&mut deadlines.timeout, now, None) {
                 return self.finish(None, interrupted, on_interval);
@@ -190,7 +186,7 @@ impl<'a> Live<'a> {
     fn poll(&self, until: Option<Instant>) -> anyhow::Result<()> {
         let mut files = vec![PollFd::from_borrowed_fd(self.session.signals.as_fd(), PollFlags::IN)];
         files.extend(self.control.iter().map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)));
-        files.extend(self.targets.processes.iter().map(|process| PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)));
+        files.extend(self.targets.files().map(|process| PollFd::from_borrowed_fd(process, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() });
         match poll(&mut files, left.as_ref()) {
@@ -228,18 +224,6 @@ impl<'a> Live<'a> {
         Ok(ended.map(Some))
     }
 
-    fn targets_ended(&mut self, look: bool) -> bool {
-        let before = self.targets.processes.len() + self.targets.threads.len();
-        self.targets.processes.retain(|process| {
-            let mut file = [PollFd::new(process, PollFlags::IN)];
-            !matches!(poll(&mut file, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
-        });
-        if look {
-            self.targets.threads.retain(|&tid| procfs::exists(self.session.host, tid));
-        }
-        before > 0 && self.targets.processes.is_empty() && self.targets.threads.is_empty()
-    }
-
     fn run_of(&self, snapshots: &[Snapshot], ended: Option<Ended>, elapsed: Duration, counted: Duration, end: End) -> Run {
         let mut all = Vec::new();
         let mut subjects = Vec::new();
@@ -274,26 +258,7 @@ impl<'a> Live<'a> {
             self.interval(on_interval)?;
         }
         let end = interrupted.map_or(End::Done, End::Signal);
-        let ended = if ended.is_none() && self.child.is_some() { self.end_child()? } else { ended };
+        let ended = if ended.is_none() && self.child.is_some() { self.child.as_mut().map_or(Ok(None), end_child)? } else { ended };
         Ok(self.run_of(&totals, ended, elapsed, self.counted.min(elapsed), end))
-    }
-
-    /// Ends the command as the time is up or the user said stop.
-    fn end_child(&mut self) -> anyhow::Result<Option<Ended>> {
-        let Some(child) = &mut self.child else { return Ok(None) };
-        child.signal(Signal::TERM.as_raw());
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match child.try_wait() {
-                Err(CommandError::Fork(error)) => return Err(error).context("cannot wait for the command"),
-                Err(error) => return Err(error.into()),
-                Ok(Some(ended)) => return Ok(Some(ended)),
-                Ok(None) if Instant::now() >= until => {
-                    say(&format!("the command (process {}) goes on: it ignores SIGTERM", child.pid()));
-                    return Ok(None);
-                }
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
     }
 }

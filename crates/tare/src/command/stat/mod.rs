@@ -15,7 +15,7 @@ mod versus;
 use std::process::Command as Process;
 
 use anyhow::Context;
-use tare_kernel::child::{CommandError, FileLimit};
+use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
@@ -35,12 +35,7 @@ pub(crate) fn run(raw: raw::Stat) -> Outcome {
     let host = Host::default();
     let stat = Stat::resolve(raw, &host)?;
     let has_command = !stat.command.is_empty();
-    count(&stat, &host).map_err(|error| match error.downcast_ref::<CommandError>() {
-        // A command that can't be executed has the shell's own status, as with env(1) or nice(1).
-        Some(command) => Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into(),
-        None if has_command && error.downcast_ref::<Refusal>().is_none() => Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into(),
-        None => error,
-    })
+    count(&stat, &host).map_err(|error| super::remedy::with_status(error, has_command))
 }
 
 fn count(stat: &Stat, host: &Host) -> Outcome {

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
 use anyhow::Context;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
@@ -19,6 +18,7 @@ use super::opening;
 use super::run::Names;
 use crate::cli::resolved::stat::{Begin, Stat, Target};
 use crate::command::remedy;
+use crate::command::targets::Targets;
 use crate::exit::Refusal;
 
 /// What all runs have in common.
@@ -29,13 +29,6 @@ pub(super) struct Session<'a> {
     pub(super) signals: &'a Signals,
     pub(super) files: FileLimit,
     pub(super) command: Option<Command>,
-}
-
-/// Running processes and threads that are waited for.
-#[derive(Debug, Default)]
-pub(super) struct Targets {
-    pub(super) processes: Vec<OwnedFd>,
-    pub(super) threads: Vec<i32>,
 }
 
 impl<'a> Session<'a> {
@@ -110,13 +103,9 @@ impl<'a> Session<'a> {
 
     /// The running processes whose end ends the measurement.
     pub(super) fn targets(&self) -> anyhow::Result<Targets> {
-        let handle = |&pid: &i32| -> anyhow::Result<OwnedFd> {
-            let known = Pid::from_raw(pid).with_context(|| format!("there is no process {pid}"))?;
-            pidfd_open(known, PidfdFlags::empty()).with_context(|| format!("cannot watch process {pid}"))
-        };
         Ok(match &self.stat.target {
-            Target::Processes(pids) => Targets { processes: pids.iter().map(handle).collect::<Result<_, _>>()?, threads: Vec::new() },
-            Target::Threads(tids) => Targets { processes: Vec::new(), threads: tids.clone() },
+            Target::Processes(pids) => Targets::processes(pids)?,
+            Target::Threads(tids) => Targets::threads(tids),
             _ => Targets::default(),
         })
     }

@@ -1,0 +1,197 @@
+//! What a recording is made of, and how it begins.
+//!
+//! ```text
+//! fork            the child waits
+//! output          its helper threads, and those that read rings: filters name all of them
+//! events          opened on the child, the tasks or the CPUs; rings; filters
+//! description     the recording's beginning
+//! existing tasks  described; events that follow processes run already, so that nothing falls in between
+//! start           of the child, and of what doesn't start with it
+//! ```
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use anyhow::Context;
+use tare_format::abi::Flags;
+use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+use tare_format::file::note;
+use tare_format::file::writer::{Description, EventDescription, FINISHED_INIT};
+use tare_format::record::Layout;
+use tare_kernel::child::{Command, FileLimit, WaitingChild};
+use tare_kernel::host::Host;
+use tare_kernel::open::{EventFile, Kernel};
+use tare_kernel::signals::Signals;
+use tare_measure::count::OpenError;
+
+use super::finish::Recorded;
+use super::live::{Clock, Counts, Live};
+use super::plan::{Plan, Start};
+use super::ring_size;
+use super::subjects::Subjects;
+use crate::cli::resolved::record::{Record, Target};
+use crate::command::control::Control;
+use crate::command::remedy;
+use crate::exit::say;
+use crate::pipeline::capture::helpers::Helper;
+use crate::pipeline::capture::meter::{Known, Meter};
+use crate::pipeline::capture::opening::{self, Events, Rings, Wanted};
+use crate::pipeline::capture::reader::{CpuRing, Reader, Shared};
+use crate::pipeline::capture::wakes::{Waker, Wakes};
+use crate::pipeline::ledger::{Ledger, Recorder};
+use crate::pipeline::output::Output;
+use crate::pipeline::synthesize;
+
+/// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each thread that reads.
+const OTHER_FILES: usize = 32;
+
+/// What a recording is made of.
+pub(super) struct Session<'a> {
+    pub(super) record: &'a Record,
+    pub(super) plan: &'a Plan,
+    pub(super) host: &'a Host,
+    pub(super) kernel: &'a dyn Kernel,
+    pub(super) signals: &'a Signals,
+    pub(super) files: FileLimit,
+    pub(super) command: Option<Command>,
+}
+
+impl Session<'_> {
+    /// Records, from the fork to the last byte.
+    pub(super) fn record(&self, output: &dyn Fn() -> anyhow::Result<Output>) -> anyhow::Result<Recorded> {
+        // The child is forked before anything is opened, so that none of it is in what is recorded.
+        let child = self.command.as_ref().map(|command| WaitingChild::fork(command, self.signals, &self.files)).transpose()?;
+        let output = output()?;
+        let helpers = (1..ring_size::readers(self.host)).map(Helper::start).collect::<anyhow::Result<Vec<_>>>()?;
+        let subjects = Subjects::find(&self.record.target, child.as_ref().map(WaitingChild::pid), self.host)?;
+        let recorder = self.recorder(&output, &helpers);
+        let events = self.open(&subjects, &recorder)?;
+        let rings = events.rings(ring_size::bytes(self.record.rings.bytes, events.number_of_rings(), self.host))?;
+        let ids = events.ids().context("cannot read the ids of events")?;
+        let description = self.description(&ids);
+        let ledger = Ledger::of(recorder);
+        let mut live = self.live(events, rings, &ids, &ledger, output, helpers)?;
+        live.targets = subjects.waited_for;
+        for file in live.targets.files() {
+            live.wakes.add(file, Waker::Target).context("cannot wait for a process")?;
+        }
+        live.shared.with_output(|output| output.begin(&description))?;
+        live.shared.append(&[&note::encode(&ledger.to_note())?])?;
+        self.describe_existing(&mut live, subjects.existing.as_ref())?;
+        live.shared.append(&[&FINISHED_INIT])?;
+        live.shared.flush()?;
+        live.start(child)?;
+        let end = live.wait()?;
+        live.finish(end, ledger, description)
+    }
+
+    /// Whether an event only follows processes: orders and delays are for the others.
+    pub(super) fn only_tracks(&self, event: usize) -> bool {
+        let attr = &self.plan.events[event].attr;
+        attr.kind == PERF_TYPE_SOFTWARE && attr.config == u64::from(PERF_COUNT_SW_DUMMY) && attr.flags.contains(Flags::COMM)
+    }
+
+    /// The threads of this process, all of which are there by now.
+    fn recorder(&self, output: &Output, helpers: &[Helper]) -> Recorder {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let tids = [pid].into_iter().chain(helpers.iter().map(|helper| helper.tid)).chain(output.threads()).collect();
+        Recorder { pid, tids, included: self.record.include_self }
+    }
+
+    fn open(&self, subjects: &Subjects, recorder: &Recorder) -> anyhow::Result<Events> {
+        let cgroups = subjects.cgroups();
+        let wanted = |planned: &super::plan::PlannedEvent| Wanted {
+            name: planned.event.name.clone(),
+            attr: planned.attr.clone(),
+            leader: planned.leader,
+            places: planned.places(&subjects.threads, &cgroups).collect(),
+        };
+        let wanted: Vec<Wanted> = self.plan.events.iter().map(wanted).collect();
+        let needed = opening::needed_files(&wanted) + OTHER_FILES;
+        if self.files.soft().is_some_and(|soft| soft < needed as u64) {
+            self.files.raise();
+        }
+        let explain = |error: OpenError| remedy::for_open(&error, self.host, &self.files);
+        let events = Events::open(self.kernel, wanted).map_err(explain)?;
+        let excluded: Vec<i32> = if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
+        let filters = self.plan.events.iter().map(|planned| planned.filter(&excluded)).collect::<Result<Vec<_>, _>>()?;
+        events.set_filters(&filters).map_err(explain)?;
+        if self.record.verbose > 0 {
+            say(&format!("{} events, {} open files", self.plan.events.len(), events.number_of_files()));
+        }
+        if self.record.verbose > 1 {
+            let _ = write!(io::stderr(), "{}", self.plan);
+        }
+        Ok(events)
+    }
+
+    fn description(&self, ids: &[Vec<u64>]) -> Description {
+        let events = self.plan.events.iter().zip(ids);
+        let events = events.map(|(planned, ids)| EventDescription { attr: planned.attr.clone(), ids: ids.clone(), name: planned.event.name.clone() });
+        Description { events: events.collect(), ..Description::default() }
+    }
+
+    /// Hands out the rings to those who read them.
+    fn live(
+        &self,
+        events: Events,
+        rings: Rings,
+        ids: &[Vec<u64>],
+        ledger: &Ledger,
+        output: Output,
+        mut helpers: Vec<Helper>,
+    ) -> anyhow::Result<Live<'_>> {
+        let own = if matches!(self.record.target, Target::Cpus(_)) { ledger.recorder.tids.iter().copied().collect() } else { Vec::new() };
+        let layouts = self.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
+        let known = Arc::new(Known::new(layouts, ids, own));
+        let shared = Arc::new(Shared::new(output, 1 + helpers.len()));
+        let mut readers: Vec<(Wakes, Vec<CpuRing>)> = Vec::new();
+        for _ in 0..=helpers.len() {
+            readers.push((Wakes::new().context("cannot wait for rings")?, Vec::new()));
+        }
+        let number = readers.len();
+        for (nth, (cpu, owner, ring)) in rings.consumed.into_iter().enumerate() {
+            let (wakes, rings) = &mut readers[nth % number];
+            if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
+                wakes.add(file, Waker::Ring).context("cannot wait for a ring")?;
+            }
+            rings.push(CpuRing { cpu, ring, meter: Meter::new(&known) });
+        }
+        let mut readers = readers.into_iter().enumerate();
+        let (wakes, rings) = readers.next().map(|(_, first)| first).context("there is no reader")?;
+        for (helper, (number, (wakes, rings))) in helpers.iter_mut().zip(readers) {
+            helper.hand(Reader::new(number, rings), wakes, &shared, self.record.rings.flush_interval)?;
+        }
+        wakes.add(self.signals, Waker::Signal).context("cannot wait for signals")?;
+        let control = self.record.control.as_deref().map(Control::open).transpose()?;
+        if let Some(control) = &control {
+            wakes.add(control, Waker::Control).context("--control: not a pipe, socket or FIFO")?;
+        }
+        let (targets, child, clock) = (Default::default(), None, Clock::new());
+        let reader = Reader::new(0, rings);
+        Ok(Live { session: self, events, shared, reader, helpers, wakes, control, targets, child, clock, counts: Counts::default(), stopped: None })
+    }
+
+    /// Describes what was there before, in records that the kernel would have made of it. Events that follow processes and nothing else
+    /// run by then.
+    fn describe_existing(&self, live: &mut Live<'_>, existing: Option<&synthesize::Targets>) -> anyhow::Result<()> {
+        let what = &self.record.synthesize;
+        let nobody = synthesize::Targets::Processes(Vec::new());
+        let targets = existing.filter(|_| what.tasks).unwrap_or(&nobody);
+        let Some(tracking) = self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM)) else { return Ok(()) };
+        if self.plan.events[tracking].start == Start::AtOnce {
+            live.events.set_enabled(true, |event| event == tracking).context("cannot enable the events")?;
+        }
+        let any_kernel = self.plan.events.iter().any(|planned| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL));
+        let options = synthesize::Options {
+            kernel: any_kernel,
+            data: self.record.sampling.tracking.contains(Flags::MMAP_DATA),
+            namespaces: self.record.sampling.tracking.contains(Flags::NAMESPACES),
+            cgroups: what.cgroups,
+        };
+        let layout = Layout::from(&self.plan.events[tracking].attr);
+        let mut emit = |bytes: &[u8]| live.shared.append(&[bytes]).map_err(io::Error::other);
+        synthesize::synthesize(self.host, targets, &options, &layout, &mut emit).context("cannot describe what runs already")?;
+        Ok(())
+    }
+}

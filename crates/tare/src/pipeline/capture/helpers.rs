@@ -1,0 +1,94 @@
+//! Threads that read rings beside the main one. They are started before anything is opened, as filters must name them, and get
+//! their rings later.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::reader::{Reader, Shared};
+use super::wakes::{Waker, Wakes};
+
+/// What a helper gets to do.
+#[derive(Debug)]
+struct Work {
+    reader: Reader,
+    wakes: Wakes,
+    shared: Arc<Shared>,
+    /// How often it reads at least.
+    interval: Duration,
+}
+
+/// A thread that waits for its rings, or reads them. Dropped, it ends.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    /// For filters.
+    pub(crate) tid: i32,
+    work: Option<SyncSender<Work>>,
+    stop: OwnedFd,
+    thread: JoinHandle<Option<Finished>>,
+}
+
+/// What a helper leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Its rings, for what is left in them.
+    pub(crate) reader: Reader,
+    /// How often it was woken.
+    pub(crate) wake_ups: u64,
+}
+
+impl Helper {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// No thread or file descriptor left.
+    pub(crate) fn start(number: usize) -> anyhow::Result<Self> {
+        let (work, for_thread) = sync_channel(1);
+        let (tell, told) = sync_channel(1);
+        let thread = std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
+            // Whoever started the thread waits for this.
+            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+            read(&for_thread)
+        });
+        let thread = thread.context("cannot start a thread to read rings")?;
+        let tid = told.recv().context("a thread ended before it read a ring")?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { tid, work: Some(work), stop, thread })
+    }
+
+    /// Hands over the rings, which the thread reads from now on.
+    ///
+    /// # Errors
+    /// The thread is gone, or had its rings before.
+    pub(crate) fn hand(&mut self, reader: Reader, wakes: Wakes, shared: &Arc<Shared>, interval: Duration) -> anyhow::Result<()> {
+        wakes.add(&self.stop, Waker::Stop)?;
+        let work = self.work.take().context("the thread has its rings")?;
+        work.send(Work { reader, wakes, shared: Arc::clone(shared), interval }).ok().context("the thread that reads rings is gone")
+    }
+
+    /// Has the thread end, and returns its rings, if it had any.
+    pub(crate) fn stop(self) -> Option<Finished> {
+        drop(self.work);
+        // A thread that got no rings ends as the channel is gone.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        self.thread.join().ok().flatten()
+    }
+}
+
+/// What the thread does. An output that takes nothing more ends it; the main thread meets the same error.
+fn read(work: &Receiver<Work>) -> Option<Finished> {
+    let Work { mut reader, wakes, shared, interval } = work.recv().ok()?;
+    let mut wake_ups = 0;
+    loop {
+        let woken = wakes.wait(Some(interval)).unwrap_or_default();
+        wake_ups += 1;
+        if woken.by(Waker::Stop) || reader.pass(&shared).is_err() {
+            return Some(Finished { reader, wake_ups });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a ring brought, seen in passing: of each record its header, of a sample its event's id and where asked its thread, and
+//! of the few records that tell of losses all.
+
+use std::sync::Arc;
+
+use tare_format::Endian;
+use tare_format::abi::bindings::{
+    PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_TID,
+};
+use tare_format::record::{Layout, RawRecord};
+
+/// Bytes of a record's header.
+const HEADER: usize = 8;
+
+/// What a meter must know of the events.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The layout of each event's records.
+    layouts: Vec<Layout>,
+    /// Where in a sample of each event its thread is, in bytes; `None` where it isn't, or nobody asks.
+    tid_at: Vec<Option<usize>>,
+    /// Ids and their events, sorted.
+    ids: Vec<(u64, usize)>,
+    /// The recorder's own threads.
+    own: Vec<i32>,
+}
+
+impl Known {
+    /// The events by their layouts and ids. `own` are the recorder's threads, where their samples are to be counted.
+    pub(crate) fn new(layouts: Vec<Layout>, ids: &[Vec<u64>], own: Vec<i32>) -> Self {
+        let before = u64::from(PERF_SAMPLE_IDENTIFIER) | u64::from(PERF_SAMPLE_IP);
+        let tid_at = |layout: &Layout| {
+            let has = layout.sample_type & u64::from(PERF_SAMPLE_TID) != 0 && !own.is_empty();
+            has.then(|| HEADER + 8 * (layout.sample_type & before).count_ones() as usize + 4)
+        };
+        let mut by_id: Vec<_> = ids.iter().enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
+        by_id.sort_unstable();
+        Self { tid_at: layouts.iter().map(tid_at).collect(), layouts, ids: by_id, own }
+    }
+
+    fn event(&self, id: u64) -> Option<usize> {
+        let at = self.ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.ids[at].1)
+    }
+}
+
+/// Samples of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// All that were written.
+    pub(crate) samples: u64,
+    /// Those made by the recorder itself.
+    pub(crate) own: u64,
+}
+
+/// Records that a ring had no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// How many.
+    pub(crate) records: u64,
+    /// When the last record before them was made, in the recording's clock, where that is known.
+    pub(crate) after_ns: Option<u64>,
+    /// When there was room again.
+    pub(crate) until_ns: Option<u64>,
+}
+
+/// What one ring brought.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    known: Arc<Known>,
+    /// By event.
+    pub(crate) tallies: Vec<Tally>,
+    /// All losses as one: how many records, from the first until the last.
+    pub(crate) lost: Option<Lost>,
+    /// How often an event was stopped for sampling too often.
+    pub(crate) throttled: u64,
+    /// All bytes.
+    pub(crate) bytes: u64,
+    /// The most bytes that lay in the ring when it was read.
+    pub(crate) fullest: usize,
+    /// When the first sample was made.
+    pub(crate) first_ns: Option<u64>,
+    /// When the last sample was made.
+    pub(crate) last_ns: Option<u64>,
+    /// A record that lay across the ring's end.
+    straddling: Vec<u8>,
+    /// The event of the last sample, by its id.
+    last: Option<(u64, usize)>,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
+}
+
+/// A record's kind and size; a size that can't be is the rest of the bytes.
+fn header(bytes: &[u8]) -> Option<(u32, usize)> {
+    let &[a, b, c, d, _, _, g, h] = bytes.first_chunk::<HEADER>()?;
+    let size = usize::from(u16::from_ne_bytes([g, h]));
+    Some((u32::from_ne_bytes([a, b, c, d]), if size < HEADER { bytes.len() } else { size }))
+}
+
+impl Meter {
+    pub(crate) fn new(known: &Arc<Known>) -> Self {
+        Self {
+            known: Arc::clone(known),
+            tallies: vec![Tally::default(); known.layouts.len()],
+            lost: None,
+            throttled: 0,
+            bytes: 0,
+            fullest: 0,
+            first_ns: None,
+            last_ns: None,
+            straddling: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Takes in a batch: whole records, in two pieces where they wrap around the ring's end. The kernel aligns records to 8
+    /// bytes, so that no header lies across the end.
+    pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
+        let len = first.len() + second.len();
+        self.bytes += len as u64;
+        self.fullest = self.fullest.max(len);
+        let rest = self.walk(first);
+        let missing = header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
+        let mut straddling = std::mem::take(&mut self.straddling);
+        straddling.clear();
+        straddling.extend_from_slice(rest);
+        straddling.extend_from_slice(&second[..missing]);
+        self.walk(&straddling);
+        self.straddling = straddling;
+        self.walk(&second[missing..]);
+    }
+
+    /// Goes through whole records, and returns what is left: the beginning of a record.
+    fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        let (mut previous, mut last): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        while let Some((kind, size)) = header(bytes) {
+            let Some((record, rest)) = bytes.split_at_checked(size) else { break };
+            match kind {
+                PERF_RECORD_SAMPLE => {
+                    self.sample(record);
+                    last = Some(record);
+                }
+                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
+                PERF_RECORD_THROTTLE => self.throttled += 1,
+                _ => {}
+            }
+            previous = Some(record);
+            bytes = rest;
+        }
+        self.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.last_ns);
+        bytes
+    }
+
+    fn sample(&mut self, record: &[u8]) {
+        // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
+        let Some(id) = word(record, HEADER) else { return };
+        let event = match self.last {
+            Some((last, event)) if last == id => event,
+            _ => {
+                let Some(event) = self.known.event(id) else { return };
+                self.last = Some((id, event));
+                event
+            }
+        };
+        if self.first_ns.is_none() {
+            self.first_ns = self.time_ns(record);
+        }
+        let tally = &mut self.tallies[event];
+        tally.samples += 1;
+        if let Some(at) = self.known.tid_at[event] {
+            let tid = record.get(at..at + 4).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
+            tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));
+        }
+    }
+
+    fn loss(&mut self, record: &[u8], previous: Option<&[u8]>) {
+        let lost_samples = header(record).is_some_and(|(kind, _)| kind == PERF_RECORD_LOST_SAMPLES);
+        let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else { return };
+        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.last_ns);
+        let until_ns = self.time_ns(record).or(after_ns);
+        let before = self.lost;
+        self.lost = Some(Lost {
+            records: before.map_or(0, |lost| lost.records).saturating_add(records),
+            after_ns: before.map_or(after_ns, |lost| lost.after_ns),
+            until_ns,
+        });
+    }
+
+    /// When a record was made, in the recording's clock. All events of a ring have their time at one place, or none.
+    fn time_ns(&self, record: &[u8]) -> Option<u64> {
+        let raw = RawRecord::first(record, Endian::NATIVE)?;
+        let event = if raw.kind == PERF_RECORD_SAMPLE { self.known.event(word(record, HEADER)?)? } else { 0 };
+        self.known.layouts.get(event)?.time_ns(&raw)
+    }
+}

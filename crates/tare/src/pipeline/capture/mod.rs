@@ -1,0 +1,9 @@
+//! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains these and has `meter` see what
+//! passes, `rounds` knows when a mark is due, `helpers` are further threads that read, and `wakes` is what they sleep on.
+
+pub(crate) mod helpers;
+pub(crate) mod meter;
+pub(crate) mod opening;
+pub(crate) mod reader;
+mod rounds;
+pub(crate) mod wakes;

@@ -1,0 +1,201 @@
+//! Opening what is recorded: every event at every place, and one ring a CPU that all events of the CPU write into.
+//!
+//! ```text
+//!            CPU 0            CPU 1
+//! event 0    owns ring 0      owns ring 1
+//! event 1    -> ring 0        -> ring 1        PERF_EVENT_IOC_SET_OUTPUT
+//! ```
+//! Events whose rings are overwritten (`write_backward`) have rings of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+
+use rustix::io::Errno;
+use tare_format::abi::{Attr, Flags, Reading};
+use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
+use tare_measure::count::OpenError;
+
+/// An event to open.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// What messages call it.
+    pub(crate) name: String,
+    /// As the kernel is to get it.
+    pub(crate) attr: Attr,
+    /// The event that leads its group, where another does: an index before its own.
+    pub(crate) leader: Option<usize>,
+    /// The CPUs that it is opened on, and what of each.
+    pub(crate) places: Vec<(u32, Target)>,
+}
+
+/// An event at a place.
+#[derive(Debug)]
+struct Opened {
+    event: usize,
+    cpu: u32,
+    place: Target,
+    file: Box<dyn EventFile>,
+}
+
+/// All events, open. Dropping them ends the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    wanted: Vec<Wanted>,
+    opened: Vec<Opened>,
+}
+
+/// The rings of all CPUs, each with its CPU and the place of its event among those that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    /// Read as they fill.
+    pub(crate) consumed: Vec<(u32, usize, Ring)>,
+    /// Overwritten, and read when the user wants to see them.
+    pub(crate) overwritten: Vec<(u32, usize, OverwrittenRing)>,
+}
+
+/// Descriptors that [`Events::open`] will use.
+pub(crate) fn needed_files(wanted: &[Wanted]) -> usize {
+    wanted.iter().map(|wanted| wanted.places.len()).sum()
+}
+
+impl Events {
+    /// Opens every event at each of its places.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A thread that ended meanwhile is left out, unless none is left.
+    pub(crate) fn open(kernel: &dyn Kernel, wanted: Vec<Wanted>) -> Result<Self, OpenError> {
+        let needed = needed_files(&wanted);
+        let mut opened: Vec<Opened> = Vec::with_capacity(needed);
+        let mut gone = BTreeSet::new();
+        for (event, Wanted { name, attr, leader, places }) in wanted.iter().enumerate() {
+            for &(cpu, place) in places {
+                let leads = |leader| opened.iter().find(|one| one.event == leader && one.place == place);
+                let leader = leader.and_then(leads).map(|one| &*one.file);
+                match kernel.open(attr, place, leader) {
+                    Ok(file) => opened.push(Opened { event, cpu, place, file }),
+                    Err(errno) => match refusal(errno, name, place, needed, opened.len()) {
+                        OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
+                        error => return Err(error),
+                    },
+                }
+            }
+        }
+        opened.retain(|one| !matches!(one.place, Target::Task(tid) | Target::TaskOnCpu(tid, _) if gone.contains(&tid)));
+        match gone.first() {
+            Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
+            _ => Ok(Self { wanted, opened }),
+        }
+    }
+
+    /// Maps a ring of `bytes` for each CPU, and has the CPU's other events write into it.
+    ///
+    /// # Errors
+    /// See [`RingError`].
+    pub(crate) fn rings(&self, bytes: usize) -> Result<Rings, RingError> {
+        let mut owners: BTreeMap<(u32, bool), usize> = BTreeMap::new();
+        let mut rings = Rings::default();
+        for (at, opened) in self.opened.iter().enumerate() {
+            let key = (opened.cpu, self.is_backward(opened));
+            match owners.get(&key) {
+                Some(&owner) => opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?,
+                None => {
+                    match key {
+                        (cpu, false) => rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?)),
+                        (cpu, true) => rings.overwritten.push((cpu, at, OverwrittenRing::map(&*opened.file, bytes)?)),
+                    }
+                    owners.insert(key, at);
+                }
+            }
+        }
+        Ok(rings)
+    }
+
+    fn is_backward(&self, opened: &Opened) -> bool {
+        self.wanted[opened.event].attr.flags.contains(Flags::WRITE_BACKWARD)
+    }
+
+    /// How many rings [`Events::rings`] will map.
+    pub(crate) fn number_of_rings(&self) -> usize {
+        self.opened.iter().map(|opened| (opened.cpu, self.is_backward(opened))).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The file of an opened event.
+    pub(crate) fn file(&self, at: usize) -> Option<&dyn EventFile> {
+        self.opened.get(at).map(|opened| &*opened.file)
+    }
+
+    /// The ids of each event, in the order of the events.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn ids(&self) -> Result<Vec<Vec<u64>>, Errno> {
+        let mut ids = vec![Vec::new(); self.wanted.len()];
+        for opened in &self.opened {
+            ids[opened.event].push(opened.file.id()?);
+        }
+        Ok(ids)
+    }
+
+    /// Sets each event's filter, which the kernel takes once.
+    ///
+    /// # Errors
+    /// [`OpenError::Filter`].
+    pub(crate) fn set_filters(&self, filters: &[Option<CString>]) -> Result<(), OpenError> {
+        for opened in &self.opened {
+            let Some(filter) = filters.get(opened.event).and_then(Option::as_ref) else { continue };
+            let (event, text) = (&self.wanted[opened.event].name, filter.to_string_lossy());
+            let refused = |errno| OpenError::Filter { event: event.clone(), filter: text.into_owned(), errno };
+            opened.file.set_filter(filter).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// How many files are open.
+    pub(crate) fn number_of_files(&self) -> usize {
+        self.opened.len()
+    }
+
+    /// Starts (or stops) those events that a test holds for, by number.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn set_enabled(&self, enabled: bool, which: impl Fn(usize) -> bool) -> Result<(), Errno> {
+        let leads = |opened: &&Opened| self.wanted[opened.event].leader.is_none() && which(opened.event);
+        let mut chosen = self.opened.iter().filter(leads);
+        chosen.try_for_each(|opened| if enabled { opened.file.enable() } else { opened.file.disable() })
+    }
+
+    /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`, Linux 6.0).
+    pub(crate) fn lost(&self) -> Vec<Option<u64>> {
+        let mut lost = vec![None; self.wanted.len()];
+        for opened in &self.opened {
+            if let Some(number) = self.lost_of(opened) {
+                *lost[opened.event].get_or_insert(0) += number;
+            }
+        }
+        lost
+    }
+
+    /// With groups, one read gives those of all members: this one's is found by its place in its group.
+    fn lost_of(&self, opened: &Opened) -> Option<u64> {
+        let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
+        let len = opened.file.read(&mut bytes).ok()?;
+        let lost = Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?.lost;
+        let leader = self.wanted[opened.event].leader.unwrap_or(opened.event);
+        let nth = (leader..opened.event).filter(|&event| event == leader || self.wanted[event].leader == Some(leader)).count();
+        lost.get(if lost.len() > 1 { nth } else { 0 }).copied()
+    }
+}
+
+fn refusal(errno: Errno, name: &str, place: Target, needed: usize, opened: usize) -> OpenError {
+    let event = name.to_owned();
+    match (errno, place) {
+        (Errno::ACCESS | Errno::PERM, _) => {
+            OpenError::NotPermitted { event, per_cpu: !matches!(place, Target::TaskOnCpu(..) | Target::Task(_)), errno }
+        }
+        (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed, opened },
+        (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
+        _ => OpenError::Other { event, errno },
+    }
+}

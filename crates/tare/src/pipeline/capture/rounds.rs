@@ -1,0 +1,78 @@
+//! Who has drained what since the last mark, and when the next mark is due.
+//!
+//! `PERF_RECORD_FINISHED_ROUND` promises readers of a file that nothing that follows is older than what came before the previous
+//! mark. That holds where between two marks every ring was drained, by a pass that began after the first of them:
+//!
+//! ```text
+//! marks        |  n                                   |  n+1
+//! reader 0        [pass]    [pass]       [pass]
+//! reader 1      pass]    [pass]              [pass]      the first began before mark n, and counts for nothing
+//! ```
+
+/// The state of the round under way.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    number: u64,
+    drained: Vec<bool>,
+    /// Whether anything was appended since the last mark: a mark after nothing says nothing.
+    appended: bool,
+}
+
+impl Rounds {
+    pub(super) fn new(readers: usize) -> Self {
+        Self { number: 0, drained: vec![false; readers], appended: false }
+    }
+
+    /// The round that a pass which begins now belongs to.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Notes that records were appended.
+    pub(super) fn appended(&mut self) {
+        self.appended = true;
+    }
+
+    /// Notes that a reader has drained all of its rings, in a pass that began in round `since`. Whether the round is complete: then
+    /// a mark is due, and the next round begins.
+    pub(super) fn drained(&mut self, reader: usize, since: u64) -> bool {
+        if since == self.number {
+            self.drained[reader] = true;
+        }
+        let complete = self.appended && self.drained.iter().all(|&drained| drained);
+        if complete {
+            self.number += 1;
+            self.appended = false;
+            self.drained.fill(false);
+        }
+        complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_follows_when_every_reader_has_passed_since_the_last() {
+        let mut rounds = Rounds::new(2);
+        let early = rounds.number();
+        rounds.appended();
+        assert!(!rounds.drained(0, early));
+        assert!(rounds.drained(1, early));
+        rounds.appended();
+        let now = rounds.number();
+        assert!(!rounds.drained(0, now));
+        assert!(!rounds.drained(1, early), "a pass that began before the mark");
+        assert!(rounds.drained(1, now));
+    }
+
+    #[test]
+    fn no_mark_follows_where_nothing_was_appended() {
+        let mut rounds = Rounds::new(1);
+        assert!(!rounds.drained(0, rounds.number()));
+        rounds.appended();
+        assert!(rounds.drained(0, rounds.number()));
+        assert!(!rounds.drained(0, rounds.number()));
+    }
+}

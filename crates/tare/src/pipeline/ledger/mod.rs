@@ -1,0 +1,171 @@
+//! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is kept in the recording, and shown
+//! wherever the recording is.
+//!
+//! As a note it is JSON of a version. A recording begins with one that names the recorder's threads, so that their samples are
+//! known even where the recorder was killed; the one at its end holds everything.
+
+mod text;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+pub use text::text;
+
+/// The version that this program writes. A reader takes what it knows of any version.
+const VERSION: u32 = 1;
+
+/// What a note with a ledger begins with.
+const MARK: &[u8] = b"tare ledger ";
+
+/// What a recording cost and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Ledger {
+    /// Of this layout.
+    pub version: u32,
+    /// Whether the recording was ended; else all that follows `recorder` is empty.
+    pub finished: bool,
+    /// Who recorded.
+    pub recorder: Recorder,
+    /// What was recorded.
+    pub events: Vec<Event>,
+    /// Rings that had no room for something.
+    pub losses: Vec<Loss>,
+    /// How often an event was stopped for sampling too often.
+    pub throttled: u64,
+    /// For how long events were recorded.
+    pub recorded_ns: u64,
+    /// What the recorder used.
+    pub cost: Cost,
+    /// Where the bytes went.
+    pub output: Output,
+    /// The rings.
+    pub rings: Rings,
+    /// What the command used; `None` where there was none, or it goes on.
+    pub command: Option<Command>,
+    /// Why the recording ended before it was over.
+    pub stopped: Option<String>,
+}
+
+/// Who recorded.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Recorder {
+    /// The process.
+    pub pid: i32,
+    /// Its threads.
+    pub tids: BTreeSet<i32>,
+    /// Whether the user wants to see what they did.
+    pub included: bool,
+}
+
+/// What was recorded of an event.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Event {
+    /// Its name.
+    pub name: String,
+    /// Samples in the recording.
+    pub samples: u64,
+    /// Of them, those that the recorder itself made.
+    pub own: u64,
+    /// Samples that found no room; `None` where the kernel doesn't tell (before Linux 6.0).
+    pub lost: Option<u64>,
+}
+
+/// What found no room in a ring.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Loss {
+    /// The ring's CPU.
+    pub cpu: u32,
+    /// Records of any kind.
+    pub records: u64,
+    /// The last time before the first of them, in the recording's clock.
+    pub from_ns: Option<u64>,
+    /// The first time after the last of them.
+    pub to_ns: Option<u64>,
+}
+
+/// What the recorder used.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Cost {
+    /// CPU time until events were enabled.
+    pub start_cpu_ns: u64,
+    /// CPU time while they were.
+    pub recording_cpu_ns: u64,
+    /// CPU time since, until this was written.
+    pub end_cpu_ns: u64,
+    /// How often it was woken while events were enabled.
+    pub wake_ups: u64,
+    /// System calls that it made meanwhile to wait and to write, as its code counts them.
+    pub system_calls: u64,
+    /// The most memory that it had, in bytes (`VmHWM`).
+    pub peak_memory_bytes: Option<u64>,
+    /// Threads that read rings.
+    pub readers: usize,
+}
+
+/// Where the bytes went.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Output {
+    /// `write`, `mmap` or `stream`.
+    pub path: String,
+    /// Why not as was asked for.
+    pub fallback: Option<String>,
+    /// Bytes of records.
+    pub record_bytes: u64,
+    /// Bytes in the recording when this was written.
+    pub written_bytes: u64,
+    /// The most bytes that waited to be compressed or to be taken from a stream, and how many may.
+    pub queue_high_water_bytes: usize,
+    /// How many may wait.
+    pub queue_bytes: usize,
+}
+
+/// The rings.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Rings {
+    /// How many there are.
+    pub number: usize,
+    /// Bytes of the smallest.
+    pub bytes: usize,
+    /// The most bytes that any of them held when it was read.
+    pub fullest_bytes: usize,
+    /// How often they are read at least.
+    pub flush_interval_ms: u64,
+}
+
+/// What the command used, with the children that it waited for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Command {
+    /// CPU time in user mode.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+}
+
+impl Ledger {
+    /// A ledger of a recording that begins.
+    pub fn of(recorder: Recorder) -> Self {
+        Self { version: VERSION, recorder, ..Self::default() }
+    }
+
+    /// The bytes of a note.
+    pub fn to_note(&self) -> Vec<u8> {
+        // Numbers and strings always have a JSON form.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        [MARK, &json].concat()
+    }
+
+    /// The ledger in a note; `None` where it is another note, or no ledger that can be understood.
+    #[must_use]
+    pub fn from_note(note: &[u8]) -> Option<Self> {
+        serde_json::from_slice(note.strip_prefix(MARK)?).ok()
+    }
+}

@@ -1,0 +1,174 @@
+//! The ledger in lines: the most telling first.
+
+use super::{Cost, Ledger};
+
+const SECOND_NS: f64 = 1e9;
+
+/// The ledger as `record`, `report` and `script` print it. Names are as the recording has them: make them printable.
+#[must_use]
+pub fn text(ledger: &Ledger) -> Vec<String> {
+    if !ledger.finished {
+        return vec!["the recorder did not end this recording: there is no account of losses and cost".to_owned()];
+    }
+    let mut lines = vec![samples(ledger)];
+    if ledger.events.len() > 1 {
+        lines.push(events(ledger));
+    }
+    lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
+    lines.extend(losses(ledger));
+    if ledger.throttled > 0 {
+        lines.push(format!("the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)", grouped(ledger.throttled)));
+    }
+    lines.extend(own(ledger));
+    lines.push(cost(&ledger.cost, ledger.recorded_ns));
+    lines.push(rings(ledger));
+    if let Some(command) = &ledger.command {
+        let (user, system) = (seconds(command.user_ns), seconds(command.system_ns));
+        lines.push(format!("the command: {user} of CPU in user mode, {system} in the kernel"));
+    }
+    lines
+}
+
+fn samples(ledger: &Ledger) -> String {
+    let samples = ledger.events.iter().map(|event| event.samples).sum();
+    let known: Vec<u64> = ledger.events.iter().filter_map(|event| event.lost).collect();
+    let lost = match known.iter().sum() {
+        0 if known.is_empty() => String::new(),
+        0 => ", none lost".to_owned(),
+        lost => format!(", {} LOST", grouped(lost)),
+    };
+    let rate = per_second(ledger.output.record_bytes, ledger.recorded_ns).map_or_else(String::new, |rate| format!(", {}/s", bytes(rate)));
+    let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
+    format!("{} samples in {elapsed}{lost}; {size}{rate}", grouped(samples))
+}
+
+fn events(ledger: &Ledger) -> String {
+    let of = |event: &super::Event| {
+        let lost = event.lost.filter(|&lost| lost > 0).map_or_else(String::new, |lost| format!(" ({} lost)", grouped(lost)));
+        format!("{} {}{lost}", event.name, grouped(event.samples))
+    };
+    ledger.events.iter().filter(|event| event.samples > 0 || event.lost.is_some_and(|lost| lost > 0)).map(of).collect::<Vec<_>>().join(", ")
+}
+
+fn losses(ledger: &Ledger) -> Vec<String> {
+    let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS));
+    let of = |loss: &super::Loss| {
+        let (cpu, records) = (loss.cpu, grouped(loss.records));
+        format!("CPU {cpu} lost {records} records between {} and {}", time(loss.from_ns), time(loss.to_ns))
+    };
+    let mut lines: Vec<String> = ledger.losses.iter().map(of).collect();
+    if !lines.is_empty() {
+        lines.push(format!("losses end with larger rings (-m, now {}) or fewer events", bytes(ledger.rings.bytes as u64)));
+    }
+    lines
+}
+
+fn own(ledger: &Ledger) -> Option<String> {
+    let own: u64 = ledger.events.iter().map(|event| event.own).sum();
+    (own > 0).then(|| format!("{} of the samples are the recorder's own", grouped(own)))
+}
+
+fn cost(cost: &Cost, recorded_ns: u64) -> String {
+    let share = if recorded_ns > 0 { 100.0 * cost.recording_cpu_ns as f64 / recorded_ns as f64 } else { 0.0 };
+    let memory = cost.peak_memory_bytes.map_or_else(String::new, |peak| format!(", {} of memory", bytes(peak)));
+    let [start, recording, end] = [cost.start_cpu_ns, cost.recording_cpu_ns, cost.end_cpu_ns].map(|ns| format!("{:.1} ms", ns as f64 / 1e6));
+    let (wakes, calls) = (grouped(cost.wake_ups), grouped(cost.system_calls));
+    format!("the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes} wake-ups, {calls} system calls{memory}")
+}
+
+fn rings(ledger: &Ledger) -> String {
+    let (rings, output) = (&ledger.rings, &ledger.output);
+    let full = (rings.fullest_bytes.saturating_mul(100)).checked_div(rings.bytes).unwrap_or(0);
+    let fallback = output.fallback.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let queue = match output.queue_bytes {
+        0 => String::new(),
+        most => format!("; queue up to {} of {}", bytes(output.queue_high_water_bytes as u64), bytes(most as u64)),
+    };
+    let (number, size) = (rings.number, bytes(rings.bytes as u64));
+    format!("rings: {number} of {size}, up to {full}% full; output: {}{fallback}{queue}", output.path)
+}
+
+fn per_second(amount: u64, ns: u64) -> Option<u64> {
+    // Both are below 2^53 in any recording that ends; beyond that the rate is only less exact.
+    (ns > 0).then(|| u128::from(amount) * 1_000_000_000 / u128::from(ns)).map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / SECOND_NS)
+}
+
+/// A number of bytes in a unit that keeps it readable; units are powers of 1000.
+fn bytes(number: u64) -> String {
+    let units = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    let unit = units.into_iter().find(|(_, size)| number as f64 >= *size);
+    unit.map_or_else(|| format!("{number} B"), |(unit, size)| format!("{:.1} {unit}", number as f64 / size))
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Event, Loss, Output, Recorder, Rings};
+    use super::*;
+
+    fn ledger() -> Ledger {
+        Ledger {
+            finished: true,
+            events: vec![
+                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0) },
+                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7) },
+            ],
+            losses: vec![Loss { cpu: 1, records: 7, from_ns: Some(1_500_000_000), to_ns: Some(1_600_000_000) }],
+            throttled: 2,
+            recorded_ns: 2_000_000_000,
+            cost: Cost {
+                start_cpu_ns: 1_000_000,
+                recording_cpu_ns: 20_000_000,
+                end_cpu_ns: 500_000,
+                wake_ups: 8,
+                system_calls: 30,
+                peak_memory_bytes: Some(5_000_000),
+                readers: 1,
+            },
+            output: Output { path: "write".to_owned(), record_bytes: 4_000_000, written_bytes: 4_100_000, ..Output::default() },
+            rings: Rings { number: 2, bytes: 8_388_608, fullest_bytes: 2_000_000, flush_interval_ms: 250 },
+            command: Some(Command { user_ns: 1_900_000_000, system_ns: 50_000_000 }),
+            ..Ledger::of(Recorder { pid: 7, ..Recorder::default() })
+        }
+    }
+
+    #[test]
+    fn all_that_a_ledger_can_say() {
+        let expected = "\
+1,239 samples in 2.000 s, 7 LOST; 4.1 MB, 2.0 MB/s
+cpu-clock 1,234, page-faults 5 (7 lost)
+CPU 1 lost 7 records between 1.500000 and 1.600000
+losses end with larger rings (-m, now 8.4 MB) or fewer events
+the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)
+3 of the samples are the recorder's own
+the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 wake-ups, 30 system calls, 5.0 MB of memory
+rings: 2 of 8.4 MB, up to 23% full; output: write
+the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
+        assert_eq!(text(&ledger()).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_note_comes_back_as_it_went() {
+        assert_eq!(Ledger::from_note(&ledger().to_note()), Some(ledger()));
+        assert_eq!(Ledger::from_note(b"tare ledger {"), None);
+        assert_eq!(Ledger::from_note(b"something else"), None);
+        let of_another_version = br#"tare ledger {"version":9,"unheard_of":[1],"throttled":3}"#;
+        assert_eq!(Ledger::from_note(of_another_version).map(|ledger| (ledger.version, ledger.throttled)), Some((9, 3)));
+    }
+}
