@@ -17,6 +17,7 @@ pub mod mounts;
 pub mod open;
 pub mod probe;
 pub mod procfs;
+mod pseudo_file;
 pub mod ring;
 pub mod signals;
 pub mod tracefs;

@@ -1,10 +1,11 @@
 //! The kernel's tracepoints, as tracefs describes them.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
-use crate::mounts;
+use crate::{mounts, pseudo_file};
 
 /// Where tracefs mounts itself when somebody looks (Linux 4.1).
 const USUAL_PLACE: &str = "/sys/kernel/tracing";
@@ -110,6 +111,29 @@ impl Tracefs {
         let path = self.events.join(plain(system)?).join(plain(event)?).join("format");
         let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
         Ok(text.lines().filter_map(field_name).map(str::to_owned).collect())
+    }
+
+    /// How a tracepoint's records are laid out and printed, as the kernel puts it.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    pub fn format(&self, system: &str, event: &str) -> Result<Vec<u8>, TracefsError> {
+        self.read_path(&self.events.join(plain(system)?).join(plain(event)?).join("format"))
+    }
+
+    /// A file that describes all tracepoints: `events/header_page`, `events/header_event`, `printk_formats`, `saved_cmdlines`.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] where this kernel has none of this name; the file can't be read.
+    pub fn file(&self, name: &str) -> Result<Vec<u8>, TracefsError> {
+        let path = name.split('/').map(plain).collect::<Result<PathBuf, _>>()?;
+        self.read_path(&self.events.parent().unwrap_or(&self.events).join(path))
+    }
+
+    fn read_path(&self, path: &Path) -> Result<Vec<u8>, TracefsError> {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|mut file| pseudo_file::read_into(&mut file, &mut bytes));
+        read.map(|()| bytes).map_err(|error| self.reason(path, error))
     }
 
     fn reason(&self, path: &Path, error: io::Error) -> TracefsError {

@@ -144,6 +144,13 @@ impl Pmu {
         optional(self.read(&format!("caps/{name}")))
     }
 
+    /// All capabilities with their values, sorted by name; none where the folder is missing. One that can't be read is left out.
+    #[must_use]
+    pub fn caps(&self) -> Vec<(String, String)> {
+        let all = names(&self.host, &self.file("caps")).unwrap_or_default();
+        all.into_iter().filter_map(|name| Some((name.clone(), self.cap(&name).ok()??))).collect()
+    }
+
     /// Whether it is one of those that every kernel has under the same name, and that count nothing that cores execute.
     #[must_use]
     pub fn is_never_core(&self) -> bool {

@@ -6,12 +6,13 @@ mod kernel_code;
 mod mappings;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 
 pub use kernel_code::{KernelText, Module, kernel_text, modules};
 pub use mappings::{Mapping, mappings};
 
 use crate::host::Host;
+use crate::pseudo_file;
 
 /// `TASK_COMM_LEN` of `include/linux/sched.h`, less its NUL: the most bytes that a name has in a record.
 const COMM_BYTES: usize = 15;
@@ -140,23 +141,8 @@ fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
         Some(libc::ESRCH) => ErrorKind::NotFound.into(),
         _ => error,
     };
-    into.clear();
     let mut file = File::open(host.path(path)).map_err(gone)?;
-    // Files of `/proc` have no size to ask for: `read_to_end` would probe.
-    let mut filled = 0;
-    loop {
-        if into.len() - filled < 4096 {
-            into.resize((2 * into.len()).max(8192), 0);
-        }
-        match file.read(&mut into[filled..]) {
-            Ok(0) => break,
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(gone(error)),
-        }
-    }
-    into.truncate(filled);
-    Ok(())
+    pseudo_file::read_into(&mut file, into).map_err(gone)
 }
 
 /// The numbers among the names in a folder, ascending.

@@ -1,0 +1,32 @@
+//! What a recording says about itself: the machine, the session, the formats of its tracepoints, the files that its samples lie in.
+
+mod build_ids;
+mod machine;
+mod memory;
+mod pmus;
+mod session;
+mod topology;
+mod tracing_data;
+
+use tare_format::file::writer::Feature;
+use tare_kernel::host::Host;
+
+pub use build_ids::{BuildIds, kernel_build_id};
+pub use session::{RecordingClock, SessionFacts};
+pub use tracing_data::tracing_data;
+
+/// The feature sections of a recording. What this machine doesn't tell is left out, as perf does.
+///
+/// It reads some 10 files for each CPU: once, before or after the recording.
+#[must_use]
+pub fn features(host: &Host, session: &SessionFacts) -> Vec<Feature> {
+    let mut features = session.features();
+    features.extend(machine::features(host));
+    features.extend(topology::features(host));
+    features.extend(memory::features(host));
+    features.extend(pmus::features(host));
+    features
+}
+
+#[cfg(test)]
+mod tests;

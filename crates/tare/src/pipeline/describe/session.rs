@@ -1,0 +1,83 @@
+//! The session: command line, clock, groups, times.
+
+use rustix::time::{ClockId, DynamicClockId, Timespec, clock_getres, clock_gettime, clock_gettime_dynamic};
+use tare_format::file::writer::{BuildId, Clock, Feature, Group};
+
+/// What is known of a session. A description is written twice, before and after the recording: what is not known yet is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// The recorder's version.
+    pub version: String,
+    /// The recorder's command line, its own name first.
+    pub command_line: Vec<String>,
+    /// The clock of the time stamps, where one was chosen.
+    pub clock: Option<RecordingClock>,
+    /// When the first and the last sample were made, in nanoseconds of that clock.
+    pub sample_time_ns: Option<(u64, u64)>,
+    /// The groups of more than one event.
+    pub groups: Vec<Group>,
+    /// Whether samples hold branches.
+    pub has_branches: bool,
+    /// The files that samples can lie in: see [`super::BuildIds`].
+    pub build_ids: Vec<BuildId>,
+}
+
+/// A clock, and what it shows beside the time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordingClock {
+    /// Nanoseconds from one of its steps to the next.
+    pub resolution_ns: u64,
+    /// Both clocks, read at one moment.
+    pub clock: Clock,
+}
+
+impl RecordingClock {
+    /// Reads a clock of `perf_event_attr.clockid`. `None`: the kernel's events don't take this one.
+    #[must_use]
+    pub fn now(clockid: i32) -> Option<Self> {
+        let clockid = u32::try_from(clockid).ok()?;
+        let clocks = [ClockId::Realtime, ClockId::Monotonic, ClockId::MonotonicRaw, ClockId::Boottime];
+        let (clock, resolution_ns) = match clocks.into_iter().find(|clock| *clock as u32 == clockid) {
+            Some(clock) => (clock_gettime(clock), ns(clock_getres(clock))),
+            // It has the steps of the time of day, from which it differs by whole seconds.
+            None if clockid == CLOCK_TAI => (clock_gettime_dynamic(DynamicClockId::Tai).ok()?, ns(clock_getres(ClockId::Realtime))),
+            None => return None,
+        };
+        let wall_clock_ns = ns(clock_gettime(ClockId::Realtime));
+        Some(Self { resolution_ns, clock: Clock { clockid, wall_clock_ns, clock_ns: ns(clock) } })
+    }
+}
+
+/// `CLOCK_TAI` of `include/uapi/linux/time.h`.
+const CLOCK_TAI: u32 = 11;
+
+/// Since the clock's beginning, which none of these clocks is before.
+fn ns(time: Timespec) -> u64 {
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl SessionFacts {
+    pub(super) fn features(&self) -> Vec<Feature> {
+        let mut features = vec![Feature::Version(self.version.clone())];
+        if !self.command_line.is_empty() {
+            features.push(Feature::CommandLine(self.command_line.clone()));
+        }
+        if let Some(RecordingClock { resolution_ns, clock }) = self.clock {
+            features.extend([Feature::ClockResolutionNs(resolution_ns), Feature::Clock(clock)]);
+        }
+        if let Some((first_ns, last_ns)) = self.sample_time_ns {
+            features.push(Feature::SampleTime { first_ns, last_ns });
+        }
+        if !self.groups.is_empty() {
+            features.push(Feature::Groups(self.groups.clone()));
+        }
+        if self.has_branches {
+            features.push(Feature::BranchStack);
+        }
+        if !self.build_ids.is_empty() {
+            features.push(Feature::BuildIds(self.build_ids.clone()));
+        }
+        features
+    }
+}
