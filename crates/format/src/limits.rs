@@ -28,3 +28,12 @@ pub const GAPS: usize = 64;
 /// Bytes of records that wait to be put in order, unless told otherwise. One round of `perf record` is at most what its rings
 /// hold: 8 MiB on each of eight CPUs.
 pub const SORT_BYTES: usize = 64 << 20;
+
+/// Bytes of a buffer for records that were compressed: at least four of the largest.
+pub const UNPACK_BUFFER: usize = 256 << 10;
+
+/// Bytes that one compressed record may yield. perf's yield at most a ring of records each.
+pub const UNPACKED: u64 = 256 << 20;
+
+/// How far back compressed data may point, as a power of two: 128 MiB, as level 22 does.
+pub const UNPACK_WINDOW_LOG: u32 = 27;

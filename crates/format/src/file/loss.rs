@@ -21,6 +21,8 @@ pub enum Why {
     BadAttr,
     /// More than a limit of [`limits`] allows.
     OverLimit,
+    /// Compressed data that are damaged, or follow such data.
+    Compressed,
 }
 
 impl fmt::Display for Why {
@@ -33,6 +35,7 @@ impl fmt::Display for Why {
             Self::CutFeature => "a feature section lies outside of the file",
             Self::BadAttr => "a malformed description of an event",
             Self::OverLimit => "more than a reader's limit",
+            Self::Compressed => "compressed data are damaged",
         })
     }
 }

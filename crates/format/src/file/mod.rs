@@ -6,6 +6,7 @@
 //! ```
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
 
+mod compression;
 mod description;
 pub mod features;
 mod header;

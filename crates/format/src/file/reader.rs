@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+use super::compression::Unpacker;
 use super::description::Description;
 use super::features;
 use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE, Section};
@@ -63,6 +64,7 @@ pub struct Reader<R> {
     description: Description,
     losses: Losses,
     pending: Option<Pending>,
+    unpacker: Unpacker,
 }
 
 /// What stands between the last record and the next.
@@ -87,7 +89,15 @@ impl<R: Read> Reader<R> {
 
     fn new(source: R, offset: u64, end: Option<u64>, endian: Endian, header: Header) -> Self {
         let description = Description::new(endian);
-        Self { window: Window::new(source, offset, end), endian, header, description, losses: Losses::default(), pending: None }
+        Self {
+            window: Window::new(source, offset, end),
+            endian,
+            header,
+            description,
+            losses: Losses::default(),
+            pending: None,
+            unpacker: Unpacker::default(),
+        }
     }
 
     /// How the recording is laid out.
@@ -116,12 +126,15 @@ impl<R: Read> Reader<R> {
 
     /// The next record; `None` at the end of the data, whole or not: [`Reader::losses`] tells.
     ///
-    /// Records of a kind that is not known are handed out, compressed ones as they are. What describes the recording itself is
-    /// taken in first, and handed out too.
+    /// Records of a kind that is not known are handed out. Compressed ones are handed out as they are, and then what they hold.
+    /// What describes the recording itself is taken in first, and handed out too.
     ///
     /// # Errors
     /// The source can't be read. Malformed data are no error.
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
+        if let Some(size) = self.unpacker.find_record(self.endian, &mut self.losses) {
+            return Ok(self.unpacked(size));
+        }
         self.finish_pending()?;
         let Some(size) = self.find_record()? else { return Ok(None) };
         let offset = self.window.offset();
@@ -138,10 +151,24 @@ impl<R: Read> Reader<R> {
                     payload = Some(Payload { offset: offset + record.size() as u64, size: aux.size });
                     Some(Pending::Skip { size: aux.size })
                 }
+                Ok(Record::Compressed { data }) => {
+                    self.unpacker.add(data, offset, &mut self.losses);
+                    None
+                }
                 _ => None,
             };
         }
         Ok(Some(Entry { offset, record, description: &self.description, payload }))
+    }
+
+    /// A record out of a compressed one. It lies where that does. Nothing but records is compressed: none has a payload.
+    fn unpacked(&mut self, size: usize) -> Option<Entry<'_>> {
+        let (bytes, offset) = self.unpacker.advance(size);
+        let record = RawRecord::first(bytes, self.endian)?;
+        if record.kind >= kind::USER_TYPE_START {
+            self.description.absorb(&record, offset, &mut self.losses);
+        }
+        Some(Entry { offset, record, description: &self.description, payload: None })
     }
 
     /// Reads or steps over what follows the last record.
@@ -207,6 +234,7 @@ impl<R: Read> Reader<R> {
 
     /// Accounts for what is left, and for what was promised and isn't there.
     fn end_of_data(&mut self, offset: u64, why: Why) -> io::Result<()> {
+        self.unpacker.end(&mut self.losses);
         let left = self.window.skip(u64::MAX)?;
         self.losses.add(offset, left, why);
         if let Some(missing) = self.window.missing() {
@@ -242,7 +270,7 @@ impl<R: Read + Seek> Reader<R> {
         let end = if header.data.size == 0 { Some(file_size) } else { header.data.end() };
         source.seek(SeekFrom::Start(header.data.offset.min(file_size)))?;
         let window = Window::new(source, header.data.offset, end);
-        Ok(Self { window, endian, header: Header::File(header), description, losses, pending: None })
+        Ok(Self { window, endian, header: Header::File(header), description, losses, pending: None, unpacker: Unpacker::default() })
     }
 }
 

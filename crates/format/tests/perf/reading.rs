@@ -1,7 +1,6 @@
 //! Reading what was recorded, by tare and by `perf`.
 
 use std::fs::File;
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use tare_format::file::{Entry, Reader};
@@ -23,19 +22,4 @@ pub(crate) fn all_records(recording: &Recording, mut each: impl FnMut(&Entry<'_>
         each(&entry);
     }
     reader
-}
-
-/// What `zstd` makes of a stream that perf flushes and never ends: an empty last block (RFC 8878, 3.1.1.2) does it here.
-pub(crate) fn decompress(compressed: &[u8]) -> Vec<u8> {
-    if compressed.is_empty() {
-        return Vec::new();
-    }
-    let mut zstd = Command::new("zstd");
-    let mut child = zstd.arg("-dcq").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let bytes = [compressed, &[1, 0, 0]].concat();
-    let feeder = std::thread::spawn(move || stdin.write_all(&bytes));
-    let output = child.wait_with_output().unwrap().stdout;
-    feeder.join().unwrap().unwrap();
-    output
 }

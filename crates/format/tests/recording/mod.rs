@@ -32,7 +32,7 @@ pub(crate) fn record_to_pipe(options: &[&str]) -> Option<Recording> {
 }
 
 fn run(options: &[&str], output: impl FnOnce(&PathBuf) -> (String, Stdio)) -> Option<Recording> {
-    if is_missing("perf") || options.contains(&"-z") && is_missing("zstd") {
+    if is_missing("perf") {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();

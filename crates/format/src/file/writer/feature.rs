@@ -72,6 +72,15 @@ pub enum Feature {
     ClockResolutionNs(u64),
     /// That clock beside the time of day.
     Clock(Clock),
+    /// Records are compressed with zstd.
+    Compression {
+        /// The level.
+        level: u32,
+        /// How many times smaller the records became.
+        ratio: u32,
+        /// No compressed record holds more bytes.
+        block_bytes: u32,
+    },
 }
 
 /// A file that samples lie in.
@@ -135,6 +144,7 @@ impl Feature {
             Self::SampleTime { .. } => features::SAMPLE_TIME,
             Self::ClockResolutionNs(_) => features::CLOCKID,
             Self::Clock(_) => features::CLOCK_DATA,
+            Self::Compression { .. } => features::COMPRESSED,
         }
     }
 
@@ -170,6 +180,11 @@ impl Feature {
                 text(into, name);
             }),
             Self::SampleTime { first_ns, last_ns } => into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened()),
+            Self::Compression { level, ratio, block_bytes } => {
+                // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's version.
+                let (version, zstd) = (0_u32, 1_u32);
+                into.extend([version, zstd, *level, *ratio, *block_bytes].map(u32::to_ne_bytes).as_flattened());
+            }
             Self::Clock(clock) => {
                 let version = 1_u32;
                 into.extend([version, clock.clockid].map(u32::to_ne_bytes).as_flattened());

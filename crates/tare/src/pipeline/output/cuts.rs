@@ -10,6 +10,15 @@ const GRAIN: u64 = 64 << 10;
 /// So many are kept: those of the last 256 MiB or more.
 const KEPT: usize = 4096;
 
+/// A place at which the data of a file may end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// In bytes from the beginning of the file.
+    pub(super) end: u64,
+    /// Bytes of records before it, as they were before compression.
+    pub(super) records: u64,
+}
+
 /// What lies between two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
@@ -24,7 +33,7 @@ pub(super) enum Between {
 #[derive(Debug)]
 pub(super) struct Cuts {
     start: u64,
-    ends: VecDeque<u64>,
+    ends: VecDeque<Cut>,
     between: Between,
 }
 
@@ -35,23 +44,27 @@ impl Cuts {
     }
 
     /// A place at which the data may end, behind those before.
-    pub(super) fn add(&mut self, end: u64) {
-        if end < self.ends.back().map_or(self.start, |last| last + GRAIN) {
+    pub(super) fn add(&mut self, cut: Cut) {
+        if cut.end < self.ends.back().map_or(self.start, |last| last.end + GRAIN) {
             return;
         }
         if self.ends.len() == KEPT {
             self.ends.pop_front();
         }
-        self.ends.push_back(end);
+        self.ends.push_back(cut);
     }
 
-    /// The last place up to `limit`.
-    pub(super) fn before(&self, limit: u64, file: &File) -> u64 {
-        let known = self.ends.iter().rev().find(|end| **end <= limit).copied().unwrap_or(self.start);
-        match self.between {
-            Between::Whole => known,
-            Between::Records => records_up_to(file, known, limit),
-        }
+    /// The last place up to `limit`. Where there is no file to look into, a record may be cut.
+    pub(super) fn before(&self, limit: u64, file: Option<&File>) -> Cut {
+        let first = Cut { end: self.start, records: 0 };
+        let known = self.ends.iter().rev().find(|cut| cut.end <= limit).copied().unwrap_or(first);
+        let end = match (self.between, file) {
+            (Between::Whole, _) => known.end,
+            (Between::Records, Some(file)) => records_up_to(file, known.end, limit),
+            (Between::Records, None) => limit.max(known.end),
+        };
+        // Without compression a byte is a byte.
+        Cut { end, records: known.records + (end - known.end) }
     }
 }
 

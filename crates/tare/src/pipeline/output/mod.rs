@@ -12,26 +12,43 @@
 mod account;
 mod cuts;
 mod error;
+mod helper;
+mod names;
 mod options;
+mod packer;
 mod piece;
 mod place;
+mod queue;
+mod recording;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod windows;
 mod write;
+
+use std::path::PathBuf;
 
 use tare_format::file::writer::Description;
 
 pub use account::{Account, Path};
 pub use error::{OutputError, Result};
 pub use options::{Destination, Options, PathChoice, Switch};
-use piece::Piece;
+use place::Place;
+use queue::Queue;
+use recording::Recording;
 
 /// An open recording.
 #[derive(Debug)]
 pub struct Output {
-    piece: Piece,
+    way: Way,
     max_size: Option<u64>,
+}
+
+/// Who writes: whoever appends, or a thread.
+#[derive(Debug)]
+enum Way {
+    Direct(Box<Recording>),
+    Queued(Queue),
 }
 
 impl Output {
@@ -41,13 +58,20 @@ impl Output {
     /// # Errors
     /// See [`OutputError`].
     pub fn open(to: &Destination, options: &Options) -> Result<Self> {
-        Ok(Self { piece: Piece::new(place::open(to)?, options), max_size: options.max_size })
+        let place = place::open(to)?;
+        let is_queued = options.compress.is_some() || matches!(place, Place::Stream(_));
+        let recording = Recording::new(place, options)?;
+        let way = if is_queued { Way::Queued(Queue::start(recording, options.queue_bytes)?) } else { Way::Direct(Box::new(recording)) };
+        Ok(Self { way, max_size: options.max_size })
     }
 
     /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
-        Vec::new()
+        match &self.way {
+            Way::Direct(recording) => recording.thread().into_iter().collect(),
+            Way::Queued(queue) => queue.threads(),
+        }
     }
 
     /// Writes what a recording begins with.
@@ -55,44 +79,79 @@ impl Output {
     /// # Errors
     /// See [`OutputError`].
     pub fn begin(&mut self, description: &Description) -> Result<()> {
-        self.piece.begin(description)
+        match &mut self.way {
+            Way::Direct(recording) => recording.begin(description),
+            Way::Queued(queue) => queue.begin(description),
+        }
     }
 
     /// Adds whole records: the pieces one behind the other, wherever a record's bytes are divided. Returns when they may be
-    /// overwritten.
+    /// overwritten. A queue that is full is waited for.
     ///
     /// # Errors
     /// The recording has ended, for the reason given, with the last whole record before. What follows is dropped, and counted.
-    /// [`Output::finish`] makes the file complete.
+    /// [`Output::finish`] makes the file complete. What a queue holds may fail later: then it is the next call that tells.
     pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        self.piece.append(records)
+        match &mut self.way {
+            Way::Direct(recording) => recording.append(records),
+            Way::Queued(queue) => queue.append(records),
+        }
     }
 
-    /// Has readers find everything that was appended, also when the recorder is killed.
+    /// Has readers find everything that was appended, also when the recorder is killed: from now on, or where there is a queue,
+    /// as soon as that was written.
     ///
     /// # Errors
     /// As [`Output::append`].
     pub fn flush(&mut self) -> Result<()> {
-        self.piece.flush()
+        match &mut self.way {
+            Way::Direct(recording) => recording.flush(),
+            Way::Queued(queue) => queue.flush(),
+        }
     }
 
-    /// Bytes in the file, or that went into the stream.
+    /// Bytes in the file that is being written, or that went into the stream.
     #[must_use]
     pub fn written(&self) -> u64 {
-        self.piece.written()
+        match &self.way {
+            Way::Direct(recording) => recording.written(),
+            Way::Queued(queue) => queue.written(),
+        }
     }
 
-    /// Whether the recording is as large as it may become.
+    /// Whether the file is as large as it may become.
     #[must_use]
     pub fn is_at_max_size(&self) -> bool {
         self.max_size.is_some_and(|max| self.written() >= max)
     }
 
-    /// Completes the recording. `description` has what is known only now.
+    /// Whether the next file is due, by size or age.
+    #[must_use]
+    pub fn wants_switch(&self) -> bool {
+        match &self.way {
+            Way::Direct(recording) => recording.wants_switch(),
+            Way::Queued(queue) => queue.wants_switch(),
+        }
+    }
+
+    /// Completes the file, gives it a name with the time, and begins the next one with a description and records: what a reader
+    /// must know of processes that are there already. Returns the finished file's name.
+    ///
+    /// # Errors
+    /// The destination is a stream; else as [`Output::append`].
+    pub fn switch(&mut self, ending: &Description, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.switch(ending, beginning, records),
+            Way::Queued(queue) => queue.switch(ending, beginning, records),
+        }
+    }
+
+    /// Completes the recording. `description` has what is known only now. Never fails: the account says what is missing.
     #[must_use]
     pub fn finish(self, description: &Description) -> Account {
-        let mut account = Account::default();
-        self.piece.finish(description, &mut account);
-        account
+        match self.way {
+            Way::Direct(recording) => recording.finish(description),
+            Way::Queued(queue) => queue.finish(description),
+        }
     }
 }

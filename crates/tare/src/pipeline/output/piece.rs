@@ -1,17 +1,19 @@
 //! One file of a recording, or a stream: its beginning, its records, its end.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{fdatasync, ftruncate};
 use rustix::io::Errno;
-use tare_format::file::writer::{DATA_SIZE_OFFSET, Description, data_size};
+use tare_format::file::writer::{DATA_SIZE_OFFSET, Description, Ending, data_size};
 
-use super::cuts::{Between, Cuts};
+use super::cuts::{Between, Cut, Cuts};
+use super::helper::Helper;
+use super::packer::Packer;
 use super::place::Place;
 use super::sink::{Sink, write_at};
-use super::write::FileWriter;
 use super::{Account, Options, OutputError, Result};
 
 /// How often the data are cut to make room for the file's end.
@@ -35,30 +37,31 @@ pub(super) struct Piece {
     start: u64,
     /// The end of the data, as the header knows it.
     known_end: u64,
-    between: Between,
+    packer: Option<Packer>,
     sync: bool,
-    uncompressed: u64,
-    dropped: u64,
-    failed: Option<OutputError>,
+    /// Bytes of records that were handed over.
+    records: u64,
+    /// Why the data end, and where.
+    failed: Option<(OutputError, Cut)>,
 }
 
 impl Piece {
     /// Begins to write at a place.
-    pub(super) fn new(place: Place, options: &Options) -> Self {
+    pub(super) fn new(place: Place, options: &Options) -> Result<Self> {
         let (holder, sink) = match place {
             Place::File { file, path } => {
                 let file = Arc::new(file);
-                (Holder::File { file: Arc::clone(&file), path }, Sink::Write(FileWriter::new(file, 0)))
+                (Holder::File { file: Arc::clone(&file), path }, Sink::file(file))
             }
             Place::Null(file) => {
                 let file = Arc::new(file);
-                (Holder::Null(Arc::clone(&file)), Sink::Write(FileWriter::new(file, 0)))
+                (Holder::Null(Arc::clone(&file)), Sink::file(file))
             }
-            Place::Stream(file) => (Holder::Stream, Sink::Stream { file, end: 0 }),
+            Place::Stream(file) => (Holder::Stream, Sink::stream(file)),
         };
-        let between = if options.compress.is_some() { Between::Whole } else { Between::Records };
-        let cuts = Cuts::new(0, between);
-        Self { holder, sink, cuts, start: 0, known_end: 0, between, sync: options.sync, uncompressed: 0, dropped: 0, failed: None }
+        let packer = options.compress.map(Packer::new).transpose()?;
+        let cuts = Cuts::new(0, Between::Records);
+        Ok(Self { holder, sink, cuts, start: 0, known_end: 0, packer, sync: options.sync, records: 0, failed: None })
     }
 
     /// The file, where bytes can be written to a place of it.
@@ -76,59 +79,89 @@ impl Piece {
 
     /// Writes what the recording begins with.
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+        let description = self.with_compression(description);
         let beginning = if self.file().is_some() { description.beginning() } else { description.stream_beginning() }?;
         self.sink.append(&[&beginning])?;
         self.start = self.sink.end();
         self.known_end = self.start;
-        self.cuts = Cuts::new(self.start, self.between);
+        self.cuts = Cuts::new(self.start, if self.packer.is_some() { Between::Whole } else { Between::Records });
         Ok(())
     }
 
-    /// Writes whole records.
+    /// What the description says of compression is this type's own affair.
+    fn with_compression<'a>(&self, description: &'a Description) -> Cow<'a, Description> {
+        match &self.packer {
+            None => Cow::Borrowed(description),
+            Some(packer) => {
+                let mut description = description.clone();
+                description.features.push(packer.feature());
+                Cow::Owned(description)
+            }
+        }
+    }
+
+    /// From here on through windows, where this is a file that is not mapped yet.
+    pub(super) fn map(&mut self, helper: Helper, window_bytes: u64) {
+        if let Holder::File { file, .. } = &self.holder {
+            self.sink.map(Arc::clone(file), helper, window_bytes);
+        }
+    }
+
+    /// Writes whole records. Several calls may share a record only where they are compressed, or go into a stream.
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        let bytes = records.iter().map(|piece| piece.len() as u64).sum::<u64>();
-        self.uncompressed += bytes;
-        if let Some(error) = &self.failed {
-            self.dropped += bytes;
-            return Err(error.clone());
-        }
-        let before = self.sink.end();
-        match self.sink.append(records) {
-            Ok(()) => {
-                self.cuts.add(self.sink.end());
-                Ok(())
-            }
-            Err(error) => {
-                let end = self.cut(self.sink.end());
-                self.dropped += bytes.saturating_sub(end - before);
-                self.fail(error.into(), end)
+        self.records += records.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.still_going()?;
+        match self.packer.take() {
+            None => self.write(records, Some(self.records)),
+            Some(mut packer) => {
+                let written = records.iter().try_for_each(|piece| packer.add(piece, |packed, records| self.write(&[packed], records)));
+                self.packer = Some(packer);
+                written
             }
         }
+    }
+
+    fn still_going(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()))
+    }
+
+    /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before that place are given.
+    fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
+        if let Err(error) = self.sink.append(pieces) {
+            let cut = self.cut(self.sink.end());
+            self.failed = Some((error.into(), cut));
+            // Of two failures the first says why.
+            let _ = self.make_known(cut.end);
+            return self.still_going();
+        }
+        if let Some(records) = records {
+            self.cuts.add(Cut { end: self.sink.end(), records });
+        }
+        Ok(())
     }
 
     /// The last place up to `limit` at which the data may end.
-    fn cut(&self, limit: u64) -> u64 {
-        self.file().map_or(limit, |file| self.cuts.before(limit, file))
-    }
-
-    /// Nothing more is written. The data end at `end`.
-    fn fail(&mut self, error: OutputError, end: u64) -> Result<()> {
-        self.failed = Some(error.clone());
-        // Of the two failures the first says why.
-        let _ = self.make_known(end);
-        Err(error)
+    fn cut(&self, limit: u64) -> Cut {
+        self.cuts.before(limit, self.file().map(|file| &**file))
     }
 
     /// Everything that was written can be read from now on, also if nobody finishes the file.
     pub(super) fn flush(&mut self) -> Result<()> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
+        self.still_going()?;
+        self.pack()?;
         self.make_known(self.sink.end())?;
         match self.file() {
             Some(file) if self.sync => Ok(fdatasync(file)?),
             _ => Ok(()),
         }
+    }
+
+    /// Writes what waits to be compressed.
+    fn pack(&mut self) -> Result<()> {
+        let Some(mut packer) = self.packer.take() else { return Ok(()) };
+        let written = packer.flush(|packed, records| self.write(&[packed], records));
+        self.packer = Some(packer);
+        written
     }
 
     fn make_known(&mut self, end: u64) -> Result<()> {
@@ -141,32 +174,49 @@ impl Piece {
         Ok(())
     }
 
-    /// Completes the file, or what is left of it after a failure.
-    pub(super) fn finish(mut self, description: &Description, account: &mut Account) {
+    /// Completes the file, or what is left of it after a failure. Returns the helper, for the next file.
+    pub(super) fn finish(mut self, description: &Description, account: &mut Account) -> (Option<Helper>, Option<PathBuf>) {
         if self.start > 0 {
-            self.complete(description, account);
+            match self.complete(description) {
+                Ok(bytes) => account.bytes += bytes,
+                Err(error) => {
+                    account.bytes += self.sink.end();
+                    account.unfinished = true;
+                    account.stopped.get_or_insert(error);
+                }
+            }
         }
         account.path = self.sink.path();
-        account.uncompressed_bytes += self.uncompressed;
-        account.dropped_bytes += self.dropped;
-        account.stopped = account.stopped.take().or(self.failed);
-        if let Holder::File { path, .. } = self.holder {
-            account.files.push(path);
+        account.uncompressed_bytes += self.records;
+        if let Some((error, cut)) = self.failed {
+            account.dropped_bytes += self.records.saturating_sub(cut.records);
+            account.stopped.get_or_insert(error);
+        }
+        let (used, fallback, helper) = self.sink.into_parts();
+        account.windows += used.windows;
+        account.window_waits += used.waits;
+        account.window_bytes = account.window_bytes.max(used.largest);
+        account.fallback = account.fallback.take().or(fallback);
+        match self.holder {
+            Holder::File { path, .. } => (helper, Some(path)),
+            Holder::Null(_) | Holder::Stream => (helper, None),
         }
     }
 
-    fn complete(&mut self, description: &Description, account: &mut Account) {
-        let written = match self.file().cloned() {
-            Some(file) => self.complete_file(&file, description),
+    /// Writes the end; returns the bytes of all.
+    fn complete(&mut self, description: &Description) -> Result<u64> {
+        if self.failed.is_none() {
+            // A failure is in `failed` too, and the file is completed all the same.
+            let _ = self.pack();
+        }
+        self.sink.unmap();
+        let description = self.with_compression(description).into_owned();
+        match self.file().cloned() {
+            Some(file) => self.complete_file(&file, &description),
             None if self.failed.is_some() => Ok(self.sink.end()),
-            None => self.sink.append(&[&description.stream_ending()]).map_err(OutputError::from).map(|()| self.sink.end()),
-        };
-        match written {
-            Ok(bytes) => account.bytes += bytes,
-            Err(error) => {
-                account.bytes += self.sink.end();
-                account.unfinished = true;
-                self.failed.get_or_insert(error);
+            None => {
+                self.sink.append(&[&description.stream_ending()])?;
+                Ok(self.sink.end())
             }
         }
     }
@@ -177,38 +227,38 @@ impl Piece {
     /// room was left   | header | records ................ | tail |
     /// none was left   | header | records ........ | tail |          cut where a record ends, as far back as the tail needs
     /// ```
-    fn complete_file(&mut self, file: &Arc<File>, description: &Description) -> Result<u64> {
-        // What is behind the known end of a failed recording is part of a record.
-        let mut end = if self.failed.is_some() { self.known_end } else { self.sink.end() };
+    fn complete_file(&mut self, file: &File, description: &Description) -> Result<u64> {
         let room = self.sink.end();
-        self.make_known(end)?;
         for attempt in 0..=ATTEMPTS {
+            let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
+            self.make_known(end)?;
             // What describes the recording is among the data too; the header points to what comes behind it.
             let ending = description.ending(&(self.start..end))?;
-            let length = end + ending.tail.len() as u64;
             match write_at(file, &ending.tail, end) {
-                Ok(()) => {
-                    write_at(file, &ending.header, 0)?;
-                    if matches!(self.holder, Holder::File { .. }) {
-                        ftruncate(file, length)?;
-                    }
-                    if self.sync {
-                        fdatasync(file)?;
-                    }
-                    return Ok(length);
-                }
+                Ok(()) => return self.close(file, &ending, end),
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     // File systems that write elsewhere need some room more.
                     let tail = ending.tail.len() as u64 + attempt * (256 << 10);
-                    let shorter = self.cut(room.saturating_sub(tail).max(self.start).min(end));
-                    self.dropped += end - shorter;
-                    self.failed.get_or_insert(error.into());
-                    end = shorter;
-                    self.make_known(end)?;
+                    let limit = room.saturating_sub(tail).max(self.start).min(end);
+                    let why = self.failed.take().map_or(error.into(), |(why, _)| why);
+                    self.failed = Some((why, self.cut(limit)));
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(OutputError::Full)
+    }
+
+    /// Has the header point at the tail, which is in the file, and cuts what lies behind.
+    fn close(&self, file: &File, ending: &Ending, data_end: u64) -> Result<u64> {
+        write_at(file, &ending.header, 0)?;
+        let length = data_end + ending.tail.len() as u64;
+        if matches!(self.holder, Holder::File { .. }) {
+            ftruncate(file, length)?;
+        }
+        if self.sync {
+            fdatasync(file)?;
+        }
+        Ok(length)
     }
 }

@@ -5,46 +5,121 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use tare_kernel::file_window::WindowError;
 
 use super::account::Path;
+use super::helper::Helper;
+use super::windows::{Used, Windows};
 use super::write::{self, FileWriter};
 
 /// The way that bytes take.
 #[derive(Debug)]
-pub(super) enum Sink {
-    /// Into a file, by writes.
+enum Way {
     Write(FileWriter),
-    /// Into a stream.
+    Mmap(Box<Windows>),
     Stream { file: File, end: u64 },
 }
 
+/// Takes bytes, one piece behind the other.
+#[derive(Debug)]
+pub(super) struct Sink {
+    way: Way,
+    /// Of files that are not written through windows now.
+    helper: Option<Helper>,
+    used: Used,
+    fallback: Option<String>,
+}
+
 impl Sink {
+    /// Into a file, from its beginning on, by writes.
+    pub(super) fn file(file: Arc<File>) -> Self {
+        Self::of(Way::Write(FileWriter::new(file, 0)))
+    }
+
+    /// Into a stream.
+    pub(super) fn stream(file: File) -> Self {
+        Self::of(Way::Stream { file, end: 0 })
+    }
+
+    fn of(way: Way) -> Self {
+        Self { way, helper: None, used: Used::default(), fallback: None }
+    }
+
+    /// From here on through windows.
+    pub(super) fn map(&mut self, file: Arc<File>, helper: Helper, window_bytes: u64) {
+        let windows = Windows::new(file, helper, self.end(), window_bytes);
+        self.way = Way::Mmap(Box::new(windows));
+    }
+
     /// Where the next piece belongs: behind what arrived.
     pub(super) fn end(&self) -> u64 {
-        match self {
-            Self::Write(writer) => writer.end(),
-            Self::Stream { end, .. } => *end,
+        match &self.way {
+            Way::Write(writer) => writer.end(),
+            Way::Mmap(windows) => windows.end(),
+            Way::Stream { end, .. } => *end,
         }
     }
 
     /// Takes all the pieces. Where that fails, [`Sink::end`] tells how much arrived.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
-        match self {
-            Self::Write(writer) => writer.append(pieces),
-            Self::Stream { file, end } => write::to_stream(file, pieces, end),
+        match &mut self.way {
+            Way::Write(writer) => writer.append(pieces),
+            Way::Stream { file, end } => write::to_stream(file, pieces, end),
+            Way::Mmap(windows) => {
+                let before = windows.end();
+                let Err(error) = windows.append(pieces) else { return Ok(()) };
+                let rest = behind(pieces, windows.end() - before);
+                self.unmap();
+                // A write finds out by itself that there is no room.
+                if !matches!(error, WindowError::NoSpace { .. } | WindowError::TooLong { .. }) {
+                    self.fallback = Some(error.to_string());
+                }
+                self.append(&rest)
+            }
         }
     }
 
-    /// The name of the way.
-    pub(super) fn path(&self) -> Path {
-        match self {
-            Self::Write(_) => Path::Write,
-            Self::Stream { .. } => Path::Stream,
+    /// From here on by writes, so that the file may be cut.
+    pub(super) fn unmap(&mut self) {
+        if let Way::Mmap(windows) = &self.way {
+            let writer = FileWriter::new(windows.file(), windows.end());
+            if let Way::Mmap(windows) = std::mem::replace(&mut self.way, Way::Write(writer)) {
+                let (helper, used) = windows.close();
+                self.helper = Some(helper);
+                self.used = used;
+            }
         }
+    }
+
+    /// The way that was taken.
+    pub(super) fn path(&self) -> Path {
+        match &self.way {
+            Way::Write(_) if self.used.windows > 0 && self.fallback.is_none() => Path::Mmap,
+            Way::Write(_) => Path::Write,
+            Way::Mmap(_) => Path::Mmap,
+            Way::Stream { .. } => Path::Stream,
+        }
+    }
+
+    /// What was used of windows, why there are none, and the helper, for the next file.
+    pub(super) fn into_parts(mut self) -> (Used, Option<String>, Option<Helper>) {
+        self.unmap();
+        (self.used, self.fallback, self.helper)
     }
 }
 
+/// What of the pieces lies behind so many bytes.
+fn behind<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
+    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let rest = |piece: &&'a [u8]| {
+        let taken = left.min(piece.len());
+        left -= taken;
+        &piece[taken..]
+    };
+    pieces.iter().map(rest).collect()
+}
+
 /// Writes a piece to its place in a file.
-pub(super) fn write_at(file: &Arc<File>, bytes: &[u8], at: u64) -> Result<(), Errno> {
+pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> Result<(), Errno> {
     file.write_all_at(bytes, at).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

@@ -90,3 +90,131 @@ fn a_file_is_whole_at_its_end_and_readable_up_to_the_last_flush_before() {
     let reader = Reader::open(File::open(&path).unwrap()).unwrap();
     assert!(matches!(reader.header(), Header::File(header) if header.features[0] != 0));
 }
+
+fn options(choice: PathChoice, compress: Option<i32>) -> Options {
+    Options { choice, compress, window_bytes: 1 << 20, queue_bytes: 1 << 20, ..Options::default() }
+}
+
+/// A way for bytes, by name.
+const WAYS: [(PathChoice, Option<i32>); 4] =
+    [(PathChoice::Write, None), (PathChoice::Mmap, None), (PathChoice::Write, Some(1)), (PathChoice::Mmap, Some(3))];
+
+/// Appends records in batches of chance size, divided at chance places, with flushes between them.
+fn append_by_chance(output: &mut Output, random: &mut fastrand::Rng, total: u64) {
+    let mut next = 0;
+    while next < total {
+        let most = [3, 300, 10_000][random.usize(..3)];
+        let end = (next + random.u64(1..=most)).min(total);
+        let bytes = samples(next..end);
+        let (first, second) = bytes.split_at(random.usize(..=bytes.len()));
+        output.append(&[first, second, &FINISHED_ROUND]).unwrap();
+        if random.u8(..4) == 0 {
+            output.flush().unwrap();
+        }
+        next = end;
+    }
+}
+
+#[test]
+fn all_ways_keep_every_record() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..8 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let total = random.u64(1..40_000);
+        for (choice, compress) in WAYS {
+            let path = folder.path().join(format!("{seed}"));
+            let _ = fs::remove_file(&path);
+            let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();
+            output.begin(&description()).unwrap();
+            append_by_chance(&mut output, &mut random, total);
+            let account = output.finish(&description());
+            let case = format!("{seed}, {choice:?}, {compress:?}: {account:?}");
+            assert_eq!(numbers(&path), (0..total).collect::<Vec<_>>(), "{case}");
+            assert_eq!((account.stopped.as_ref(), account.dropped_bytes, account.fallback.as_ref()), (None, 0, None), "{case}");
+            assert_eq!(account.bytes, fs::metadata(&path).unwrap().len(), "{case}");
+            assert_eq!(account.path, if choice == PathChoice::Mmap { Path::Mmap } else { Path::Write }, "{case}");
+            if seed < 3 {
+                assert!(perf_finds(&path).is_none_or(|found| found as u64 == total), "{case}");
+            }
+        }
+    }
+}
+
+/// A tmpfs of so many bytes; `None` without root.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount(bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={bytes}");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        if !mount.is_ok_and(|output| output.status.success()) {
+            println!("skipped: a tmpfs can't be mounted, which takes root");
+            return None;
+        }
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
+    let size = 8 << 20;
+    let Some(tmpfs) = Tmpfs::mount(size) else { return };
+    let path = tmpfs.0.path().join("perf.data");
+    for (choice, compress) in WAYS {
+        let _ = fs::remove_file(&path);
+        let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();
+        output.begin(&description()).unwrap();
+        let batch = samples(0..20_000);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut appended = 0_u64;
+        // What can't be compressed: the tail of a sample's time.
+        let error = loop {
+            let mut batch = batch.clone();
+            batch.chunks_mut(40).for_each(|record| random.fill(&mut record[16..24]));
+            appended += batch.len() as u64;
+            if let Err(error) = output.append(&[&batch]).and_then(|()| output.flush()) {
+                break error;
+            }
+            assert!(appended < 1 << 30);
+        };
+        let case = format!("{choice:?}, {compress:?}");
+        assert_eq!(error, OutputError::Full, "{case}");
+        assert_eq!(output.append(&[&samples(0..1)]), Err(OutputError::Full), "{case}");
+        let account = output.finish(&description());
+        assert_eq!((account.stopped.clone(), account.unfinished), (Some(OutputError::Full), false), "{case}");
+        let found = numbers(&path).len() as u64 * 40;
+        assert_eq!(found, account.uncompressed_bytes - account.dropped_bytes, "{case}: {account:?}");
+        let len = fs::metadata(&path).unwrap().len();
+        assert!(len <= size && len > size * 9 / 10, "{case}: {len} of {size} bytes");
+        assert!(perf_finds(&path).is_none_or(|perf| perf as u64 * 40 == found), "{case}");
+    }
+}
+
+#[test]
+fn what_a_kill_leaves_is_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, killed) = (folder.path().join("perf.data"), folder.path().join("killed"));
+    for (choice, compress) in WAYS {
+        let _ = fs::remove_file(&path);
+        let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();
+        output.begin(&description()).unwrap();
+        output.append(&[&samples(0..10_000)]).unwrap();
+        output.flush().unwrap();
+        // A queue flushes when it has come so far.
+        while compress.is_some() && numbers(&path).len() < 10_000 {
+            std::thread::yield_now();
+        }
+        output.append(&[&samples(10_000..10_100)]).unwrap();
+        fs::copy(&path, &killed).unwrap();
+        drop(output);
+        assert_eq!(numbers(&killed).len(), 10_000, "{choice:?}, {compress:?}");
+        assert!(matches!(perf_finds(&killed), None | Some(10_000)), "{choice:?}, {compress:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Records out of compressed ones.
+//!
+//! ```text
+//! COMPRESSED records   | block | block |    | block |              one zstd stream through all of them
+//! buffer               | record | record | reco|  ->  |rd | ...    256 KiB, whatever a block may hold
+//! ```
+//! What a block holds is taken out piece by piece, as records are asked for: memory doesn't grow with what a file claims.
+
+use std::io;
+
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+
+use super::loss::{Losses, Why};
+use crate::bytes::{Cursor, Endian};
+use crate::limits;
+use crate::record::HEADER_SIZE;
+
+/// Takes records out of compressed ones.
+#[derive(Default)]
+pub(super) struct Unpacker {
+    /// There from the first compressed record on.
+    stream: Option<Stream>,
+    /// What was compressed is no use any more: where records begin is not known.
+    is_broken: bool,
+}
+
+struct Stream {
+    decoder: Decoder<'static>,
+    /// The data of the compressed record, and how many of them were taken.
+    input: Vec<u8>,
+    taken: usize,
+    buffer: Box<[u8]>,
+    start: usize,
+    filled: usize,
+    /// More may come without input.
+    has_more: bool,
+    /// Bytes that the compressed record yielded.
+    yielded: u64,
+    /// Where it lies in the recording.
+    offset: u64,
+}
+
+impl std::fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unpacker").field("is_broken", &self.is_broken).finish_non_exhaustive()
+    }
+}
+
+impl Unpacker {
+    /// Takes the data of a compressed record at `offset`. What the one before holds must have been taken out.
+    pub(super) fn add(&mut self, data: &[u8], offset: u64, losses: &mut Losses) {
+        if self.is_broken {
+            losses.add(offset, data.len() as u64, Why::Compressed);
+            return;
+        }
+        if self.stream.is_none() {
+            self.stream = Stream::new().ok();
+        }
+        match &mut self.stream {
+            Some(stream) => stream.add(data, offset),
+            // No memory for a decoder.
+            None => losses.add(offset, data.len() as u64, Why::Compressed),
+        }
+    }
+
+    /// The size of the next whole record, which is then at the front of [`Unpacker::advance`].
+    pub(super) fn find_record(&mut self, endian: Endian, losses: &mut Losses) -> Option<usize> {
+        let stream = self.stream.as_mut().filter(|_| !self.is_broken)?;
+        loop {
+            let mut fields = Cursor::new(&stream.buffer[stream.start..stream.filled], endian);
+            fields.take(6);
+            let why = match fields.u16().map(usize::from) {
+                Some(size) if size < HEADER_SIZE => Why::BadSize,
+                Some(size) if stream.filled - stream.start >= size => return Some(size),
+                _ => match stream.decode() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(why) => why,
+                },
+            };
+            losses.add(stream.offset, (stream.input.len() - stream.taken + stream.filled - stream.start) as u64, why);
+            self.is_broken = true;
+            return None;
+        }
+    }
+
+    /// The next `size` bytes, and where the record lies that held them.
+    pub(super) fn advance(&mut self, size: usize) -> (&[u8], u64) {
+        let Some(stream) = &mut self.stream else { return (&[], 0) };
+        let from = stream.start;
+        stream.start = (from + size).min(stream.filled);
+        (&stream.buffer[from..stream.start], stream.offset)
+    }
+
+    /// Accounts for a record that was begun and has no end. Nothing is taken out any more.
+    pub(super) fn end(&mut self, losses: &mut Losses) {
+        if let Some(stream) = self.stream.take().filter(|_| !self.is_broken) {
+            losses.add(stream.offset, (stream.filled - stream.start) as u64, Why::CutRecord);
+        }
+    }
+}
+
+impl Stream {
+    fn new() -> io::Result<Self> {
+        let mut decoder = Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(limits::UNPACK_WINDOW_LOG))?;
+        let buffer = vec![0; limits::UNPACK_BUFFER].into_boxed_slice();
+        Ok(Self { decoder, input: Vec::new(), taken: 0, buffer, start: 0, filled: 0, has_more: false, yielded: 0, offset: 0 })
+    }
+
+    fn add(&mut self, data: &[u8], offset: u64) {
+        self.input.clear();
+        self.input.extend_from_slice(data);
+        (self.taken, self.yielded, self.offset) = (0, 0, offset);
+    }
+
+    /// Takes out more, behind what is in the buffer; `false` where the input has nothing more.
+    fn decode(&mut self) -> Result<bool, Why> {
+        if self.taken == self.input.len() && !self.has_more {
+            return Ok(false);
+        }
+        self.buffer.copy_within(self.start..self.filled, 0);
+        self.filled -= self.start;
+        self.start = 0;
+        let mut input = InBuffer::around(&self.input[self.taken..]);
+        let mut output = OutBuffer::around(&mut self.buffer[self.filled..]);
+        self.decoder.run(&mut input, &mut output).map_err(|_| Why::Compressed)?;
+        let (read, made) = (input.pos, output.pos());
+        self.taken += read;
+        self.filled += made;
+        self.has_more = self.filled == self.buffer.len();
+        self.yielded += made as u64;
+        if self.yielded > limits::UNPACKED {
+            return Err(Why::OverLimit);
+        }
+        if read == 0 && made == 0 && self.taken < self.input.len() {
+            return Err(Why::Compressed);
+        }
+        Ok(made > 0 || self.taken < self.input.len())
+    }
+}

@@ -1,0 +1,149 @@
+//! A recording: one file or stream, or several files, one after the other.
+
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
+
+use rustix::io::Errno;
+use tare_format::file::writer::Description;
+
+use super::helper::Helper;
+use super::names::{Kept, stamp};
+use super::piece::Piece;
+use super::place::{self, Place};
+use super::{Account, Options, OutputError, PathChoice, Result, Switch};
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub(super) struct Recording {
+    options: Options,
+    /// `None` where the next file could not be made.
+    piece: Option<Piece>,
+    helper: Option<Helper>,
+    began: Instant,
+    account: Account,
+    kept: Kept,
+    failed: Option<OutputError>,
+}
+
+impl Recording {
+    /// Takes over an open place.
+    pub(super) fn new(place: Place, options: &Options) -> Result<Self> {
+        let is_file = matches!(place, Place::File { .. });
+        if !is_file && (options.switch.is_some() || options.timestamp) {
+            return Err(OutputError::NotSwitchable);
+        }
+        let mut account = Account::default();
+        if !is_file && options.choice == PathChoice::Mmap {
+            account.fallback = Some("only a regular file can be mapped".to_owned());
+        }
+        let helper = (is_file && options.choice == PathChoice::Mmap).then(Helper::start).transpose()?;
+        let piece = Some(Piece::new(place, options)?);
+        let kept = Kept::default();
+        Ok(Self { options: options.clone(), piece, helper, began: Instant::now(), account, kept, failed: None })
+    }
+
+    /// The thread that makes windows ready.
+    pub(super) fn thread(&self) -> Option<i32> {
+        self.helper.as_ref().map(Helper::tid)
+    }
+
+    /// See [`super::Output::begin`].
+    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+        let Some(piece) = &mut self.piece else { return self.still_going() };
+        piece.begin(description)?;
+        if let Some(helper) = self.helper.take() {
+            piece.map(helper, self.options.window_bytes);
+        }
+        self.began = Instant::now();
+        Ok(())
+    }
+
+    fn still_going(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// See [`super::Output::append`].
+    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        if let Some(piece) = &mut self.piece {
+            return piece.append(records);
+        }
+        let bytes = records.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.account.uncompressed_bytes += bytes;
+        self.account.dropped_bytes += bytes;
+        self.still_going()
+    }
+
+    /// See [`super::Output::flush`].
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.piece.as_mut().map_or(Ok(()), Piece::flush)?;
+        self.still_going()
+    }
+
+    /// Bytes in the file that is being written.
+    pub(super) fn written(&self) -> u64 {
+        self.piece.as_ref().map_or(0, Piece::written)
+    }
+
+    /// Whether the file is as large or as old as it may become.
+    pub(super) fn wants_switch(&self) -> bool {
+        match self.options.switch {
+            Some(Switch::Size(bytes)) => self.written() >= bytes,
+            Some(Switch::Time(age)) => self.began.elapsed() >= age,
+            Some(Switch::Signal) | None => false,
+        }
+    }
+
+    /// See [`super::Output::switch`].
+    pub(super) fn switch(&mut self, ending: &Description, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+        let Some(path) = self.finish_piece(ending) else { return Err(OutputError::NotSwitchable) };
+        self.still_going()?;
+        let finished = self.rename(path.clone())?;
+        let begun = place::create(&path).and_then(|file| Piece::new(Place::File { file, path }, &self.options));
+        match begun {
+            Ok(piece) => self.piece = Some(piece),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                return Err(error);
+            }
+        }
+        self.begin(beginning)?;
+        self.append(records)?;
+        Ok(finished)
+    }
+
+    /// Completes the file that is being written, and returns its path.
+    fn finish_piece(&mut self, description: &Description) -> Option<PathBuf> {
+        let (helper, path) = self.piece.take()?.finish(description, &mut self.account);
+        self.helper = helper.or(self.helper.take());
+        self.failed = self.account.stopped.clone();
+        path
+    }
+
+    /// Gives a finished file its last name, and removes the oldest where there are too many. A file that can't be renamed keeps
+    /// its name, and the recording ends with it.
+    fn rename(&mut self, path: PathBuf) -> Result<Option<PathBuf>> {
+        if self.options.switch.is_none() && !self.options.timestamp {
+            self.kept.add(path, None)?;
+            return Ok(None);
+        }
+        let failed = |error: Errno| OutputError::Open { path: path.clone(), reason: error.to_string() };
+        let stamped = stamp(&path, SystemTime::now()).map_err(failed);
+        let name = stamped.clone().unwrap_or_else(|_| path.clone());
+        let kept = self.kept.add(name, self.options.max_files).map_err(OutputError::from);
+        let renamed = kept.and(stamped);
+        self.failed = self.failed.take().or(renamed.clone().err());
+        renamed.map(Some)
+    }
+
+    /// See [`super::Output::finish`].
+    pub(super) fn finish(mut self, description: &Description) -> Account {
+        if let Some(path) = self.finish_piece(description)
+            && let Err(error) = self.rename(path)
+        {
+            self.account.stopped.get_or_insert(error);
+        }
+        self.account.stopped = self.account.stopped.take().or(self.failed);
+        self.account.files = self.kept.into_files();
+        self.account
+    }
+}
