@@ -20,6 +20,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
     let outcome = match Tare::parse_typed(args) {
         Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
         Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw),
+        Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
         Err(error) => Ok(cli::refuse(&error)),

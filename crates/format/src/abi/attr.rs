@@ -7,6 +7,7 @@ use std::fmt;
 use bitflags::bitflags;
 use perf_event_open_sys::bindings::{
     PERF_ATTR_SIZE_VER8, PERF_FORMAT_GROUP, PERF_FORMAT_ID, PERF_FORMAT_LOST, PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING,
+    PERF_SAMPLE_CALLCHAIN,
 };
 
 use super::Flags;
@@ -135,6 +136,12 @@ impl Attr {
     fn flag_word(&self) -> u64 {
         let freq = if matches!(self.sampling, Sampling::Frequency(_)) { FREQ } else { 0 };
         self.flags.bits() | freq | (u64::from(self.precise_ip) << PRECISE_IP_SHIFT & PRECISE_IP_MASK)
+    }
+
+    /// Whether samples hold call chains.
+    #[must_use]
+    pub fn has_callchain(&self) -> bool {
+        self.sample_type & u64::from(PERF_SAMPLE_CALLCHAIN) != 0
     }
 
     /// The structure as `perf_event_open` takes it, in the byte order of this machine.

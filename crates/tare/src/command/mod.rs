@@ -7,5 +7,6 @@ mod interrupt;
 pub(crate) mod list;
 pub mod record;
 mod remedy;
+pub(crate) mod script;
 pub(crate) mod stat;
 mod targets;

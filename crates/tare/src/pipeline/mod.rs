@@ -4,4 +4,5 @@ pub(crate) mod capture;
 pub mod describe;
 pub mod ledger;
 pub mod output;
+pub(crate) mod replay;
 pub mod synthesize;

@@ -1,0 +1,130 @@
+//! The files that code lies in, each known by a number.
+
+use std::collections::HashMap;
+
+use crate::limits;
+
+/// A file's number in [`Files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(u32);
+
+impl FileId {
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    #[cfg(test)]
+    pub(crate) const fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// Counted from 0, in the order in which the files were met.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What tells one version of a file from another (ELF note `NT_GNU_BUILD_ID`), at most 20 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BuildId {
+    bytes: [u8; 20],
+    len: u8,
+}
+
+impl BuildId {
+    /// `None` where there are no bytes, or none but zeros. More than 20 are cut.
+    #[must_use]
+    pub fn new(id: &[u8]) -> Option<Self> {
+        let id = &id[..id.len().min(20)];
+        let mut bytes = [0; 20];
+        bytes[..id.len()].copy_from_slice(id);
+        let len = u8::try_from(id.len()).ok()?;
+        (bytes != [0; 20]).then_some(Self { bytes, len })
+    }
+
+    /// The id.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+/// In hexadecimal digits.
+impl std::fmt::Display for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Where a file's symbols come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An ELF file on a disk, by its path.
+    Elf,
+    /// The kernel's text: kallsyms.
+    Kernel,
+    /// A module of the kernel: kallsyms.
+    Module,
+    /// Kernel code that came at run time, such as a BPF program: a symbol of its own.
+    Ksymbol,
+    /// What the kernel maps into each process: an ELF image in memory.
+    Vdso,
+    /// Code without a file, by what its process wrote to `/tmp/perf-PID.map`.
+    PerfMap,
+    /// No code.
+    Anonymous,
+}
+
+/// A file as the recording knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct File {
+    /// Where symbols come from.
+    pub kind: Kind,
+    /// Its path, or a name in square brackets. Untrusted.
+    pub name: Vec<u8>,
+    /// Which version of it was recorded, where that is known.
+    pub build_id: Option<BuildId>,
+}
+
+/// The files of a recording, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    files: Vec<File>,
+    by_file: HashMap<File, FileId>,
+}
+
+impl Files {
+    /// The number of a file, a new one where it was not yet met; `None` where there are too many.
+    pub fn intern(&mut self, file: File) -> Option<FileId> {
+        if let Some(id) = self.by_file.get(&file) {
+            return Some(*id);
+        }
+        let id = u32::try_from(self.files.len()).ok().filter(|index| (*index as usize) < limits::FILES).map(FileId)?;
+        self.files.push(file.clone());
+        self.by_file.insert(file, id);
+        Some(id)
+    }
+
+    /// The file with a number; `None` for one of other [`Files`].
+    #[must_use]
+    pub fn get(&self, id: FileId) -> Option<&File> {
+        self.files.get(id.index())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}

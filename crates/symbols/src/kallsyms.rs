@@ -1,0 +1,119 @@
+//! The kernel's own list of its symbols: `ADDRESS TYPE NAME [MODULE]`, a line each (proc_kallsyms(5)).
+
+use std::collections::HashMap;
+
+use crate::table::{Builder, Rank, Table};
+
+/// The symbols of a kernel and its modules, at the addresses that they have in memory.
+#[derive(Debug, Default)]
+pub struct Kallsyms {
+    /// Those of the kernel itself.
+    pub kernel: Table,
+    modules: HashMap<Vec<u8>, Table>,
+    references: Vec<(&'static [u8], u64)>,
+}
+
+/// Symbols by whose address one can tell how far a kernel was moved at boot.
+const REFERENCES: [&[u8]; 2] = [b"_text", b"_stext"];
+
+impl Kallsyms {
+    /// Takes a text of symbols apart. Lines that are none are left out.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Self {
+        let mut kernel = Builder::default();
+        let mut modules: HashMap<&[u8], Builder> = HashMap::new();
+        let mut references = Vec::new();
+        for line in text.split(|byte| *byte == b'\n') {
+            let Some(Line { address, kind, name, module }) = Line::parse(line) else { continue };
+            if let Some(reference) = REFERENCES.iter().find(|reference| **reference == name) {
+                references.push((*reference, address));
+            }
+            if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B') || name.first() == Some(&b'$') {
+                continue;
+            }
+            let rank = Rank { is_global: kind.is_ascii_uppercase() && kind != b'W', is_weak: kind == b'W', is_label: false };
+            let symbols = module.map_or(&mut kernel, |module| modules.entry(module).or_default());
+            symbols.add(address, 0, name, rank);
+        }
+        let modules = modules.into_iter().map(|(name, symbols)| (name.to_vec(), symbols.build(false))).collect();
+        Self { kernel: kernel.build(false), modules, references }
+    }
+
+    /// The symbols of a module, by its name without brackets.
+    #[must_use]
+    pub fn module(&self, name: &[u8]) -> Option<&Table> {
+        self.modules.get(name)
+    }
+
+    /// The address of `_text` or `_stext`; `None` for any other name. 0 where the kernel hides its addresses.
+    #[must_use]
+    pub fn reference(&self, name: &[u8]) -> Option<u64> {
+        self.references.iter().find(|(reference, _)| *reference == name).map(|(_, address)| *address)
+    }
+
+    /// Whether the kernel hid its addresses from this user: all of them are 0.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.kernel.is_empty() || self.kernel.len() == 1 && self.kernel.find(0).is_some()
+    }
+
+    /// All symbols of the kernel and its modules together.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kernel.len() + self.modules.values().map(Table::len).sum::<usize>()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+struct Line<'a> {
+    address: u64,
+    kind: u8,
+    name: &'a [u8],
+    module: Option<&'a [u8]>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let digits = line.iter().position(|byte| *byte == b' ').filter(|digits| (1..=16).contains(digits))?;
+        let address = line[..digits].iter().try_fold(0_u64, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))?;
+        let (kind, rest) = line.get(digits + 1..)?.split_first()?;
+        let rest = rest.strip_prefix(b" ")?;
+        let mut words = rest.split(|byte| matches!(byte, b'\t' | b' ')).filter(|word| !word.is_empty());
+        let name = words.next()?;
+        let module = words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]"));
+        Some(Self { address, kind: *kind, name, module })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"ffffffff81000000 T _text\nffffffff81000000 T _stext\nffffffff81000100 t helper\nffffffff81000200 A absolute\n\
+        ffffffff81000300 W weak\nno line\nffffffffc0000000 t inside\t[mod]\nffffffffc0000100 T after\t[mod]\n";
+
+    #[test]
+    fn kernel_and_modules_are_kept_apart() {
+        let kallsyms = Kallsyms::parse(TEXT);
+        let name =
+            |table: &Table, address| table.find(address).and_then(|(symbol, ..)| Some(String::from_utf8_lossy(table.name(symbol)?).into_owned()));
+        assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0180).as_deref(), Some("helper"));
+        assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0280).as_deref(), Some("helper"), "absolute symbols are no code");
+        assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0000).as_deref(), Some("_stext"), "the last of those without a size");
+        let module = kallsyms.module(b"mod").expect("it is there");
+        assert_eq!(name(module, 0xffff_ffff_c000_0010).as_deref(), Some("inside"));
+        assert_eq!(kallsyms.reference(b"_text"), Some(0xffff_ffff_8100_0000));
+        assert!(!kallsyms.is_hidden() && kallsyms.module(b"other").is_none());
+    }
+
+    #[test]
+    fn hidden_addresses_are_noticed() {
+        assert!(Kallsyms::parse(b"0000000000000000 T _text\n0000000000000000 t helper\n").is_hidden());
+        assert!(Kallsyms::parse(b"").is_hidden());
+    }
+}

@@ -1,0 +1,106 @@
+use std::path::PathBuf;
+
+/// Arguments of `tare script`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tare script                                 every sample of perf.data, as perf script prints it
+  tare script -F comm,tid,time,event,trace    these fields only
+  tare script -F +pid,-cpu                    the usual fields with one more and one less
+  tare script --time 12.5,13 --comms nginx    half a second of one program
+  tare record -o - -- make | tare script      as it is recorded
+
+docs/script.md lists the fields.")]
+pub struct Script {
+    /// Read this recording; - is standard input [default: perf.data, or standard input where it is a pipe]
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Print these fields: a list, optionally for one type of event (hw:, sw:, trace:, raw:, break:); +FIELD and -FIELD change the usual ones
+    #[arg(short = 'F', long, value_name = "FIELDS", allow_hyphen_values = true)]
+    pub fields: Vec<String>,
+
+    /// Print times in nanoseconds
+    #[arg(long)]
+    pub ns: bool,
+
+    /// Print times since the first sample
+    #[arg(long, conflicts_with = "deltatime")]
+    pub reltime: bool,
+
+    /// Print times since the sample before
+    #[arg(long)]
+    pub deltatime: bool,
+
+    /// Only samples of these programs (names of threads)
+    #[arg(short = 'c', long, value_name = "NAMES", value_delimiter = ',')]
+    pub comms: Vec<String>,
+
+    /// Only samples of these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pub pid: Vec<i32>,
+
+    /// Only samples of these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    pub tid: Vec<i32>,
+
+    /// Only samples of these CPUs, such as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST")]
+    pub cpu: Option<String>,
+
+    /// Only samples of this time: START,STOP in seconds, either may be left out
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    pub time: Option<String>,
+
+    /// Don't print call chains
+    #[arg(short = 'G', long)]
+    pub hide_call_graph: bool,
+
+    /// Print at most so many frames of a call chain
+    #[arg(long, value_name = "N", default_value_t = 127)]
+    pub max_stack: usize,
+
+    /// End call chains at one of these symbols
+    #[arg(long, value_name = "SYMBOLS", value_delimiter = ',')]
+    pub stop_bt: Vec<String>,
+
+    /// Names as they stand in the file, not as in source code
+    #[arg(long)]
+    pub no_demangle: bool,
+
+    /// Don't look for inlined functions: tare doesn't yet, so this changes nothing
+    #[arg(long)]
+    pub no_inline: bool,
+
+    /// Take the kernel's symbols from this file
+    #[arg(long, value_name = "FILE")]
+    pub kallsyms: Option<PathBuf>,
+
+    /// Look for files with symbols below this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub symfs: Option<PathBuf>,
+
+    /// Print records about threads too: fork, exit, comm
+    #[arg(long)]
+    pub show_task_events: bool,
+
+    /// Print records about mappings too
+    #[arg(long)]
+    pub show_mmap_events: bool,
+
+    /// Print records about context switches too
+    #[arg(long)]
+    pub show_switch_events: bool,
+
+    /// Print records about losses too
+    #[arg(long)]
+    pub show_lost_events: bool,
+
+    /// Print the ends of the recorder's rounds too
+    #[arg(long)]
+    pub show_round_events: bool,
+
+    /// Print records about namespaces too
+    #[arg(long)]
+    pub show_namespace_events: bool,
+}

@@ -1,0 +1,160 @@
+//! What `tare script` is to print.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use crate::cli::raw;
+use crate::command::script::fields::Selection;
+use crate::exit::Refusal;
+
+/// How times are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// As recorded.
+    Recorded,
+    /// Since the first sample.
+    SinceFirst,
+    /// Since the sample before.
+    SinceLast,
+}
+
+/// Which records are printed besides samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) tasks: bool,
+    pub(crate) maps: bool,
+    pub(crate) switches: bool,
+    pub(crate) losses: bool,
+    pub(crate) rounds: bool,
+    pub(crate) namespaces: bool,
+}
+
+/// Which samples are printed. Empty lists are all.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) comms: Vec<String>,
+    pub(crate) pids: Vec<i32>,
+    pub(crate) tids: Vec<i32>,
+    pub(crate) cpus: Vec<u32>,
+    /// First and last time.
+    pub(crate) time_ns: (u64, u64),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) input: PathBuf,
+    pub(crate) selection: Selection,
+    pub(crate) nanoseconds: bool,
+    pub(crate) clock: Clock,
+    pub(crate) filter: Filter,
+    pub(crate) callchains: bool,
+    pub(crate) max_stack: usize,
+    pub(crate) stop_at: Vec<String>,
+    pub(crate) symbols: tare_symbols::Options,
+    pub(crate) shown: Shown,
+}
+
+impl Script {
+    /// Works out what is to be done; `home` is where perf keeps files of symbols.
+    ///
+    /// # Errors
+    /// An option that makes no sense, in a line that says what would.
+    pub(crate) fn new(raw: &raw::Script, home: Option<PathBuf>) -> Result<Self, Refusal> {
+        let mut selection = Selection::default();
+        raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
+        let filter = Filter {
+            comms: raw.comms.clone(),
+            pids: raw.pid.clone(),
+            tids: raw.tid.clone(),
+            cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), cpus)?,
+            time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
+        };
+        let symbols = tare_symbols::Options {
+            root: raw.symfs.clone().unwrap_or_else(|| PathBuf::from("/")),
+            cache: home.map(|home| home.join(".debug")),
+            kallsyms: raw.kallsyms.clone(),
+            demangle: !raw.no_demangle,
+        };
+        let shown = Shown {
+            tasks: raw.show_task_events,
+            maps: raw.show_mmap_events,
+            switches: raw.show_switch_events,
+            losses: raw.show_lost_events,
+            rounds: raw.show_round_events,
+            namespaces: raw.show_namespace_events,
+        };
+        Ok(Self {
+            input: raw.input.clone().unwrap_or_else(usual_input),
+            selection,
+            nanoseconds: raw.ns,
+            clock: match (raw.reltime, raw.deltatime) {
+                (true, _) => Clock::SinceFirst,
+                (_, true) => Clock::SinceLast,
+                _ => Clock::Recorded,
+            },
+            filter,
+            callchains: !raw.hide_call_graph,
+            max_stack: raw.max_stack,
+            stop_at: raw.stop_bt.clone(),
+            symbols,
+            shown,
+        })
+    }
+}
+
+/// `perf.data`, or standard input where it is a pipe.
+fn usual_input() -> PathBuf {
+    use std::os::fd::AsFd;
+    let stdin = std::io::stdin();
+    let is_pipe = !stdin.is_terminal()
+        && rustix::fs::fstat(stdin.as_fd()).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+    PathBuf::from(if is_pipe { "-" } else { "perf.data" })
+}
+
+/// `0,2-3` -> 0, 2, 3.
+fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
+    const MOST: u32 = 1 << 16;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        (first <= last && last < MOST).then_some(first..=last)
+    };
+    let ranges = list.split(',').map(range).collect::<Option<Vec<_>>>();
+    let ranges = ranges.ok_or_else(|| Refusal::usage(format!("-C {list}: a list of CPUs looks like 0,2-3")))?;
+    Ok(ranges.into_iter().flatten().collect())
+}
+
+/// `1.5,2` -> nanoseconds; what is left out has no bound.
+fn time(range: &str) -> Result<(u64, u64), Refusal> {
+    let refusal = || Refusal::usage(format!("--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"));
+    let (start, stop) = range.split_once(',').unwrap_or((range, ""));
+    let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
+    let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX)).ok_or_else(refusal)?;
+    if start > stop { Err(refusal()) } else { Ok((start, stop)) }
+}
+
+/// `12.5` -> 12500000000, exact.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
+    if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let below = format!("{rest:0<9}").parse::<u64>().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_exactly() {
+        assert_eq!(time("12.5,13").unwrap(), (12_500_000_000, 13_000_000_000));
+        assert_eq!(time(",0.000000001").unwrap(), (0, 1));
+        assert_eq!(time("7,").unwrap(), (7_000_000_000, u64::MAX));
+        assert!(["x", "2,1", "1.0000000001,", "-1,2"].iter().all(|text| time(text).is_err()));
+        assert_eq!(cpus("0,2-3").unwrap(), [0, 2, 3]);
+        assert!(["", "3-2", "0-99999999", "a"].iter().all(|text| cpus(text).is_err()));
+    }
+}

@@ -1,0 +1,130 @@
+//! Addresses with their symbols: one beside a sample, or a call chain below it.
+
+use std::collections::HashMap;
+
+use tare_format::abi::bindings::{PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER};
+use tare_format::record::Sample;
+use tare_symbols::Kind;
+
+use super::fields::Fields;
+use super::line;
+use crate::pipeline::replay::{Machine, Mode, Place};
+
+/// Texts that are kept: most addresses come many times.
+const KEPT: usize = 1 << 18;
+
+/// The text of a symbol, and whether call chains end with it.
+#[derive(Clone, Debug)]
+struct Named {
+    text: Box<[u8]>,
+    is_last: bool,
+}
+
+/// Writes addresses.
+#[derive(Debug)]
+pub(super) struct Chains {
+    named: HashMap<(Place, Fields), Named>,
+    max_stack: usize,
+    stop_at: Vec<String>,
+}
+
+impl Chains {
+    pub(super) fn new(max_stack: usize, stop_at: Vec<String>) -> Self {
+        Self { named: HashMap::new(), max_stack, stop_at }
+    }
+
+    /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
+    pub(super) fn address(&mut self, text: &mut Vec<u8>, machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64, fields: Fields) {
+        if fields.contains(Fields::IP) {
+            text.push(b' ');
+            line::hex(text, ip, 16);
+        }
+        let place = machine.place(mode, pid, ip);
+        self.symbol(text, machine, place, fields);
+    }
+
+    /// Adds a call chain, a line for each frame.
+    pub(super) fn chain(&mut self, text: &mut Vec<u8>, machine: &mut Machine, sample: &Sample<'_>, fields: Fields) {
+        let mut mode = Mode::User;
+        let mut left = self.max_stack;
+        for ip in sample.callchain.iter().flat_map(|chain| chain.iter()) {
+            if ip >= PERF_CONTEXT_MAX {
+                match ip {
+                    PERF_CONTEXT_HV => mode = Mode::Other,
+                    PERF_CONTEXT_KERNEL => mode = Mode::Kernel,
+                    PERF_CONTEXT_USER => mode = Mode::User,
+                    _ => break,
+                }
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let place = machine.place(mode, sample.pid.unwrap_or(-1), ip);
+            if fields.contains(Fields::IP) {
+                // An address of a program's file says more than one of a process that is gone.
+                let shown = place.filter(|place| is_user(machine, *place)).map_or(ip, |place| place.address);
+                text.push(b'\t');
+                line::hex(text, shown, 16);
+            }
+            let is_last = self.symbol(text, machine, place, fields);
+            text.push(b'\n');
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// Adds what an address is called: ` symbol+0x12 (file)`.
+    pub(super) fn symbol(&mut self, text: &mut Vec<u8>, machine: &mut Machine, place: Option<Place>, fields: Fields) -> bool {
+        let shown = fields & (Fields::SYM | Fields::SYMOFF | Fields::DSO);
+        let Some(place) = place else {
+            text.extend_from_slice(if shown.contains(Fields::SYM) { b" [unknown]" } else { b"" });
+            text.extend_from_slice(if shown.contains(Fields::DSO) { b" ([unknown])" } else { b"" });
+            return false;
+        };
+        if let Some(named) = self.named.get(&(place, shown)) {
+            text.extend_from_slice(&named.text);
+            return named.is_last;
+        }
+        let named = self.name(machine, place, shown);
+        text.extend_from_slice(&named.text);
+        let is_last = named.is_last;
+        if self.named.len() >= KEPT {
+            self.named.clear();
+        }
+        self.named.insert((place, shown), named);
+        is_last
+    }
+
+    fn name(&self, machine: &mut Machine, place: Place, shown: Fields) -> Named {
+        let mut text = Vec::new();
+        let mut is_last = false;
+        if shown.contains(Fields::SYM) {
+            text.push(b' ');
+            match machine.symbol(place) {
+                Ok(symbol) => {
+                    let name = machine.symbol_name(symbol);
+                    line::name(&mut text, name.as_bytes());
+                    is_last = self.stop_at.iter().any(|stop| stop == name);
+                    if shown.contains(Fields::SYMOFF) {
+                        text.extend_from_slice(b"+0x");
+                        line::hex(&mut text, place.address.wrapping_sub(symbol.start), 0);
+                    }
+                }
+                Err(_) => text.extend_from_slice(b"[unknown]"),
+            }
+        }
+        if shown.contains(Fields::DSO) {
+            text.extend_from_slice(b" (");
+            line::name(&mut text, machine.file_name(place.file));
+            text.push(b')');
+        }
+        Named { text: text.into(), is_last }
+    }
+}
+
+fn is_user(machine: &Machine, place: Place) -> bool {
+    machine.files.get(place.file).is_some_and(|file| !matches!(file.kind, Kind::Kernel | Kind::Module | Kind::Ksymbol))
+}

@@ -1,0 +1,101 @@
+//! Records other than samples, as lines.
+
+use tare_format::abi::bindings::PERF_RECORD_MISC_MMAP_DATA;
+use tare_format::record::{FileId, Mmap, Namespaces, Record, Switch, Task, kind};
+
+use super::line;
+use crate::cli::resolved::script::Shown;
+use crate::pipeline::replay::Moment;
+
+/// Whether a record is to be printed, and process and thread that it is about; `None` as its trailer says.
+pub(super) fn is_shown(record: &Record<'_>, kind: u32, shown: &Shown) -> Option<Option<(i32, i32)>> {
+    match record {
+        Record::Mmap(mmap) => shown.maps.then_some(Some((mmap.pid, mmap.tid))),
+        Record::Comm(comm) => shown.tasks.then_some(Some((comm.pid, comm.tid))),
+        Record::Fork(task) | Record::Exit(task) => shown.tasks.then_some(Some((task.pid, task.tid))),
+        Record::Namespaces(namespaces) => shown.namespaces.then_some(Some((namespaces.pid, namespaces.tid))),
+        Record::Switch(_) => shown.switches.then_some(None),
+        Record::Lost(_) => shown.losses.then_some(None),
+        _ => (kind == kind::FINISHED_ROUND && shown.rounds).then_some(None),
+    }
+}
+
+/// Adds the record itself: its kind and fields, and the end of the line.
+pub(super) fn record(text: &mut Vec<u8>, moment: &Moment<'_>, record: &Record<'_>) {
+    text.extend_from_slice(b"PERF_RECORD_");
+    text.extend_from_slice(kind::name(moment.raw.kind).unwrap_or("UNKNOWN").as_bytes());
+    match record {
+        Record::Mmap(mmap) => map(text, moment, mmap),
+        Record::Comm(comm) => {
+            text.extend_from_slice(if comm.is_exec { b" exec: " } else { b": " });
+            line::name(text, comm.comm);
+            text.extend_from_slice(format!(":{}/{}", comm.pid, comm.tid).as_bytes());
+        }
+        Record::Fork(task) | Record::Exit(task) => {
+            let Task { pid, ppid, tid, ptid, .. } = task;
+            text.extend_from_slice(format!("({pid}:{tid}):({ppid}:{ptid})").as_bytes());
+        }
+        Record::Switch(switch) => self::switch(text, switch),
+        Record::Lost(lost) => text.extend_from_slice(format!(" lost {}", lost.lost).as_bytes()),
+        Record::Namespaces(namespaces) => links(text, namespaces),
+        _ => {}
+    }
+    text.push(b'\n');
+}
+
+fn map(text: &mut Vec<u8>, moment: &Moment<'_>, mmap: &Mmap<'_>) {
+    let Mmap { pid, tid, start, len, pgoff, .. } = mmap;
+    text.extend_from_slice(format!(" {pid}/{tid}: [{}({}) @ {}", hex(*start), hex(*len), hex(*pgoff)).as_bytes());
+    match mmap.file {
+        FileId::None => {}
+        FileId::Inode { major, minor, inode, generation } => {
+            text.extend_from_slice(format!(" {major:02x}:{minor:02x} {inode} {generation}").as_bytes());
+        }
+        FileId::BuildId(id) => {
+            let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            text.extend_from_slice(format!(" <{digits}>").as_bytes());
+        }
+    }
+    let flag = |is_set: bool, letter: char| if is_set { letter } else { '-' };
+    if mmap.file == FileId::None {
+        let is_data = u32::from(moment.raw.misc) & PERF_RECORD_MISC_MMAP_DATA != 0;
+        text.extend_from_slice(if is_data { b"]: r " } else { b"]: x " });
+    } else {
+        let (prot, is_shared) = (mmap.prot, mmap.flags & 1 != 0);
+        let letters = [flag(prot & 1 != 0, 'r'), flag(prot & 2 != 0, 'w'), flag(prot & 4 != 0, 'x'), if is_shared { 's' } else { 'p' }];
+        text.extend_from_slice(format!("]: {} ", letters.iter().collect::<String>()).as_bytes());
+    }
+    line::name(text, mmap.path);
+}
+
+/// C's `%#x`, where 0 is `0`.
+fn hex(number: u64) -> String {
+    if number == 0 { "0".to_owned() } else { format!("{number:#x}") }
+}
+
+fn switch(text: &mut Vec<u8>, switch: &Switch) {
+    let way = match (switch.is_out, switch.is_preempted) {
+        (false, _) => "IN         ",
+        (true, false) => "OUT        ",
+        (true, true) => "OUT preempt",
+    };
+    text.extend_from_slice(format!(" {way}").as_bytes());
+    if let Some((pid, tid)) = switch.other {
+        text.extend_from_slice(format!("  {} pid/tid: {pid:5}/{tid:<5}", if switch.is_out { "next" } else { "prev" }).as_bytes());
+    }
+}
+
+fn links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
+    const NAMES: [&str; 8] = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time"];
+    let links = namespaces.links();
+    text.extend_from_slice(format!(" {}/{} - nr_namespaces: {}\n\t\t[", namespaces.pid, namespaces.tid, links.len()).as_bytes());
+    let last = links.len().saturating_sub(1);
+    for (at, link) in links.enumerate() {
+        let end = match at {
+            at if at == last => "]",
+            at if at % 4 == 3 => ", \n\t\t ",
+            _ => ", ",
+        };
+        text.extend_from_slice(format!("{at}/{}: {}/{}{end}", NAMES.get(at).unwrap_or(&"unknown"), link.dev, hex(link.inode)).as_bytes());
+    }
+}

@@ -1,0 +1,225 @@
+//! Which fields a line has, by type of event: the defaults, and what `-F` makes of them. Names and rules are those of `perf-script(1)`.
+
+use bitflags::bitflags;
+use tare_format::abi::Attr;
+use tare_format::abi::bindings::{
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CGROUP, PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU,
+    PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT,
+    PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+};
+
+bitflags! {
+    /// What a line can have.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub(crate) struct Fields: u32 {
+        const COMM = 1;
+        const TID = 1 << 1;
+        const PID = 1 << 2;
+        const TIME = 1 << 3;
+        const CPU = 1 << 4;
+        const EVENT = 1 << 5;
+        const TRACE = 1 << 6;
+        const IP = 1 << 7;
+        const SYM = 1 << 8;
+        const DSO = 1 << 9;
+        const ADDR = 1 << 10;
+        const SYMOFF = 1 << 11;
+        const PERIOD = 1 << 12;
+        const IREGS = 1 << 13;
+        const UREGS = 1 << 14;
+        const BRSTACK = 1 << 15;
+        const BRSTACKSYM = 1 << 16;
+        const DATA_SRC = 1 << 17;
+        const WEIGHT = 1 << 18;
+        const BPF_OUTPUT = 1 << 19;
+        const PHYS_ADDR = 1 << 20;
+        const MISC = 1 << 21;
+        const CGROUP = 1 << 22;
+        const DATA_PAGE_SIZE = 1 << 23;
+        const CODE_PAGE_SIZE = 1 << 24;
+        const TOD = 1 << 25;
+    }
+}
+
+/// The name of each field, the bits of a sample that it needs (0: none), and what they are called.
+const FIELDS: [(&str, Fields, u32, &str); 26] = [
+    ("comm", Fields::COMM, 0, ""),
+    ("tid", Fields::TID, PERF_SAMPLE_TID, "TID"),
+    ("pid", Fields::PID, PERF_SAMPLE_TID, "TID"),
+    ("time", Fields::TIME, PERF_SAMPLE_TIME, "TIME"),
+    ("cpu", Fields::CPU, PERF_SAMPLE_CPU, "CPU"),
+    ("event", Fields::EVENT, 0, ""),
+    ("trace", Fields::TRACE, PERF_SAMPLE_RAW, "RAW"),
+    ("ip", Fields::IP, PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN, "IP"),
+    ("sym", Fields::SYM, 0, ""),
+    ("dso", Fields::DSO, 0, ""),
+    ("addr", Fields::ADDR, PERF_SAMPLE_ADDR, "ADDR"),
+    ("symoff", Fields::SYMOFF, 0, ""),
+    ("period", Fields::PERIOD, 0, ""),
+    ("iregs", Fields::IREGS, PERF_SAMPLE_REGS_INTR, "IREGS"),
+    ("uregs", Fields::UREGS, PERF_SAMPLE_REGS_USER, "UREGS"),
+    ("brstack", Fields::BRSTACK, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("brstacksym", Fields::BRSTACKSYM, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("data_src", Fields::DATA_SRC, PERF_SAMPLE_DATA_SRC, "DATA_SRC"),
+    ("weight", Fields::WEIGHT, PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT, "WEIGHT"),
+    ("bpf-output", Fields::BPF_OUTPUT, PERF_SAMPLE_RAW, "RAW"),
+    ("phys_addr", Fields::PHYS_ADDR, PERF_SAMPLE_PHYS_ADDR, "PHYS_ADDR"),
+    ("misc", Fields::MISC, 0, ""),
+    ("cgroup", Fields::CGROUP, PERF_SAMPLE_CGROUP, "CGROUP"),
+    ("data_page_size", Fields::DATA_PAGE_SIZE, PERF_SAMPLE_DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
+    ("code_page_size", Fields::CODE_PAGE_SIZE, PERF_SAMPLE_CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
+    ("tod", Fields::TOD, PERF_SAMPLE_TIME, "TIME"),
+];
+
+/// The types of events that have fields of their own; the last is every other type.
+const TYPES: [(&str, u32); 7] = [
+    ("hw", PERF_TYPE_HARDWARE),
+    ("sw", PERF_TYPE_SOFTWARE),
+    ("trace", PERF_TYPE_TRACEPOINT),
+    ("hw-cache", PERF_TYPE_HW_CACHE),
+    ("raw", PERF_TYPE_RAW),
+    ("break", PERF_TYPE_BREAKPOINT),
+    ("other", u32::MAX),
+];
+
+const TRACE: usize = 2;
+
+fn place_of(kind: u32) -> usize {
+    TYPES.iter().position(|(_, of)| *of == kind).unwrap_or(TYPES.len() - 1)
+}
+
+/// The fields of each type of event.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    fields: [Fields; TYPES.len()],
+    /// What the user asked for by name: it is an error where samples don't have it.
+    asked: [Fields; TYPES.len()],
+    is_set: [bool; TYPES.len()],
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        let line = Fields::COMM | Fields::TID | Fields::CPU | Fields::TIME | Fields::EVENT;
+        let place = Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::PERIOD;
+        let fields = std::array::from_fn(|at| match TYPES[at].0 {
+            "trace" => line | Fields::TRACE,
+            "sw" => line | place | Fields::BPF_OUTPUT,
+            "raw" => {
+                line | place | Fields::ADDR | Fields::DATA_SRC | Fields::WEIGHT | Fields::PHYS_ADDR | Fields::DATA_PAGE_SIZE | Fields::CODE_PAGE_SIZE
+            }
+            _ => line | place,
+        });
+        Self { fields, asked: [Fields::empty(); TYPES.len()], is_set: [false; TYPES.len()] }
+    }
+}
+
+impl Selection {
+    /// Takes in one `-F`.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    pub(crate) fn change(&mut self, typed: &str) -> Result<(), String> {
+        let (kinds, list) = match typed.split_once(':') {
+            None => (0..TYPES.len(), typed),
+            Some((name, list)) => {
+                let at = TYPES.iter().position(|(known, _)| *known == name);
+                let at = at.ok_or_else(|| format!("-F: there is no type of event '{name}' (hw, sw, trace, raw, break)"))?;
+                (at..at + 1, list)
+            }
+        };
+        if list.is_empty() && kinds.len() > 1 {
+            return Err("-F: no field is left (`-F TYPE:` leaves out the events of one type)".to_owned());
+        }
+        let changes = list.contains(['+', '-']) && list.split(',').any(|word| word.starts_with(['+', '-']));
+        for kind in kinds.clone().filter(|_| !changes) {
+            (self.fields[kind], self.asked[kind], self.is_set[kind]) = (Fields::empty(), Fields::empty(), true);
+        }
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            let (sign, name) = match word.split_at(1) {
+                (sign @ ("+" | "-"), name) => (sign, name),
+                _ if changes => return Err("-F: fields with and without + or - can't be mixed".to_owned()),
+                _ => ("", word),
+            };
+            let field = FIELDS.iter().find(|(known, ..)| *known == name).map(|(_, field, ..)| *field);
+            let field = field.ok_or_else(|| format!("-F: there is no field '{name}' ({})", FIELDS.map(|(name, ..)| name).join(",")))?;
+            for kind in kinds.clone().filter(|kind| field != Fields::TRACE || *kind == TRACE) {
+                self.fields[kind].set(field, sign != "-");
+                self.asked[kind].set(field, sign != "-" && kinds.len() > 1);
+                self.is_set[kind] = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what the samples of a recording don't have; the first event of each type decides, as in perf.
+    ///
+    /// # Errors
+    /// The user asked for something that they don't have.
+    pub(crate) fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
+        for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
+            let Some((attr, name)) = events.iter().find(|(attr, _)| place_of(attr.kind) == kind) else { continue };
+            for (field_name, field, needed, called) in &FIELDS {
+                if *needed == 0 || !fields.contains(*field) || attr.sample_type & u64::from(*needed) != 0 {
+                    continue;
+                }
+                if asked.contains(*field) && !matches!(*field, Fields::CPU | Fields::TRACE | Fields::BPF_OUTPUT) {
+                    return Err(format!("the samples of {name} have no {called}, so -F {field_name} can't be printed"));
+                }
+                fields.remove(*field);
+            }
+        }
+        let has_chain = |(attr, _): &(Attr, String)| attr.kind == PERF_TYPE_TRACEPOINT && attr.sample_type & u64::from(PERF_SAMPLE_CALLCHAIN) != 0;
+        if !self.is_set[TRACE] && events.iter().any(has_chain) {
+            self.fields[TRACE] |= Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO;
+        }
+        Ok(())
+    }
+
+    /// The fields of a type of event (`PERF_TYPE_*`).
+    pub(crate) fn of(&self, kind: u32) -> Fields {
+        self.fields[place_of(kind)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(typed: &str) -> Selection {
+        let mut selection = Selection::default();
+        selection.change(typed).unwrap();
+        selection
+    }
+
+    #[test]
+    fn a_list_replaces_and_signs_change() {
+        assert_eq!(changed("comm,time").of(PERF_TYPE_SOFTWARE), Fields::COMM | Fields::TIME);
+        assert_eq!(changed("trace:comm").of(PERF_TYPE_SOFTWARE), Selection::default().of(PERF_TYPE_SOFTWARE));
+        assert_eq!(changed("trace:comm").of(PERF_TYPE_TRACEPOINT), Fields::COMM);
+        let more = changed("+pid,-cpu").of(PERF_TYPE_HARDWARE);
+        assert!(more.contains(Fields::PID | Fields::COMM) && !more.contains(Fields::CPU));
+        assert!(changed("sw:").of(PERF_TYPE_SOFTWARE).is_empty());
+        assert!(!changed("comm,trace").of(PERF_TYPE_SOFTWARE).contains(Fields::TRACE));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for typed in ["", "nonsense", "+pid,comm", "comm,+pid", "hw2:comm"] {
+            assert!(Selection::default().change(typed).is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_samples_lack_is_left_out_or_refused() {
+        let attr = Attr { kind: PERF_TYPE_SOFTWARE, sample_type: (PERF_SAMPLE_IP | PERF_SAMPLE_TID).into(), ..Attr::default() };
+        let events = [(attr, "cpu-clock".to_owned())];
+        let mut selection = Selection::default();
+        selection.fit(&events).unwrap();
+        assert_eq!(
+            selection.of(PERF_TYPE_SOFTWARE),
+            Fields::COMM | Fields::TID | Fields::EVENT | Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::PERIOD
+        );
+        assert!(changed("comm,time").fit(&events).is_err());
+    }
+}

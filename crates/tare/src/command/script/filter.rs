@@ -1,0 +1,34 @@
+//! Which samples are printed.
+
+use tare_format::record::Sample;
+
+use crate::cli::resolved::script::Filter;
+use crate::pipeline::replay::Machine;
+
+pub(super) struct Passing<'a> {
+    filter: &'a Filter,
+}
+
+impl<'a> Passing<'a> {
+    pub(super) fn new(filter: &'a Filter) -> Self {
+        Self { filter }
+    }
+
+    /// Whether everything that is still to come is too late.
+    pub(super) fn is_past(&self, time_ns: Option<u64>) -> bool {
+        time_ns.is_some_and(|time_ns| time_ns > self.filter.time_ns.1)
+    }
+
+    pub(super) fn passes(&mut self, machine: &Machine, sample: &Sample<'_>) -> bool {
+        let Filter { comms, pids, tids, cpus, time_ns: (first, last) } = self.filter;
+        let among = |list: &[i32], id: Option<i32>| list.is_empty() || id.is_some_and(|id| list.contains(&id));
+        sample.time_ns.is_none_or(|time_ns| (*first..=*last).contains(&time_ns))
+            && among(pids, sample.pid)
+            && among(tids, sample.tid)
+            && (cpus.is_empty() || sample.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
+            && (comms.is_empty() || {
+                let comm = sample.tid.and_then(|tid| machine.tasks.comm(tid)).unwrap_or_default();
+                comms.iter().any(|wanted| wanted.as_bytes() == comm)
+            })
+    }
+}

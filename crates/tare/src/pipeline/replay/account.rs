@@ -1,0 +1,43 @@
+//! What of a recording could not be shown, and why.
+
+use tare_format::file::Losses;
+
+/// Losses while a recording was made, and while it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// Records that found no room in their ring (`LOST`), and how often that was said.
+    pub(crate) lost: u64,
+    pub(crate) lost_records: u64,
+    /// Samples that hardware lost (`LOST_SAMPLES`).
+    pub(crate) lost_samples: u64,
+    /// Times that the kernel stopped an event that interrupted too often.
+    pub(crate) throttled: u64,
+    /// Records that are shorter than they should be, or belong to no known event.
+    pub(crate) undecodable: u64,
+    /// Records that came too late to be put in order.
+    pub(crate) late: u64,
+    /// What could not be read of the file.
+    pub(crate) unread: Losses,
+}
+
+impl Account {
+    /// A line for each kind of loss; none where nothing was lost.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
+        say(
+            self.lost,
+            format!("{} records were lost while recording, in {} places: their ring was full (larger rings: -m)", self.lost, self.lost_records),
+        );
+        say(self.lost_samples, format!("{} samples were lost by the hardware while recording", self.lost_samples));
+        say(self.throttled, format!("the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)", self.throttled));
+        say(self.undecodable, format!("{} records could not be decoded", self.undecodable));
+        say(self.late, format!("{} records came too late to be shown in order", self.late));
+        for gap in self.unread.gaps() {
+            say(gap.bytes, format!("{} bytes at offset {} of the recording were left out: {}", gap.bytes, gap.offset, gap.why));
+        }
+        say(self.unread.more(), format!("{} more gaps, {} bytes in all", self.unread.more(), self.unread.bytes()));
+        say(self.unread.unfinished.into(), "the recorder was ended before it could finish the recording: what it had written is shown".to_owned());
+        lines
+    }
+}

@@ -1,0 +1,34 @@
+//! Opening a recording: a file, a FIFO, or standard input.
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use tare_format::file::{OpenError, Reader};
+
+/// Why a recording can't be opened, in a line with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputError {
+    #[error("there is no {0} (record one: tare record -o {0} COMMAND)")]
+    Absent(String),
+    #[error("{path}: {source}")]
+    Io { path: String, source: io::Error },
+    #[error("{path}: {source}")]
+    Format { path: String, source: OpenError },
+}
+
+/// Opens what `-i` names; `-` is standard input. What can't be sought in is read as a stream.
+pub(crate) fn open(path: &Path) -> Result<Reader<File>, InputError> {
+    let name = path.display().to_string();
+    let opened = if path == Path::new("-") { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+    let mut file = opened.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => InputError::Absent(name.clone()),
+        _ => InputError::Io { path: name.clone(), source },
+    })?;
+    let reader = if file.stream_position().is_ok() { Reader::open(file) } else { Reader::stream(file) };
+    reader.map_err(|source| match source {
+        OpenError::Io(source) => InputError::Io { path: name, source },
+        source => InputError::Format { path: name, source },
+    })
+}

@@ -1,0 +1,209 @@
+//! The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
+
+use std::collections::HashMap;
+
+use tare_format::abi::bindings::{
+    PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL,
+    PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
+};
+use tare_format::file::Description;
+use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record};
+use tare_symbols::{BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved};
+
+use super::tasks::Tasks;
+
+/// `PROT_EXEC` of `mmap(2)`.
+const PROT_EXEC: u32 = 4;
+
+/// The kernel's name in a recording.
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
+
+/// Where a CPU was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    Kernel,
+    User,
+    /// A hypervisor or a guest: nothing is known of their addresses.
+    Other,
+}
+
+impl Mode {
+    /// The mode that a record's `misc` tells.
+    pub(crate) fn of(misc: u16) -> Self {
+        match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
+            PERF_RECORD_MISC_KERNEL => Self::Kernel,
+            PERF_RECORD_MISC_USER => Self::User,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Where an address lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// The file.
+    pub(crate) file: FileId,
+    /// What the file calls the address.
+    pub(crate) address: u64,
+}
+
+/// Threads, address spaces and symbols.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) tasks: Tasks,
+    pub(crate) spaces: Spaces,
+    pub(crate) files: Files,
+    pub(crate) symbolizer: Symbolizer,
+    build_ids: HashMap<Vec<u8>, BuildId>,
+    kernel: Option<Map>,
+}
+
+impl Machine {
+    pub(crate) fn new(options: Options) -> Self {
+        let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
+        Self { tasks, spaces, files, symbolizer: Symbolizer::new(options), build_ids: HashMap::new(), kernel: None }
+    }
+
+    /// Learns the build ids that a recording lists.
+    pub(super) fn learn_build_ids(&mut self, description: &Description) {
+        if let Ok(build_ids) = description.features().build_ids() {
+            self.build_ids.extend(build_ids.filter_map(|id| Some((id.path.to_vec(), BuildId::new(id.build_id)?))));
+        }
+    }
+
+    /// Takes in what a record changes.
+    pub(super) fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
+        match record {
+            // With a new program come new maps, which replace those in their way. The others stay: a thread that is about to
+            // leave execve(2) still has return addresses of the program before.
+            Record::Comm(comm) => self.tasks.name(comm),
+            Record::Fork(task) => {
+                self.tasks.fork(task);
+                // Of what ran before the recording, the recorder describes each process's maps itself.
+                if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
+                    self.spaces.fork(task.ppid, task.pid);
+                }
+            }
+            Record::Exit(task) => {
+                if let Some((pid, _)) = self.tasks.exit(task).filter(|(pid, tid)| pid == tid) {
+                    self.spaces.remove(pid);
+                }
+            }
+            Record::Mmap(mmap) if Mode::of(raw.misc) == Mode::Kernel => self.map_kernel(mmap),
+            Record::Mmap(mmap) if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK != PERF_RECORD_MISC_GUEST_KERNEL => self.map_user(mmap),
+            Record::Ksymbol(ksymbol) => self.map_ksymbol(ksymbol),
+            Record::BuildId(id) => {
+                self.build_ids.extend(BuildId::new(id.build_id).map(|build_id| (id.path.to_vec(), build_id)));
+            }
+            _ => {}
+        }
+    }
+
+    fn intern(&mut self, kind: Kind, name: &[u8], file: &RecordedFile<'_>) -> Option<FileId> {
+        let recorded = if let RecordedFile::BuildId(id) = file { BuildId::new(id) } else { None };
+        let build_id = recorded.or_else(|| self.build_ids.get(name).copied());
+        self.files.intern(File { kind, name: name.to_vec(), build_id })
+    }
+
+    fn map_kernel(&mut self, mmap: &Mmap<'_>) {
+        let symbol = mmap.path.strip_prefix(KERNEL);
+        let file = match symbol {
+            Some(_) => self.intern(Kind::Kernel, KERNEL, &mmap.file),
+            None => self.intern(Kind::Module, &module_name(mmap.path), &mmap.file),
+        };
+        let Some(file) = file else { return };
+        if let Some(symbol) = symbol.filter(|_| mmap.pgoff != 0) {
+            self.symbolizer.set_kernel_reference(symbol, mmap.pgoff);
+        }
+        // The symbols of the kernel and its modules are known by their addresses.
+        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
+        let map = Map { start, end, pgoff: start, file };
+        self.kernel = symbol.map(|_| map).or(self.kernel);
+        self.spaces.kernel.add(map);
+    }
+
+    fn map_user(&mut self, mmap: &Mmap<'_>) {
+        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
+        let is_code = !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
+        let (kind, name, pgoff) = match mmap.path {
+            b"[vdso]" => (Kind::Vdso, mmap.path.to_vec(), 0),
+            path if has_no_file(path) && is_code => (Kind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start),
+            path if has_no_file(path) => (Kind::Anonymous, path.to_vec(), start),
+            path if path.starts_with(b"/") => (Kind::Elf, path.to_vec(), mmap.pgoff),
+            path => (Kind::Anonymous, path.to_vec(), mmap.pgoff),
+        };
+        if let Some(file) = self.intern(kind, &name, &mmap.file) {
+            self.spaces.add(mmap.pid, Map { start, end, pgoff, file });
+        }
+    }
+
+    fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
+        let (start, end) = (ksymbol.addr, ksymbol.addr.saturating_add(ksymbol.len.into()));
+        if u32::from(ksymbol.flags) & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0 {
+            self.spaces.kernel.remove(start, end);
+        } else if self.spaces.find_kernel(start).is_none()
+            && let Some(file) = self.intern(Kind::Ksymbol, ksymbol.name, &RecordedFile::None)
+        {
+            self.symbolizer.set_ksymbol(file, ksymbol.len.into());
+            self.spaces.kernel.add(Map { start, end, pgoff: 0, file });
+        }
+    }
+
+    /// The file that an address lies in; `None` where nothing was mapped.
+    pub(crate) fn place(&mut self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
+        let map = match mode {
+            Mode::Kernel => self.spaces.find_kernel(address),
+            Mode::User => self.spaces.find_user(pid, address),
+            Mode::Other => None,
+        };
+        if let Some(map) = map {
+            return Some(Place { file: map.file, address: map.to_file(address) });
+        }
+        // A recording has the kernel's text. What runs while it starts lies behind, and call chains of the idle thread begin there.
+        let kernel = self.kernel.filter(|_| mode == Mode::Kernel).filter(|kernel| address >= kernel.start)?;
+        let place = Place { file: kernel.file, address: kernel.to_file(address) };
+        self.symbol(place).is_ok().then_some(place)
+    }
+
+    /// The symbol that an address in a file lies in.
+    pub(crate) fn symbol(&mut self, place: Place) -> Result<Symbol, Unresolved> {
+        self.symbolizer.find(&self.files, place.file, place.address)
+    }
+
+    /// The name of a symbol. Untrusted.
+    pub(crate) fn symbol_name(&mut self, symbol: Symbol) -> &str {
+        self.symbolizer.name(symbol)
+    }
+
+    /// A file's name as `perf` shows it. Untrusted.
+    pub(crate) fn file_name(&self, file: FileId) -> &[u8] {
+        self.files.get(file).map_or(b"[unknown]", |file| &file.name)
+    }
+}
+
+/// Memory that the kernel gives a name and no file.
+fn has_no_file(path: &[u8]) -> bool {
+    path == b"//anon" || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"].iter().any(|name| path.starts_with(name))
+}
+
+/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets already stays.
+fn module_name(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"[") {
+        return path.to_vec();
+    }
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let stem = base.windows(3).position(|part| part == b".ko").map_or(base, |at| &base[..at]);
+    let name = stem.iter().map(|byte| if *byte == b'-' { b'_' } else { *byte });
+    [b'['].into_iter().chain(name).chain([b']']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_called_as_the_kernel_calls_them() {
+        assert_eq!(module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"), b"[nls_ascii]");
+        assert_eq!((module_name(b"[bpf]"), module_name(b"x")), (b"[bpf]".to_vec(), b"[x]".to_vec()));
+    }
+}
