@@ -14,7 +14,7 @@ use crate::command::interrupt::end_child;
 use crate::pipeline::capture::meter::{Meter, Tally};
 use crate::pipeline::capture::reader::{CpuRing, Reader};
 use crate::pipeline::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
-use crate::pipeline::output::Account;
+use crate::pipeline::output::{Account, Closing};
 
 /// What a recording leaves behind.
 pub(super) struct Recorded {
@@ -44,7 +44,7 @@ impl Live<'_> {
         let drained = readers.iter_mut().try_for_each(|reader| reader.pass(&shared).map(drop));
         let stopped = self.stopped.or(drained.err());
         self.counts.system_calls += shared.calls();
-        let mut output = shared.into_output();
+        let output = shared.into_output();
 
         let rings: Vec<&CpuRing> = readers.iter().flat_map(|reader: &Reader| &reader.rings).collect();
         ledger.finished = true;
@@ -52,17 +52,22 @@ impl Live<'_> {
         ledger.losses = losses(&rings);
         ledger.throttled = rings.iter().map(|ring| ring.meter.throttled).sum();
         ledger.recorded_ns = nanos(self.clock.recorded());
-        ledger.output =
-            Output { record_bytes: rings.iter().map(|ring| ring.meter.bytes).sum(), written_bytes: output.written(), ..Output::default() };
+        let account = output.so_far();
+        ledger.output = Output {
+            path: account.path.name().to_owned(),
+            fallback: account.fallback,
+            record_bytes: rings.iter().map(|ring| ring.meter.bytes).sum(),
+            written_bytes: output.written(),
+            queue_high_water_bytes: account.queue_high_water,
+            queue_bytes: account.queue_bytes,
+        };
         ledger.rings = of_rings(&rings, self.session.record.rings.flush_interval);
         ledger.command = ended.map(|ended| Command { user_ns: nanos(ended.user), system_ns: nanos(ended.system) });
         ledger.stopped = stopped.as_ref().map(ToString::to_string);
         ledger.cost = cost(self.session, self.counts, self.clock.started_cpu_ns, until_now_ns);
         ledger.cost.readers = readers.len();
-        // An output that takes nothing more says so when it is finished.
-        let _ = output.append(&[&note::encode(&ledger.to_note())?]);
         description.features.extend(sample_time(&rings));
-        let account = output.finish(&description);
+        let account = output.finish(&Closing { description: &description, records: &note::encode(&ledger.to_note())? });
         ledger.output.written_bytes = account.bytes;
         Ok(Recorded { ledger, account, ended, signal: end.signal })
     }
