@@ -105,6 +105,10 @@ struct SystemFile {
 impl Kernel for System {
     fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
         let mut bytes = AlignedAttr(attr.to_bytes());
+        if let Some(path) = &attr.uprobe_path {
+            let address = path.as_ptr().expose_provenance() as u64;
+            bytes.0[UPROBE_PATH..UPROBE_PATH + 8].copy_from_slice(&address.to_ne_bytes());
+        }
         let cpu = |n: u32| i32::try_from(n).map_err(|_| Errno::INVAL);
         let (pid, cpu, flags) = match target {
             Target::Task(tid) => (tid, -1, 0),
@@ -115,7 +119,8 @@ impl Kernel for System {
         let group = leader.map_or(-1, EventFile::raw_fd);
         let at = (&raw mut bytes).cast::<perf_event_attr>();
         // SAFETY: `at` points to the bytes of a perf_event_attr, aligned for it, whose `size` field says how many there are;
-        // the kernel reads no further, and on E2BIG writes that field alone. The bytes outlive the call.
+        // the kernel reads no further, and on E2BIG writes that field alone. The bytes outlive the call, and so does the path that a probe's
+        // address is of: the kernel copies it up to its NUL. An address that isn't one is EFAULT.
         #[allow(unsafe_code)]
         let fd = unsafe { perf_event_open(at, pid, cpu, group, (flags | PERF_FLAG_FD_CLOEXEC).into()) };
         if fd < 0 {
@@ -127,6 +132,9 @@ impl Kernel for System {
         Ok(Box::new(SystemFile { file: owned, mapped: Cell::new(false) }))
     }
 }
+
+/// Where `config1` lies in an attribute, which is `uprobe_path` for probes.
+const UPROBE_PATH: usize = std::mem::offset_of!(perf_event_attr, __bindgen_anon_3);
 
 /// The bytes of an attribute where a `perf_event_attr` may lie.
 #[repr(C, align(8))]

@@ -2,6 +2,7 @@
 //!
 //! Layout and bit positions: `include/uapi/linux/perf_event.h`, checked against `perf-event-open-sys` in the tests below.
 
+use std::ffi::CString;
 use std::fmt;
 
 use bitflags::bitflags;
@@ -98,6 +99,9 @@ pub struct Attr {
     pub aux_sample_size: u32,
     /// Handed to the signal handler, with [`Flags::SIGTRAP`].
     pub sig_data: u64,
+    /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel takes its address in `config1` (`uprobe_path`), which means nothing
+    /// outside of the call: the bytes have what is in `config1`.
+    pub uprobe_path: Option<CString>,
 }
 
 /// Why bytes are not a `perf_event_attr`.
@@ -227,6 +231,7 @@ impl Attr {
             aux_sample_size: u32_at(112),
             sig_data: u64_at(120),
             config3: u64_at(128),
+            uprobe_path: None,
         })
     }
 }
@@ -266,6 +271,9 @@ impl fmt::Display for Attr {
         ];
         for (name, value) in sizes.into_iter().filter(|&(_, value)| value != 0) {
             writeln!(f, "{name} {value}")?;
+        }
+        if let Some(path) = &self.uprobe_path {
+            writeln!(f, "uprobe_path {}", path.to_string_lossy().escape_debug())?;
         }
         if !self.read_format.is_empty() {
             write!(f, "read_format")?;
@@ -307,6 +315,7 @@ mod tests {
             sample_max_stack: 13,
             aux_sample_size: 14,
             sig_data: 15,
+            uprobe_path: None,
         }
     }
 

@@ -87,6 +87,14 @@ pub enum Problem {
     /// No tracepoint has this name, or matches this pattern.
     #[error("no tracepoint is called '{0}'")]
     UnknownTracepoint(String),
+    /// A program has no such place.
+    #[error("{place}: {why}")]
+    Probe {
+        /// The file, or the place in it.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Tracepoints can't be looked up.
     #[error("tracepoint {name}: {source}")]
     Tracefs {

@@ -1,7 +1,7 @@
 //! Events as users name them, and as the kernel takes them.
 //!
 //! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it means: `names` knows the events
-//! that every kernel has, `pmu` those of sysfs, `tracepoint` those of tracefs, `breakpoint` addresses. `terms` and `modifiers`
+//! that every kernel has, `pmu` those of sysfs, `tracepoint` those of tracefs, `breakpoint` addresses, `uprobe` functions of programs. `terms` and `modifiers`
 //! are what can follow a name. docs/events.md tells users the same.
 
 mod breakpoint;
@@ -16,6 +16,7 @@ mod sources;
 mod syntax;
 mod terms;
 mod tracepoint;
+mod uprobe;
 
 use tare_format::abi::Attr;
 use tare_kernel::host::CpuList;

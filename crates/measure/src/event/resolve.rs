@@ -9,7 +9,7 @@ use super::error::{At, Problem};
 use super::modifiers::{self, Modifiers};
 use super::names::{self, Known, known};
 use super::syntax::{Item, Term, Typed, Word, number};
-use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint};
+use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
 /// PMUs of the kernel's own, whose events go into any group (`perf_sw_context` in the kernel).
 const SOFTWARE_PMUS: [&str; 3] = ["msr", "kprobe", "uprobe"];
@@ -82,6 +82,9 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
 
 /// The word that holds an event's modifiers, wherever it stands.
 fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
+    if uprobe::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
+        return typed.tail; // a function can be called k
+    }
     typed.tail.or_else(|| typed.words.last().copied().filter(|word| typed.words.len() > 1 && modifiers::could_be(word.text)))
 }
 
@@ -102,6 +105,9 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
     let second = typed.words.get(1).copied();
     if first.text == "mem" && second.is_some() {
         return breakpoint::event(typed).map(|event| vec![event]);
+    }
+    if uprobe::is_probe(first.text) && second.is_some() {
+        return uprobe::event(typed, sources).map(|event| vec![event]);
     }
     if let (Some(kind), Some(config)) = (number(first.text), second) {
         return numeric(typed, kind, config).map(|event| vec![event]);

@@ -110,6 +110,10 @@ impl<'a> Cursor<'a> {
             return Err(At::new(start, Problem::Syntax("an event belongs here")));
         }
         let mut words = vec![first];
+        // A path holds slashes: uprobe:/usr/bin/prog:main
+        if super::uprobe::is_probe(first.text) && self.take(':') {
+            words.push(self.until(&[':', ',', '{', '}']).trimmed());
+        }
         while self.take(':') {
             words.push(self.word());
         }

@@ -4,7 +4,7 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_measure::event::{CallGraph, Event};
 
-use super::{has_raw_data, is_probe};
+use super::{is_probe, is_traced};
 use crate::cli::resolved::record::{Callchains, Sampling, user_registers};
 use crate::exit::Refusal;
 
@@ -68,10 +68,11 @@ impl Common<'_> {
         let mut fields = ALWAYS | self.sampling.fields;
         let mut set = |field: u32, wanted: bool| if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) };
         set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
-        if has_raw_data(event) {
+        // The fields of a probe are its address alone.
+        if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
             set(abi::PERF_SAMPLE_RAW, true);
         }
-        if self.names_cpu || has_raw_data(event) {
+        if self.names_cpu || is_traced(event) {
             set(abi::PERF_SAMPLE_CPU, true);
         }
         if self.sampling.fields & u64::from(abi::PERF_SAMPLE_ADDR) != 0 {
@@ -89,7 +90,7 @@ impl Common<'_> {
     }
 
     fn add_call_graph(&self, event: &Event, attr: &mut Attr) -> Result<(), Refusal> {
-        let of_all = match has_raw_data(event) && !self.sampling.call_graph_of_tracepoints {
+        let of_all = match is_traced(event) && !self.sampling.call_graph_of_tracepoints {
             true => CallGraph::No,
             false => self.sampling.call_graph,
         };

@@ -95,8 +95,8 @@ impl PlannedEvent {
     }
 }
 
-/// Events whose samples carry the tracepoint's own fields, which filters can speak of.
-fn has_raw_data(event: &Event) -> bool {
+/// Events of tracing, which take filters.
+fn is_traced(event: &Event) -> bool {
     event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
 }
 
@@ -254,7 +254,7 @@ impl Planner<'_> {
     /// The fields that a filter can speak of.
     fn fields(&self, event: &Event) -> Result<Option<Vec<String>>, Refusal> {
         let Some(tracepoint) = &event.tracepoint else {
-            return Ok(has_raw_data(event).then(|| vec!["common_pid".to_owned()]));
+            return Ok(is_traced(event).then(|| vec!["common_pid".to_owned()]));
         };
         let fields = self.sources.tracefs().and_then(|tracefs| tracefs.fields(&tracepoint.system, &tracepoint.name));
         fields.map(Some).map_err(|error| Refusal::usage(format!("{}: {error}", event.name)))
@@ -291,3 +291,6 @@ impl Planner<'_> {
         planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == Start::OnExec);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_measure::count::{OpenError, Unavailable, is_kernel_only, user_mode_only};
 
 use super::attr::LBR_TERSE;
-use super::{PlannedEvent, has_raw_data};
+use super::{PlannedEvent, is_traced};
 use crate::command::remedy;
 use crate::exit::{Exit, Refusal};
 
@@ -172,9 +172,9 @@ impl<'a> Settling<'a> {
     fn open(&self, planned: &PlannedEvent, attr: &Attr, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
         let cpu = planned.cpus.as_slice().first().copied().unwrap_or(0);
         let target = if self.per_cpu { Target::Cpu(cpu) } else { Target::TaskOnCpu(0, cpu) };
-        if has_raw_data(&planned.event) {
+        if is_traced(&planned.event) {
             let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
-            let stand_in = Attr { kind, config, config1: 0, config2: 0, ..attr.clone() };
+            let stand_in = Attr { kind, config, config1: 0, config2: 0, uprobe_path: None, ..attr.clone() };
             return self.kernel.open(&stand_in, target, leader);
         }
         self.kernel.open(attr, target, leader)
