@@ -5,7 +5,7 @@ mod control;
 pub(crate) mod doctor;
 mod interrupt;
 pub(crate) mod list;
-pub mod record;
+pub(crate) mod record;
 mod remedy;
 pub(crate) mod script;
 pub(crate) mod stat;

@@ -13,4 +13,5 @@ mod stat_attr;
 mod stat_cgroup;
 mod stat_like_perf;
 mod three;
+mod uprobe;
 mod versus;

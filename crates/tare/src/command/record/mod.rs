@@ -5,7 +5,7 @@
 
 mod finish;
 mod live;
-pub mod plan;
+pub(crate) mod plan;
 mod ring_size;
 mod session;
 mod subjects;

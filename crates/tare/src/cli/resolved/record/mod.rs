@@ -178,3 +178,6 @@ fn synthesize(raw: &raw::record::Output, cgroups_sampled: bool) -> Result<Synthe
     }
     Ok(if raw.synth.is_empty() { everything } else { chosen })
 }
+
+#[cfg(test)]
+mod tests;

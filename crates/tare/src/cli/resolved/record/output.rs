@@ -23,7 +23,6 @@ impl Output {
     pub(super) fn resolve(raw: &raw::record::Output, keeps_some: bool) -> Result<Self, Refusal> {
         let destination = match &raw.output {
             Some(path) if path.as_os_str() == "-" => Destination::Stdout,
-            Some(path) if path.as_os_str().is_empty() => return Err(Refusal::usage("-o: the name of a file belongs here, or - for stdout")),
             path => Destination::File(path.clone().unwrap_or_else(|| PathBuf::from("perf.data"))),
         };
         let choice = match raw.output_path.as_deref() {

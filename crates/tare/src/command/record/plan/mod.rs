@@ -22,7 +22,7 @@ use tare_measure::event::{Event, EventGroup, Sources};
 
 use self::attr::Common;
 use self::rate::Rates;
-pub use self::self_filter::self_filter;
+use self::self_filter::self_filter;
 use self::settle::Settling;
 use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::cli::resolved::stat::Begin;
@@ -30,35 +30,35 @@ use crate::exit::Refusal;
 
 /// What is opened.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The events, in the order of the recording's attributes; members of a group follow their leader.
-    pub events: Vec<PlannedEvent>,
+    pub(crate) events: Vec<PlannedEvent>,
     /// Steps back that the kernel made necessary, and what they cost, a line each.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// An event, ready to be opened on each of its places.
 #[derive(Debug)]
-pub struct PlannedEvent {
+pub(crate) struct PlannedEvent {
     /// The event as the user named it; `:u` is added where the kernel had to be left out.
-    pub event: Event,
+    pub(crate) event: Event,
     /// What the kernel takes: it did, when it was asked.
-    pub attr: Attr,
+    pub(crate) attr: Attr,
     /// The number in [`Plan::events`] of the event that leads its group, for the other members.
-    pub leader: Option<usize>,
+    pub(crate) leader: Option<usize>,
     /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target is no cgroup.
-    pub cgroup: Option<usize>,
+    pub(crate) cgroup: Option<usize>,
     /// The CPUs that it is opened on.
-    pub cpus: CpuList,
+    pub(crate) cpus: CpuList,
     /// When it begins.
-    pub start: Start,
+    pub(crate) start: Start,
     /// The fields of the tracepoint, for filters; `None` for what is none.
     fields: Option<Vec<String>>,
 }
 
 /// When an event begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub(crate) enum Start {
     /// By itself, in the program that the command executes.
     OnExec,
     /// When it is enabled, as soon as everything is open.
@@ -70,17 +70,11 @@ pub enum Start {
 }
 
 impl PlannedEvent {
-    /// Whether it has a filter that leaves the recorder's threads out. Other events mark samples by the thread's id.
-    #[must_use]
-    pub fn is_filtered(&self) -> bool {
-        self.fields.is_some()
-    }
-
     /// The filter to set once it is open: the user's, joined with one that leaves out these threads.
     ///
     /// # Errors
     /// The text is too long for the kernel, or holds a NUL.
-    pub fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, Refusal> {
+    pub(crate) fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, Refusal> {
         let Some(fields) = &self.fields else { return Ok(None) };
         let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else { return Ok(None) };
         let longest = rustix::param::page_size() - 1;
@@ -109,7 +103,7 @@ impl Plan {
     ///
     /// # Errors
     /// A [`Refusal`] that names the event and the remedy.
-    pub fn new(record: &Record, host: &Host, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+    pub(crate) fn new(record: &Record, host: &Host, kernel: &dyn Kernel) -> Result<Self, Refusal> {
         let mut notes = Vec::new();
         let sources = Sources::new(host.clone());
         let named;

@@ -45,7 +45,7 @@ pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, Refusal>
 impl PlannedEvent {
     /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An inherited event can have a ring only where it is
     /// bound to a CPU (`perf_mmap` in the kernel), so that every event of a thread is opened on each CPU.
-    pub fn places<'a>(&'a self, threads: &'a [i32], cgroups: &'a [RawFd]) -> impl Iterator<Item = (u32, Place)> + 'a {
+    pub(crate) fn places<'a>(&'a self, threads: &'a [i32], cgroups: &'a [RawFd]) -> impl Iterator<Item = (u32, Place)> + 'a {
         let of_cpu = move |cpu: u32| -> Box<dyn Iterator<Item = Place> + 'a> {
             match self.cgroup.and_then(|cgroup| cgroups.get(cgroup)) {
                 Some(&folder) => Box::new(std::iter::once(Place::CgroupOnCpu(folder, cpu))),

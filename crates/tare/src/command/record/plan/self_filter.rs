@@ -8,7 +8,7 @@ const FIELDS: [&str; 2] = ["next_pid", "pid"];
 ///
 /// The kernel takes one filter in the life of an event (`PERF_EVENT_IOC_SET_FILTER`, then `EEXIST`), of less than a page: the ids of threads
 /// that were created one after the other are consecutive, and are left out as a range.
-pub fn self_filter(fields: &[String], threads: &[i32], users: Option<&str>) -> Option<String> {
+pub(crate) fn self_filter(fields: &[String], threads: &[i32], users: Option<&str>) -> Option<String> {
     let has = |name: &&str| fields.iter().any(|field| field == name);
     let names = ["common_pid"].into_iter().chain(FIELDS.into_iter().filter(has));
     let ranges = consecutive(threads);

@@ -1,0 +1,89 @@
+//! Probes in programs: counted and recorded, with nothing left behind.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{is_root, stat, stderr, tare};
+
+/// A program that calls its function `tick` a hundred times, and `ticks` once; `None` where there is no C compiler.
+fn program(folder: &Path) -> Option<PathBuf> {
+    let source = "static volatile int sum;\n\
+                  __attribute__((noinline)) void tick(int n) { sum += n; }\n\
+                  __attribute__((noinline)) void ticks(void) { for (int i = 0; i < 100; i++) tick(i); sum++; }\n\
+                  int main(void) { ticks(); return sum != 4951; }\n";
+    let (path, file) = (folder.join("prog"), folder.join("prog.c"));
+    std::fs::write(&file, source).unwrap();
+    match Command::new("cc").arg("-O1").arg("-o").arg(&path).arg(file).status() {
+        Ok(built) => built.success().then_some(path),
+        Err(error) => {
+            println!("skipped: no C compiler: {error}");
+            None
+        }
+    }
+}
+
+/// The probes that tracefs knows.
+fn probes() -> String {
+    std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default()
+}
+
+fn can_probe() -> bool {
+    let there = Path::new("/sys/bus/event_source/devices/uprobe").exists();
+    if !there {
+        println!("skipped: this kernel has no uprobes by perf events");
+    }
+    is_root() && there
+}
+
+#[test]
+fn calls_and_returns_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
+    let (path, before) = (program.to_str().unwrap(), probes());
+    let events = format!("uprobe:{path}:tick,uretprobe:{path}:tick:u,uprobe:{path}:ticks/name=once/,{{uprobe:{path}:main}}");
+    let output = stat(&["-x,", "-e", &events, path]);
+    let text = stderr(&output);
+    let counts: Vec<&str> = text.lines().filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(counts, ["100", "100", "1", "1"], "{text}");
+    assert_eq!(probes(), before);
+}
+
+#[test]
+fn calls_are_recorded_with_the_function() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
+    let (path, file) = (program.to_str().unwrap(), folder.path().join("perf.data"));
+    let event = format!("uprobe:{path}:tick");
+    let output = tare().args(["record", "-q", "-e", &event, "-o"]).arg(&file).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let Ok(script) = Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&file).output() else {
+        return println!("skipped: there is no perf to read the recording");
+    };
+    let script = String::from_utf8_lossy(&script.stdout).into_owned();
+    let calls = script.lines().filter(|line| line.trim_start().starts_with("prog") && line.ends_with(" tick")).count();
+    assert_eq!(calls, 100, "{script}");
+}
+
+#[test]
+fn a_wrong_place_is_named() {
+    if !can_probe() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let path = program.to_str().unwrap();
+    for (event, says) in [
+        (format!("uprobe:{path}:tik"), "has no such function (`nm` lists those that it has); nearest: tick"),
+        (format!("uprobe:{path}:tick+x"), "a number belongs after +"),
+        (format!("uprobe:{path}:99999999"), "the file has"),
+        (format!("uprobe:{path}:tick+0x7fffffff"), "no part of the file holds it"),
+        ("uprobe:/nowhere/prog:main".to_owned(), "No such file"),
+        ("uprobe:/:main".to_owned(), "it is no program's file"),
+        (format!("uprobe:{path}.c:main"), "it is no ELF file"),
+        (format!("uprobe:{path}"), "uprobe:FILE:SYMBOL"),
+        (format!("uprobe:{path}:tick:u:k"), "uprobe:FILE:SYMBOL"),
+    ] {
+        let output = stat(&["-e", &event, "true"]);
+        assert!(stderr(&output).contains(says) && output.status.code() == Some(2), "{event}: {}", stderr(&output));
+    }
+}
