@@ -112,7 +112,7 @@ impl Description {
                 true
             }
             Ok(Record::BuildId(_)) => self.features.add_build_id(record),
-            Ok(Record::FinishedRound) => self.notes.absorb(record),
+            Ok(Record::FinishedInit) => self.notes.absorb(record),
             _ => true,
         };
         if !fits {

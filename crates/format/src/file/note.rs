@@ -1,13 +1,13 @@
 //! Notes in a recording: bytes that mean something to this project and that other readers step over.
 //!
 //! ```text
-//! PERF_RECORD_FINISHED_ROUND | "tare.note" and seven zeros | total u32 | offset u32 | piece | zeros up to a multiple of 8
+//! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | piece | zeros up to a multiple of 8
 //! ```
-//! Every reader of `perf.data` knows that record, as a mark without a body, and passes over one that has a body: `report`,
-//! `script` and `inject` of perf 6.1 do, in files, in pipes and in compressed data. A note is a mark, too: who writes it has
-//! drained every ring. One that is longer than a record goes into several, one after the other.
+//! Readers of `perf.data` know that record as a mark without a body, and step over one that has a body: `report`, `script` and
+//! `inject` of perf 6.1 do, in files, in pipes and in compressed data, and so does the crate `linux-perf-data`, which takes the
+//! body of a FINISHED_ROUND for the next record. A note that is longer than a record goes into several, one after the other.
 
-use super::writer::FINISHED_ROUND;
+use super::writer::FINISHED_INIT;
 use crate::bytes::Cursor;
 use crate::limits;
 use crate::record::{RawRecord, kind};
@@ -37,7 +37,7 @@ pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
     for (piece, offset) in note.chunks(PIECE_BYTES).zip((0..total).step_by(PIECE_BYTES)) {
         let size = (8 + MAGIC.len() + 8 + piece.len()).next_multiple_of(8);
         let end = records.len() + size;
-        let mut header = FINISHED_ROUND;
+        let mut header = FINISHED_INIT;
         // At most PIECE_BYTES and 39 more.
         header[6..].copy_from_slice(&u16::try_from(size).unwrap_or(0).to_ne_bytes());
         records.extend(header);
@@ -85,7 +85,7 @@ impl Notes {
 
 /// Total, offset and bytes of a note's record; `None` for any other record.
 fn piece<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
-    let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_ROUND)?;
+    let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);
     let (total, offset) = (fields.u32()?, fields.u32()?);
     Some((usize::try_from(total).ok()?, usize::try_from(offset).ok()?, fields.rest()))
@@ -109,7 +109,7 @@ mod tests {
     fn notes_come_back_whole() {
         let long: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
         for note in [&b"x"[..], b"12345678", &long[..PIECE_BYTES], &long[..PIECE_BYTES + 1], &long] {
-            let bytes = [&FINISHED_ROUND[..], &encode(note).unwrap(), &FINISHED_ROUND].concat();
+            let bytes = [&FINISHED_INIT[..], &encode(note).unwrap(), &FINISHED_INIT].concat();
             assert_eq!(bytes.len() % 8, 0);
             let (notes, fits) = read(&bytes);
             assert!(fits && notes.whole() == [note.to_vec()]);
