@@ -13,22 +13,35 @@ use crate::exit::say;
 /// How long a command may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What signals said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// The user insists on the end: it was not the first signal that asks for it.
+    pub(crate) insisted: bool,
+    /// The user asks for what there is so far (SIGUSR2).
+    pub(crate) asked: bool,
+}
+
 /// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal sends (Ctrl-C) reaches the command
-/// by itself; what was sent to tare alone is passed on, once. Returns whether the user insisted: it was not the first.
-pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<bool> {
-    let mut insisted = false;
+/// by itself; what was sent to tare alone is passed on, once.
+pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<Arrived> {
+    let mut arrived = Arrived::default();
     while let Some(signal) = signals.next()? {
         if signal.number == Signal::CHILD.as_raw() {
             continue;
         }
+        if signal.number == Signal::USR2.as_raw() {
+            arrived.asked = true;
+            continue;
+        }
         let first = interrupted.replace(signal.number).is_none();
-        insisted |= !first;
+        arrived.insisted |= !first;
         let by_terminal = signal.from_kernel && signal.number == Signal::INT.as_raw();
         if let Some(child) = child.filter(|_| first && !by_terminal) {
             child.signal(signal.number);
         }
     }
-    Ok(insisted)
+    Ok(arrived)
 }
 
 /// Ends the command as the time is up or the user said stop. `None`: it goes on, which was said.

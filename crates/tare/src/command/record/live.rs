@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
+use tare_format::file::writer::Description;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 
 use super::plan::Start;
 use super::session::Session;
+use super::snapshot::Snapshots;
 use crate::cli::resolved::stat::Begin;
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::pass_on;
@@ -17,7 +19,8 @@ use crate::pipeline::capture::helpers::Helper;
 use crate::pipeline::capture::opening::Events;
 use crate::pipeline::capture::reader::{Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes, Woken};
-use crate::pipeline::output::OutputError;
+use crate::pipeline::ledger::Ledger;
+use crate::pipeline::output::{OutputError, Switch};
 
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -25,9 +28,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A recording under way.
 pub(super) struct Live<'a> {
     pub(super) session: &'a Session<'a>,
+    /// Names the recorder; the rest of it is known at the end.
+    pub(super) ledger: Ledger,
+    /// What the recording began with.
+    pub(super) description: Description,
     pub(super) events: Events,
     pub(super) shared: Arc<Shared>,
     pub(super) reader: Reader,
+    pub(super) snapshots: Snapshots,
     pub(super) helpers: Vec<Helper>,
     pub(super) wakes: Wakes,
     pub(super) control: Option<Control>,
@@ -36,7 +44,7 @@ pub(super) struct Live<'a> {
     pub(super) clock: Clock,
     pub(super) counts: Counts,
     /// Why nothing more is recorded, though the command may go on.
-    pub(super) stopped: Option<OutputError>,
+    pub(super) stopped: Option<Stopped>,
 }
 
 /// How a recording ended.
@@ -46,6 +54,17 @@ pub(super) struct End {
     pub(super) ended: Option<Ended>,
     /// The signal that ended the recording.
     pub(super) signal: Option<i32>,
+}
+
+/// Why a recording is over before it was ended.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Stopped {
+    /// The output takes nothing more.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// It is as large as the user wants it to become.
+    #[error("it reached the size that --max-size allows")]
+    MaxSize,
 }
 
 /// What happened while events were recorded.
@@ -121,10 +140,10 @@ impl Live<'_> {
         let plan = self.session.plan;
         let at_once = |event: usize| plan.events[event].start == Start::AtOnce;
         self.events.set_enabled(true, at_once).context("cannot enable the events")?;
-        self.child = child.map(WaitingChild::start).transpose().context("cannot start the command")?;
         if self.session.record.begin == Begin::AtOnce {
             self.clock.enabled();
         }
+        self.child = child.map(WaitingChild::start).transpose().context("cannot start the command")?;
         Ok(())
     }
 
@@ -190,16 +209,19 @@ impl Live<'_> {
             return;
         }
         let read = self.reader.pass(&self.shared).and_then(|_| if is_due { self.shared.flush() } else { Ok(()) });
-        if let Err(error) = read {
-            self.stop_recording(error);
+        match read {
+            Err(error) => self.stop_recording(error.into()),
+            Ok(()) if self.shared.with_output(|output| output.is_at_max_size()) => self.stop_recording(Stopped::MaxSize),
+            Ok(()) if self.shared.with_output(|output| output.wants_switch()) => self.switch(),
+            Ok(()) => {}
         }
     }
 
     /// The output takes nothing more: what can be read stays, and the command goes on.
-    fn stop_recording(&mut self, error: OutputError) {
+    pub(super) fn stop_recording(&mut self, why: Stopped) {
         // Whether this works or not, nothing more is written.
         let _ = self.disable_all();
-        self.stopped = Some(error);
+        self.stopped = Some(why);
     }
 
     /// Carries out what came over `--control`; whether it was to stop.
@@ -227,7 +249,14 @@ impl Live<'_> {
 
     /// Looks at the signals that arrived; whether the user insists that tare ends now.
     fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<bool> {
-        Ok(pass_on(self.session.signals, self.child.as_ref(), interrupted)? && self.child.is_some())
+        let arrived = pass_on(self.session.signals, self.child.as_ref(), interrupted)?;
+        if arrived.asked && self.stopped.is_none() {
+            self.dump()?;
+            if self.session.record.output.options.switch == Some(Switch::Signal) {
+                self.switch();
+            }
+        }
+        Ok(arrived.insisted && self.child.is_some())
     }
 
     fn command_ended(&mut self, woken: Woken) -> anyhow::Result<Option<Ended>> {

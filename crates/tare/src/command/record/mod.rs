@@ -1,16 +1,22 @@
 //! `tare record`: samples and tracepoints into a perf.data file.
 //!
 //! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session` begins a recording, `live` sees it through,
-//! `finish` ends it. The bytes' way is in `crate::pipeline`.
+//! `snapshot` and `finish`
+//! dump what is kept back and end it; `description` and `account` say what it is of and what it cost. The bytes' way is in `crate::pipeline`.
 
+mod account;
+mod description;
 mod finish;
 mod live;
 pub(crate) mod plan;
 mod ring_size;
 mod session;
+mod snapshot;
 mod subjects;
+mod switch;
 
 use std::io::Write;
+use std::os::fd::AsFd;
 
 use anyhow::Context;
 use rustix::process::Signal;
@@ -24,10 +30,10 @@ use self::plan::Plan;
 use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::record::Record;
+use crate::cli::resolved::record::{Keep, Record};
 use crate::exit::{Exit, printable, say};
 use crate::pipeline::ledger;
-use crate::pipeline::output::{Output, Switch};
+use crate::pipeline::output::{Destination, Output, Switch};
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
@@ -44,13 +50,21 @@ pub(crate) fn run(raw: raw::Record) -> Outcome {
 
 fn recorded(record: &Record, host: &Host) -> Outcome {
     let files = FileLimit::now();
-    let asks = record.output.options.switch == Some(Switch::Signal);
+    let asks = record.output.options.switch == Some(Switch::Signal) || matches!(record.rings.keep, Keep::Last(_));
     let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw())).context("cannot wait for signals")?;
     let plan = Plan::new(record, host, &System)?;
     let notes = plan.notes.iter().filter(|_| !record.quiet);
     notes.for_each(|note| say(note));
     let path = std::env::var_os("PATH");
     let command = (!record.command.is_empty()).then(|| Command::find(&record.command, path.as_deref())).transpose()?;
+    let command = match (command, &record.output.destination) {
+        // Where the recording has stdout, the command writes to stderr, as with perf.
+        (Some(command), Destination::Stdout) => {
+            let stderr = std::io::stderr().as_fd().try_clone_to_owned().context("stderr is closed, and stdout takes the recording")?;
+            Some(command.with_standard_files([None, Some(stderr), None]))
+        }
+        (command, _) => command,
+    };
     let session = Session { record, plan: &plan, host, kernel: &System, signals: &signals, files, command };
     let recorded = session.record(&|| Ok(Output::open(&record.output.destination, &record.output.options)?))?;
     show(record, &recorded);
@@ -59,18 +73,17 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
 
 /// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
 fn show(record: &Record, recorded: &Recorded) {
-    if let Some(why) = &recorded.account.stopped {
+    // The ledger's lines say it too, if it was known by then.
+    if let Some(why) = recorded.account.stopped.as_ref().filter(|_| record.quiet || recorded.ledger.stopped.is_none()) {
         say(&format!("the recording ended early: {why}"));
     }
     if record.quiet {
         return;
     }
     let mut stderr = std::io::stderr().lock();
-    for line in ledger::text(&recorded.ledger) {
-        let _ = writeln!(stderr, "tare: {}", printable(&line));
-    }
-    if let Some(file) = recorded.account.files.last() {
-        let _ = writeln!(stderr, "tare: {}", printable(&file.display().to_string()));
+    let file = recorded.account.files.last().map(|file| format!(" -> {}", file.display()));
+    for (line, file) in ledger::text(&recorded.ledger).iter().zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new()))) {
+        let _ = writeln!(stderr, "tare: {}", printable(&format!("{line}{file}")));
     }
 }
 

@@ -16,7 +16,7 @@ use anyhow::Context;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::file::note;
-use tare_format::file::writer::{Description, EventDescription, FINISHED_INIT};
+use tare_format::file::writer::{Description, FINISHED_INIT};
 use tare_format::record::Layout;
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
@@ -24,12 +24,14 @@ use tare_kernel::open::{EventFile, Kernel};
 use tare_kernel::signals::Signals;
 use tare_measure::count::OpenError;
 
+use super::description;
 use super::finish::Recorded;
 use super::live::{Clock, Counts, Live};
 use super::plan::{Plan, Start};
 use super::ring_size;
+use super::snapshot::Snapshots;
 use super::subjects::Subjects;
-use crate::cli::resolved::record::{Record, Target};
+use crate::cli::resolved::record::{Keep, Record, Target};
 use crate::command::control::Control;
 use crate::command::remedy;
 use crate::exit::say;
@@ -68,21 +70,21 @@ impl Session<'_> {
         let events = self.open(&subjects, &recorder)?;
         let rings = events.rings(ring_size::bytes(self.record.rings.bytes, events.number_of_rings(), self.host))?;
         let ids = events.ids().context("cannot read the ids of events")?;
-        let description = self.description(&ids);
+        let description = description::describe(self, &ids)?;
         let ledger = Ledger::of(recorder);
-        let mut live = self.live(events, rings, &ids, &ledger, output, helpers)?;
+        let mut live = self.live(events, rings, &ids, (ledger, description), output, helpers)?;
         live.targets = subjects.waited_for;
         for file in live.targets.files() {
             live.wakes.add(file, Waker::Target).context("cannot wait for a process")?;
         }
-        live.shared.with_output(|output| output.begin(&description))?;
-        live.shared.append(&[&note::encode(&ledger.to_note())?])?;
+        live.shared.with_output(|output| output.begin(&live.description))?;
+        live.shared.append(&[&note::encode(&live.ledger.to_note())?])?;
         self.describe_existing(&mut live, subjects.existing.as_ref())?;
         live.shared.append(&[&FINISHED_INIT])?;
         live.shared.flush()?;
         live.start(child)?;
         let end = live.wait()?;
-        live.finish(end, ledger, description)
+        live.finish(end)
     }
 
     /// Whether an event only follows processes: orders and delays are for the others.
@@ -125,32 +127,28 @@ impl Session<'_> {
         Ok(events)
     }
 
-    fn description(&self, ids: &[Vec<u64>]) -> Description {
-        let events = self.plan.events.iter().zip(ids);
-        let events = events.map(|(planned, ids)| EventDescription { attr: planned.attr.clone(), ids: ids.clone(), name: planned.event.name.clone() });
-        Description { events: events.collect(), ..Description::default() }
-    }
-
     /// Hands out the rings to those who read them.
     fn live(
         &self,
         events: Events,
         rings: Rings,
         ids: &[Vec<u64>],
-        ledger: &Ledger,
+        (ledger, description): (Ledger, Description),
         output: Output,
         mut helpers: Vec<Helper>,
     ) -> anyhow::Result<Live<'_>> {
         let own = if matches!(self.record.target, Target::Cpus(_)) { ledger.recorder.tids.iter().copied().collect() } else { Vec::new() };
         let layouts = self.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
         let known = Arc::new(Known::new(layouts, ids, own));
-        let shared = Arc::new(Shared::new(output, 1 + helpers.len()));
+        let keep = if let Keep::Last(time) = self.record.rings.keep { Some(time) } else { None };
+        let shared = Arc::new(Shared::new(output, 1 + helpers.len(), &known, keep));
         let mut readers: Vec<(Wakes, Vec<CpuRing>)> = Vec::new();
         for _ in 0..=helpers.len() {
             readers.push((Wakes::new().context("cannot wait for rings")?, Vec::new()));
         }
         let number = readers.len();
-        for (nth, (cpu, owner, ring)) in rings.consumed.into_iter().enumerate() {
+        let Rings { consumed, overwritten } = rings;
+        for (nth, (cpu, owner, ring)) in consumed.into_iter().enumerate() {
             let (wakes, rings) = &mut readers[nth % number];
             if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
                 wakes.add(file, Waker::Ring).context("cannot wait for a ring")?;
@@ -169,29 +167,59 @@ impl Session<'_> {
         }
         let (targets, child, clock) = (Default::default(), None, Clock::new());
         let reader = Reader::new(0, rings);
-        Ok(Live { session: self, events, shared, reader, helpers, wakes, control, targets, child, clock, counts: Counts::default(), stopped: None })
+        let snapshots = Snapshots::new(overwritten, &known);
+        Ok(Live {
+            session: self,
+            ledger,
+            description,
+            events,
+            shared,
+            reader,
+            snapshots,
+            helpers,
+            wakes,
+            control,
+            targets,
+            child,
+            clock,
+            counts: Counts::default(),
+            stopped: None,
+        })
     }
 
-    /// Describes what was there before, in records that the kernel would have made of it. Events that follow processes and nothing else
-    /// run by then.
+    /// Describes what was there before, in records that the kernel would have made of it. The event that follows processes runs by
+    /// then, so that nothing falls in between.
     fn describe_existing(&self, live: &mut Live<'_>, existing: Option<&synthesize::Targets>) -> anyhow::Result<()> {
-        let what = &self.record.synthesize;
-        let nobody = synthesize::Targets::Processes(Vec::new());
-        let targets = existing.filter(|_| what.tasks).unwrap_or(&nobody);
-        let Some(tracking) = self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM)) else { return Ok(()) };
-        if self.plan.events[tracking].start == Start::AtOnce {
+        if let Some(tracking) = self.tracking().filter(|&event| self.plan.events[event].start == Start::AtOnce) {
             live.events.set_enabled(true, |event| event == tracking).context("cannot enable the events")?;
         }
-        let any_kernel = self.plan.events.iter().any(|planned| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL));
+        let mut emit = |bytes: &[u8]| {
+            live.shared.see_mappings(bytes);
+            live.shared.append(&[bytes]).map_err(io::Error::other)
+        };
+        let nobody = synthesize::Targets::Processes(Vec::new());
+        self.synthesize(existing.unwrap_or(&nobody), &mut emit)
+    }
+
+    /// The event that follows processes.
+    fn tracking(&self) -> Option<usize> {
+        self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM))
+    }
+
+    /// Hands out records of what runs: of these processes, as far as the user wants them, and of the kernel.
+    pub(super) fn synthesize(&self, targets: &synthesize::Targets, emit: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> anyhow::Result<()> {
+        let Some(tracking) = self.tracking() else { return Ok(()) };
+        let what = &self.record.synthesize;
+        let nobody = synthesize::Targets::Processes(Vec::new());
         let options = synthesize::Options {
-            kernel: any_kernel,
+            kernel: self.plan.events.iter().any(|planned| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL)),
             data: self.record.sampling.tracking.contains(Flags::MMAP_DATA),
             namespaces: self.record.sampling.tracking.contains(Flags::NAMESPACES),
             cgroups: what.cgroups,
         };
+        let targets = if what.tasks { targets } else { &nobody };
         let layout = Layout::from(&self.plan.events[tracking].attr);
-        let mut emit = |bytes: &[u8]| live.shared.append(&[bytes]).map_err(io::Error::other);
-        synthesize::synthesize(self.host, targets, &options, &layout, &mut emit).context("cannot describe what runs already")?;
+        synthesize::synthesize(self.host, targets, &options, &layout, emit).context("cannot describe what runs already")?;
         Ok(())
     }
 }

@@ -217,7 +217,7 @@ impl<'a> Live<'a> {
 
     /// Looks at the signals that arrived. Returns the command's end; if the user insists tare no longer waits for the command.
     fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Option<Option<Ended>>> {
-        if pass_on(self.session.signals, self.child.as_ref(), interrupted)? && self.child.is_some() {
+        if pass_on(self.session.signals, self.child.as_ref(), interrupted)?.insisted && self.child.is_some() {
             return Ok(Some(None));
         }
         let ended = self.child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;

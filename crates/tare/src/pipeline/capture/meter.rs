@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_TID,
+    PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_TID,
 };
 use tare_format::record::{Layout, RawRecord};
 
@@ -82,6 +83,8 @@ pub(crate) struct Meter {
     pub(crate) first_ns: Option<u64>,
     /// When the last sample was made.
     pub(crate) last_ns: Option<u64>,
+    /// Records of mappings that nobody took yet.
+    mappings: Vec<u8>,
     /// A record that lay across the ring's end.
     straddling: Vec<u8>,
     /// The event of the last sample, by its id.
@@ -110,6 +113,7 @@ impl Meter {
             fullest: 0,
             first_ns: None,
             last_ns: None,
+            mappings: Vec::new(),
             straddling: Vec::new(),
             last: None,
         }
@@ -132,6 +136,11 @@ impl Meter {
         self.walk(&second[missing..]);
     }
 
+    /// Moves the records of mappings that were seen.
+    pub(crate) fn take_mappings(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.mappings);
+    }
+
     /// Goes through whole records, and returns what is left: the beginning of a record.
     fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         let (mut previous, mut last): (Option<&[u8]>, Option<&[u8]>) = (None, None);
@@ -144,6 +153,7 @@ impl Meter {
                 }
                 PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
                 PERF_RECORD_THROTTLE => self.throttled += 1,
+                PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.mappings.extend_from_slice(record),
                 _ => {}
             }
             previous = Some(record);

@@ -5,5 +5,6 @@ pub(crate) mod helpers;
 pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod reader;
+pub(crate) mod recent;
 mod rounds;
 pub(crate) mod wakes;

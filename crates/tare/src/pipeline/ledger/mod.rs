@@ -36,6 +36,8 @@ pub struct Ledger {
     pub throttled: u64,
     /// For how long events were recorded.
     pub recorded_ns: u64,
+    /// Where only the last seconds were to be kept, the shortest time that there was room for; `None` where there was for all.
+    pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
     /// Where the bytes went.

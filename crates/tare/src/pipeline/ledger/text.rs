@@ -11,11 +11,11 @@ pub fn text(ledger: &Ledger) -> Vec<String> {
         return vec!["the recorder did not end this recording: there is no account of losses and cost".to_owned()];
     }
     let mut lines = vec![samples(ledger)];
-    if ledger.events.len() > 1 {
-        lines.push(events(ledger));
-    }
+    lines.extend(events(ledger));
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
+    let kept = |ns| format!("{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time", seconds(ns));
+    lines.extend(ledger.kept_ns.map(kept));
     if ledger.throttled > 0 {
         lines.push(format!("the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)", grouped(ledger.throttled)));
     }
@@ -42,12 +42,14 @@ fn samples(ledger: &Ledger) -> String {
     format!("{} samples in {elapsed}{lost}; {size}{rate}", grouped(samples))
 }
 
-fn events(ledger: &Ledger) -> String {
+/// By event, where there are several.
+fn events(ledger: &Ledger) -> Option<String> {
     let of = |event: &super::Event| {
         let lost = event.lost.filter(|&lost| lost > 0).map_or_else(String::new, |lost| format!(" ({} lost)", grouped(lost)));
         format!("{} {}{lost}", event.name, grouped(event.samples))
     };
-    ledger.events.iter().filter(|event| event.samples > 0 || event.lost.is_some_and(|lost| lost > 0)).map(of).collect::<Vec<_>>().join(", ")
+    let seen: Vec<_> = ledger.events.iter().filter(|event| event.samples > 0 || event.lost.is_some_and(|lost| lost > 0)).map(of).collect();
+    (seen.len() > 1).then(|| seen.join(", "))
 }
 
 fn losses(ledger: &Ledger) -> Vec<String> {

@@ -150,7 +150,7 @@ fn common(record: &Record) -> Common<'_> {
         sampling: &record.sampling,
         names_cpu: per_cpu || some_cpus,
         inherit: record.inherit && !per_cpu,
-        overwrite: record.rings.keep != Keep::All,
+        overwrite: record.rings.keep == Keep::WhatFits,
     }
 }
 

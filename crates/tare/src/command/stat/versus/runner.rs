@@ -191,7 +191,7 @@ fn wait(mut child: RunningChild, signals: &Signals) -> Result<Ended, Failure> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if pass_on(signals, Some(&child), &mut interrupted)? {
+        if pass_on(signals, Some(&child), &mut interrupted)?.insisted {
             child.signal(Signal::KILL.as_raw());
         }
         if let Some(ended) = child.try_wait()? {
