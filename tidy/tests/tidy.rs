@@ -38,6 +38,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-render", &["tare-profile"]),
         ("tare-perf", &["tare-format", "tare-kernel", "tare-measure", "tare-profile", "tare-render", "tare-symbols"]),
         ("tare-bench", &["tare-kernel", "tare-measure"]),
+        ("tare-fuzz", &["tare-format"]),
         ("tare-tidy", &[]),
     ]);
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

@@ -1,0 +1,44 @@
+//! How inputs are damaged.
+
+use fastrand::Rng;
+
+/// The most bytes that an input grows to.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Numbers at which sizes and counts go wrong.
+const HURTFUL: [u64; 12] = [0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, u64::MAX >> 1, u64::MAX];
+
+/// Changes one to eight places, half of the time near the front, where the numbers are that everything else hangs on.
+pub fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    for _ in 0..rng.usize(1..=8) {
+        if bytes.is_empty() {
+            bytes.push(rng.u8(..));
+        }
+        let front = if rng.bool() { bytes.len() } else { bytes.len().min(256) };
+        let at = rng.usize(..front);
+        let end = (at + rng.usize(1..=64)).min(bytes.len());
+        match rng.u8(..8) {
+            0 => bytes[at] ^= 1 << rng.u8(..8),
+            1 => bytes[at] = rng.u8(..),
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 if bytes.len() < MAX_BYTES => {
+                let piece = bytes[at..end].to_vec();
+                let to = rng.usize(..bytes.len());
+                drop(bytes.splice(to..to, piece));
+            }
+            5 => bytes[at..end].fill(if rng.bool() { 0 } else { 0xff }),
+            _ => write_number(bytes, at, rng),
+        }
+    }
+}
+
+/// A number of 2, 4 or 8 bytes, mostly where one would be.
+fn write_number(bytes: &mut [u8], at: usize, rng: &mut Rng) {
+    let size = [2, 4, 8][rng.usize(..3)];
+    let at = if rng.u8(..4) == 0 { at } else { at - at % size };
+    let near = HURTFUL[rng.usize(..HURTFUL.len())].wrapping_add(rng.u64(..5)).wrapping_sub(2);
+    if let Some(place) = bytes.get_mut(at..at + size) {
+        place.copy_from_slice(&near.to_le_bytes()[..size]);
+    }
+}

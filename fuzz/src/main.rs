@@ -1,0 +1,48 @@
+//! `tare-fuzz [SECONDS] [TARGET…]`: damaged input for each target, for so many seconds in all (60).
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fastrand::Rng;
+use tare_fuzz::{TARGETS, Target, damage, try_input};
+
+fn main() -> anyhow::Result<()> {
+    let mut words = std::env::args().skip(1).peekable();
+    let seconds = words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
+    let names: Vec<String> = words.collect();
+    if let Some(unknown) = names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {
+        let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        bail!("there is no target '{unknown}': give some of {}", known.join(", "));
+    }
+    let chosen: Vec<_> = TARGETS.iter().filter(|target| names.is_empty() || names.iter().any(|name| name == target.name)).collect();
+    let share = Duration::from_secs(seconds) / u32::try_from(chosen.len())?;
+    let mut failed = 0;
+    for target in chosen {
+        failed += usize::from(!run(target, share)?);
+    }
+    if failed > 0 { bail!("{failed} targets failed") } else { Ok(()) }
+}
+
+/// Feeds a target until its time is over or it fails; whether it didn't. The seed of the random numbers is in its line of output.
+fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
+    let seed = fastrand::u64(..);
+    let mut rng = Rng::with_seed(seed);
+    let seeds = (target.seeds)();
+    let (started, mut inputs, mut bytes) = (Instant::now(), 0_u64, 0_u64);
+    while started.elapsed() < time {
+        let mut input = seeds[rng.usize(..seeds.len())].clone();
+        damage(&mut input, &mut rng);
+        (inputs, bytes) = (inputs + 1, bytes + input.len() as u64);
+        if let Err(failure) = try_input(target, &input) {
+            let folder = Path::new("target/fuzz");
+            let path = folder.join(format!("{}-{seed:x}-{inputs}", target.name));
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, &input)).context("the input can't be kept")?;
+            writeln!(std::io::stdout(), "{}: {failure:?}: {}", target.name, path.display())?;
+            return Ok(false);
+        }
+    }
+    writeln!(std::io::stdout(), "{:11} {inputs} inputs, {bytes} bytes, seed {seed:x}", target.name)?;
+    Ok(true)
+}

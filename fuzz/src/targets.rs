@@ -1,0 +1,207 @@
+//! What is fed, section by section.
+
+use std::hint::black_box;
+use std::io::Cursor;
+
+use tare_format::Endian;
+use tare_format::abi::Attr;
+use tare_format::file::writer::Feature;
+use tare_format::file::{Description, Features, Reader, note};
+use tare_format::order::Sorter;
+use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
+
+use crate::seeds;
+
+/// A reader, and inputs that it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// Inputs that are whole.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Reads any input to its end.
+    pub read: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "recording", seeds: seeds::recordings, read: recording },
+    Target { name: "header", seeds: headers, read: recording },
+    Target { name: "attr", seeds: attrs, read: attr },
+    Target { name: "feature", seeds: features, read: feature },
+    Target { name: "record", seeds: kernel_and_recorder, read: record },
+    Target { name: "sample", seeds: samples, read: sample },
+    Target { name: "compressed", seeds: compressed, read: compressed_record },
+    Target { name: "note", seeds: notes, read: in_stream },
+    Target { name: "order", seeds: order, read: in_stream },
+];
+
+/// Goes through a recording, decodes all there is, and puts it in order.
+fn recording(input: &[u8]) {
+    let Ok(mut reader) = Reader::open(Cursor::new(input)) else { return };
+    let mut sorter = Sorter::new(1 << 20);
+    while let Ok(Some(entry)) = reader.next_record() {
+        let (raw, events) = (&entry.record, entry.description.lookup());
+        fields(raw, events.layout_of(raw));
+        match events.time_ns(raw) {
+            Some(time_ns) => sorter.push(time_ns, entry.offset, raw),
+            None if raw.kind == kind::FINISHED_ROUND => sorter.round(),
+            None => {}
+        }
+        while sorter.pop().is_some() {}
+    }
+    sorter.finish();
+    while sorter.pop().is_some() {}
+    sections(reader.description());
+    black_box(reader.losses().gaps());
+}
+
+fn in_stream(input: &[u8]) {
+    recording(&seeds::stream(input));
+}
+
+/// The first byte chooses the section, the rest is the section, as a record and in a machine with two CPUs.
+fn feature(input: &[u8]) {
+    let Some((number, content)) = input.split_first() else { return };
+    let cpus = Feature::CpuCount { available: 2, online: 2 };
+    let section = |number: u32, content: &[u8]| seeds::record(kind::HEADER_FEATURE, &[&u64::from(number).to_ne_bytes()[..], content].concat());
+    in_stream(&[section(cpus.number(), &cpus.content()), section(u32::from(*number % 34), content)].concat());
+}
+
+/// The first byte chooses kind and byte order, the second `misc`.
+fn record(input: &[u8]) {
+    let [chosen, misc, body @ ..] = input else { return };
+    let endian = if chosen & 0x80 == 0 { Endian::Little } else { Endian::Big };
+    let misc = u16::from(*misc) << 8 | u16::from(*misc);
+    let raw = RawRecord { kind: u32::from(chosen & 0x7f), misc, body, endian };
+    let layout = Layout { sample_type: seeds::SAMPLE_TYPE, sample_id_all: true, ..Layout::default() };
+    fields(&raw, Some(&layout));
+}
+
+/// The first 24 bytes are the layout.
+fn sample(input: &[u8]) {
+    let Some((layout, body)) = input.split_first_chunk::<24>() else { return };
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| layout[at + n]));
+    let layout = Layout { sample_type: word(0), branch_sample_type: word(8), regs_user: word(16), regs_intr: word(16), ..Layout::default() };
+    for endian in [Endian::Little, Endian::Big] {
+        fields(&RawRecord { kind: kind::PERF_RECORD_SAMPLE, misc: 0, body, endian }, Some(&layout));
+    }
+}
+
+fn attr(input: &[u8]) {
+    for endian in [Endian::Little, Endian::Big] {
+        if let Ok(attr) = Attr::from_bytes_in(input, endian) {
+            black_box((attr.to_bytes(), Layout::from(&attr)));
+        }
+    }
+}
+
+fn compressed_record(input: &[u8]) {
+    in_stream(&seeds::record(kind::COMPRESSED, input));
+}
+
+fn fields(raw: &RawRecord<'_>, layout: Option<&Layout>) {
+    match raw.decode() {
+        Ok(Record::CpuMap(map)) => _ = black_box(map.cpus().count()),
+        Ok(Record::ThreadMap(map)) => _ = black_box(map.threads().count()),
+        Ok(Record::IdIndex(index)) => _ = black_box(index.entries().count()),
+        Ok(Record::Namespaces(namespaces)) => _ = black_box(namespaces.links().len()),
+        Ok(Record::Compressed { data }) => _ = black_box(Records::new(data, raw.endian).count()),
+        other => _ = black_box(other),
+    }
+    let Some(layout) = layout else { return };
+    black_box((layout.sample_id(raw), layout.time_ns(raw)));
+    black_box(TaskRead::decode(raw, layout).map_or(0, |read| read.values.values().count()));
+    if let Ok(sample) = Sample::decode(raw, layout) {
+        black_box(sample.callchain.map_or(0, |chain| chain.iter().count()));
+        black_box(sample.branches.map_or(0, |branches| branches.iter().count()));
+        black_box(sample.read.map_or(0, |read| read.values().count()));
+        black_box(sample.regs_user.map_or(0, |regs| (0..65).filter_map(|register| regs.get(register)).count()));
+    }
+}
+
+fn sections(description: &Description) {
+    let features: &Features = description.features();
+    for bit in features.bits() {
+        black_box((features.text(bit).is_ok(), features.number(bit).is_ok()));
+    }
+    black_box((features.cmdline().is_ok(), features.event_desc().is_ok(), features.cpu_topology().is_ok(), features.numa_topology().is_ok()));
+    black_box((features.pmu_mappings().is_ok(), features.group_desc().is_ok(), features.caches().is_ok(), features.memory_topology().is_ok()));
+    black_box((features.cpu_pmu_caps().is_ok(), features.pmu_caps().is_ok(), features.hybrid_topology().is_ok(), features.compression().is_ok()));
+    black_box((features.sample_time_ns().is_ok(), features.clock_data().is_ok(), features.build_ids().map_or(0, Iterator::count)));
+    black_box(description.notes().len());
+}
+
+/// The front of files: half of the damage is among these bytes anyway, and here all of it.
+fn headers() -> Vec<Vec<u8>> {
+    seeds::recordings().into_iter().map(|bytes| bytes[..bytes.len().min(400)].to_vec()).collect()
+}
+
+fn attrs() -> Vec<Vec<u8>> {
+    vec![Attr { kind: 1, config: 2, sample_type: seeds::SAMPLE_TYPE, ..Attr::default() }.to_bytes().to_vec()]
+}
+
+fn features() -> Vec<Vec<u8>> {
+    // A number of a section is below 34.
+    let seed = |feature: Feature| [&[u8::try_from(feature.number()).unwrap_or(0)][..], &feature.content()].concat();
+    seeds::features().into_iter().map(seed).collect()
+}
+
+fn kernel_and_recorder() -> Vec<Vec<u8>> {
+    let mut all = seeds::records();
+    // The recorder's own: a count, and so many words.
+    all.extend((kind::USER_TYPE_START..=kind::COMPRESSED2).map(|kind| seeds::record(kind, &[1; 64])));
+    all.iter().map(|record| [&[record[0], record[5]], &record[8..]].concat()).collect()
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let layout = [seeds::SAMPLE_TYPE, 0, 0b11].map(u64::to_le_bytes);
+    let samples = seeds::records().into_iter().filter(|record| record[0] == 9);
+    samples.map(|sample| [layout.as_flattened(), &sample[8..]].concat()).collect()
+}
+
+/// A zstd frame with one raw block (RFC 8878), which holds records.
+fn compressed() -> Vec<Vec<u8>> {
+    let records = seeds::records().concat();
+    // Three bytes: whether it is the last block, its type, its size. There is one that ends the frame and one that doesn't.
+    let block = |last: u32| (last | u32::try_from(records.len()).unwrap_or(0) << 3).to_le_bytes();
+    let frame = |last: u32| [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58][..], &block(last)[..3], &records].concat();
+    vec![frame(0), frame(1)]
+}
+
+fn notes() -> Vec<Vec<u8>> {
+    [100, 70_000].iter().map(|len| note::encode(&vec![5; *len]).unwrap_or_default()).collect()
+}
+
+/// Records without anything that describes them but one event.
+fn order() -> Vec<Vec<u8>> {
+    let attr = Attr { sample_type: seeds::SAMPLE_TYPE, sample_regs_user: 0b11, flags: tare_format::abi::Flags::SAMPLE_ID_ALL, ..Attr::default() };
+    let event = seeds::record(kind::HEADER_ATTR, &[&attr.to_bytes()[..], &10_u64.to_ne_bytes()].concat());
+    let round = seeds::record(kind::FINISHED_ROUND, &[]);
+    vec![[event, seeds::records().join(&round[..])].concat()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A seed that is refused at its front tests nothing behind it.
+    #[test]
+    fn seeds_are_read_to_their_end() {
+        let streams = [compressed(), order()].concat();
+        for bytes in [seeds::recordings(), streams[..2].iter().map(|data| seeds::stream(&seeds::record(kind::COMPRESSED, data))).collect()].concat() {
+            let mut reader = Reader::open(Cursor::new(&bytes)).unwrap();
+            let mut samples = 0;
+            while let Some(entry) = reader.next_record().unwrap() {
+                let is_sample = entry.record.kind == kind::PERF_RECORD_SAMPLE;
+                samples += usize::from(is_sample);
+                let decoded = Sample::of(&entry.record, entry.description.lookup());
+                let is_described = !entry.description.events().is_empty();
+                assert!(!is_sample || !is_described || decoded.is_ok_and(|sample| sample.stack_user.is_some_and(|stack| stack.bytes.len() == 8)));
+            }
+            assert_eq!((samples, reader.losses().bytes()), (3, 0), "{:?}", reader.losses());
+        }
+    }
+}
