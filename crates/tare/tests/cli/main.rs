@@ -8,6 +8,7 @@ mod doctor;
 mod events;
 mod help;
 mod list;
+mod record_options;
 mod record_peers;
 mod stat;
 mod stat_attr;
