@@ -25,6 +25,6 @@ pub use call_tree::{CallTree, Node, Order};
 pub use filter::Filter;
 pub use ids::{DsoId, EventId, FrameId, RowId, StackId, StringId, SymbolId, ThreadId};
 pub use key::{Function, Group, Key};
-pub use loss::{Loss, Unresolved};
+pub use loss::Loss;
 pub use profile::{Profile, Row, Weight};
 pub use tables::{Dso, Event, Frame, Space, Stack, Symbol, Thread};

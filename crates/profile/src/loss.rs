@@ -1,43 +1,5 @@
 //! What a profile lacks.
 
-use std::fmt;
-
-/// Why an address has no function's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unresolved {
-    /// Nothing was mapped there, as far as the recording says.
-    NotMapped,
-    /// What was mapped there is no file: memory of the program's own.
-    NoFile,
-    /// The file can't be read any more.
-    FileUnreadable,
-    /// The file at the path is not the one that was recorded.
-    OtherFile,
-    /// The file is malformed.
-    FileMalformed,
-    /// The file has no symbols.
-    NoSymbols,
-    /// The file has symbols, and none is there.
-    BetweenSymbols,
-    /// The kernel hides its addresses.
-    KernelHidden,
-}
-
-impl fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotMapped => "nothing was mapped there",
-            Self::NoFile => "memory that is no file",
-            Self::FileUnreadable => "the file can't be read",
-            Self::OtherFile => "the file is not the one that was recorded",
-            Self::FileMalformed => "the file is malformed",
-            Self::NoSymbols => "the file has no symbols",
-            Self::BetweenSymbols => "no symbol is there",
-            Self::KernelHidden => "the kernel hides its symbols from this user",
-        })
-    }
-}
-
 /// What is not in the rows, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {

@@ -44,7 +44,7 @@ impl Weight {
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     strings: Set<Box<[u8]>>,
-    events: Set<Event>,
+    events: Vec<Event>,
     threads: Set<Thread>,
     dsos: Set<Dso>,
     symbols: Set<Symbol>,
@@ -64,9 +64,13 @@ impl Profile {
         self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
     }
 
-    /// Keeps an event.
-    pub fn add_event(&mut self, event: Event) -> EventId {
-        self.events.insert(event)
+    /// Names the event at a place in the recording, counted from 0. Events are named in order; a later name replaces the first.
+    pub fn name_event(&mut self, place: usize, name: StringId) -> EventId {
+        match self.events.get_mut(place) {
+            Some(event) => event.name = name,
+            None => self.events.push(Event { name }),
+        }
+        EventId::from_index(place.min(self.events.len() - 1))
     }
 
     /// Keeps a thread.
@@ -112,6 +116,22 @@ impl Profile {
         }
     }
 
+    /// Takes samples out: those of rows for which `goes` holds. Returns what they weigh.
+    pub fn remove_rows(&mut self, mut goes: impl FnMut(&Self, &Row) -> bool) -> Weight {
+        let mut removed = Weight::default();
+        let (mut rows, mut weights) = (Set::default(), Vec::new());
+        for (row, weight) in self.rows() {
+            if goes(self, row) {
+                removed.add(weight);
+            } else {
+                let _: RowId = rows.insert(*row);
+                weights.push(weight);
+            }
+        }
+        (self.rows, self.weights) = (rows, weights);
+        removed
+    }
+
     /// Says what a thread was called last.
     pub fn name_thread(&mut self, thread: ThreadId, name: StringId) {
         self.names.insert(thread, name);
@@ -148,7 +168,7 @@ impl Profile {
     /// An event.
     #[must_use]
     pub fn event(&self, id: EventId) -> Option<&Event> {
-        self.events.get(id)
+        self.events.get(id.index())
     }
 
     /// A thread.

@@ -1,13 +1,11 @@
 //! What the tables hold.
 
-use crate::ids::{DsoId, FrameId, StackId, StringId};
+use crate::ids::{DsoId, FrameId, StackId, StringId, SymbolId};
 
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// Its place in the recording, counted from 0: two events may have one name.
-    pub place: usize,
-    /// As the recording names it.
+    /// As the recording names it. Two events may have one name.
     pub name: StringId,
 }
 
@@ -64,8 +62,8 @@ pub struct Frame {
     pub space: Space,
     /// The file; `None` where nothing was mapped.
     pub dso: Option<DsoId>,
-    /// The function, or why it has no name.
-    pub function: Result<crate::SymbolId, crate::Unresolved>,
+    /// The function, or in words why none is known.
+    pub function: Result<SymbolId, StringId>,
     /// The address: of a function its start, else in the file, else in the address space.
     pub address: u64,
 }

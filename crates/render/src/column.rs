@@ -86,9 +86,9 @@ impl Column {
     }
 }
 
-/// Callers stand above what they call where both weigh the same.
+/// Of one thread callers stand above what they call, where both weigh the same.
 fn nearer_the_root(left: &Entry, right: &Entry) -> Ordering {
-    if left.thread == right.thread { right.depth.cmp(&left.depth) } else { Ordering::Equal }
+    left.thread.cmp(&right.thread).then(right.depth.cmp(&left.depth))
 }
 
 /// The share of a period in another, in percent; 0 of nothing.

@@ -143,7 +143,7 @@ fn row(profile: &Profile, entry: &Entry, view: &View) -> Row {
     }
     if let Some(function) = group.function {
         (row.symbol, row.address) = name_and_address(profile, function);
-        row.unresolved = frame.and_then(|frame| frame.function.err()).map(|reason| reason.to_string());
+        row.unresolved = frame.and_then(|frame| frame.function.err()).map(|reason| text(profile.string(reason)));
     }
     row
 }

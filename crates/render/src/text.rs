@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use tare_profile::{Entry, Event, EventId, Key, Profile, Table, Unresolved, Weight};
+use tare_profile::{Entry, Event, EventId, Key, Profile, StringId, Table, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
@@ -121,7 +121,7 @@ fn rounded(count: u64) -> String {
 
 /// The share of samples whose place in code has no name, by reason; `None` where all have one.
 fn unresolved(profile: &Profile, event: EventId, all: Weight) -> Option<String> {
-    let mut by_reason: BTreeMap<Unresolved, Weight> = BTreeMap::new();
+    let mut by_reason: BTreeMap<StringId, Weight> = BTreeMap::new();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
         if let Some(Err(reason)) = row.leaf.and_then(|leaf| profile.frame(leaf)).map(|frame| frame.function) {
             by_reason.entry(reason).or_default().add(weight);
@@ -131,7 +131,8 @@ fn unresolved(profile: &Profile, event: EventId, all: Weight) -> Option<String> 
     by_reason.values().for_each(|weight| sum.add(*weight));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.period));
-    let reasons: Vec<_> = reasons.iter().map(|(reason, weight)| format!("{:.2}% {reason}", percent(*weight, all))).collect();
+    let reasons: Vec<_> =
+        reasons.iter().map(|(reason, weight)| format!("{:.2}% {}", percent(*weight, all), printable(profile.string(*reason)))).collect();
     (sum.samples > 0).then(|| format!("Without a function's name: {:.2}% ({})", percent(sum, all), reasons.join(", ")))
 }
 

@@ -1,12 +1,12 @@
 use super::*;
 use crate::call_tree::Node;
-use crate::tables::{Dso, Event, Frame, Space, Symbol, Thread};
+use crate::tables::{Dso, Frame, Space, Symbol, Thread};
 
 /// A profile of stacks of functions in one file, the outermost first, with periods.
 fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
     let mut profile = Profile::default();
     let name = profile.add_string(b"cycles");
-    let event = profile.add_event(Event { place: 0, name });
+    let event = profile.name_event(0, name);
     let file = profile.add_string(b"/bin/prog");
     let short = profile.add_string(b"prog");
     let dso = profile.add_dso(Dso { path: file, short });

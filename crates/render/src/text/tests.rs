@@ -1,4 +1,4 @@
-use tare_profile::{Dso, Event, Frame, Order, Row, Space, Symbol, Thread};
+use tare_profile::{Dso, Frame, Order, Row, Space, Symbol, Thread};
 
 use super::*;
 use crate::Graph;
@@ -7,7 +7,7 @@ use crate::Graph;
 fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
     let mut profile = Profile::default();
     let name = profile.add_string(b"cycles");
-    let event = profile.add_event(Event { place: 0, name });
+    let event = profile.name_event(0, name);
     let short = profile.add_string(b"prog");
     let dso = profile.add_dso(Dso { path: short, short });
     let thread = profile.add_thread(Thread { pid: 7, tid: 8 });

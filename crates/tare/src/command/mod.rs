@@ -7,6 +7,7 @@ mod interrupt;
 pub(crate) mod list;
 pub(crate) mod record;
 mod remedy;
+pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod stat;
 mod targets;

@@ -10,6 +10,7 @@ mod help;
 mod list;
 mod record_options;
 mod record_peers;
+mod report;
 mod stat;
 mod stat_attr;
 mod stat_cgroup;

@@ -8,6 +8,7 @@ mod attached;
 mod doctor;
 mod list;
 pub mod record;
+mod report;
 mod script;
 mod stat;
 mod versus;
@@ -15,6 +16,7 @@ mod versus;
 pub use doctor::Doctor;
 pub use list::List;
 pub use record::Record;
+pub use report::Report;
 pub use script::Script;
 pub use stat::Stat;
 pub use versus::Versus;
@@ -37,6 +39,8 @@ pub enum Command {
     Record(Box<Record>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     Script(Box<Script>),
+    /// Show what a recording holds, by command, file and function.
+    Report(Box<Report>),
     /// Show the events that this machine has, and why it lacks others.
     List(List),
     /// Show what this machine and user can do, and what would lift each limit.
@@ -56,7 +60,7 @@ impl Tare {
         let filter_positions = match &mut tare.command {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
-            Command::Script(_) | Command::List(_) | Command::Doctor(_) => None,
+            Command::Script(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => None,
         };
         if let (Some(filter_positions), Some((_, matches))) = (filter_positions, matches.subcommand()) {
             let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);

@@ -3,6 +3,7 @@
 mod events;
 mod place;
 pub mod record;
+pub mod report;
 pub(crate) mod script;
 mod size;
 pub mod stat;

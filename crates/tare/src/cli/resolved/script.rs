@@ -126,7 +126,7 @@ fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
 }
 
 /// `1.5,2` -> nanoseconds; what is left out has no bound.
-fn time(range: &str) -> Result<(u64, u64), Refusal> {
+pub(super) fn time(range: &str) -> Result<(u64, u64), Refusal> {
     let refusal = || Refusal::usage(format!("--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"));
     let (start, stop) = range.split_once(',').unwrap_or((range, ""));
     let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };

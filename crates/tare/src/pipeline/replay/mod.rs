@@ -59,6 +59,11 @@ impl Replay {
         Self { reader, machine, account: Account::default() }
     }
 
+    /// Events and features, as far as they are known.
+    pub(crate) fn description(&self) -> &Description {
+        self.reader.description()
+    }
+
     /// Hands out every record, those with a time in order of time; ends early where `visit` breaks.
     pub(crate) fn run(&mut self, visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>) -> anyhow::Result<Account> {
         let mut sorter = Sorter::default();

@@ -1,0 +1,113 @@
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  tare report                            what perf.data or tare.data holds, by command, file and function
+  tare report --sort comm,cpu            by other keys
+  tare report --no-children -g callee    what each function cost itself, and who called it
+  tare report --dsos libc.so.6 --percent-limit 1
+  tare report --stats                    how many records of each kind
+  tare record -o - ./prog | tare report -i -
+
+Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, cpu, event.";
+
+/// Arguments of `tare report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Report {
+    /// The recording (-: standard input)
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    pub input: PathBuf,
+
+    /// As text: there is no other interface yet
+    #[arg(long)]
+    pub stdio: bool,
+
+    /// What samples are put together by, such as comm,dso,sym
+    #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', help_heading = "Rows")]
+    pub sort: Vec<String>,
+
+    /// The columns: overhead, overhead_children, sample, period and sort keys
+    #[arg(short = 'F', long, value_name = "COLUMN,…", value_delimiter = ',', help_heading = "Rows")]
+    pub fields: Vec<String>,
+
+    /// A column with the number of samples
+    #[arg(short = 'n', long, help_heading = "Rows")]
+    pub show_nr_samples: bool,
+
+    /// A column with the sum of periods
+    #[arg(long, help_heading = "Rows")]
+    pub show_total_period: bool,
+
+    /// Also rows for what only calls others (the default where call chains were recorded)
+    #[arg(long, overrides_with = "no_children", help_heading = "Rows")]
+    pub children: bool,
+
+    /// Only rows for what was sampled itself
+    #[arg(long, help_heading = "Rows")]
+    pub no_children: bool,
+
+    /// Call graphs: caller, callee or none, and the percentage below which branches are not shown
+    #[arg(short = 'g', long, value_name = "ORDER[,PERCENT]", num_args = 0..=1, default_missing_value = "graph", help_heading = "Rows")]
+    pub call_graph: Option<String>,
+
+    /// No call graphs, and no rows for what only calls others
+    #[arg(short = 'G', long, conflicts_with = "call_graph", help_heading = "Rows")]
+    pub no_call_graph: bool,
+
+    /// Hide rows below so many percent
+    #[arg(long, value_name = "PERCENT", help_heading = "Which")]
+    pub percent_limit: Option<f64>,
+
+    /// Only these commands
+    #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    pub comms: Vec<String>,
+
+    /// Only these files
+    #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    pub dsos: Vec<String>,
+
+    /// Only these functions
+    #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    pub symbols: Vec<String>,
+
+    /// Only samples from one time to another: seconds as in `tare script`, or percent of the recording; either may be left out
+    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
+    pub time: Option<String>,
+
+    /// Keep samples of the recorder itself
+    #[arg(long, help_heading = "Which")]
+    pub include_self: bool,
+
+    /// What each thread counted, where `record -s` was used
+    #[arg(short = 'T', long, help_heading = "Output")]
+    pub threads: bool,
+
+    /// What the recording says of its machine and its events, then the report
+    #[arg(long, group = "part", help_heading = "Output")]
+    pub header: bool,
+
+    /// Only what the recording says of its machine and its events
+    #[arg(long, group = "part", help_heading = "Output")]
+    pub header_only: bool,
+
+    /// How many records of each kind there are
+    #[arg(long, group = "part", help_heading = "Output")]
+    pub stats: bool,
+
+    /// One versioned JSON document
+    #[arg(long, conflicts_with = "part", help_heading = "Output")]
+    pub json: bool,
+
+    /// Symbols of the kernel: a copy of /proc/kallsyms of the recorded machine
+    #[arg(long, value_name = "FILE", help_heading = "Symbols")]
+    pub kallsyms: Option<PathBuf>,
+
+    /// The folder that recorded paths begin in
+    #[arg(long, value_name = "FOLDER", help_heading = "Symbols")]
+    pub symfs: Option<PathBuf>,
+
+    /// Names as in the file, not as in source code
+    #[arg(long, help_heading = "Symbols")]
+    pub no_demangle: bool,
+}

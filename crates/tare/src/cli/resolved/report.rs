@@ -1,0 +1,236 @@
+//! What `tare report` is to do.
+
+use std::path::PathBuf;
+
+use tare_profile::{Filter, Key, Order};
+use tare_render::{Column, Graph, View};
+
+use crate::cli::raw;
+use crate::cli::resolved::script;
+use crate::exit::Refusal;
+
+/// What `tare report` is to do.
+#[derive(Debug)]
+pub struct Report {
+    /// The recording; `-` is standard input.
+    pub input: PathBuf,
+    /// What is printed.
+    pub part: Part,
+    /// As JSON.
+    pub json: bool,
+    /// The columns, where they were named one by one.
+    pub fields: Option<Vec<Column>>,
+    /// The sort keys.
+    pub sort: Vec<Column>,
+    /// More columns of figures.
+    pub figures: Vec<Column>,
+    /// Rows for what only calls others, where call chains were recorded.
+    pub children: bool,
+    /// Call graphs.
+    pub graph: Wanted,
+    /// Branches below so many percent are not shown.
+    pub graph_limit: f64,
+    /// Rows below so many percent are not shown.
+    pub percent_limit: f64,
+    /// Which samples are shown.
+    pub filter: Filter,
+    /// From when to when.
+    pub time: Option<Time>,
+    /// Keep the recorder's own samples.
+    pub include_self: bool,
+    /// What each thread counted.
+    pub threads: bool,
+    /// The kernel's symbols, where they are not this machine's.
+    pub kallsyms: Option<PathBuf>,
+    /// The folder that recorded paths begin in.
+    pub symfs: Option<PathBuf>,
+    /// Names as in source code.
+    pub demangle: bool,
+}
+
+/// What is printed of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The table.
+    Table,
+    /// What the recording says of itself, then the table.
+    HeaderAndTable,
+    /// What the recording says of itself.
+    Header,
+    /// How many records of each kind there are.
+    Stats,
+}
+
+/// Which call graphs were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those that fit, where call chains were recorded.
+    IfRecorded,
+    /// With this end as the root; `None`: the one that fits.
+    Asked(Option<Order>),
+    /// None; rows for what only calls others stay.
+    None,
+}
+
+/// From when to when samples are shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Time {
+    /// In the recording's clock.
+    Nanoseconds(u64, u64),
+    /// Of the time from the first sample to the last.
+    Percent(f64, f64),
+}
+
+impl Report {
+    /// # Errors
+    /// Wrong usage, in one line.
+    pub fn resolve(raw: raw::Report) -> Result<Self, Refusal> {
+        let part = match (raw.header, raw.header_only, raw.stats) {
+            (true, ..) => Part::HeaderAndTable,
+            (_, true, _) => Part::Header,
+            (.., true) => Part::Stats,
+            _ => Part::Table,
+        };
+        let (graph, graph_limit) = raw.call_graph.as_deref().map_or(Ok((Wanted::IfRecorded, None)), call_graph)?;
+        let children = raw.children || !(raw.no_children || raw.no_call_graph);
+        let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
+        let fields = raw.fields.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
+        let sort = raw.sort.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
+        let figures = [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
+        Ok(Self {
+            input: raw.input,
+            part,
+            json: raw.json,
+            fields: (!fields.is_empty()).then_some(fields),
+            sort,
+            figures: figures.into_iter().filter_map(|(wanted, column)| wanted.then_some(column)).collect(),
+            children,
+            graph: if raw.no_call_graph { Wanted::None } else { graph },
+            // As in perf, what is too little for a row is too little for a branch.
+            graph_limit: graph_limit.or(raw.percent_limit).unwrap_or(0.5),
+            percent_limit: raw.percent_limit.unwrap_or(0.0),
+            filter: Filter { comms: bytes(raw.comms), dsos: bytes(raw.dsos), symbols: bytes(raw.symbols) },
+            time: raw.time.as_deref().map(time).transpose()?,
+            include_self: raw.include_self,
+            threads: raw.threads,
+            kallsyms: raw.kallsyms,
+            symfs: raw.symfs,
+            demangle: !raw.no_demangle,
+        })
+    }
+
+    /// What is shown of a recording that has call chains or doesn't.
+    #[must_use]
+    pub fn view(&self, has_chains: bool) -> View {
+        let children = has_chains && self.children;
+        let order = match self.graph {
+            Wanted::Asked(Some(order)) => Some(order),
+            Wanted::None => None,
+            _ if !has_chains => None,
+            _ => Some(if children { Order::Caller } else { Order::Callee }),
+        };
+        let keys = self.keys();
+        let skips_first = keys.first() == Some(&Column::Key(Key::Symbol)) && self.fields.is_none() && !self.sort.is_empty();
+        let mut columns = if children { vec![Column::Children, Column::Overhead] } else { vec![Column::Overhead] };
+        let mut order_by = columns.clone();
+        match &self.fields {
+            Some(fields) => columns.clone_from(fields),
+            None => columns.extend(self.figures.iter().chain(keys.iter()).copied().filter(|column| !order_by.contains(column)).collect::<Vec<_>>()),
+        }
+        if self.sort.is_empty() {
+            order_by.splice(0..0, self.fields.iter().flatten().copied());
+        } else {
+            order_by.splice(0..0, self.sort.iter().copied().filter(|column| !matches!(column, Column::Key(_))));
+        }
+        View {
+            columns,
+            order: order_by,
+            children,
+            graph: order.map(|order| Graph { order, percent_limit: self.graph_limit, skips_first }),
+            percent_limit: self.percent_limit,
+            filter: self.filter.clone(),
+        }
+    }
+
+    /// The sort keys that were named, or the usual ones.
+    fn keys(&self) -> Vec<Column> {
+        if self.sort.is_empty() { [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec() } else { self.sort.clone() }
+    }
+
+    /// Whether anything that is asked for depends on where in code samples lie.
+    #[must_use]
+    pub fn needs_places(&self) -> bool {
+        let columns = self.fields.clone().unwrap_or_else(|| self.keys());
+        let by_place = |column: &Column| matches!(column, Column::Key(Key::Dso | Key::Symbol));
+        columns.iter().chain(&self.sort).any(by_place) || !self.filter.dsos.is_empty() || !self.filter.symbols.is_empty()
+    }
+}
+
+fn column(word: &str) -> Result<Column, Refusal> {
+    Ok(match word {
+        "overhead" => Column::Overhead,
+        "overhead_children" => Column::Children,
+        "sample" => Column::Samples,
+        "period" => Column::Period,
+        "comm" => Column::Key(Key::Comm),
+        "pid" | "tid" => Column::Key(Key::Tid),
+        "tgid" => Column::Key(Key::Tgid),
+        "dso" => Column::Key(Key::Dso),
+        "sym" | "symbol" => Column::Key(Key::Symbol),
+        "cpu" => Column::Key(Key::Cpu),
+        "event" => Column::Key(Key::Event),
+        _ => {
+            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, cpu and event";
+            return Err(Refusal::usage(format!("there is no column or sort key '{word}': there are {known}")));
+        }
+    })
+}
+
+/// `graph,0.5,caller,function,percent` and parts of it, as `perf report -g` has it.
+fn call_graph(text: &str) -> Result<(Wanted, Option<f64>), Refusal> {
+    let (mut wanted, mut limit) = (Wanted::Asked(None), None);
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        match word {
+            "none" => wanted = Wanted::None,
+            "caller" => wanted = Wanted::Asked(Some(Order::Caller)),
+            "callee" => wanted = Wanted::Asked(Some(Order::Callee)),
+            "graph" | "function" | "percent" => {}
+            _ => match word.parse() {
+                Ok(percent) if (0.0..=100.0).contains(&percent) => limit = Some(percent),
+                _ => return Err(Refusal::usage(format!("-g {text}: '{word}' is none of caller, callee, none and a percentage"))),
+            },
+        }
+    }
+    Ok((wanted, limit))
+}
+
+fn time(text: &str) -> Result<Time, Refusal> {
+    if !text.contains('%') {
+        return script::time(text).map(|(from_ns, to_ns)| Time::Nanoseconds(from_ns, to_ns));
+    }
+    let percent = |part: &str| part.strip_suffix('%')?.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    let range = text.split_once('-').and_then(|(from, to)| Some(Time::Percent(percent(from)?, percent(to)?)));
+    range.ok_or_else(|| Refusal::usage(format!("--time {text}: a part looks like 10%-20%, a range in seconds like 12.5,13")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_ranges_or_parts() {
+        assert_eq!(time("11787.999418,").unwrap(), Time::Nanoseconds(11_787_999_418_000, u64::MAX));
+        assert_eq!(time("10%-20.5%").unwrap(), Time::Percent(10.0, 20.5));
+        for wrong in ["x", "1,y", "10%", "10%-x%", "10%-101%"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn graphs_are_asked_for_as_in_perf() {
+        assert_eq!(call_graph("graph").unwrap(), (Wanted::Asked(None), None));
+        assert_eq!(call_graph("caller,0.1,function,percent").unwrap(), (Wanted::Asked(Some(Order::Caller)), Some(0.1)));
+        assert_eq!(call_graph("none").unwrap().0, Wanted::None);
+        assert!(call_graph("fractal").is_err());
+    }
+}

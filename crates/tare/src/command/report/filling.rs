@@ -1,0 +1,147 @@
+//! What both ways through a recording share: events, the time that is asked for, counts and losses.
+
+use tare_format::abi::Sampling;
+use tare_format::file::{Description, Event, Losses};
+use tare_format::record::{RawRecord, Record, Sample, TaskRead};
+use tare_profile::{EventId, Key, Profile, Thread};
+use tare_render::Column;
+
+use crate::cli::resolved::report::{Report, Time};
+use crate::exit::Refusal;
+use crate::pipeline::ledger::Ledger;
+
+/// A profile while it is filled.
+pub(super) struct Filling {
+    pub(super) profile: Profile,
+    include_self: bool,
+    /// Whether rows are told apart by CPU.
+    by_cpu: bool,
+    from_ns: u64,
+    to_ns: u64,
+    events: Vec<EventId>,
+    periods: Vec<u64>,
+}
+
+/// A profile that is whole, and what the recording said about itself.
+pub(super) struct Filled {
+    pub(super) profile: Profile,
+    pub(super) description: Description,
+    /// What the recorder said about itself, where it was tare.
+    pub(super) ledger: Option<Ledger>,
+}
+
+impl Filling {
+    pub(super) fn new(report: &Report, description: &Description) -> Result<Self, Refusal> {
+        let (from_ns, to_ns) = match report.time {
+            None => (0, u64::MAX),
+            Some(Time::Nanoseconds(from, to)) => (from, to),
+            Some(Time::Percent(from, to)) => percent_of(description, from, to)?,
+        };
+        let cpu = Column::Key(Key::Cpu);
+        let by_cpu = report.sort.contains(&cpu) || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
+        let (profile, include_self) = (Profile::default(), report.include_self);
+        let mut filling = Self { profile, include_self, by_cpu, from_ns, to_ns, events: Vec::new(), periods: Vec::new() };
+        filling.learn(description);
+        Ok(filling)
+    }
+
+    /// Takes in events that became known since.
+    pub(super) fn learn(&mut self, description: &Description) {
+        for (place, event) in description.events().iter().enumerate().skip(self.events.len()) {
+            let name = self.profile.add_string(&name(event, place));
+            self.events.push(self.profile.name_event(place, name));
+            self.periods.push(match event.attr.sampling {
+                Sampling::None => 0,
+                Sampling::Period(period) | Sampling::Frequency(period) => period,
+            });
+        }
+    }
+
+    /// The event at a place of the recording.
+    pub(super) fn event(&self, place: usize) -> Option<EventId> {
+        self.events.get(place).copied()
+    }
+
+    /// How many occurrences a sample stands for. What doesn't say has its event's period, as in perf.
+    pub(super) fn period(&self, sample: &Sample<'_>, place: usize) -> u64 {
+        sample.period.unwrap_or_else(|| self.periods.get(place).copied().unwrap_or(0))
+    }
+
+    /// The CPU, where a row depends on it.
+    pub(super) fn cpu(&self, sample: &Sample<'_>) -> Option<u32> {
+        sample.cpu.filter(|_| self.by_cpu)
+    }
+
+    /// Whether a sample lies in the time that is asked for. One without a time does.
+    pub(super) fn takes_time(&self, time_ns: Option<u64>) -> bool {
+        time_ns.is_none_or(|time_ns| (self.from_ns..=self.to_ns).contains(&time_ns))
+    }
+
+    /// Takes in a record that is about the recording rather than a sample of it.
+    pub(super) fn notice(&mut self, raw: &RawRecord<'_>, record: &Record<'_>, description: &Description) {
+        match record {
+            Record::Lost(lost) => self.profile.loss.lost_records = self.profile.loss.lost_records.saturating_add(lost.lost),
+            Record::LostSamples { lost } => self.profile.loss.lost_samples = self.profile.loss.lost_samples.saturating_add(*lost),
+            Record::Throttle(_) => self.profile.loss.throttled += 1,
+            Record::Read => self.count(raw, description),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, raw: &RawRecord<'_>, description: &Description) {
+        let Some(place) = description.lookup().of(raw) else { return };
+        let layout = description.lookup().layouts().get(place);
+        let read = layout.and_then(|layout| TaskRead::decode(raw, layout).ok());
+        if let (Some(read), Some(event)) = (read, self.event(place))
+            && let Some(value) = read.values.values().next()
+        {
+            let thread = self.profile.add_thread(Thread { pid: read.pid, tid: read.tid });
+            self.profile.add_count(thread, event, value.value);
+        }
+    }
+
+    /// The recording has ended.
+    pub(super) fn finish(mut self, description: &Description, losses: &Losses) -> Filled {
+        for (place, event) in description.events().iter().enumerate() {
+            let name = self.profile.add_string(&name(event, place));
+            self.profile.name_event(place, name);
+        }
+        let unread = &mut self.profile.loss.unread;
+        unread.extend(losses.gaps().iter().map(|gap| format!("{} bytes at byte {} are left out: {}", gap.bytes, gap.offset, gap.why)));
+        if losses.more() > 0 {
+            unread.push(format!("{} more gaps; {} bytes are left out in all", losses.more(), losses.bytes()));
+        }
+        if losses.unfinished {
+            unread.push("the recorder was killed: what it had written is shown".to_owned());
+        }
+        let ledger = description.notes().iter().rev().find_map(|note| Ledger::from_note(note));
+        if let Some(Ledger { recorder, .. }) = ledger.as_ref().filter(|ledger| !self.include_self && !ledger.recorder.included) {
+            let is_own = |thread: &Thread| recorder.tids.contains(&thread.tid);
+            let own = self.profile.remove_rows(|profile, row| row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own));
+            self.profile.loss.own_samples = own.samples;
+        }
+        Filled { profile: self.profile, description: description.clone(), ledger }
+    }
+}
+
+/// Whether any event's samples have call chains.
+pub(super) fn has_chains(description: &Description) -> bool {
+    description.events().iter().any(|event| event.attr.has_callchain())
+}
+
+/// What an event is called.
+pub(super) fn name(event: &Event, place: usize) -> Vec<u8> {
+    let numbers = || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
+    event.name.clone().unwrap_or_else(|| numbers().into_bytes())
+}
+
+fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Refusal> {
+    let Ok((first, last)) = description.features().sample_time_ns() else {
+        return Err(Refusal::usage("--time in percent: the recording doesn't say when its samples begin and end; give seconds"));
+    };
+    let length = last.saturating_sub(first) as f64;
+    let at = |percent: f64| {
+        first.saturating_add(std::time::Duration::from_secs_f64(length * percent / 100.0 / 1e9).as_nanos().try_into().unwrap_or(u64::MAX))
+    };
+    Ok((at(from), at(to)))
+}

@@ -1,0 +1,96 @@
+//! `--header`: what a recording says of its machine, its session and its events.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use tare_format::abi::{Attr, Sampling};
+use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
+use tare_format::file::{Description, Event, Header, Reader};
+use tare_format::record::kind;
+use tare_render::printable;
+
+use super::filling::{Filled, name};
+
+/// `--header-only`. Of a stream what comes before the first of the kernel's records.
+pub(super) fn write_only(out: &mut dyn Write, mut reader: Reader<File>) -> anyhow::Result<()> {
+    writeln!(out, "# ========")?;
+    if let Header::File(header) = reader.header() {
+        writeln!(out, "# data offset    : {}\n# data size      : {}", header.data.offset, header.data.size)?;
+    }
+    if reader.description().events().is_empty() {
+        while reader.next_record()?.is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START) {}
+    }
+    features(out, reader.description())?;
+    writeln!(out, "# ========\n#")?;
+    Ok(())
+}
+
+/// `--header`.
+pub(super) fn write(out: &mut dyn Write, filled: &Filled) -> io::Result<()> {
+    writeln!(out, "# ========")?;
+    features(out, &filled.description)?;
+    writeln!(out, "# ========\n#")
+}
+
+fn features(out: &mut dyn Write, description: &Description) -> io::Result<()> {
+    let features = description.features();
+    let text = |out: &mut dyn Write, title: &str, feature| match features.text(feature) {
+        Ok(text) => writeln!(out, "# {title} : {}", printable(text)),
+        Err(_) => Ok(()),
+    };
+    text(out, "hostname", HOSTNAME)?;
+    text(out, "os release", OSRELEASE)?;
+    text(out, "perf version", VERSION)?;
+    text(out, "arch", ARCH)?;
+    if let Ok((available, online)) = features.cpus() {
+        writeln!(out, "# nrcpus online : {online}\n# nrcpus avail : {available}")?;
+    }
+    text(out, "cpudesc", CPUDESC)?;
+    text(out, "cpuid", CPUID)?;
+    if let Ok(kib) = features.number(TOTAL_MEM) {
+        writeln!(out, "# total memory : {kib} kB")?;
+    }
+    if let Ok(words) = features.cmdline() {
+        let words: Vec<_> = words.into_iter().map(printable).collect();
+        writeln!(out, "# cmdline : {} ", words.join(" "))?;
+    }
+    for (place, described) in description.events().iter().enumerate() {
+        writeln!(out, "# {}", event(described, place))?;
+    }
+    if let Ok(pmus) = features.pmu_mappings() {
+        let pmus: Vec<_> = pmus.into_iter().map(|(number, name)| format!("{} = {number}", printable(name))).collect();
+        writeln!(out, "# pmu mappings: {}", pmus.join(", "))?;
+    }
+    if let Ok((first_ns, last_ns)) = features.sample_time_ns() {
+        let seconds = |ns: u64| format!("{}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
+        writeln!(out, "# time of first sample : {}\n# time of last sample : {}", seconds(first_ns), seconds(last_ns))?;
+        writeln!(out, "# sample duration : {:10.3} ms", last_ns.saturating_sub(first_ns) as f64 / 1e6)?;
+    }
+    Ok(())
+}
+
+/// An event's attributes by the kernel's names; those that are 0 are left out.
+fn event(event: &Event, place: usize) -> String {
+    let Attr { kind, config, config1, config2, sampling, sample_type, read_format, flags, precise_ip, .. } = &event.attr;
+    let mut words = vec![format!("event : name = {}", printable(&name(event, place)))];
+    if !event.ids.is_empty() {
+        let shown: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
+        let more = if event.ids.len() > shown.len() { format!(", and {} more", event.ids.len() - shown.len()) } else { String::new() };
+        words.push(format!("id = {{ {}{more} }}", shown.join(", ")));
+    }
+    words.push(format!("type = {kind}"));
+    let hexadecimal = [("config", *config), ("config1", *config1), ("config2", *config2), ("sample_type", *sample_type)];
+    words.extend(hexadecimal.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| format!("{name} = {value:#x}")));
+    match sampling {
+        Sampling::None => {}
+        Sampling::Period(period) => words.push(format!("sample_period = {period}")),
+        Sampling::Frequency(hertz) => words.push(format!("sample_freq = {hertz}")),
+    }
+    if *precise_ip > 0 {
+        words.push(format!("precise_ip = {precise_ip}"));
+    }
+    let names = read_format.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join("|");
+    words.extend((!names.is_empty()).then(|| format!("read_format = {names}")));
+    words.extend(flags.iter_names().map(|(name, _)| format!("{} = 1", name.to_lowercase())));
+    words.join(", ")
+}

@@ -1,0 +1,73 @@
+//! `tare report`: what a recording holds, summed up.
+//!
+//! ```text
+//! Reader --> quick:    threads and their names only, samples in any order within two rounds --\
+//!        \-> replayed: all in order of time, address spaces, symbols, call chains -----------> Profile -> tare_render
+//! ```
+//! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in code a sample lies.
+
+mod filling;
+mod header;
+mod history;
+mod places;
+mod quick;
+mod replayed;
+mod stats;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use tare_format::file::{Description, Header, Reader};
+use tare_render::printable;
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::report::{Part, Report, Wanted};
+use crate::exit::{Exit, Refusal};
+use crate::pipeline::{ledger, replay};
+use filling::{Filling, has_chains};
+
+pub(crate) fn run(raw: raw::Report) -> Outcome {
+    let report = Report::resolve(raw)?;
+    let reader = replay::open(&report.input)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match report.part {
+        Part::Stats => stats::write(&mut out, reader)?,
+        Part::Header => header::write_only(&mut out, reader)?,
+        Part::Table | Part::HeaderAndTable => table(&mut out, reader, &report)?,
+    }
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
+fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::Result<()> {
+    let is_pipe = *reader.header() == Header::Pipe;
+    let wants_chains = |description: &Description| report.graph != Wanted::None && (is_pipe || has_chains(description));
+    let needs_places = report.needs_places() || wants_chains(reader.description());
+    let filling = Filling::new(report, reader.description())?;
+    let filled = if needs_places { replayed::fill(reader, report, filling)? } else { quick::fill(reader, filling)? };
+    let chains = has_chains(&filled.description);
+    if matches!(report.graph, Wanted::Asked(_)) && !chains {
+        return Err(Refusal::usage("-g: no call chains were recorded (record them: tare record -g)").into());
+    }
+    if filled.profile.rows().next().is_none() && filled.profile.loss.own_samples == 0 {
+        let lost = if filled.profile.loss.is_empty() { "" } else { ", or none that can be read (tare report --stats tells what is there)" };
+        let message = format!("{}: there are no samples{lost}", report.input.display());
+        return Err(Refusal { exit: Exit::Failure, message }.into());
+    }
+    if report.part == Part::HeaderAndTable {
+        header::write(out, &filled)?;
+    }
+    let view = report.view(chains);
+    if report.json {
+        tare_render::json(out, &filled.profile, &view, filled.ledger.as_ref())?;
+        return Ok(());
+    }
+    tare_render::text(out, &filled.profile, &view)?;
+    if report.threads {
+        tare_render::counts(out, &filled.profile)?;
+    }
+    let lines = filled.ledger.as_ref().map(ledger::text).unwrap_or_default();
+    lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
+    Ok(())
+}

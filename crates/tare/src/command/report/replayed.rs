@@ -1,0 +1,70 @@
+//! The whole way: records in order of time, address spaces and symbols as they were.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+
+use tare_format::file::Reader;
+use tare_format::record::Sample;
+use tare_profile::{Row, Thread, ThreadId, Weight};
+use tare_symbols::Options;
+
+use super::filling::{Filled, Filling};
+use super::places::{Places, space};
+use crate::cli::resolved::report::Report;
+use crate::pipeline::replay::{Machine, Moment, Replay, What};
+
+/// Reads a recording to its end.
+pub(super) fn fill(reader: Reader<File>, report: &Report, filling: Filling) -> anyhow::Result<Filled> {
+    let mut options = Options { demangle: report.demangle, kallsyms: report.kallsyms.clone(), ..Options::default() };
+    options.root = report.symfs.clone().unwrap_or(options.root);
+    let mut replayed = Replayed { filling, places: Places::default(), not_unwound: 0 };
+    let mut replay = Replay::new(reader, options);
+    let account = replay.run(&mut |machine, moment| {
+        replayed.take(machine, moment);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let Replayed { mut filling, not_unwound, .. } = replayed;
+    let loss = &mut filling.profile.loss;
+    (loss.malformed_samples, loss.late_records) = (account.undecodable, account.late);
+    if not_unwound > 0 {
+        loss.unread.push(format!("{not_unwound} samples have a copy of the user stack, which is not unwound: their user call chains are missing"));
+    }
+    Ok(filling.finish(replay.description(), &account.unread))
+}
+
+struct Replayed {
+    filling: Filling,
+    places: Places,
+    not_unwound: u64,
+}
+
+impl Replayed {
+    fn take(&mut self, machine: &mut Machine, moment: &Moment<'_>) {
+        self.filling.learn(moment.description);
+        match moment.what {
+            What::Sample(sample) => self.sample(machine, moment, sample),
+            What::Other(record) => self.filling.notice(&moment.raw, record, moment.description),
+        }
+    }
+
+    fn sample(&mut self, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) {
+        let Some((place, event)) = moment.event.and_then(|place| Some((place, self.filling.event(place)?))) else { return };
+        if !self.filling.takes_time(moment.time_ns) {
+            return;
+        }
+        let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
+        let weight = Weight { period: self.filling.period(sample, place), samples: 1 };
+        let cpu = self.filling.cpu(sample);
+        let profile = &mut self.filling.profile;
+        let comm = match machine.tasks.comm(tid) {
+            Some(comm) => profile.add_string(comm),
+            None => profile.add_string(format!(":{tid}").as_bytes()),
+        };
+        let thread: ThreadId = profile.add_thread(Thread { pid, tid });
+        profile.name_thread(thread, comm);
+        let leaf = sample.ip.map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
+        let stack = sample.callchain.and_then(|chain| self.places.stack(profile, machine, pid, chain));
+        profile.add_samples(Row { event, thread: Some(thread), comm: Some(comm), cpu, leaf, stack }, weight);
+        self.not_unwound += u64::from(sample.stack_user.is_some_and(|stack| !stack.bytes.is_empty()));
+    }
+}

@@ -1,0 +1,315 @@
+//! `tare report`, through the binary, beside `perf report --stdio` of the same recordings.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::support::{sh, stderr, tare};
+
+fn report(file: &Path, args: &[&str]) -> Output {
+    tare().arg("report").arg("-i").arg(file).args(args).stdin(Stdio::null()).output().expect("tare was built")
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8(output.stdout.clone()).expect("what tare prints is UTF-8")
+}
+
+fn perf_report(file: &Path, args: &[&str]) -> String {
+    let output = Command::new("perf").args(["report", "--stdio", "-i"]).arg(file).args(args).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Recordings that perf made once for all tests; `None`, with the reason, where it can't.
+struct Recordings {
+    folder: PathBuf,
+}
+
+impl Recordings {
+    fn get() -> Option<&'static Self> {
+        static MADE: OnceLock<Result<Recordings, String>> = OnceLock::new();
+        match MADE.get_or_init(Self::make) {
+            Ok(made) => Some(made),
+            Err(why) => {
+                println!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    fn make() -> Result<Self, String> {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let work = "for i in 1 2 3 4; do sort /usr/lib/os-release >/dev/null; head -c 3000000 /dev/zero | gzip -c >/dev/null; done";
+        for (name, options) in
+            [("plain", "-e cpu-clock,page-faults -F 1999 -s"), ("all", "-e cpu-clock -F 999 -a"), ("graph", "-e cpu-clock:k -F 1999 -g")]
+        {
+            let work = if name == "graph" { "exec dd if=/dev/zero of=/dev/null bs=64 count=1500000" } else { work };
+            let file = folder.join(name);
+            let made = sh(&format!("perf record --no-bpf-event -q {options} -o {} -- sh -c '{work}'", file.display()));
+            if !made.status.success() {
+                return Err(format!("perf can't record here: {}", stderr(&made)));
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// The rows of a table with single spaces, in order of text: rows of one weight may come in any order.
+fn rows(table: &str) -> Vec<String> {
+    let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let mut rows: Vec<_> = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    rows.sort();
+    rows
+}
+
+/// Names that perf makes up for entries of procedure linkage tables, and addresses, are not compared.
+fn comparable(rows: Vec<String>) -> Vec<String> {
+    rows.into_iter()
+        .filter(|row| !row.contains("@plt") && !row.contains("] 0x") && !row.contains("[unknown]") && !row.contains("] 00000000"))
+        .collect()
+}
+
+#[test]
+fn figures_are_those_of_perf_for_each_combination_of_keys() {
+    let Some(made) = Recordings::get() else { return };
+    let keys = ["comm", "pid", "cpu", "comm,cpu", "pid,comm", "dso", "comm,dso", "sym,dso", "comm,dso,sym", "cpu,dso,comm,sym"];
+    for name in ["plain", "all"] {
+        // What else ran on the machine may have symbols that differ by the demangler.
+        for keys in keys.into_iter().filter(|keys| name == "plain" || !(keys.contains("dso") || keys.contains("sym"))) {
+            let args = ["-n", "--show-total-period", "--sort", keys];
+            let (ours, theirs) = (stdout(&report(&made.file(name), &args)), perf_report(&made.file(name), &args));
+            assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{name} {keys}");
+            assert!(!rows(&ours).is_empty(), "{name} {keys}");
+        }
+    }
+}
+
+#[test]
+fn columns_can_be_named_one_by_one() {
+    let Some(made) = Recordings::get() else { return };
+    for fields in ["overhead,sample,comm", "comm,period,overhead", "sample,pid"] {
+        let args = ["-F", fields];
+        assert_eq!(rows(&stdout(&report(&made.file("plain"), &args))), rows(&perf_report(&made.file("plain"), &args)), "{fields}");
+    }
+}
+
+#[test]
+fn totals_and_titles_are_those_of_perf() {
+    let Some(made) = Recordings::get() else { return };
+    let titles = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("# Samples") || line.starts_with("# Event count") || line.starts_with("# Overhead"));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let args = ["--sort", "comm,pid"];
+    let (ours, theirs) = (stdout(&report(&made.file("plain"), &args)), perf_report(&made.file("plain"), &args));
+    assert_eq!(titles(&ours), titles(&theirs));
+    assert_eq!(titles(&ours).len(), 6, "two events: {ours}");
+}
+
+#[test]
+fn filters_hide_rows_and_leave_the_shares() {
+    let Some(made) = Recordings::get() else { return };
+    for args in [&["--comms", "gzip"][..], &["--comms", "gzip,head"], &["--dsos", "[kernel.kallsyms]"], &["--sort", "comm", "--percent-limit", "5"]] {
+        let (ours, theirs) = (stdout(&report(&made.file("plain"), args)), perf_report(&made.file("plain"), args));
+        assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{args:?}");
+    }
+    let all = stdout(&report(&made.file("plain"), &["--sort", "comm"]));
+    let gzip = stdout(&report(&made.file("plain"), &["--sort", "comm,dso", "--comms", "gzip"]));
+    assert!(gzip.contains("# comm: gzip") && !gzip.contains("sort"), "{gzip}\n{all}");
+}
+
+/// The graphs below each row, by the row: the lines of a graph are compared with their indentation.
+fn graphs(table: &str) -> BTreeMap<String, Vec<String>> {
+    let mut graphs = BTreeMap::new();
+    let mut row = String::new();
+    for line in table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+        if line.starts_with("            ") {
+            graphs.entry(row.clone()).or_insert_with(Vec::new).push(line.trim_end().to_owned());
+        } else {
+            row = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+    }
+    graphs
+}
+
+#[test]
+fn call_graphs_are_those_of_perf() {
+    let Some(made) = Recordings::get() else { return };
+    let graph = made.file("graph");
+    for args in
+        [&["-g", "caller"][..], &["-g", "callee"], &["--no-children"], &["--no-children", "-g", "caller"], &["--no-children", "--sort", "sym"]]
+    {
+        let args = [args, &["--percent-limit", "4"]].concat();
+        let (ours, theirs) = (graphs(&stdout(&report(&graph, &args))), graphs(&perf_report(&graph, &args)));
+        let known = |lines: &Vec<String>| !lines.iter().any(|line| line.contains("0xffff"));
+        let mut compared = 0;
+        for (row, lines) in theirs.iter().filter(|(_, lines)| known(lines)) {
+            let Some(own) = ours.get(row) else { continue };
+            // Branches of one weight may come in any order: names are compared with where in the line they stand.
+            let sorted = |lines: &[String]| {
+                let mut lines: Vec<_> =
+                    lines.iter().map(|line| line.replace('|', " ").trim_end().to_owned()).filter(|line| !line.is_empty()).collect();
+                lines.sort();
+                lines
+            };
+            if known(own) {
+                assert_eq!(sorted(own), sorted(lines), "{args:?} {row}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 0, "{args:?}: nothing to compare in\n{theirs:?}\nand\n{ours:?}");
+    }
+    assert!(!stdout(&report(&graph, &["-g", "none"])).contains("--"), "rows alone");
+    let refused = report(&made.file("plain"), &["-g"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_function_weighs_what_it_calls_as_in_perf() {
+    let Some(made) = Recordings::get() else { return };
+    let args = ["--children", "-g", "none", "--sort", "comm,sym", "--percent-limit", "1"];
+    let (ours, theirs) = (stdout(&report(&made.file("graph"), &args)), perf_report(&made.file("graph"), &args));
+    let (ours, theirs) = (comparable(rows(&ours)), comparable(rows(&theirs)));
+    let missing: Vec<_> = theirs.iter().filter(|row| !ours.contains(row)).collect();
+    assert!(missing.is_empty() && !theirs.is_empty(), "{missing:?} in {ours:#?}");
+}
+
+#[test]
+fn threads_have_the_counts_that_were_recorded() {
+    let Some(made) = Recordings::get() else { return };
+    let counts = |text: &str| {
+        let lines = text
+            .lines()
+            .skip_while(|line| !line.contains("PID") || !line.contains("TID"))
+            .take_while(|line| line.contains(|c: char| c.is_ascii_alphanumeric()));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let args = ["-T", "--sort", "comm"];
+    let (ours, theirs) = (counts(&stdout(&report(&made.file("plain"), &args))), counts(&perf_report(&made.file("plain"), &args)));
+    assert_eq!(ours, theirs);
+    assert!(ours.len() > 4, "{ours:?}");
+}
+
+#[test]
+fn records_are_counted_as_perf_counts_them() {
+    let Some(made) = Recordings::get() else { return };
+    let squeezed = |text: &str| text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    for name in ["plain", "graph"] {
+        assert_eq!(squeezed(&stdout(&report(&made.file(name), &["--stats"]))), squeezed(&perf_report(&made.file(name), &["--stats"])), "{name}");
+    }
+}
+
+#[test]
+fn the_header_says_what_perf_says() {
+    let Some(made) = Recordings::get() else { return };
+    let ours = stdout(&report(&made.file("plain"), &["--header-only"]));
+    let theirs = perf_report(&made.file("plain"), &["--header-only"]);
+    let same =
+        ["hostname", "os release", "arch", "nrcpus", "cpudesc", "total memory", "cmdline", "pmu mappings", "time of", "sample duration", "data "];
+    let lines = |text: &str| {
+        text.lines().filter(|line| same.iter().any(|name| line.starts_with(&format!("# {name}")))).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&ours), lines(&theirs));
+    assert!(ours.contains("event : name = page-faults"), "{ours}");
+    let both = stdout(&report(&made.file("plain"), &["--header", "--sort", "comm"]));
+    assert!(both.contains("# hostname") && both.contains("# Overhead"), "{both}");
+}
+
+#[test]
+fn time_selects_samples() {
+    let Some(made) = Recordings::get() else { return };
+    let file = made.file("all");
+    let count = |args: &[&str]| {
+        let document: serde_json::Value = serde_json::from_str(&stdout(&report(&file, &[args, &["--sort", "comm", "--json"]].concat()))).unwrap();
+        assert_eq!(document["version"], 1);
+        document["events"][0]["samples"].as_u64().unwrap()
+    };
+    let (all, first, rest) = (count(&[]), count(&["--time", "0%-30%"]), count(&["--time", "30.0001%-100%"]));
+    assert!(first > 0 && rest > 0 && all.abs_diff(first + rest) <= 1, "{all} = {first} + {rest}");
+    let refused = report(&file, &["--time", "soon"]);
+    assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn a_pipe_gives_the_same_as_a_file() {
+    let Some(made) = Recordings::get() else { return };
+    let stream = sh("perf record --no-bpf-event -q -e cpu-clock -F 1999 -o - -- sh -c 'head -c 9000000 /dev/zero | gzip -c >/dev/null'");
+    let saved = made.file("stream");
+    std::fs::write(&saved, &stream.stdout).unwrap();
+    for keys in ["comm", "comm,dso,sym"] {
+        let mut child = tare().args(["report", "-i", "-", "--sort", keys]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&stream.stdout).unwrap();
+        let piped = stdout(&child.wait_with_output().unwrap());
+        assert_eq!(piped, stdout(&report(&saved, &["--sort", keys])));
+        assert!(piped.contains("gzip"), "{piped}");
+    }
+}
+
+#[test]
+fn what_is_cut_is_read_as_far_as_it_goes() {
+    let Some(made) = Recordings::get() else { return };
+    let whole = std::fs::read(made.file("plain")).unwrap();
+    let cut = made.file("cut");
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    for keys in ["comm", "comm,sym"] {
+        let output = report(&cut, &["--sort", keys]);
+        let text = stdout(&output);
+        assert!(text.contains("the header promises more data than there are") || text.contains("the data end within a record"), "{text}");
+        assert!(!rows(&text).is_empty());
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    for content in [&b""[..], b"PERFILE2", b"\x7fELF nothing of ours, but long enough to be one"] {
+        std::fs::write(&file, content).unwrap();
+        let output = report(&file, &[]);
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(1), 1), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+    let absent = report(&folder.path().join("absent"), &[]);
+    assert_eq!((absent.status.code(), stderr(&absent).lines().count()), (Some(1), 1), "{}", stderr(&absent));
+    let unknown = report(&file, &["--sort", "colour"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// The kernel takes any bytes as a thread's name.
+#[test]
+fn hostile_names_do_nothing_to_a_terminal() {
+    let Some(made) = Recordings::get() else { return };
+    let program = made.file("evil\x1b[2J\n\u{9b}x");
+    std::fs::copy("/bin/gzip", &program).unwrap();
+    let file = made.file("hostile");
+    let input = "head -c 9000000 /dev/zero";
+    let recorded = Command::new("sh")
+        .args(["-c", &format!("{input} | perf record --no-bpf-event -q -e cpu-clock -F 1999 -o \"$0\" -- \"$1\" -c >/dev/null")])
+        .arg(&file)
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    for args in [&["--sort", "comm"][..], &["--sort", "pid,dso,sym"], &["--json", "--sort", "comm,dso"], &["--header-only"]] {
+        let text = stdout(&report(&file, args));
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?} {text:?}");
+        assert!(text.contains("evil"), "{args:?} {text}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let Some(made) = Recordings::get() else { return };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = tare().args(["report", "-i"]).arg(made.file("plain")).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
