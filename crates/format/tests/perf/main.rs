@@ -16,7 +16,7 @@ use tare_format::abi::bindings::PERF_CONTEXT_MAX;
 use tare_format::file::Reader;
 use tare_format::file::features::TRACING_DATA;
 use tare_format::order::Sorter;
-use tare_format::record::{Record, Sample, kind};
+use tare_format::record::{Sample, kind};
 
 /// Records by kind; of compressed ones what is in them.
 fn counts(recording: &Recording) -> BTreeMap<String, u64> {

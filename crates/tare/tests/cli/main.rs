@@ -9,6 +9,7 @@ mod events;
 mod help;
 mod list;
 mod record_options;
+mod record_output;
 mod record_peers;
 mod report;
 mod stat;

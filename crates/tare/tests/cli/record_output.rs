@@ -1,0 +1,216 @@
+//! `tare record`: where the bytes go, and what is left where they can't go on.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_format::file::Reader;
+use tare_format::record::kind::PERF_RECORD_SAMPLE;
+
+use crate::support::{stderr, tare};
+
+/// Each process has some hundred page faults, and each sample a copy of its stack.
+const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
+
+fn record(options: &[&str]) -> Command {
+    let mut command = tare();
+    command.args(["record", "-e", "page-faults", "-c", "1", "--call-graph", "dwarf,8192"]).args(options).stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().expect("tare was built")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// How many samples a file holds, by our own reader, and whether it misses nothing. `None`: it is no recording yet.
+fn look(path: &Path) -> Option<(usize, bool)> {
+    let mut reader = Reader::open(File::open(path).ok()?).ok()?;
+    let mut samples = 0;
+    while let Some(entry) = reader.next_record().ok()? {
+        samples += usize::from(entry.record.kind == PERF_RECORD_SAMPLE);
+    }
+    Some((samples, reader.losses().is_empty()))
+}
+
+/// How many samples a recording holds that misses nothing.
+fn samples(path: &Path) -> usize {
+    let (samples, is_whole) = look(path).unwrap();
+    assert!(is_whole, "{}", path.display());
+    samples
+}
+
+/// A file that perf reads too, with as many samples as we do.
+fn samples_of_both(path: &Path) -> usize {
+    let samples = samples(path);
+    let Ok(output) = Command::new("perf").args(["script", "-F", "tid,time", "-G", "-i"]).arg(path).stdin(Stdio::null()).output() else {
+        println!("skipped: perf can't be run");
+        return samples;
+    };
+    assert!(output.status.success(), "{}: {}", path.display(), stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).count(), samples, "{}", path.display());
+    samples
+}
+
+/// A file system of so many bytes, which is gone at the end.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount(bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder.path()).output();
+        if !mount.is_ok_and(|output| output.status.success()) {
+            println!("skipped: a tmpfs can't be mounted, which takes root");
+            return None;
+        }
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+const WAYS: [&[&str]; 4] = [&["--output-path=write"], &["--output-path=mmap"], &["-z", "--output-path=write"], &["-z", "--output-path=mmap"]];
+
+#[test]
+fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
+    for way in WAYS {
+        let size = if way.contains(&"-z") { 1 << 20 } else { 20 << 20 };
+        let Some(tmpfs) = Tmpfs::mount(size) else { return };
+        let path = tmpfs.0.path().join("perf.data");
+        let output = run(record(way).args(["-o", text(&path), "sh", "-c", FORKS]));
+        assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("full"), "{way:?}: {}", stderr(&output));
+        assert!(fs::metadata(&path).unwrap().len() > size * 9 / 10, "{way:?}");
+        assert!(samples_of_both(&path) > 100, "{way:?}");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_the_recording_and_kills_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        let size = if way.contains(&"-z") { 999_999 } else { 9_999_999 };
+        let path = folder.path().join("perf.data");
+        let _ = fs::remove_file(&path);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={size}")).arg(env!("CARGO_BIN_EXE_tare")).args(record(way).get_args());
+        let output = run(command.args(["-o", text(&path), "sh", "-c", FORKS]));
+        assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("ulimit -f"), "{way:?}: {}", stderr(&output));
+        let len = fs::metadata(&path).unwrap().len();
+        assert!(len <= size && len > size * 9 / 10, "{way:?}: {len}");
+        assert!(samples_of_both(&path) > 100, "{way:?}");
+    }
+    // The command has the signal's default: it is killed by its own writing.
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=1000000", env!("CARGO_BIN_EXE_tare"), "record", "-o"]).arg(folder.path().join("other"));
+    let output = run(command.args(["sh", "-c", "exec head -c 2000000 /dev/zero > big"]).current_dir(folder.path()));
+    assert_eq!(output.status.code(), Some(128 + 25), "{}", stderr(&output));
+}
+
+#[test]
+fn dev_null_a_fifo_and_stdout_take_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        let output = run(record(way).args(["-o", "/dev/null", "true"]));
+        assert!(output.status.success(), "{way:?}: {}", stderr(&output));
+
+        let saved = folder.path().join("stdout");
+        let output = record(way).args(["-o", "-", "true"]).stdout(File::create(&saved).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{way:?}: {}", stderr(&output));
+        assert!(samples_of_both(&saved) > 10, "{way:?}");
+
+        let (fifo, saved) = (folder.path().join("fifo"), folder.path().join("saved"));
+        let _ = fs::remove_file(&fifo);
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let mut reader = Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
+        let output = run(record(way).args(["-o", text(&fifo), "true"]));
+        assert!(output.status.success(), "{way:?}: {}", stderr(&output));
+        assert!(reader.wait().unwrap().success());
+        assert!(samples_of_both(&saved) > 10, "{way:?}");
+        assert!(!folder.path().join("fifo.old").exists());
+    }
+    assert!(fs::symlink_metadata("/dev/null").is_ok());
+}
+
+#[test]
+fn what_is_there_is_kept_and_links_in_shared_folders_are_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, old) = (folder.path().join("perf.data"), folder.path().join("perf.data.old"));
+    fs::write(&file, "before").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::write(&old, "long before").unwrap();
+    assert!(run(&mut record(&["-o", text(&file), "true"])).status.success());
+    assert!(samples_of_both(&file) > 10);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "before");
+
+    // In a folder of one's own a link leads to the file.
+    let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+    fs::write(&target, "before").unwrap();
+    symlink(&target, &link).unwrap();
+    assert!(run(&mut record(&["-o", text(&link), "true"])).status.success());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(samples(&target) > 10);
+    assert_eq!(fs::read_to_string(folder.path().join("target.old")).unwrap(), "before");
+
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(&target, "precious").unwrap();
+    for leads_to in [&target, &folder.path().join("nothing")] {
+        let link = shared.join("link");
+        let _ = fs::remove_file(&link);
+        symlink(leads_to, &link).unwrap();
+        let output = run(&mut record(&["-o", text(&link), "true"]));
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        assert!(stderr(&output).contains("symbolic link"), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    assert!(!folder.path().join("nothing").exists());
+
+    let output = run(&mut record(&["-o", text(folder.path()), "true"]));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+}
+
+/// Waits until something is so.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "it never came to that");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_a_file_and_lets_the_command_live() {
+    let folder = tempfile::tempdir().unwrap();
+    for (way, at) in WAYS.iter().zip([0, 100, 300, 700]) {
+        let (path, pid) = (folder.path().join("perf.data"), folder.path().join("pid"));
+        for file in [&path, &pid] {
+            let _ = fs::remove_file(file);
+        }
+        let line = format!("echo $$ > {}; while :; do /bin/true; done", pid.display());
+        let mut recorder = record(way).args(["-o", text(&path), "sh", "-c", &line]).stderr(Stdio::null()).spawn().unwrap();
+        wait_until(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
+        wait_until(|| look(&path).is_some_and(|(samples, _)| samples > 10));
+        std::thread::sleep(Duration::from_millis(at));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        let command = PathBuf::from(format!("/proc/{}", fs::read_to_string(&pid).unwrap().trim()));
+        assert!(command.exists(), "{way:?}: the command lives on");
+        let killed = Command::new("kill").args(["-9", fs::read_to_string(&pid).unwrap().trim()]).status();
+        assert!(killed.unwrap().success());
+        assert!(samples_of_both(&path) > 10, "{way:?}");
+    }
+}
