@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::{sh, stderr, tare};
+use crate::support::{is_root, sh, stderr, tare};
 
 fn report(file: &Path, args: &[&str]) -> Output {
     tare().arg("report").arg("-i").arg(file).args(args).stdin(Stdio::null()).output().expect("tare was built")
@@ -302,6 +302,30 @@ fn hostile_names_do_nothing_to_a_terminal() {
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?} {text:?}");
         assert!(text.contains("evil"), "{args:?} {text}");
     }
+}
+
+/// Sampled often enough, a recorder of the whole machine is among what it records.
+#[test]
+fn samples_of_the_recorder_are_left_out_and_counted() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("self");
+    let recorded = tare().args(["record", "-a", "-e", "cpu-clock", "-F", "4999", "-o"]).arg(&file).args(["--", "sleep", "0.5"]).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let document = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap() };
+    let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
+    // Both ways through a recording.
+    for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
+        let (without, with) = (document(&args), document(&[&args[..], &["--include-self"]].concat()));
+        let own = without["loss"]["own_samples_left_out"].as_u64().unwrap();
+        assert_eq!(samples(&without) + own, samples(&with));
+        assert_eq!(Some(own), with["ledger"]["events"][0]["own"].as_u64());
+        assert_eq!(Some(samples(&with)), with["ledger"]["events"][0]["samples"].as_u64());
+    }
+    let text = stdout(&report(&file, &["--sort", "comm"]));
+    assert!(text.contains("# the recorder: "), "the ledger is shown: {text}");
 }
 
 #[test]
