@@ -214,3 +214,27 @@ fn a_recorder_that_is_killed_leaves_a_file_and_lets_the_command_live() {
         assert!(samples_of_both(&path) > 10, "{way:?}");
     }
 }
+
+#[test]
+fn a_recording_ends_or_goes_on_in_another_file_when_it_is_large() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    let output = run(record(&["--max-size=2M", "-m", "64"]).args(["-o", text(&path), "sh", "-c", FORKS]));
+    assert!(stderr(&output).contains("--max-size"), "{}", stderr(&output));
+    let len = fs::metadata(&path).unwrap().len();
+    assert!((2 << 20..4 << 20).contains(&len), "{len}");
+    assert!(samples_of_both(&path) > 10);
+
+    for (way, size) in [(WAYS[0], "2M"), (WAYS[1], "2M"), (WAYS[2], "50K")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        let switch = format!("--switch-output={size}");
+        let output = run(record(way).args(["-m", "64", &switch, "--switch-max-files=3", "-o", text(&path), "sh", "-c", FORKS]));
+        assert!(output.status.success(), "{way:?}: {}", stderr(&output));
+        let files: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), 3, "{way:?}: {files:?}");
+        let named = |file: &PathBuf| file.extension().is_some_and(|time| time.len() == 16 && text(Path::new(time)).parse::<u64>().is_ok());
+        assert!(files.iter().all(named), "{way:?}: {files:?}");
+        assert!(files.iter().map(|file| samples_of_both(file)).sum::<usize>() > 100, "{way:?}");
+    }
+}
