@@ -62,8 +62,13 @@ impl Unprivileged {
 
     /// Runs `tare stat` as nobody.
     pub(crate) fn stat(&self, args: &[&str]) -> Output {
+        self.tare("stat", args)
+    }
+
+    /// Runs one of tare's commands as nobody.
+    pub(crate) fn tare(&self, name: &str, args: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.folder.path().join("tare")).arg("stat").args(args);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.folder.path().join("tare")).arg(name).args(args);
         command.env("LC_ALL", "C").output().expect("setpriv of util-linux is there")
     }
 }

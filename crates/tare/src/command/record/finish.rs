@@ -12,7 +12,7 @@ use super::live::{End, Live, cpu_ns};
 use crate::command::interrupt::end_child;
 use crate::pipeline::capture::reader::Done;
 use crate::pipeline::ledger::{Ledger, Output};
-use crate::pipeline::output::Account;
+use crate::pipeline::output::{Account, Closing};
 
 /// What a recording leaves behind.
 pub(super) struct Recorded {
@@ -40,7 +40,7 @@ impl Live<'_> {
         }
         self.dump()?;
         let Self { session, mut ledger, mut description, events, reader, snapshots, shared, .. } = self;
-        let Done { mut output, forgotten, shortest, build_ids, calls } = Arc::into_inner(shared).context("somebody still writes")?.into_done();
+        let Done { output, forgotten, shortest, build_ids, calls } = Arc::into_inner(shared).context("somebody still writes")?.into_done();
         let consumed = reader.rings.iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
         let overwritten = snapshots.rings().iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
         let rings: Vec<RingAccount<'_>> = consumed.chain(overwritten).collect();
@@ -51,8 +51,9 @@ impl Live<'_> {
         ledger.throttled = rings.iter().map(|ring| ring.meter.throttled).sum();
         ledger.recorded_ns = account::nanos(self.clock.recorded());
         ledger.kept_ns = shortest.map(account::nanos);
-        ledger.output =
-            Output { record_bytes: rings.iter().map(|ring| ring.meter.bytes).sum(), written_bytes: output.written(), ..Output::default() };
+        ledger.output = Output { record_bytes: rings.iter().map(|ring| ring.meter.bytes).sum(), ..Output::default() };
+        account::complete(&mut ledger.output, &output.so_far());
+        ledger.output.written_bytes = output.written();
         ledger.rings = account::rings(&rings, session.record.rings.flush_interval);
         ledger.command = ended.map(account::command);
         ledger.stopped = self.stopped.as_ref().map(ToString::to_string);
@@ -63,9 +64,7 @@ impl Live<'_> {
         ledger.cost = account::cost(session, self.counts, self.clock.started_cpu_ns, until_now_ns);
         ledger.cost.system_calls += calls;
         ledger.cost.readers = readers;
-        // An output that takes nothing more says so when it is finished.
-        let _ = output.append(&[&note::encode(&ledger.to_note())?]);
-        let account = output.finish(&description);
+        let account = output.finish(&Closing { description: &description, records: &note::encode(&ledger.to_note())? });
         account::complete(&mut ledger.output, &account);
         Ok(Recorded { ledger, account, ended, signal: end.signal })
     }

@@ -7,6 +7,7 @@ use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::live::{Live, Stopped};
 use crate::exit::say;
+use crate::pipeline::output::Closing;
 use crate::pipeline::synthesize;
 
 impl Live<'_> {
@@ -31,8 +32,9 @@ impl Live<'_> {
         if self.session.record.output.build_ids {
             ending.features.push(Feature::BuildIds(self.shared.build_ids(self.session.host)));
         }
+        let closing = Closing { description: &ending, records: &[] };
         let (beginning, shared) = (&self.description, &self.shared);
-        let finished = shared.with_output(|output| output.switch(&ending, beginning, &[&records, &FINISHED_INIT])).map_err(Stopped::from)?;
+        let finished = shared.with_output(|output| output.switch(&closing, beginning, &[&records, &FINISHED_INIT])).map_err(Stopped::from)?;
         if let Some(file) = finished.filter(|_| !self.session.record.quiet) {
             say(&format!("-> {}", file.display()));
         }

@@ -37,6 +37,15 @@ use place::Place;
 use queue::Queue;
 use recording::Recording;
 
+/// What a file ends with.
+#[derive(Clone, Copy, Debug)]
+pub struct Closing<'a> {
+    /// With what is known only now.
+    pub description: &'a Description,
+    /// The last records. They get into the file also where the recording had to end: data are cut to make room for them.
+    pub records: &'a [u8],
+}
+
 /// An open recording.
 #[derive(Debug)]
 pub struct Output {
@@ -134,24 +143,33 @@ impl Output {
         }
     }
 
-    /// Completes the file, gives it a name with the time, and begins the next one with a description and records: what a reader
+    /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the next one with a description and records: what a reader
     /// must know of processes that are there already. Returns the finished file's name.
     ///
     /// # Errors
     /// The destination is a stream; else as [`Output::append`].
-    pub fn switch(&mut self, ending: &Description, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+    pub fn switch(&mut self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
         match &mut self.way {
-            Way::Direct(recording) => recording.switch(ending, beginning, records),
-            Way::Queued(queue) => queue.switch(ending, beginning, records),
+            Way::Direct(recording) => recording.switch(closing, beginning, records),
+            Way::Queued(queue) => queue.switch(closing, beginning, records),
         }
     }
 
-    /// Completes the recording. `description` has what is known only now. Never fails: the account says what is missing.
+    /// What became of the recording so far. The figures of a queue are those of the moment; bytes are not among them.
     #[must_use]
-    pub fn finish(self, description: &Description) -> Account {
+    pub fn so_far(&self) -> Account {
+        match &self.way {
+            Way::Direct(recording) => recording.so_far(),
+            Way::Queued(queue) => queue.so_far(),
+        }
+    }
+
+    /// Completes the recording. Never fails: the account says what is missing.
+    #[must_use]
+    pub fn finish(self, closing: &Closing<'_>) -> Account {
         match self.way {
-            Way::Direct(recording) => recording.finish(description),
-            Way::Queued(queue) => queue.finish(description),
+            Way::Direct(recording) => recording.finish(closing),
+            Way::Queued(queue) => queue.finish(closing),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::helper::Helper;
 use super::packer::Packer;
 use super::place::Place;
 use super::sink::{Sink, write_at};
-use super::{Account, Options, OutputError, Result};
+use super::{Account, Closing, Options, OutputError, Result};
 
 /// How often the data are cut to make room for the file's end.
 const ATTEMPTS: u64 = 4;
@@ -70,6 +70,11 @@ impl Piece {
             Holder::File { file, .. } | Holder::Null(file) => Some(file),
             Holder::Stream => None,
         }
+    }
+
+    /// The way that the bytes take.
+    pub(super) fn sink(&self) -> &Sink {
+        &self.sink
     }
 
     /// Bytes in the file, or that went into the stream.
@@ -175,9 +180,9 @@ impl Piece {
     }
 
     /// Completes the file, or what is left of it after a failure. Returns the helper, for the next file.
-    pub(super) fn finish(mut self, description: &Description, account: &mut Account) -> (Option<Helper>, Option<PathBuf>) {
+    pub(super) fn finish(mut self, closing: &Closing<'_>, account: &mut Account) -> (Option<Helper>, Option<PathBuf>) {
         if self.start > 0 {
-            match self.complete(description) {
+            match self.complete(closing) {
                 Ok(bytes) => account.bytes += bytes,
                 Err(error) => {
                     account.bytes += self.sink.end();
@@ -186,17 +191,14 @@ impl Piece {
                 }
             }
         }
-        account.path = self.sink.path();
         account.uncompressed_bytes += self.records;
         if let Some((error, cut)) = self.failed {
             account.dropped_bytes += self.records.saturating_sub(cut.records);
             account.stopped.get_or_insert(error);
         }
-        let (used, fallback, helper) = self.sink.into_parts();
-        account.windows += used.windows;
-        account.window_waits += used.waits;
-        account.window_bytes = account.window_bytes.max(used.largest);
-        account.fallback = account.fallback.take().or(fallback);
+        self.sink.unmap();
+        self.sink.account(account);
+        let helper = self.sink.into_helper();
         match self.holder {
             Holder::File { path, .. } => (helper, Some(path)),
             Holder::Null(_) | Holder::Stream => (helper, None),
@@ -204,18 +206,18 @@ impl Piece {
     }
 
     /// Writes the end; returns the bytes of all.
-    fn complete(&mut self, description: &Description) -> Result<u64> {
+    fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
         if self.failed.is_none() {
             // A failure is in `failed` too, and the file is completed all the same.
             let _ = self.pack();
         }
         self.sink.unmap();
-        let description = self.with_compression(description).into_owned();
+        let description = self.with_compression(closing.description).into_owned();
         match self.file().cloned() {
-            Some(file) => self.complete_file(&file, &description),
+            Some(file) => self.complete_file(&file, closing.records, &description),
             None if self.failed.is_some() => Ok(self.sink.end()),
             None => {
-                self.sink.append(&[&description.stream_ending()])?;
+                self.sink.append(&[closing.records, &description.stream_ending()])?;
                 Ok(self.sink.end())
             }
         }
@@ -224,21 +226,23 @@ impl Piece {
     /// Writes the end of the file and then its header; returns the file's length.
     ///
     /// ```text
-    /// room was left   | header | records ................ | tail |
-    /// none was left   | header | records ........ | tail |          cut where a record ends, as far back as the tail needs
+    /// room was left   | header | records ................ | last | tail |
+    /// none was left   | header | records ........ | last | tail |          cut where a record ends, as far back as these need
     /// ```
-    fn complete_file(&mut self, file: &File, description: &Description) -> Result<u64> {
+    fn complete_file(&mut self, file: &File, last: &[u8], description: &Description) -> Result<u64> {
         let room = self.sink.end();
         for attempt in 0..=ATTEMPTS {
             let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
             self.make_known(end)?;
             // What describes the recording is among the data too; the header points to what comes behind it.
-            let ending = description.ending(&(self.start..end))?;
-            match write_at(file, &ending.tail, end) {
-                Ok(()) => return self.close(file, &ending, end),
+            let data_end = end + last.len() as u64;
+            let ending = description.ending(&(self.start..data_end))?;
+            let bytes = [last, &ending.tail].concat();
+            match write_at(file, &bytes, end) {
+                Ok(()) => return self.close(file, &ending, data_end),
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     // File systems that write elsewhere need some room more.
-                    let tail = ending.tail.len() as u64 + attempt * (256 << 10);
+                    let tail = bytes.len() as u64 + attempt * (256 << 10);
                     let limit = room.saturating_sub(tail).max(self.start).min(end);
                     let why = self.failed.take().map_or(error.into(), |(why, _)| why);
                     self.failed = Some((why, self.cut(limit)));

@@ -12,7 +12,7 @@ use tare_format::file::writer::Description;
 
 use super::helper::spawn;
 use super::recording::Recording;
-use super::{Account, OutputError, Result};
+use super::{Account, Closing, OutputError, Result};
 
 /// Bytes that wait together.
 const PIECE: usize = 1 << 20;
@@ -38,6 +38,7 @@ struct State {
     failed: Option<OutputError>,
     written: u64,
     wants_switch: bool,
+    account: Account,
     ends: bool,
 }
 
@@ -117,9 +118,10 @@ impl Queue {
     }
 
     /// See [`super::Output::switch`].
-    pub(super) fn switch(&self, ending: &Description, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
-        let (ending, beginning, records) = (ending.clone(), beginning.clone(), records.concat());
-        self.call(move |recording| recording.switch(&ending, &beginning, &[&records]))
+    pub(super) fn switch(&self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+        let (ending, last) = (closing.description.clone(), closing.records.to_vec());
+        let (beginning, records) = (beginning.clone(), records.concat());
+        self.call(move |recording| recording.switch(&Closing { description: &ending, records: &last }, &beginning, &[&records]))
     }
 
     /// Copies records into the queue, when there is room.
@@ -177,19 +179,25 @@ impl Queue {
         self.shared.lock().written
     }
 
+    /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last thing that was done.
+    pub(super) fn so_far(&self) -> Account {
+        let state = self.shared.lock();
+        Account { queue_high_water: state.high_water, queue_bytes: self.capacity, ..state.account.clone() }
+    }
+
     /// See [`Recording::wants_switch`].
     pub(super) fn wants_switch(&self) -> bool {
         self.shared.lock().wants_switch
     }
 
     /// Waits until everything was written, and completes the recording.
-    pub(super) fn finish(self, description: &Description) -> Account {
+    pub(super) fn finish(self, closing: &Closing<'_>) -> Account {
         drop(self.ends);
         let recording = self.recording.recv();
         // It gave the recording back, and has nothing else to do.
         let _ = self.thread.join();
         let gone = Account { stopped: Some(OutputError::Thread(Errno::SRCH)), unfinished: true, ..Account::default() };
-        let account = recording.map_or(gone, |recording| recording.finish(description));
+        let account = recording.map_or(gone, |recording| recording.finish(closing));
         Account { queue_high_water: self.shared.lock().high_water, queue_bytes: self.capacity, ..account }
     }
 }
@@ -219,9 +227,11 @@ fn work(shared: &Shared, mut recording: Recording) -> Recording {
                 Ok(())
             }
         };
+        let account = recording.so_far();
         state = shared.lock();
         state.written = recording.written();
         state.wants_switch = recording.wants_switch();
+        state.account = account;
         state.failed = state.failed.take().or(result.err());
         if let Some(mut piece) = done {
             state.bytes -= piece.len();

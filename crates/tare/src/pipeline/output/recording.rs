@@ -10,7 +10,7 @@ use super::helper::Helper;
 use super::names::{Kept, stamp};
 use super::piece::Piece;
 use super::place::{self, Place};
-use super::{Account, Options, OutputError, PathChoice, Result, Switch};
+use super::{Account, Closing, Options, OutputError, PathChoice, Result, Switch};
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl Recording {
     }
 
     /// See [`super::Output::switch`].
-    pub(super) fn switch(&mut self, ending: &Description, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
-        let Some(path) = self.finish_piece(ending) else { return Err(OutputError::NotSwitchable) };
+    pub(super) fn switch(&mut self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+        let Some(path) = self.finish_piece(closing) else { return Err(OutputError::NotSwitchable) };
         self.still_going()?;
         let finished = self.rename(path.clone())?;
         let begun = place::create(&path).and_then(|file| Piece::new(Place::File { file, path }, &self.options));
@@ -111,9 +111,18 @@ impl Recording {
         Ok(finished)
     }
 
+    /// See [`super::Output::so_far`].
+    pub(super) fn so_far(&self) -> Account {
+        let mut account = self.account.clone();
+        if let Some(piece) = &self.piece {
+            piece.sink().account(&mut account);
+        }
+        account
+    }
+
     /// Completes the file that is being written, and returns its path.
-    fn finish_piece(&mut self, description: &Description) -> Option<PathBuf> {
-        let (helper, path) = self.piece.take()?.finish(description, &mut self.account);
+    fn finish_piece(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
+        let (helper, path) = self.piece.take()?.finish(closing, &mut self.account);
         self.helper = helper.or(self.helper.take());
         self.failed = self.account.stopped.clone();
         path
@@ -136,8 +145,8 @@ impl Recording {
     }
 
     /// See [`super::Output::finish`].
-    pub(super) fn finish(mut self, description: &Description) -> Account {
-        if let Some(path) = self.finish_piece(description)
+    pub(super) fn finish(mut self, closing: &Closing<'_>) -> Account {
+        if let Some(path) = self.finish_piece(closing)
             && let Err(error) = self.rename(path)
         {
             self.account.stopped.get_or_insert(error);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tare_kernel::file_window::WindowError;
 
-use super::account::Path;
+use super::account::{Account, Path};
 use super::helper::Helper;
 use super::windows::{Used, Windows};
 use super::write::{self, FileWriter};
@@ -91,8 +91,18 @@ impl Sink {
         }
     }
 
+    /// Adds to an account what is known of the way.
+    pub(super) fn account(&self, account: &mut Account) {
+        let used = if let Way::Mmap(windows) = &self.way { windows.used() } else { self.used };
+        account.path = self.path();
+        account.windows += used.windows;
+        account.window_waits += used.waits;
+        account.window_bytes = account.window_bytes.max(used.largest);
+        account.fallback = account.fallback.take().or_else(|| self.fallback.clone());
+    }
+
     /// The way that was taken.
-    pub(super) fn path(&self) -> Path {
+    fn path(&self) -> Path {
         match &self.way {
             Way::Write(_) if self.used.windows > 0 && self.fallback.is_none() => Path::Mmap,
             Way::Write(_) => Path::Write,
@@ -101,10 +111,9 @@ impl Sink {
         }
     }
 
-    /// What was used of windows, why there are none, and the helper, for the next file.
-    pub(super) fn into_parts(mut self) -> (Used, Option<String>, Option<Helper>) {
-        self.unmap();
-        (self.used, self.fallback, self.helper)
+    /// The helper, for the next file, where this one is not mapped any more.
+    pub(super) fn into_helper(self) -> Option<Helper> {
+        self.helper
     }
 }
 

@@ -81,7 +81,7 @@ fn a_file_is_whole_at_its_end_and_readable_up_to_the_last_flush_before() {
     assert_eq!(numbers(&killed), (0..150).collect::<Vec<_>>());
     assert!(matches!(perf_finds(&killed), None | Some(150)));
 
-    let account = output.finish(&description());
+    let account = output.finish(&Closing { description: &description(), records: &[] });
     assert_eq!((account.path, account.stopped, account.unfinished), (Path::Write, None, false));
     assert_eq!(account.uncompressed_bytes, 200 * 40 + 8);
     assert_eq!(account.bytes, fs::metadata(&path).unwrap().len());
@@ -127,7 +127,7 @@ fn all_ways_keep_every_record() {
             let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();
             output.begin(&description()).unwrap();
             append_by_chance(&mut output, &mut random, total);
-            let account = output.finish(&description());
+            let account = output.finish(&Closing { description: &description(), records: &[] });
             let case = format!("{seed}, {choice:?}, {compress:?}: {account:?}");
             assert_eq!(numbers(&path), (0..total).collect::<Vec<_>>(), "{case}");
             assert_eq!((account.stopped.as_ref(), account.dropped_bytes, account.fallback.as_ref()), (None, 0, None), "{case}");
@@ -187,7 +187,7 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
         let case = format!("{choice:?}, {compress:?}");
         assert_eq!(error, OutputError::Full, "{case}");
         assert_eq!(output.append(&[&samples(0..1)]), Err(OutputError::Full), "{case}");
-        let account = output.finish(&description());
+        let account = output.finish(&Closing { description: &description(), records: &[] });
         assert_eq!((account.stopped.clone(), account.unfinished), (Some(OutputError::Full), false), "{case}");
         let found = numbers(&path).len() as u64 * 40;
         assert_eq!(found, account.uncompressed_bytes - account.dropped_bytes, "{case}: {account:?}");

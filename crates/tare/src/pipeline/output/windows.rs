@@ -63,6 +63,11 @@ impl Windows {
         self.end
     }
 
+    /// What was used so far.
+    pub(super) fn used(&self) -> Used {
+        self.used
+    }
+
     /// Copies all the pieces. Where that fails, [`Windows::end`] tells how much found room.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), WindowError> {
         for piece in pieces {

@@ -1,0 +1,412 @@
+//! `tare record` from its start to each of its ends: what is in the recording afterwards, what isn't, and what is said.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tare::pipeline::ledger::Ledger;
+use tare_format::abi::bindings::{PERF_RECORD_LOST, PERF_RECORD_READ, PERF_RECORD_SAMPLE};
+use tare_format::file::Reader;
+use tare_format::record::{Record, Sample, kind};
+
+use crate::support::{Unprivileged, is_root, sh, stderr, tare};
+
+/// Some work that ends by itself.
+const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
+
+/// A folder, and the recording in it.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("perf.data")
+    }
+
+    /// `tare record -o` the file.
+    fn record(&self, args: &[&str]) -> Command {
+        let mut command = tare();
+        command.arg("record").arg("-o").arg(self.file()).args(args).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.record(args).output().unwrap()
+    }
+}
+
+/// What is in a recording.
+#[derive(Debug, Default)]
+struct Found {
+    samples: usize,
+    /// Records that `LOST` records tell of.
+    lost: u64,
+    reads: usize,
+    marks: usize,
+    /// Threads that samples name.
+    tids: Vec<i32>,
+    ledger: Option<Ledger>,
+    /// Whether its end was written.
+    finished: bool,
+}
+
+fn read(path: &Path) -> Found {
+    let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
+    let mut found = Found::default();
+    while let Some(entry) = reader.next_record().unwrap() {
+        match entry.record.kind {
+            PERF_RECORD_SAMPLE => found.samples += 1,
+            PERF_RECORD_READ => found.reads += 1,
+            kind::FINISHED_ROUND => found.marks += 1,
+            _ => {}
+        }
+        match entry.record.decode() {
+            Ok(Record::Sample) => found.tids.extend(Sample::of(&entry.record, entry.description.lookup()).unwrap().tid),
+            Ok(Record::Lost(lost)) => {
+                assert_eq!(entry.record.kind, PERF_RECORD_LOST);
+                found.lost += lost.lost;
+            }
+            _ => {}
+        }
+    }
+    assert!(reader.losses().is_empty(), "{:?}", reader.losses());
+    found.ledger = reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
+    // The attributes are in the header, behind the data, when all was written.
+    let bytes = std::fs::read(path).unwrap();
+    found.finished = bytes[32..40] != [0; 8];
+    found
+}
+
+fn perf_script(words: &[&str], path: &Path) -> Option<Vec<String>> {
+    let output = match Command::new("perf").arg("script").args(words).arg("-i").arg(path).output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: perf can't be run: {error}");
+            return None;
+        }
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+    Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+fn samples_of(ledger: &Ledger) -> usize {
+    ledger.events.iter().map(|event| usize::try_from(event.samples).unwrap()).sum()
+}
+
+/// Waits until a recording has begun: its first bytes are there.
+fn wait_for(path: &Path) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {
+        assert!(Instant::now() < patience, "{} never came", path.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+fn send(signal: &str, to: &Child) {
+    assert!(sh(&format!("kill -{signal} {}", to.id())).status.success());
+}
+
+#[test]
+fn a_command_leaves_samples_a_ledger_and_its_status() {
+    let place = Place::new();
+    let output = place.run(&["-e", "cpu-clock", "-F", "4000", "--", "sh", "-c", &format!("{}; exit 7", BUSY[2])]);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let found = read(&place.file());
+    let ledger = found.ledger.unwrap();
+    assert!(found.finished && found.samples > 0 && found.marks > 0);
+    assert_eq!((samples_of(&ledger), ledger.finished), (found.samples, true));
+    assert!(ledger.command.as_ref().is_some_and(|command| command.user_ns > 0), "{ledger:?}");
+    assert!(ledger.cost.start_cpu_ns > 0 && ledger.cost.wake_ups > 0 && ledger.cost.system_calls >= ledger.cost.wake_ups, "{ledger:?}");
+    assert_eq!(ledger.output.path, "write");
+    let text = stderr(&output);
+    assert!(text.contains(&format!("{} samples in ", found.samples)), "{text}");
+    assert!(text.contains("the recorder: ") && text.contains("the command: "), "{text}");
+    let Some(lines) = perf_script(&["-F", "tid,time"], &place.file()) else { return };
+    assert_eq!(lines.len(), found.samples);
+    // Nothing of tare's own is in there: the command is a process of its own.
+    assert!(!found.tids.contains(&ledger.recorder.pid));
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let place = Place::new();
+    let output = place.run(&["-q", "--", "true"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(read(&place.file()).finished);
+}
+
+/// The threads that tracepoints name: in fields of theirs, and as those that they happened to.
+fn named(script: &[String], tids: &[i32]) -> usize {
+    let names = |line: &&String| {
+        let (tid, fields) = line.trim_start().split_once(' ').unwrap_or_default();
+        let by_field = |tid: &i32| {
+            ["next_pid", "prev_pid", " pid"]
+                .iter()
+                .any(|field| fields.split(field).nth(1).is_some_and(|at| at[1..].split(' ').next() == Some(&tid.to_string())))
+        };
+        tids.iter().any(|own| tid == own.to_string() || by_field(own))
+    };
+    script.iter().filter(names).count()
+}
+
+#[test]
+fn a_whole_machine_without_the_recorder() {
+    if !is_root() {
+        return;
+    }
+    let events = "raw_syscalls:*,sched:sched_switch,sched:sched_wakeup";
+    for path in ["write", "mmap"] {
+        let place = Place::new();
+        let option = format!("--output-path={path}");
+        let output = place.run(&["-a", "--no-call-graph", "-e", events, &option, "--flush-interval", "50", "--", "sleep", "0.4"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let found = read(&place.file());
+        let ledger = found.ledger.unwrap();
+        let own: Vec<i32> = ledger.recorder.tids.iter().copied().collect();
+        assert!(own.contains(&ledger.recorder.pid) && found.samples > 0);
+        assert_eq!(samples_of(&ledger), found.samples);
+        assert!(!found.tids.iter().any(|tid| own.contains(tid)));
+        let Some(script) = perf_script(&["-F", "tid,trace"], &place.file()) else { return };
+        assert_eq!(script.len(), found.samples);
+        assert_eq!(named(&script, &own), 0, "{path}");
+    }
+    let place = Place::new();
+    let output = place.run(&["-a", "--include-self", "-e", events, "--flush-interval", "50", "--", "sleep", "0.4"]);
+    let ledger = read(&place.file()).ledger.unwrap();
+    let own: Vec<i32> = ledger.recorder.tids.iter().copied().collect();
+    let Some(script) = perf_script(&["-F", "tid,trace"], &place.file()) else { return };
+    let seen = named(&script, &own);
+    assert!(seen > 0 && seen < 400, "{seen} own events: {}", stderr(&output));
+}
+
+#[test]
+fn signals_end_a_recording_that_is_whole() {
+    if !is_root() {
+        return;
+    }
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let place = Place::new();
+        let mut recorder = place.record(&["-a", "-e", "cpu-clock", "-q"]).spawn().unwrap();
+        wait_for(&place.file());
+        send(signal, &recorder);
+        assert_eq!(recorder.wait().unwrap().code(), Some(status), "{signal}");
+        let found = read(&place.file());
+        assert!(found.finished && found.samples > 0 && found.ledger.unwrap().finished, "{signal}");
+    }
+}
+
+#[test]
+fn the_command_ends_with_the_signal_and_says_so() {
+    let place = Place::new();
+    let mut recorder = place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]).spawn().unwrap();
+    wait_for(&place.file());
+    send("TERM", &recorder);
+    assert_eq!(recorder.wait().unwrap().code(), Some(143));
+    assert!(read(&place.file()).finished);
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read() {
+    let place = Place::new();
+    let pid_file = place.folder.path().join("pid");
+    let script = format!("echo $$ >{}; while :; do :; done", pid_file.display());
+    let mut recorder =
+        place.record(&["--no-call-graph", "-e", "cpu-clock", "--flush-interval", "50", "-q", "--", "sh", "-c", &script]).spawn().unwrap();
+    wait_for(&pid_file);
+    std::thread::sleep(Duration::from_millis(300));
+    send("KILL", &recorder);
+    recorder.wait().unwrap();
+    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    assert!(sh(&format!("kill -0 {pid}")).status.success(), "the command is gone");
+    sh(&format!("kill -9 {pid}"));
+    let found = read(&place.file());
+    let ledger = found.ledger.unwrap();
+    assert!(found.samples > 0 && !found.finished && !ledger.finished);
+    assert_eq!(i64::from(ledger.recorder.pid), i64::from(recorder.id()));
+    let Some(lines) = perf_script(&["-F", "tid,time"], &place.file()) else { return };
+    assert_eq!(lines.len(), found.samples);
+}
+
+#[test]
+fn a_killed_command_is_128_and_the_signal() {
+    let place = Place::new();
+    assert_eq!(place.run(&["-q", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    assert!(read(&place.file()).finished);
+}
+
+#[test]
+fn a_command_that_cannot_run_costs_no_recording() {
+    let place = Place::new();
+    std::fs::write(place.file(), "precious").unwrap();
+    for (command, status) in [("no-such-program-here", 127), ("/etc/passwd", 126)] {
+        let output = place.run(&["--", command]);
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().filter(|line| line.contains(command)).count(), 1, "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "precious");
+}
+
+#[test]
+fn a_running_process_is_recorded_and_left_alone() {
+    let place = Place::new();
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = busy.id().to_string();
+    let output = place.run(&["-e", "cpu-clock", "-p", &pid, "--timeout", "300"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = read(&place.file());
+    assert!(found.samples > 0 && found.tids.iter().all(|tid| tid.to_string() == pid));
+    let lines = perf_script(&["-F", "comm,dso,ip"], &place.file());
+    assert!(lines.is_none_or(|lines| lines.iter().any(|line| line.contains("sh"))));
+    assert!(busy.try_wait().unwrap().is_none(), "the process ended");
+    // The end of the process is the end of its recording.
+    let mut recorder = place.record(&["-e", "cpu-clock", "-q", "-p", &pid]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    assert!(recorder.wait().unwrap().success());
+    let output = place.run(&["-p", &pid]);
+    assert_eq!((output.status.code(), stderr(&output).lines().last()), (Some(2), Some(&*format!("tare: there is no process {pid}"))));
+}
+
+#[test]
+fn an_ordinary_user_records_what_is_his() {
+    let Some(nobody) = Unprivileged::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    sh(&format!("chmod 777 {}", folder.path().display()));
+    let file = folder.path().join("perf.data");
+    let output = nobody.tare("record", &["-o", file.to_str().unwrap(), "-e", "cpu-clock", "--", BUSY[0], BUSY[1], BUSY[2]]);
+    let paranoid: i32 = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap().trim().parse().unwrap();
+    if paranoid > 2 {
+        println!("skipped: kernel.perf_event_paranoid is {paranoid}");
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = read(&file);
+    assert!(found.samples > 0);
+    assert!(found.ledger.unwrap().rings.bytes >= 4096);
+    if paranoid > 0 {
+        let output = nobody.tare("record", &["-o", file.to_str().unwrap(), "-a", "-e", "cpu-clock", "--timeout", "100"]);
+        let text = stderr(&output);
+        assert!(!output.status.success() && text.contains("sysctl kernel.perf_event_paranoid="), "{text}");
+    }
+}
+
+#[test]
+fn closed_descriptors_and_few_of_them() {
+    let place = Place::new();
+    let line = |end: &str| format!("{} record -q -o {} -e cpu-clock -- true {end}", env!("CARGO_BIN_EXE_tare"), place.file().display());
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let output = sh(&line(closed));
+        assert!(output.status.success(), "{closed}: {}", stderr(&output));
+        assert!(read(&place.file()).finished, "{closed}");
+    }
+    let output = sh(&format!("ulimit -n 20; {}", line("")));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let many = vec!["cpu-clock"; 40].join(",");
+    let output = sh(&format!("ulimit -n 20; {}", line("").replace("-e cpu-clock", &format!("-e {many}"))));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(
+        text.lines().count() == 1 && text.contains(&format!("{} file descriptors are needed", 40 * cpus)) && text.contains("ulimit -Hn"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_finds_no_room_is_counted() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let command = "dd if=/dev/zero of=/dev/null bs=1 count=300000 2>/dev/null";
+    let output = place.run(&["-m", "1", "--no-call-graph", "-e", "raw_syscalls:*", "--", "sh", "-c", command]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = read(&place.file());
+    let ledger = found.ledger.unwrap();
+    let lost: u64 = ledger.events.iter().filter_map(|event| event.lost).sum();
+    assert_eq!(samples_of(&ledger), found.samples);
+    assert_eq!(ledger.rings.bytes, 4096);
+    assert!(lost > 0 && stderr(&output).contains(" LOST"), "{ledger:?}");
+    // The last losses of a ring are told to nobody but the event, as no further record came.
+    let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
+    assert!(by_ring == found.lost && by_ring > 0 && by_ring <= lost, "{by_ring} by ring, {} in records, {lost} by event", found.lost);
+    assert!(ledger.losses.iter().all(|loss| loss.from_ns <= loss.to_ns), "{ledger:?}");
+}
+
+#[test]
+fn the_last_seconds_alone() {
+    let place = Place::new();
+    let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--keep-last", "0.2"];
+    let output = place.run(&[&words[..], &["--", "sh", "-c", "while :; do :; done & sleep 1; kill $!"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = read(&place.file());
+    let ledger = found.ledger.unwrap();
+    assert_eq!(samples_of(&ledger), found.samples);
+    let Some(times) = perf_script(&["-F", "time"], &place.file()) else { return };
+    let times: Vec<f64> = times.iter().map(|line| line.trim().trim_end_matches(':').parse().unwrap()).collect();
+    let span = times.last().unwrap() - times.first().unwrap();
+    assert!(span < 0.9 * ledger.recorded_ns as f64 / 1e9, "{span} s of {ledger:?}");
+    // What tells of processes is older, and there.
+    let Some(lines) = perf_script(&["-F", "comm,dso,ip"], &place.file()) else { return };
+    assert!(lines.iter().filter(|line| !line.trim().is_empty()).all(|line| !line.contains(":-1")), "{lines:?}");
+}
+
+#[test]
+fn overwritten_rings_hold_what_came_last() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let command = "dd if=/dev/zero of=/dev/null bs=1 count=100000 2>/dev/null";
+    let output = place.run(&["--overwrite", "-m", "16", "--no-call-graph", "-e", "raw_syscalls:*", "--", "sh", "-c", command]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = read(&place.file());
+    let ledger = found.ledger.unwrap();
+    assert!(found.samples > 100 && found.samples < 20_000, "{} samples", found.samples);
+    assert_eq!(samples_of(&ledger), found.samples);
+    let Some(lines) = perf_script(&["-F", "time"], &place.file()) else { return };
+    assert_eq!(lines.len(), found.samples);
+    assert!(lines.is_sorted());
+}
+
+#[test]
+fn orders_are_taken_and_answered() {
+    let place = Place::new();
+    let (orders, answers) = (place.folder.path().join("orders"), place.folder.path().join("answers"));
+    assert!(sh(&format!("mkfifo {} {}", orders.display(), answers.display())).status.success());
+    let control = format!("fifo:{},{}", orders.display(), answers.display());
+    let mut recorder =
+        place.record(&["-e", "cpu-clock", "-D", "-1", "--control", &control, "--", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    wait_for(&place.file());
+    let mut to = File::options().read(true).write(true).open(&orders).unwrap();
+    let mut from = BufReader::new(File::options().read(true).write(true).open(&answers).unwrap());
+    for order in ["ping", "enable", "disable", "stop"] {
+        writeln!(to, "{order}").unwrap();
+        let mut answer = String::new();
+        from.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "ack\n", "{order}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(recorder.wait().unwrap().code(), Some(143));
+    let found = read(&place.file());
+    assert!(found.samples > 0 && found.finished);
+    let ledger = found.ledger.unwrap();
+    assert!(ledger.recorded_ns < 1_000_000_000, "{ledger:?}");
+}
+
+#[test]
+fn exact_counts_of_threads() {
+    let place = Place::new();
+    let output = place.run(&["-s", "-e", "page-faults", "-c", "1", "--", "sh", "-c", "/bin/true; /bin/true; exit 0"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(read(&place.file()).reads >= 2);
+}
