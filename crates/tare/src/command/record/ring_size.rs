@@ -19,6 +19,14 @@ pub(super) fn bytes(asked: Option<u64>, rings: usize, host: &Host) -> usize {
     }
 }
 
+/// What to tell a user whose rings came out smaller than they could be, or than was asked for.
+pub(super) fn note(asked: Option<u64>, smallest: usize) -> Option<String> {
+    let wanted = asked.map_or(LARGEST as u64, |asked| asked);
+    let short = (smallest as u64) < wanted;
+    let remedy = "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK";
+    short.then(|| format!("rings of {} KiB a CPU instead of {}: {remedy} for larger ones, which lose less", smallest >> 10, wanted >> 10))
+}
+
 /// The largest power of two that each ring can have, with its page of control.
 fn share(all: u64, rings: usize) -> usize {
     let page = page_size();
@@ -47,6 +55,13 @@ pub(super) fn readers(host: &Host) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn smaller_rings_are_said() {
+        assert_eq!(note(None, LARGEST), None);
+        assert_eq!(note(Some(4096), 4096), None);
+        assert!(note(None, 65536).unwrap().starts_with("rings of 64 KiB a CPU instead of 8192: raise "));
+    }
 
     #[test]
     fn rings_share_what_may_be_locked() {

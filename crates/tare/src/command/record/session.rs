@@ -69,6 +69,9 @@ impl Session<'_> {
         let recorder = self.recorder(&output, &helpers);
         let events = self.open(&subjects, &recorder)?;
         let rings = events.rings(ring_size::bytes(self.record.rings.bytes, events.number_of_rings(), self.host))?;
+        if let Some(note) = ring_size::note(self.record.rings.bytes, rings.smallest()).filter(|_| !self.record.quiet) {
+            say(&note);
+        }
         let ids = events.ids().context("cannot read the ids of events")?;
         let description = description::describe(self, &ids)?;
         let ledger = Ledger::of(recorder);

@@ -54,6 +54,14 @@ pub(crate) struct Rings {
     pub(crate) overwritten: Vec<(u32, usize, OverwrittenRing)>,
 }
 
+impl Rings {
+    /// Bytes of the smallest.
+    pub(crate) fn smallest(&self) -> usize {
+        let consumed = self.consumed.iter().map(|(.., ring)| ring.size());
+        consumed.chain(self.overwritten.iter().map(|(.., ring)| ring.size())).min().unwrap_or(0)
+    }
+}
+
 /// Descriptors that [`Events::open`] will use.
 pub(crate) fn needed_files(wanted: &[Wanted]) -> usize {
     wanted.iter().map(|wanted| wanted.places.len()).sum()
