@@ -10,5 +10,6 @@ pub mod file;
 pub mod limits;
 pub mod order;
 pub mod record;
+pub mod tracepoint;
 
 pub use bytes::{Endian, Words};

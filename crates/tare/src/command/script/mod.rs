@@ -2,10 +2,12 @@
 
 mod chain;
 mod events;
+mod extra;
 pub(crate) mod fields;
 mod filter;
 mod line;
 mod sample;
+mod tracing;
 
 use std::ops::ControlFlow;
 

@@ -1,13 +1,16 @@
 //! The line of a sample.
 
+use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
 
 use super::chain::Chains;
 use super::events;
+use super::extra;
 use super::fields::{Fields, Selection};
 use super::line;
+use super::tracing::Tracing;
 use crate::cli::resolved::script::{Clock, Script};
 use crate::pipeline::replay::{Machine, Mode, Moment};
 
@@ -17,6 +20,7 @@ pub(super) struct Printer<'a> {
     events: Vec<Printed>,
     name_width: usize,
     chains: Chains,
+    tracing: Tracing,
     /// The time that others are counted from.
     since_ns: Option<u64>,
 }
@@ -26,6 +30,8 @@ struct Printed {
     name: Vec<u8>,
     fields: Fields,
     has_chain: bool,
+    has_data_address: bool,
+    config: u64,
     /// Of samples that don't say their own.
     period: u64,
 }
@@ -33,7 +39,7 @@ struct Printed {
 impl<'a> Printer<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
         let chains = Chains::new(script.max_stack, script.stop_at.clone());
-        Self { script, events: Vec::new(), name_width: 0, chains, since_ns: None }
+        Self { script, events: Vec::new(), name_width: 0, chains, tracing: Tracing::default(), since_ns: None }
     }
 
     /// Works out how the events are printed: of a pipe they come one after the other.
@@ -41,7 +47,8 @@ impl<'a> Printer<'a> {
         if self.events.len() == description.events().len() {
             return Ok(());
         }
-        let names: Vec<_> = description.events().iter().map(event_name).collect();
+        self.tracing.learn(description);
+        let names: Vec<_> = description.events().iter().map(|event| self.event_name(event)).collect();
         let mut selection: Selection = self.script.selection.clone();
         let with_name = |(event, name): (&'_ Event, &Vec<u8>)| (event.attr.clone(), String::from_utf8_lossy(name).into_owned());
         let attrs: Vec<(Attr, String)> = description.events().iter().zip(&names).map(with_name).collect();
@@ -51,6 +58,8 @@ impl<'a> Printer<'a> {
             name,
             fields: selection.of(event.attr.kind),
             has_chain: self.script.callchains && event.attr.has_callchain(),
+            has_data_address: extra::has_data_address(&event.attr),
+            config: event.attr.config,
             period: match event.attr.sampling {
                 Sampling::None => 0,
                 Sampling::Period(period) | Sampling::Frequency(period) => period,
@@ -58,6 +67,13 @@ impl<'a> Printer<'a> {
         };
         self.events = description.events().iter().zip(names).map(printed).collect();
         Ok(())
+    }
+
+    /// An event's name; where the recording has none, what its attributes say.
+    fn event_name(&self, event: &Event) -> Vec<u8> {
+        let Attr { kind, config, .. } = event.attr;
+        let tracepoint = || if kind == PERF_TYPE_TRACEPOINT { self.tracing.name(config).map(String::into_bytes) } else { None };
+        event.name.clone().or_else(tracepoint).unwrap_or_else(|| format!("type {kind} config {config:#x}").into_bytes())
     }
 
     /// Adds a sample.
@@ -71,7 +87,15 @@ impl<'a> Printer<'a> {
         if fields.is_empty() {
             return Ok(());
         }
-        let who = Who { comm_tid: sample.tid.unwrap_or(-1), pid: sample.pid, tid: sample.tid, cpu: sample.cpu, time_ns: moment.time_ns };
+        let who = Who {
+            comm_tid: sample.tid.unwrap_or(-1),
+            pid: sample.pid,
+            tid: sample.tid,
+            cpu: sample.cpu,
+            time_ns: moment.time_ns,
+            misc: moment.raw.misc,
+            kind: moment.raw.kind,
+        };
         self.front(text, machine, &who, fields, has_chain);
         if fields.contains(Fields::PERIOD) {
             line::decimal(text, sample.period.unwrap_or(period), 10, b' ');
@@ -82,17 +106,30 @@ impl<'a> Printer<'a> {
             line::padded_name(text, name, self.name_width);
             text.extend_from_slice(b": ");
         }
+        self.details(text, machine, moment, sample);
+        text.push(b'\n');
+        Ok(())
+    }
+
+    /// Adds what the sample itself says.
+    fn details(&mut self, text: &mut Vec<u8>, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) {
+        let Some(event) = moment.event.and_then(|event| self.events.get(event)) else { return };
+        let fields = event.fields;
+        if let Some(raw) = sample.raw.filter(|_| fields.contains(Fields::TRACE)) {
+            self.tracing.print(text, machine, event.config, raw);
+        }
+        let (misc, about) = (moment.raw.misc, (fields, event.has_data_address));
+        extra::before_ip(text, (machine, &mut self.chains), sample, misc, about);
         if fields.contains(Fields::IP) {
-            if has_chain {
+            if event.has_chain {
                 text.push(b'\n');
                 self.chains.chain(text, machine, sample, fields);
             } else {
-                let mode = Mode::of(moment.raw.misc);
+                let mode = Mode::of(misc);
                 self.chains.address(text, machine, (mode, sample.pid.unwrap_or(-1)), sample.ip.unwrap_or(0), fields);
             }
         }
-        text.push(b'\n');
-        Ok(())
+        extra::behind_ip(text, (machine, &mut self.chains), sample, fields);
     }
 
     /// Adds a record other than a sample, where it was asked for.
@@ -110,7 +147,7 @@ impl<'a> Printer<'a> {
             let id = layout.map(|layout| layout.sample_id(&moment.raw)).unwrap_or_default();
             let (pid, tid) = about.map_or((id.pid, id.tid), |(pid, tid)| (id.pid.or(Some(pid)), id.tid.or(Some(tid))));
             let comm_tid = about.map(|(_, tid)| tid).or(id.tid).unwrap_or(-1);
-            let who = Who { comm_tid, pid, tid, cpu: id.cpu.or(Some(0)), time_ns: moment.time_ns };
+            let who = Who { comm_tid, pid, tid, cpu: id.cpu.or(Some(0)), time_ns: moment.time_ns, misc: moment.raw.misc, kind: moment.raw.kind };
             self.front(text, machine, &who, fields, has_chain);
         }
         events::record(text, moment, record);
@@ -148,6 +185,9 @@ impl<'a> Printer<'a> {
             line::decimal(text, who.cpu.unwrap_or(u32::MAX).into(), 3, b'0');
             text.extend_from_slice(b"] ");
         }
+        if fields.contains(Fields::MISC) {
+            misc(text, who.misc, who.kind);
+        }
         if fields.contains(Fields::TIME) {
             self.time(text, who.time_ns.unwrap_or(0));
         }
@@ -174,6 +214,22 @@ struct Who {
     tid: Option<i32>,
     cpu: Option<u32>,
     time_ns: Option<u64>,
+    misc: u16,
+    kind: u32,
+}
+
+/// Adds letters for the bits of `misc`, which mean other things in other records. A mode is shown where all of its bits are set.
+fn misc(text: &mut Vec<u8>, misc: u16, record: u32) {
+    let modes = [(1, b'K'), (2, b'U'), (3, b'H'), (4, b'G'), (5, b'g')];
+    let special: &[(u16, u8)] = match record {
+        kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 => &[(1 << 13, b'M')],
+        kind::PERF_RECORD_COMM => &[(1 << 13, b'E')],
+        kind::PERF_RECORD_SWITCH | kind::PERF_RECORD_SWITCH_CPU_WIDE => &[(1 << 13, b'S'), (1 << 14, b'p')],
+        _ => &[],
+    };
+    let end = text.len() + 6;
+    text.extend(modes.iter().chain(special).filter(|(bits, _)| misc & bits == *bits).map(|(_, letter)| letter));
+    text.resize(end.max(text.len() + 1), b' ');
 }
 
 /// Adds a time: seconds, and micro- or nanoseconds.
@@ -186,9 +242,4 @@ fn time(text: &mut Vec<u8>, time_ns: u64, nanoseconds: bool) {
     } else {
         line::decimal(text, below / 1000, 6, b'0');
     }
-}
-
-/// An event's name; where the recording has none, what its attributes say.
-fn event_name(event: &Event) -> Vec<u8> {
-    event.name.clone().unwrap_or_else(|| format!("type {} config {:#x}", event.attr.kind, event.attr.config).into_bytes())
 }

@@ -7,6 +7,7 @@ use tare_format::abi::bindings::{
     PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
 };
 use tare_format::file::Description;
+use tare_format::limits;
 use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record};
 use tare_symbols::{BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved};
 
@@ -54,6 +55,8 @@ pub(crate) struct Machine {
     pub(crate) spaces: Spaces,
     pub(crate) files: Files,
     pub(crate) symbolizer: Symbolizer,
+    /// Paths by the ids that samples carry.
+    pub(crate) cgroups: HashMap<u64, Vec<u8>>,
     build_ids: HashMap<Vec<u8>, BuildId>,
     kernel: Option<Map>,
 }
@@ -61,7 +64,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {
         let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
-        Self { tasks, spaces, files, symbolizer: Symbolizer::new(options), build_ids: HashMap::new(), kernel: None }
+        Self { tasks, spaces, files, symbolizer: Symbolizer::new(options), cgroups: HashMap::new(), build_ids: HashMap::new(), kernel: None }
     }
 
     /// Learns the build ids that a recording lists.
@@ -92,6 +95,9 @@ impl Machine {
             Record::Mmap(mmap) if Mode::of(raw.misc) == Mode::Kernel => self.map_kernel(mmap),
             Record::Mmap(mmap) if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK != PERF_RECORD_MISC_GUEST_KERNEL => self.map_user(mmap),
             Record::Ksymbol(ksymbol) => self.map_ksymbol(ksymbol),
+            Record::Cgroup(cgroup) if self.cgroups.len() < limits::LIST_ITEMS as usize => {
+                self.cgroups.insert(cgroup.id, cgroup.path.to_vec());
+            }
             Record::BuildId(id) => {
                 self.build_ids.extend(BuildId::new(id.build_id).map(|build_id| (id.path.to_vec(), build_id)));
             }

@@ -1,0 +1,160 @@
+//! Values of expressions, out of a record's bytes.
+
+use super::field::{Field, number};
+use super::parser::{Expression, binary, cut, unary};
+use crate::bytes::{Endian, until_nul};
+
+/// Names of addresses, for `%pS` and strings that stayed in the kernel.
+pub trait Names {
+    /// The kernel's symbol that an address lies in, and its first address.
+    fn symbol(&mut self, address: u64) -> Option<(String, u64)>;
+
+    /// The constant text at an address of the kernel.
+    fn text(&mut self, address: u64) -> Option<String>;
+}
+
+/// No address has a name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn symbol(&mut self, _address: u64) -> Option<(String, u64)> {
+        None
+    }
+
+    fn text(&mut self, _address: u64) -> Option<String> {
+        None
+    }
+}
+
+/// A record's bytes, and what is known of them.
+pub(super) struct Raw<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) endian: Endian,
+    pub(super) fields: &'a [Field],
+    pub(super) names: &'a mut dyn Names,
+}
+
+impl Raw<'_> {
+    pub(super) fn number(&self, expression: &Expression) -> u64 {
+        match expression {
+            Expression::Number(number) => *number,
+            Expression::Field(field) => self.fields.get(*field).map_or(0, |field| field.number(self.bytes, self.endian)),
+            Expression::Cast(size, inner) => cut(self.number(inner), *size),
+            Expression::Unary("*", inner) => self.element(inner, 0),
+            Expression::Unary(sign, inner) => unary(sign, self.number(inner)).unwrap_or(0),
+            Expression::Binary("&&", left, right) => u64::from(self.number(left) != 0 && self.number(right) != 0),
+            Expression::Binary("||", left, right) => u64::from(self.number(left) != 0 || self.number(right) != 0),
+            Expression::Binary(sign, left, right) => binary(sign, self.number(left), self.number(right)),
+            Expression::Choice(condition, yes, no) => self.number(if self.number(condition) != 0 { yes } else { no }),
+            Expression::Element(array, place) => self.element(array, self.number(place)),
+            Expression::DynamicLen(field) => self.fields.get(*field).map_or(0, |field| field.range(self.bytes, self.endian).1 as u64),
+            _ => 0,
+        }
+    }
+
+    /// An element of an array.
+    fn element(&self, array: &Expression, place: u64) -> u64 {
+        let (field, size) = match array {
+            Expression::Field(field) => (*field, self.fields.get(*field).map_or(1, Field::element_size)),
+            Expression::Dynamic(field, size) => (*field, *size),
+            _ => return 0,
+        };
+        let Some(field) = self.fields.get(field) else { return 0 };
+        let bytes = field.bytes(self.bytes, self.endian);
+        let at = usize::try_from(place).ok().and_then(|place| place.checked_mul(size));
+        at.map_or(0, |at| number(bytes, at, size, self.endian))
+    }
+
+    /// The bytes that an array or a buffer has.
+    pub(super) fn buffer(&self, expression: &Expression) -> &[u8] {
+        match expression {
+            Expression::Field(field) | Expression::Dynamic(field, _) | Expression::Str(field) | Expression::Bitmask(field) => {
+                self.fields.get(*field).map_or(&[], |field| field.bytes(self.bytes, self.endian))
+            }
+            Expression::Cast(_, inner) => self.buffer(inner),
+            _ => &[],
+        }
+    }
+
+    /// Adds what `%s` shows.
+    pub(super) fn text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
+        match expression {
+            Expression::Text(text) => out.extend_from_slice(text),
+            Expression::Choice(condition, yes, no) => self.text(if self.number(condition) != 0 { yes } else { no }, out),
+            Expression::Flags(value, between, pairs) => flags(self.number(value), between, pairs, out),
+            Expression::Symbolic(value, pairs) => {
+                let value = self.number(value);
+                match pairs.iter().find(|(of, _)| of.cast_unsigned() == value) {
+                    Some((_, name)) => out.extend_from_slice(name),
+                    None => out.extend_from_slice(format!("0x{value:x}").as_bytes()),
+                }
+            }
+            Expression::Hex(bytes, len, between) => {
+                let (len, bytes) = (usize::try_from(self.number(len)).unwrap_or(usize::MAX), self.buffer(bytes));
+                let digits: Vec<_> = bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect();
+                out.extend_from_slice(digits.join(between).as_bytes());
+            }
+            Expression::Array(array, len, size) => self.array(array, (self.number(len), self.number(size)), out),
+            Expression::Bitmask(_) => bitmask(self.buffer(expression), self.endian, out),
+            Expression::Field(field) => self.field_text(*field, out),
+            Expression::Str(_) | Expression::Dynamic(..) => out.extend_from_slice(until_nul(self.buffer(expression))),
+            _ => {
+                let address = self.number(expression);
+                out.extend_from_slice(format!("{address:x}").as_bytes());
+            }
+        }
+    }
+
+    fn array(&self, array: &Expression, (len, size): (u64, u64), out: &mut Vec<u8>) {
+        let bytes = self.buffer(array);
+        let size = usize::try_from(size).unwrap_or(1).clamp(1, 8);
+        let elements = bytes.chunks_exact(size).take(usize::try_from(len).unwrap_or(usize::MAX));
+        let texts: Vec<_> = elements.map(|element| format!("0x{:x}", number(element, 0, size, self.endian))).collect();
+        out.extend_from_slice(format!("{{{}}}", texts.join(",")).as_bytes());
+    }
+
+    /// An array's text; of a pointer the text that it points to, where that is known.
+    fn field_text(&mut self, field: usize, out: &mut Vec<u8>) {
+        let Some(field) = self.fields.get(field) else { return };
+        if field.is_array || field.size != 8 {
+            return out.extend_from_slice(until_nul(field.bytes(self.bytes, self.endian)));
+        }
+        let address = field.number(self.bytes, self.endian);
+        match self.names.text(address) {
+            Some(text) => out.extend_from_slice(text.as_bytes()),
+            None => out.extend_from_slice(format!("{address:x}").as_bytes()),
+        }
+    }
+}
+
+/// Names of set bits, what is left in hexadecimal digits.
+fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec<u8>) {
+    let mut is_first = true;
+    let mut add = |text: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(if is_first { b"" } else { between });
+        out.extend_from_slice(text);
+        is_first = false;
+    };
+    for (mask, name) in pairs {
+        let bits = mask.cast_unsigned();
+        if value == 0 && *mask < 0 {
+            return add(name, out);
+        }
+        if *mask > 0 && value & bits == bits {
+            add(name, out);
+            value &= !bits;
+        }
+    }
+    if value != 0 {
+        add(format!("0x{value:x}").as_bytes(), out);
+    }
+}
+
+/// Groups of eight digits, the highest first, with commas between them.
+fn bitmask(bytes: &[u8], endian: Endian, out: &mut Vec<u8>) {
+    let mut words: Vec<_> = bytes.chunks(8).map(|word| number(word, 0, word.len(), endian)).collect();
+    words.reverse();
+    let groups = words.iter().flat_map(|word| [word >> 32, word & 0xffff_ffff]).map(|group| format!("{group:08x}"));
+    out.extend_from_slice(groups.collect::<Vec<_>>().join(",").as_bytes());
+}

@@ -1,0 +1,166 @@
+//! Fields of a tracepoint: where they are in its bytes.
+
+use crate::bytes::Endian;
+
+/// Fields of one tracepoint at most.
+pub(super) const MOST: usize = 1 << 10;
+
+/// How a field's bytes are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// They are where the field is.
+    Here,
+    /// The field has offset (16 bits) and length (16 bits) of them, from the front of the record.
+    Data,
+    /// The same, from behind the field.
+    Relative,
+}
+
+/// A field of a tracepoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type in C, without the array's brackets.
+    pub kind: String,
+    /// Bytes from the front.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Negative numbers are possible.
+    pub is_signed: bool,
+    /// How many elements an array has, where it says so.
+    pub(super) elements: Option<usize>,
+    pub(super) is_array: bool,
+    pub(super) place: Place,
+}
+
+impl Field {
+    /// `field:char comm[16]; offset:8; size:16; signed:0;`
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let mut parts = line.trim_start().strip_prefix("field:")?.split(';');
+        let declaration = parts.next()?.trim();
+        let mut number = |name: &str| parts.next()?.trim().strip_prefix(name)?.parse::<usize>().ok();
+        let (offset, size) = (number("offset:")?, number("size:")?);
+        let is_signed = number("signed:").is_some_and(|signed| signed != 0);
+        let place = match declaration.split_whitespace().next()? {
+            "__data_loc" => Place::Data,
+            "__rel_loc" => Place::Relative,
+            _ => Place::Here,
+        };
+        let declaration = declaration.trim_start_matches("__data_loc ").trim_start_matches("__rel_loc ");
+        let bracket = declaration.find('[');
+        let elements = bracket.and_then(|at| declaration[at + 1..].split(']').next()?.trim().parse().ok());
+        // `char[] name` and `char name[16]`
+        let plain = match (bracket, declaration.find(']')) {
+            (Some(open), Some(close)) if open < close => format!("{}{}", &declaration[..open], &declaration[close + 1..]),
+            _ => declaration.to_owned(),
+        };
+        let plain = plain.trim_end();
+        let at = plain.rfind([' ', '*'])? + 1;
+        let (kind, name) = (plain[..at].trim().to_owned(), plain[at..].to_owned());
+        Some(Self { name, kind, offset, size, is_signed, elements, is_array: bracket.is_some() || place != Place::Here, place })
+    }
+
+    pub(super) fn is_common(&self) -> bool {
+        self.name.starts_with("common_")
+    }
+
+    pub(super) fn is_pointer(&self) -> bool {
+        self.kind.ends_with('*')
+    }
+
+    fn is_string(&self) -> bool {
+        self.is_array && self.kind.contains("char") && !self.kind.contains("unsigned")
+    }
+
+    /// The field as a number.
+    pub(super) fn number(&self, raw: &[u8], endian: Endian) -> u64 {
+        number(raw, self.offset, self.size, endian)
+    }
+
+    /// Where the field's own bytes are, also those that lie elsewhere: offset and length.
+    pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
+        if self.place == Place::Here {
+            return (self.offset, self.size);
+        }
+        let word = self.number(raw, endian);
+        let (offset, len) = ((word & 0xffff) as usize, (word >> 16 & 0xffff) as usize);
+        let before = if self.place == Place::Relative { self.offset.saturating_add(self.size) } else { 0 };
+        (before.saturating_add(offset), len)
+    }
+
+    /// The field's own bytes, as many as there are.
+    pub(super) fn bytes<'r>(&self, raw: &'r [u8], endian: Endian) -> &'r [u8] {
+        let (offset, len) = self.range(raw, endian);
+        let rest = raw.get(offset..).unwrap_or_default();
+        &rest[..len.min(rest.len())]
+    }
+
+    /// The size of an element of an array; of anything else that of the field.
+    pub(super) fn element_size(&self) -> usize {
+        match self.elements.filter(|elements| *elements > 0) {
+            Some(elements) if self.place == Place::Here => self.size / elements,
+            _ if self.is_array => type_size(&self.kind).unwrap_or(1),
+            _ => self.size,
+        }
+    }
+
+    /// ` name=value`, where there is no expression to print by.
+    pub(super) fn print(&self, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!(" {}=", self.name).as_bytes());
+        if self.is_array {
+            let bytes = self.bytes(raw, endian);
+            let text = crate::bytes::until_nul(bytes);
+            if self.is_string() && text.iter().all(|byte| (b' '..=b'~').contains(byte) || byte.is_ascii_whitespace()) {
+                return out.extend_from_slice(text);
+            }
+            let list: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            return out.extend_from_slice(format!("ARRAY[{}]", list.join(", ")).as_bytes());
+        }
+        let value = self.number(raw, endian);
+        let is_long = self.kind.contains("long");
+        let text = match (self.is_pointer(), self.is_signed, self.size) {
+            (true, ..) => format!("0x{value:x}"),
+            (_, true, 4) => format!("{}", sign_extend(value, 4)),
+            (_, true, 2) => format!("{:2}", sign_extend(value, 2)),
+            (_, true, 1) => format!("{:1}", sign_extend(value, 1)),
+            (_, true, _) => format!("{}", value.cast_signed()),
+            (_, false, _) if is_long => format!("0x{value:x}"),
+            (_, false, _) => format!("{value}"),
+        };
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// A number of `size` bytes, as it lies there, without a sign; 0 where there is none.
+pub(super) fn number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
+    let Some(bytes) = offset.checked_add(size).and_then(|end| raw.get(offset..end)).filter(|bytes| bytes.len() <= 8) else { return 0 };
+    let mut word = [0; 8];
+    match endian {
+        Endian::Little => word[..bytes.len()].copy_from_slice(bytes),
+        Endian::Big => word[8 - bytes.len()..].copy_from_slice(bytes),
+    }
+    endian.u64(word)
+}
+
+/// The number that the lowest `size` bytes stand for.
+pub(super) fn sign_extend(value: u64, size: u32) -> i64 {
+    let unused = 64 - (8 * size).clamp(8, 64);
+    (value << unused).cast_signed() >> unused
+}
+
+/// The bytes of a C type of the kernel on a 64-bit machine; `None` where it isn't known.
+pub(super) fn type_size(kind: &str) -> Option<usize> {
+    let words = kind.split_whitespace().filter(|word| !matches!(*word, "unsigned" | "signed" | "const" | "volatile" | "struct" | "enum"));
+    let plain = words.collect::<Vec<_>>().join(" ");
+    Some(match plain.as_str() {
+        _ if kind.ends_with('*') => 8,
+        "char" | "u8" | "s8" | "__u8" | "__s8" | "bool" | "uint8_t" | "int8_t" => 1,
+        "short" | "short int" | "u16" | "s16" | "__u16" | "__s16" | "__le16" | "__be16" | "umode_t" | "uint16_t" | "int16_t" => 2,
+        "" | "int" | "u32" | "s32" | "__u32" | "__s32" | "__le32" | "__be32" | "uint32_t" | "int32_t" | "gfp_t" | "pid_t" | "dev_t" => 4,
+        "long" | "long int" | "long long" | "long long int" | "u64" | "s64" | "__u64" | "__s64" | "__le64" | "__be64" | "uint64_t" | "int64_t"
+        | "size_t" | "ssize_t" | "loff_t" | "sector_t" | "ino_t" | "dma_addr_t" | "phys_addr_t" | "uintptr_t" => 8,
+        _ => return None,
+    })
+}

@@ -1,0 +1,87 @@
+//! Words of an expression.
+
+/// A word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Number(u64),
+    /// With its escapes resolved.
+    Text(Vec<u8>),
+    Word(String),
+    /// One or two characters.
+    Sign(&'static str),
+}
+
+/// Words of one expression at most.
+const MOST: usize = 1 << 14;
+
+const SIGNS: [&str; 32] = [
+    "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<",
+    ">", "?", ":", ".", ";",
+];
+
+/// Takes an expression apart; `None` where something is no word.
+pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
+    let mut rest = text.trim_start();
+    let mut tokens = Vec::new();
+    while let Some(first) = rest.chars().next() {
+        if tokens.len() >= MOST {
+            return None;
+        }
+        let (token, len) = match first {
+            '"' => string(rest)?,
+            '\'' => character(rest)?,
+            '0'..='9' => number(rest)?,
+            first if first.is_ascii_alphabetic() || first == '_' => {
+                let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                (Token::Word(rest[..len].to_owned()), len)
+            }
+            _ => {
+                let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign))?;
+                (Token::Sign(sign), sign.len())
+            }
+        };
+        tokens.push(token);
+        rest = rest[len..].trim_start();
+    }
+    Some(tokens)
+}
+
+fn number(text: &str) -> Option<(Token, usize)> {
+    let len = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let digits = text[..len].trim_end_matches(['u', 'U', 'l', 'L']);
+    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
+        None => digits.parse(),
+    };
+    Some((Token::Number(value.ok()?), len))
+}
+
+fn character(text: &str) -> Option<(Token, usize)> {
+    let (bytes, len) = quoted(text, b'\'')?;
+    Some((Token::Number((*bytes.first()?).into()), len))
+}
+
+fn string(text: &str) -> Option<(Token, usize)> {
+    quoted(text, b'"').map(|(bytes, len)| (Token::Text(bytes), len))
+}
+
+/// What stands between two quotes, and the length with them.
+fn quoted(text: &str, quote: u8) -> Option<(Vec<u8>, usize)> {
+    let mut bytes = text.bytes().enumerate().skip(1);
+    let mut content = Vec::new();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => content.push(match bytes.next()?.1 {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'0' => 0,
+                other => other,
+            }),
+            byte if byte == quote => return Some((content, at + 1)),
+            byte => content.push(byte),
+        }
+    }
+    None
+}

@@ -1,0 +1,67 @@
+//! Tracepoints: what their raw bytes mean, by the descriptions of tracefs (`events/SYSTEM/EVENT/format`).
+//!
+//! ```text
+//! format text -> Format: fields, and the expression tree of `print fmt`
+//! Format + raw bytes -> text, as perf prints it
+//! ```
+//! Pure and capped: texts and bytes come from a recording. Source of the grammar: the kernel's
+//! `Documentation/trace/events.rst` and `include/trace/stages/`.
+
+mod data;
+mod evaluate;
+mod field;
+mod lexer;
+mod parser;
+mod printf;
+
+pub use data::{TracingData, TracingDataError};
+pub use evaluate::{Names, NoNames};
+pub use field::Field;
+
+use crate::bytes::Endian;
+use printf::Piece;
+
+/// A tracepoint's description.
+#[derive(Clone, Debug)]
+pub struct Format {
+    /// The event's name.
+    pub name: String,
+    /// `perf_event_attr.config`, and the field `common_type` of each sample.
+    pub id: u64,
+    /// All fields, those that all tracepoints have first.
+    pub fields: Vec<Field>,
+    /// `None`: the expression can't be understood, and the fields are printed one by one.
+    print: Option<Vec<Piece>>,
+}
+
+impl Format {
+    /// Takes a description apart; `None` where it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+        let fields: Vec<_> = text.lines().filter_map(Field::parse).take(field::MOST).collect();
+        let print = line("print fmt: ").and_then(|expression| parser::print(expression, &fields));
+        Some(Self { name: line("name: ")?.trim().to_owned(), id: line("ID: ")?.trim().parse().ok()?, fields, print })
+    }
+
+    /// Whether the expression `print fmt` was understood.
+    #[must_use]
+    pub fn has_print(&self) -> bool {
+        self.print.is_some()
+    }
+
+    /// Adds a sample's raw bytes as text. What comes from the bytes is untrusted.
+    pub fn print(&self, raw: &[u8], endian: Endian, names: &mut dyn Names, out: &mut Vec<u8>) {
+        let mut bytes = evaluate::Raw { bytes: raw, endian, fields: &self.fields, names };
+        match &self.print {
+            Some(pieces) => printf::print(pieces, &mut bytes, out),
+            None => {
+                out.extend_from_slice(b"[FAILED TO PARSE]");
+                self.fields.iter().filter(|field| !field.is_common()).for_each(|field| field.print(raw, endian, out));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

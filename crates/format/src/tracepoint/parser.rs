@@ -1,0 +1,351 @@
+//! From `print fmt` to a tree.
+
+use super::field::{Field, Place, type_size};
+use super::lexer::{Token, tokens};
+use super::printf::{Piece, pieces};
+
+/// A value that is worked out from a record's bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expression {
+    Number(u64),
+    Text(Vec<u8>),
+    /// A field's place among the fields.
+    Field(usize),
+    /// A number cut to so many bytes.
+    Cast(usize, Box<Expression>),
+    Unary(&'static str, Box<Expression>),
+    Binary(&'static str, Box<Expression>, Box<Expression>),
+    Choice(Box<Expression>, Box<Expression>, Box<Expression>),
+    /// An element: array, place.
+    Element(Box<Expression>, Box<Expression>),
+    /// The text of a dynamic field.
+    Str(usize),
+    /// The bytes of a dynamic field, in elements of so many bytes.
+    Dynamic(usize, usize),
+    /// How many bytes a dynamic field has.
+    DynamicLen(usize),
+    Bitmask(usize),
+    Flags(Box<Expression>, Vec<u8>, Vec<(i64, Vec<u8>)>),
+    Symbolic(Box<Expression>, Vec<(i64, Vec<u8>)>),
+    /// Bytes, how many, what stands between them.
+    Hex(Box<Expression>, Box<Expression>, &'static str),
+    /// Array, how many elements, bytes of each.
+    Array(Box<Expression>, Box<Expression>, Box<Expression>),
+}
+
+/// How deep expressions nest at most.
+const DEPTH: u32 = 64;
+
+/// The pieces of a `print fmt`; `None` where something in it can't be understood.
+pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Piece>> {
+    let tokens = tokens(text)?;
+    let mut parser = Parser { rest: &tokens, fields, depth: 0 };
+    let Expression::Text(format) = parser.primary()? else { return None };
+    let mut arguments = Vec::new();
+    while !parser.rest.is_empty() {
+        parser.expect(",")?;
+        arguments.push(parser.expression()?);
+    }
+    pieces(&format, arguments)
+}
+
+struct Parser<'t> {
+    rest: &'t [Token],
+    fields: &'t [Field],
+    depth: u32,
+}
+
+impl<'t> Parser<'t> {
+    fn next(&mut self) -> Option<&'t Token> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    fn is_next(&self, sign: &str) -> bool {
+        matches!(self.rest.first(), Some(Token::Sign(next)) if *next == sign)
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let is_next = self.is_next(sign);
+        if is_next {
+            self.next();
+        }
+        is_next
+    }
+
+    fn expect(&mut self, sign: &str) -> Option<()> {
+        self.take(sign).then_some(())
+    }
+
+    fn word(&mut self) -> Option<&'t str> {
+        if let Token::Word(word) = self.next()? { Some(word) } else { None }
+    }
+
+    fn expression(&mut self) -> Option<Expression> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return None;
+        }
+        let condition = self.binary(0)?;
+        let expression = if self.take("?") {
+            let yes = self.expression()?;
+            self.expect(":")?;
+            Expression::Choice(condition.into(), yes.into(), self.expression()?.into())
+        } else {
+            condition
+        };
+        self.depth -= 1;
+        Some(expression)
+    }
+
+    /// Operators that bind at least as tightly as `least`.
+    fn binary(&mut self, least: u8) -> Option<Expression> {
+        let mut left = self.unary()?;
+        while let Some(Token::Sign(sign)) = self.rest.first() {
+            let Some(binding) = binding(sign).filter(|binding| *binding >= least) else { break };
+            self.next();
+            self.depth += 1;
+            let right = if self.depth > DEPTH { None } else { self.binary(binding + 1) }?;
+            self.depth -= 1;
+            left = Expression::Binary(sign, left.into(), right.into());
+        }
+        Some(left)
+    }
+
+    fn unary(&mut self) -> Option<Expression> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return None;
+        }
+        let expression = match self.rest.first()? {
+            Token::Sign(sign @ ("!" | "~" | "-" | "+" | "&" | "*")) => {
+                self.next();
+                let operand = self.unary()?;
+                // The address of a field is as good as the field.
+                if matches!(*sign, "+" | "&") { operand } else { Expression::Unary(sign, operand.into()) }
+            }
+            Token::Sign("(") if self.cast().is_some() => {
+                let (size, rest) = self.cast()?;
+                self.rest = rest;
+                let operand = self.unary()?;
+                match operand {
+                    // A pointer to other elements.
+                    Expression::Dynamic(field, _) if size.1 => Expression::Dynamic(field, size.0),
+                    operand if size.1 => operand,
+                    operand => Expression::Cast(size.0, operand.into()),
+                }
+            }
+            _ => self.postfix()?,
+        };
+        self.depth -= 1;
+        Some(expression)
+    }
+
+    /// A type in brackets: the bytes of the type, or of what it points to, and whether it is a pointer; and what follows.
+    fn cast(&self) -> Option<((usize, bool), &'t [Token])> {
+        let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
+        let mut words = Vec::new();
+        let mut pointers = 0;
+        for token in self.rest.get(1..end)? {
+            match token {
+                Token::Word(word) if pointers == 0 => words.push(word.as_str()),
+                Token::Sign("*") => pointers += 1,
+                _ => return None,
+            }
+        }
+        let is_type =
+            |word: &&str| matches!(*word, "struct" | "enum" | "union" | "const" | "unsigned" | "signed" | "void") || type_size(word).is_some();
+        if words.is_empty() || words[0] == "REC" || !words.iter().any(is_type) && pointers == 0 && !words[0].ends_with("_t") {
+            return None;
+        }
+        let size = type_size(&words.join(" ")).unwrap_or(if pointers > 1 { 8 } else { 1 });
+        Some(((if pointers == 0 && words[0] == "enum" { 4 } else { size }, pointers > 0), self.rest.get(end + 1..)?))
+    }
+
+    fn postfix(&mut self) -> Option<Expression> {
+        let mut expression = self.primary()?;
+        while self.take("[") {
+            let place = self.expression()?;
+            self.expect("]")?;
+            expression = Expression::Element(expression.into(), place.into());
+        }
+        Some(expression)
+    }
+
+    fn primary(&mut self) -> Option<Expression> {
+        match self.next()? {
+            Token::Number(number) => Some(Expression::Number(*number)),
+            Token::Text(text) => {
+                let mut text = text.clone();
+                while let Some(Token::Text(more)) = self.rest.first() {
+                    text.extend_from_slice(more);
+                    self.next();
+                }
+                Some(Expression::Text(text))
+            }
+            Token::Sign("(") => {
+                let expression = self.expression()?;
+                self.expect(")")?;
+                Some(expression)
+            }
+            Token::Word(word) if word == "REC" => {
+                self.expect("->")?;
+                let name = self.word()?;
+                self.field(name).map(Expression::Field)
+            }
+            Token::Word(word) => {
+                self.expect("(")?;
+                let call = self.call(word)?;
+                self.expect(")")?;
+                Some(call)
+            }
+            Token::Sign(_) => None,
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+
+    /// A field whose bytes lie elsewhere.
+    fn dynamic(&mut self) -> Option<usize> {
+        let name = self.word()?;
+        self.field(name).filter(|field| self.fields[*field].place != Place::Here)
+    }
+
+    fn boxed(&mut self) -> Option<Box<Expression>> {
+        self.expression().map(Box::new)
+    }
+
+    /// A second argument and so on.
+    fn further(&mut self) -> Option<Box<Expression>> {
+        self.expect(",")?;
+        self.boxed()
+    }
+
+    /// The arguments of a function that the kernel's headers offer.
+    fn call(&mut self, name: &str) -> Option<Expression> {
+        Some(match name {
+            "__get_str" | "__get_rel_str" => Expression::Str(self.dynamic()?),
+            "__get_dynamic_array" | "__get_rel_dynamic_array" => {
+                let field = self.dynamic()?;
+                Expression::Dynamic(field, self.fields[field].element_size())
+            }
+            "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => Expression::DynamicLen(self.dynamic()?),
+            "__get_bitmask" | "__get_cpumask" | "__get_rel_bitmask" | "__get_rel_cpumask" => Expression::Bitmask(self.dynamic()?),
+            "__print_flags" | "__print_flags_u64" => {
+                let value = self.boxed()?;
+                let Expression::Text(between) = *self.further()? else { return None };
+                Expression::Flags(value, between, self.pairs()?)
+            }
+            "__print_symbolic" | "__print_symbolic_u64" => Expression::Symbolic(self.boxed()?, self.pairs()?),
+            "__print_hex" => Expression::Hex(self.boxed()?, self.further()?, " "),
+            "__print_hex_str" => Expression::Hex(self.boxed()?, self.further()?, ""),
+            "__print_array" => Expression::Array(self.boxed()?, self.further()?, self.further()?),
+            "__builtin_expect" => {
+                let value = self.expression()?;
+                self.further()?;
+                value
+            }
+            "sizeof" => self.size()?,
+            _ => return None,
+        })
+    }
+
+    /// The bytes of a type or a field.
+    fn size(&mut self) -> Option<Expression> {
+        if matches!(self.rest, [Token::Word(word), Token::Sign("->"), ..] if word == "REC") {
+            let Expression::Field(field) = self.primary()? else { return None };
+            return Some(Expression::Number(self.fields[field].size as u64));
+        }
+        let mut words = Vec::new();
+        while let Some(Token::Word(word)) = self.rest.first() {
+            words.push(word.as_str());
+            self.next();
+        }
+        let is_pointer = self.take("*");
+        let size = if is_pointer { 8 } else { type_size(&words.join(" "))? };
+        Some(Expression::Number(size as u64))
+    }
+
+    /// `, { VALUE, "name" }` and so on.
+    fn pairs(&mut self) -> Option<Vec<(i64, Vec<u8>)>> {
+        let mut pairs = Vec::new();
+        while self.take(",") {
+            self.expect("{")?;
+            let value = constant(&self.expression()?)?;
+            self.expect(",")?;
+            let Expression::Text(name) = self.expression()? else { return None };
+            self.expect("}")?;
+            pairs.push((value.cast_signed(), name));
+        }
+        Some(pairs)
+    }
+}
+
+fn binding(sign: &str) -> Option<u8> {
+    Some(match sign {
+        "||" => 1,
+        "&&" => 2,
+        "|" => 3,
+        "^" => 4,
+        "&" => 5,
+        "==" | "!=" => 6,
+        "<" | ">" | "<=" | ">=" => 7,
+        "<<" | ">>" => 8,
+        "+" | "-" => 9,
+        "*" | "/" | "%" => 10,
+        _ => return None,
+    })
+}
+
+/// A number that no record's bytes are needed for.
+fn constant(expression: &Expression) -> Option<u64> {
+    match expression {
+        Expression::Number(number) => Some(*number),
+        Expression::Cast(size, inner) => constant(inner).map(|value| cut(value, *size)),
+        Expression::Unary(sign, inner) => unary(sign, constant(inner)?),
+        Expression::Binary(sign, left, right) => Some(binary(sign, constant(left)?, constant(right)?)),
+        Expression::Choice(condition, yes, no) => constant(if constant(condition)? != 0 { yes } else { no }),
+        _ => None,
+    }
+}
+
+/// The lowest `size` bytes.
+pub(super) fn cut(value: u64, size: usize) -> u64 {
+    if size >= 8 { value } else { value & ((1 << (8 * size)) - 1) }
+}
+
+pub(super) fn unary(sign: &str, value: u64) -> Option<u64> {
+    match sign {
+        "!" => Some(u64::from(value == 0)),
+        "~" => Some(!value),
+        "-" => Some(value.wrapping_neg()),
+        _ => None,
+    }
+}
+
+/// As libtraceevent does it: without signs. Dividing by 0 is 0.
+pub(super) fn binary(sign: &str, left: u64, right: u64) -> u64 {
+    match sign {
+        "||" => u64::from(left != 0 || right != 0),
+        "&&" => u64::from(left != 0 && right != 0),
+        "|" => left | right,
+        "^" => left ^ right,
+        "&" => left & right,
+        "==" => u64::from(left == right),
+        "!=" => u64::from(left != right),
+        "<" => u64::from(left < right),
+        ">" => u64::from(left > right),
+        "<=" => u64::from(left <= right),
+        ">=" => u64::from(left >= right),
+        "<<" => u32::try_from(right).ok().and_then(|right| left.checked_shl(right)).unwrap_or(0),
+        ">>" => u32::try_from(right).ok().and_then(|right| left.checked_shr(right)).unwrap_or(0),
+        "+" => left.wrapping_add(right),
+        "-" => left.wrapping_sub(right),
+        "*" => left.wrapping_mul(right),
+        "/" => left.checked_div(right).unwrap_or(0),
+        _ => left.checked_rem(right).unwrap_or(0),
+    }
+}

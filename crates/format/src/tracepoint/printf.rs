@@ -1,0 +1,274 @@
+//! The conversions of `printf(3)`, and those that the kernel adds.
+
+use super::evaluate::Raw;
+use super::field::sign_extend;
+use super::parser::Expression;
+
+/// A piece of a format.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Piece {
+    Text(Vec<u8>),
+    Value(Box<Value>),
+}
+
+/// A conversion with its argument.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Value {
+    left: bool,
+    zeros: bool,
+    plus: bool,
+    space: bool,
+    alternate: bool,
+    width: Size,
+    precision: Size,
+    /// Bytes of the number.
+    bytes: u32,
+    conversion: u8,
+    /// The letters that the kernel puts behind `%p`.
+    extension: Vec<u8>,
+    argument: Expression,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Size {
+    None,
+    Fixed(usize),
+    Argument(Expression),
+}
+
+/// Columns of one conversion at most.
+const WIDEST: u64 = 1 << 10;
+
+/// Takes a format apart; `None` where it isn't one, or has too few arguments.
+pub(super) fn pieces(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Piece>> {
+    let mut arguments = arguments.into_iter();
+    let mut pieces = Vec::new();
+    let mut rest = format;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        pieces.push(Piece::Text(rest[..at].to_vec()));
+        rest = &rest[at + 1..];
+        if let Some(behind) = rest.strip_prefix(b"%") {
+            pieces.push(Piece::Text(b"%".to_vec()));
+            rest = behind;
+            continue;
+        }
+        let (value, behind) = conversion(rest, &mut arguments)?;
+        pieces.push(Piece::Value(Box::new(value)));
+        rest = behind;
+    }
+    let end = rest.strip_suffix(b"\n").unwrap_or(rest);
+    pieces.push(Piece::Text(end.to_vec()));
+    pieces.retain(|piece| *piece != Piece::Text(Vec::new()));
+    Some(pieces)
+}
+
+fn conversion<'f>(mut rest: &'f [u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<(Value, &'f [u8])> {
+    let flags = rest.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
+    let (flags, behind) = rest.split_at(flags);
+    rest = behind;
+    let width = size(&mut rest, arguments)?;
+    let precision = match rest.strip_prefix(b".") {
+        Some(behind) => {
+            rest = behind;
+            match size(&mut rest, arguments)? {
+                Size::None => Size::Fixed(0),
+                precision => precision,
+            }
+        }
+        None => Size::None,
+    };
+    let lengths = rest.iter().take_while(|byte| b"hlLqjzZt".contains(byte)).count();
+    let (length, behind) = rest.split_at(lengths);
+    let bytes = match length {
+        b"hh" => 1,
+        b"h" => 2,
+        b"" => 4,
+        _ => 8,
+    };
+    let (conversion, behind) = behind.split_first()?;
+    let letters = if *conversion == b'p' { behind.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count() } else { 0 };
+    if !b"diuxXocsp".contains(conversion) {
+        return None;
+    }
+    let has = |flag: u8| flags.contains(&flag);
+    let argument = arguments.next()?;
+    let (left, zeros, plus, space, alternate) = (has(b'-'), has(b'0'), has(b'+'), has(b' '), has(b'#'));
+    let extension = behind[..letters].to_vec();
+    let value = Value { left, zeros, plus, space, alternate, width, precision, bytes, conversion: *conversion, extension, argument };
+    Some((value, &behind[letters..]))
+}
+
+/// A width: digits, or `*` for an argument.
+fn size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<Size> {
+    if let Some(behind) = rest.strip_prefix(b"*") {
+        *rest = behind;
+        return Some(Size::Argument(arguments.next()?));
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, behind) = rest.split_at(digits);
+    *rest = behind;
+    if number.is_empty() {
+        return Some(Size::None);
+    }
+    std::str::from_utf8(number).ok()?.parse().ok().map(Size::Fixed)
+}
+
+/// Adds a record as text.
+pub(super) fn print(pieces: &[Piece], raw: &mut Raw<'_>, out: &mut Vec<u8>) {
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text),
+            Piece::Value(value) => value.print(raw, out),
+        }
+    }
+}
+
+impl Value {
+    fn print(&self, raw: &mut Raw<'_>, out: &mut Vec<u8>) {
+        let width = self.width.value(raw);
+        let precision = self.precision.value(raw);
+        let start = out.len();
+        let digits = match self.conversion {
+            b's' => {
+                raw.text(&self.argument, out);
+                if let Some(precision) = precision {
+                    out.truncate(out.len().min(start.saturating_add(precision)));
+                }
+                return self.pad(out, start, start, width.unwrap_or(0), false);
+            }
+            b'c' => {
+                out.push(u8::try_from(raw.number(&self.argument) & 0xff).unwrap_or(b'?'));
+                return self.pad(out, start, start, width.unwrap_or(0), false);
+            }
+            b'p' => {
+                self.pointer(raw, out, width);
+                return self.pad(out, start, start, if self.extension == b"h" { 0 } else { width.unwrap_or(0) }, false);
+            }
+            _ => self.integer(raw.number(&self.argument), out),
+        };
+        let number_at = out.len();
+        out.extend(std::iter::repeat_n(b'0', precision.unwrap_or(1).saturating_sub(digits.len())));
+        out.extend_from_slice(digits.as_bytes());
+        self.pad(out, start, number_at, width.unwrap_or(0), self.zeros && precision.is_none());
+    }
+
+    /// Adds the sign or the base, and returns the digits.
+    fn integer(&self, value: u64, out: &mut Vec<u8>) -> String {
+        let unsigned = if self.bytes >= 8 { value } else { value & ((1 << (8 * self.bytes)) - 1) };
+        let base = |text: &str| if self.alternate && unsigned != 0 { text.as_bytes().to_vec() } else { Vec::new() };
+        let (before, digits) = match self.conversion {
+            b'd' | b'i' => {
+                let signed = sign_extend(value, self.bytes);
+                let sign: &[u8] = match signed {
+                    ..0 => b"-",
+                    _ if self.plus => b"+",
+                    _ if self.space => b" ",
+                    _ => b"",
+                };
+                (sign.to_vec(), signed.unsigned_abs().to_string())
+            }
+            b'x' => (base("0x"), format!("{unsigned:x}")),
+            b'X' => (base("0X"), format!("{unsigned:X}")),
+            b'o' => (base("0"), format!("{unsigned:o}")),
+            _ => (Vec::new(), unsigned.to_string()),
+        };
+        out.extend_from_slice(&before);
+        digits
+    }
+
+    /// Fills up to the width; zeros go behind a sign.
+    fn pad(&self, out: &mut Vec<u8>, start: usize, number_at: usize, width: usize, zeros: bool) {
+        let missing = width.saturating_sub(out.len() - start);
+        if missing == 0 {
+            return;
+        }
+        let (at, fill) = match (self.left, zeros) {
+            (true, _) => (out.len(), b' '),
+            (false, true) => (number_at, b'0'),
+            (false, false) => (start, b' '),
+        };
+        out.splice(at..at, std::iter::repeat_n(fill, missing));
+    }
+
+    fn pointer(&self, raw: &mut Raw<'_>, out: &mut Vec<u8>, width: Option<usize>) {
+        let bytes = || raw.buffer(&self.argument);
+        match self.extension.as_slice() {
+            [b'S' | b's' | b'F' | b'f' | b'B', ..] => {
+                let address = raw.number(&self.argument);
+                let Some((name, start)) = raw.names.symbol(address) else {
+                    return out.extend_from_slice(format!("0x{address:x}").as_bytes());
+                };
+                out.extend_from_slice(name.as_bytes());
+                if matches!(self.extension[0], b'S' | b'F') {
+                    out.extend_from_slice(format!("+0x{:x}", address.wrapping_sub(start)).as_bytes());
+                }
+            }
+            [b'M' | b'm', rest @ ..] => {
+                let between = if rest.first() == Some(&b'F') { "-" } else { ":" };
+                out.extend_from_slice(hex(bytes(), 6, if self.extension[0] == b'm' { "" } else { between }).as_bytes());
+            }
+            [b'h', rest @ ..] => {
+                let between = match rest.first() {
+                    Some(b'C') => ":",
+                    Some(b'D') => "-",
+                    Some(b'N') => "",
+                    _ => " ",
+                };
+                out.extend_from_slice(hex(bytes(), width.unwrap_or(1), between).as_bytes());
+            }
+            [b'U', ..] => out.extend_from_slice(uuid(bytes()).as_bytes()),
+            [b'I' | b'i', b'4', ..] => {
+                let parts: Vec<_> = bytes().iter().take(4).map(u8::to_string).collect();
+                out.extend_from_slice(parts.join(".").as_bytes());
+            }
+            [b'I' | b'i', kind @ (b'6' | b'S'), ..] => out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes()),
+            _ => match raw.number(&self.argument) {
+                0 => out.extend_from_slice(b"(nil)"),
+                address => out.extend_from_slice(format!("0x{address:x}").as_bytes()),
+            },
+        }
+    }
+}
+
+impl Size {
+    fn value(&self, raw: &Raw<'_>) -> Option<usize> {
+        let value = match self {
+            Self::None => return None,
+            Self::Fixed(size) => *size as u64,
+            Self::Argument(expression) => raw.number(expression) & 0xffff_ffff,
+        };
+        usize::try_from(value.min(WIDEST)).ok()
+    }
+}
+
+fn hex(bytes: &[u8], len: usize, between: &str) -> String {
+    bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
+}
+
+fn uuid(bytes: &[u8]) -> String {
+    let part = |from: usize, to: usize| bytes.get(from..to).map_or_else(String::new, |part| hex(part, part.len(), ""));
+    [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
+}
+
+/// An address of IPv6; with `is_socket` a `struct sockaddr`, whose family tells what it is.
+fn internet(bytes: &[u8], is_socket: bool) -> String {
+    const INET: u8 = 2;
+    const INET6: u8 = 10;
+    let v6 = |from: usize| {
+        let bytes = bytes.get(from..from + 16).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+        bytes.map_or_else(String::new, |bytes| std::net::Ipv6Addr::from(bytes).to_string())
+    };
+    match (is_socket, bytes.first().max(bytes.get(1))) {
+        (false, _) => v6(0),
+        (true, Some(&INET)) => {
+            let port = bytes.get(2..4).map_or(0, |port| u16::from_be_bytes([port[0], port[1]]));
+            let address: Vec<_> = bytes.iter().skip(4).take(4).map(u8::to_string).collect();
+            format!("{}:{port}", address.join("."))
+        }
+        (true, Some(&INET6)) => {
+            let port = bytes.get(2..4).map_or(0, |port| u16::from_be_bytes([port[0], port[1]]));
+            format!("[{}]:{port}", v6(8))
+        }
+        (true, _) => String::new(),
+    }
+}
