@@ -34,7 +34,7 @@ pub(super) enum Expression {
 }
 
 /// How deep expressions nest at most.
-const DEPTH: u32 = 64;
+const DEPTH: u32 = 400;
 
 /// The pieces of a `print fmt`; `None` where something in it can't be understood.
 pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Piece>> {
@@ -194,6 +194,8 @@ impl<'t> Parser<'t> {
                 let name = self.word()?;
                 self.field(name).map(Expression::Field)
             }
+            // A name of the kernel's that the description doesn't explain.
+            Token::Word(_) if !self.is_next("(") => Some(Expression::Number(0)),
             Token::Word(word) => {
                 self.expect("(")?;
                 let call = self.call(word)?;
@@ -269,20 +271,48 @@ impl<'t> Parser<'t> {
         Some(Expression::Number(size as u64))
     }
 
+    /// A number; -1 for a name that isn't known.
+    fn pair_value(&mut self) -> Option<i64> {
+        if let [Token::Word(word), Token::Sign(","), ..] = self.rest {
+            self.next();
+            return Some(ENUMERATED.iter().find(|(name, _)| name == word).map_or(-1, |(_, value)| *value));
+        }
+        constant(&self.expression()?).map(u64::cast_signed)
+    }
+
     /// `, { VALUE, "name" }` and so on.
     fn pairs(&mut self) -> Option<Vec<(i64, Vec<u8>)>> {
         let mut pairs = Vec::new();
         while self.take(",") {
             self.expect("{")?;
-            let value = constant(&self.expression()?)?;
+            let value = self.pair_value()?;
             self.expect(",")?;
-            let Expression::Text(name) = self.expression()? else { return None };
+            let name = self.expression()?;
             self.expect("}")?;
-            pairs.push((value.cast_signed(), name));
+            // The kernel ends some lists with a pair without a name.
+            if let Expression::Text(name) = name {
+                pairs.push((value, name));
+            }
         }
         Some(pairs)
     }
 }
+
+/// Names that stand for numbers, as in libtraceevent: they are the kernel's own enumerations.
+const ENUMERATED: [(&str, i64); 12] = [
+    ("HI_SOFTIRQ", 0),
+    ("TIMER_SOFTIRQ", 1),
+    ("NET_TX_SOFTIRQ", 2),
+    ("NET_RX_SOFTIRQ", 3),
+    ("BLOCK_SOFTIRQ", 4),
+    ("IRQ_POLL_SOFTIRQ", 5),
+    ("TASKLET_SOFTIRQ", 6),
+    ("SCHED_SOFTIRQ", 7),
+    ("HRTIMER_SOFTIRQ", 8),
+    ("RCU_SOFTIRQ", 9),
+    ("HRTIMER_NORESTART", 0),
+    ("HRTIMER_RESTART", 1),
+];
 
 fn binding(sign: &str) -> Option<u8> {
     Some(match sign {

@@ -64,6 +64,8 @@ fn expressions_are_evaluated() {
         (r#""%s", __print_array(REC->mac, 2, 2)"#, "{0x201,0x403}"),
         (r#""%d %d", __get_dynamic_array_len(name), (int)sizeof(u64)"#, "4 8"),
         (r#""%d %d", 1 / 0, 1 << 70"#, "0 0"),
+        (r#""%lx", ((struct page *)vmemmap_base) + 3"#, "3"),
+        (r#""%s %s", __print_symbolic(0, { NAME, "A" }), __print_flags(0, "|", { NAME, "A" })"#, "0x0 A"),
     ];
     for (print, text) in cases {
         assert_eq!(printed(print), text, "{print}");
@@ -72,7 +74,7 @@ fn expressions_are_evaluated() {
 
 #[test]
 fn what_is_not_understood_is_printed_field_by_field() {
-    for print in [r#""%d", unknown(1)"#, r#""%d""#, "x", r#""%d", REC->nothing"#, r#""%y", 1"#] {
+    for print in [r#""%d", unknown(1)"#, r#""%d""#, "7", r#""%d", REC->nothing"#, r#""%y", 1"#] {
         assert_eq!(printed(print), "[FAILED TO PARSE] comm=sh number=-5 name=abc mac=ARRAY[01, 02, 03, 04]", "{print}");
     }
 }
@@ -86,7 +88,7 @@ fn hostile_expressions_and_bytes_do_no_harm() {
     let raw = raw();
     for len in 0..raw.len() {
         printed_raw(all, &raw[..len]);
-        printed_raw("x", &raw[..len]);
+        printed_raw("7", &raw[..len]);
     }
     assert_eq!(printed(r#""%*d", 0x7fffffff, 1"#).len(), 1024);
 }

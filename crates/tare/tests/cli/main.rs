@@ -13,6 +13,7 @@ mod record_options;
 mod record_output;
 mod record_peers;
 mod report;
+mod script;
 mod stat;
 mod stat_attr;
 mod stat_cgroup;

@@ -2,7 +2,7 @@
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_TYPE_SOFTWARE};
-use tare_format::record::{Branch, Registers, Sample};
+use tare_format::record::{Branch, Branches, Registers, Sample};
 
 use super::chain::Chains;
 use super::fields::Fields;
@@ -48,7 +48,7 @@ pub(super) fn behind_ip(text: &mut Vec<u8>, (machine, chains): (&mut Machine, &m
     if let Some(registers) = sample.regs_user.as_ref().filter(|_| fields.contains(Fields::UREGS)) {
         self::registers(text, registers);
     }
-    for branch in sample.branches.iter().flat_map(|branches| branches.iter()) {
+    for branch in sample.branches.iter().flat_map(Branches::iter) {
         if fields.contains(Fields::BRSTACK) {
             text.extend_from_slice(format!(" 0x{:x}/0x{:x}{} ", branch.from, branch.to, flags(&branch)).as_bytes());
         } else if fields.contains(Fields::BRSTACKSYM) {

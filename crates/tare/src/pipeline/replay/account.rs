@@ -8,7 +8,7 @@ pub(crate) struct Account {
     /// Records that found no room in their ring (`LOST`), and how often that was said.
     pub(crate) lost: u64,
     pub(crate) lost_records: u64,
-    /// Samples that hardware lost (`LOST_SAMPLES`).
+    /// Samples that the events or the hardware lost (`LOST_SAMPLES`).
     pub(crate) lost_samples: u64,
     /// Times that the kernel stopped an event that interrupted too often.
     pub(crate) throttled: u64,
@@ -29,7 +29,7 @@ impl Account {
             self.lost,
             format!("{} records were lost while recording, in {} places: their ring was full (larger rings: -m)", self.lost, self.lost_records),
         );
-        say(self.lost_samples, format!("{} samples were lost by the hardware while recording", self.lost_samples));
+        say(self.lost_samples, format!("{} samples were lost while recording, by the account of the events themselves", self.lost_samples));
         say(self.throttled, format!("the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)", self.throttled));
         say(self.undecodable, format!("{} records could not be decoded", self.undecodable));
         say(self.late, format!("{} records came too late to be shown in order", self.late));

@@ -12,9 +12,9 @@ use tare_format::file::{OpenError, Reader};
 pub(crate) enum InputError {
     #[error("there is no {0} (record one: tare record -o {0} COMMAND)")]
     Absent(String),
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io { path: String, source: io::Error },
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Format { path: String, source: OpenError },
 }
 

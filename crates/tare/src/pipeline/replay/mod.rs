@@ -9,6 +9,7 @@ mod input;
 mod machine;
 mod tasks;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 
@@ -17,7 +18,7 @@ pub(crate) use input::open;
 pub(crate) use machine::{Machine, Mode, Place};
 use tare_format::file::{Description, Reader};
 use tare_format::order::Sorter;
-use tare_format::record::{RawRecord, Record, Sample, kind};
+use tare_format::record::{RawRecord, ReadValues, Record, Sample, kind};
 use tare_symbols::Options;
 
 /// A record whose turn it is. The machine has taken it in already.
@@ -48,15 +49,23 @@ pub(crate) enum What<'a> {
 #[derive(Debug)]
 pub(crate) struct Replay {
     reader: Reader<File>,
+    state: State,
+}
+
+/// What is known by then.
+#[derive(Debug)]
+struct State {
     machine: Machine,
     account: Account,
+    /// The counts of events in groups, by id.
+    counts: HashMap<u64, u64>,
 }
 
 impl Replay {
     pub(crate) fn new(reader: Reader<File>, options: Options) -> Self {
         let mut machine = Machine::new(options);
         machine.learn_build_ids(reader.description());
-        Self { reader, machine, account: Account::default() }
+        Self { reader, state: State { machine, account: Account::default(), counts: HashMap::new() } }
     }
 
     /// Events and features, as far as they are known.
@@ -74,7 +83,7 @@ impl Replay {
             if let Some(time_ns) = entry.description.lookup().time_ns(&record) {
                 sorter.push(time_ns, offset, &record);
             } else {
-                flow = deliver(&mut self.machine, &mut self.account, entry.description, (None, record), visit)?;
+                flow = self.state.deliver(entry.description, (None, record), visit)?;
                 if record.kind == kind::FINISHED_ROUND {
                     sorter.round();
                 }
@@ -88,7 +97,7 @@ impl Replay {
             let _ended_early = self.drain(&mut sorter, visit)?;
         }
         let unread = self.reader.losses().clone();
-        Ok(Account { late: sorter.late(), unread, ..self.account.clone() })
+        Ok(Account { late: sorter.late(), unread, ..self.state.account.clone() })
     }
 
     fn drain(
@@ -99,7 +108,7 @@ impl Replay {
         let description = self.reader.description();
         while let Some(ordered) = sorter.pop() {
             let record = (Some(ordered.time_ns), ordered.record);
-            if deliver(&mut self.machine, &mut self.account, description, record, visit)?.is_break() {
+            if self.state.deliver(description, record, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -107,34 +116,63 @@ impl Replay {
     }
 }
 
-fn deliver(
-    machine: &mut Machine,
-    account: &mut Account,
-    description: &Description,
-    (time_ns, raw): (Option<u64>, RawRecord<'_>),
-    visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
-) -> anyhow::Result<ControlFlow<()>> {
-    let event = description.lookup().of(&raw);
-    let layout = event.and_then(|event| description.lookup().layouts().get(event));
-    if raw.kind == kind::PERF_RECORD_SAMPLE {
-        let Some(Ok(sample)) = layout.map(|layout| Sample::decode(&raw, layout)) else {
-            account.undecodable += 1;
+impl State {
+    fn deliver(
+        &mut self,
+        description: &Description,
+        (time_ns, raw): (Option<u64>, RawRecord<'_>),
+        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        let event = description.lookup().of(&raw);
+        let layout = event.and_then(|event| description.lookup().layouts().get(event));
+        if raw.kind == kind::PERF_RECORD_SAMPLE {
+            let Some(Ok(sample)) = layout.map(|layout| Sample::decode(&raw, layout)) else {
+                self.account.undecodable += 1;
+                return Ok(ControlFlow::Continue(()));
+            };
+            if sample.read.is_some() {
+                return self.deliver_counts((time_ns, raw), description, &sample, visit);
+            }
+            return visit(&mut self.machine, &Moment { time_ns, description, event, raw, what: What::Sample(&sample) });
+        }
+        let Ok(record) = raw.decode() else {
+            self.account.undecodable += 1;
             return Ok(ControlFlow::Continue(()));
         };
-        return visit(machine, &Moment { time_ns, description, event, raw, what: What::Sample(&sample) });
-    }
-    let Ok(record) = raw.decode() else {
-        account.undecodable += 1;
-        return Ok(ControlFlow::Continue(()));
-    };
-    match &record {
-        Record::Lost(lost) => {
-            account.lost += lost.lost;
-            account.lost_records += 1;
+        match &record {
+            Record::Lost(lost) => {
+                self.account.lost += lost.lost;
+                self.account.lost_records += 1;
+            }
+            Record::LostSamples { lost } => self.account.lost_samples += lost,
+            Record::Throttle(_) => self.account.throttled += 1,
+            _ => self.machine.apply(&raw, &record),
         }
-        Record::LostSamples { lost } => account.lost_samples += lost,
-        Record::Throttle(_) => account.throttled += 1,
-        _ => machine.apply(&raw, &record),
+        visit(&mut self.machine, &Moment { time_ns, description, event, raw, what: What::Other(&record) })
     }
-    visit(machine, &Moment { time_ns, description, event, raw, what: What::Other(&record) })
+
+    /// A sample with the counts of its group is one of each member that has counted anything since the sample before.
+    fn deliver_counts(
+        &mut self,
+        (time_ns, raw): (Option<u64>, RawRecord<'_>),
+        description: &Description,
+        sample: &Sample<'_>,
+        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        for count in sample.read.iter().flat_map(ReadValues::values) {
+            let event = count.id.and_then(|id| description.lookup().with_id(id));
+            let (Some(event), Some(id)) = (event, count.id) else { continue };
+            let before = self.counts.insert(id, count.value).unwrap_or(0);
+            let period = count.value.wrapping_sub(before);
+            if period == 0 {
+                continue;
+            }
+            let sample = Sample { id: Some(id), period: Some(period), ..*sample };
+            let moment = Moment { time_ns, description, event: Some(event), raw, what: What::Sample(&sample) };
+            if visit(&mut self.machine, &moment)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
 }
