@@ -49,12 +49,7 @@ fn same(recording: &[&str], options: &[&str]) {
     assert!(!theirs.is_empty(), "{recording:?}: perf prints nothing");
     assert_eq!(ours.len(), theirs.len(), "{recording:?} {options:?}");
     // Overlapping symbols: which one perf finds depends on the shape of its tree; where it finds none, ours may.
-    // Whole machines also run compilers, in which much identical code has many names.
-    let is_accident = |ours: &str, theirs: &str| {
-        theirs.contains("[unknown]") && !ours.contains("[unknown]")
-            || [ours, theirs].iter().all(|line| line.contains("librustc_driver") || line.contains("libLLVM"))
-    };
-    let is_same = |(ours, theirs): &(&String, &String)| ours == theirs || is_accident(ours, theirs);
+    let is_same = |(ours, theirs): &(&String, &String)| ours == theirs || theirs.contains("[unknown]") && !ours.contains("[unknown]");
     let different: Vec<_> = ours.iter().zip(&theirs).filter(|pair| !is_same(pair)).take(5).collect();
     assert!(different.is_empty(), "{recording:?} {options:?} ours, theirs: {different:#?}");
 }
@@ -73,10 +68,11 @@ fn samples_are_printed_as_by_perf() {
 #[test]
 fn tracepoints_are_printed_as_by_perf() {
     same(&["-a", "-e", "sched:*"], &[]);
-    same(&["-a", "-e", "raw_syscalls:*", "-e", "cpu-clock"], &[]);
+    // On whole machines only events of the kernel: of other programs both print the same addresses, and not always the same C++.
+    same(&["-a", "-e", "raw_syscalls:*", "-e", "context-switches"], &[]);
     same(&["-e", "syscalls:*"], &[]);
     same(&["-e", "kmem:*"], &[]);
-    same(&["-a", "-e", "irq:*", "-e", "timer:*", "-e", "signal:*", "-e", "task:*", "-e", "block:*"], &[]);
+    same(&["-a", "-e", "irq:*", "-e", "timer:hrtimer_*", "-e", "signal:*", "-e", "task:*", "-e", "block:*"], &[]);
     same(&["-g", "-e", "sched:sched_switch"], &[]);
     same(&["-e", "writeback:*", "-e", "ext4:*", "-e", "filemap:*", "-e", "exceptions:*"], &["-F", "trace:comm,event,trace"]);
 }
@@ -84,7 +80,7 @@ fn tracepoints_are_printed_as_by_perf() {
 #[test]
 fn other_records_are_printed_as_by_perf() {
     let shown = ["--show-task-events", "--show-mmap-events", "--show-switch-events", "--show-lost-events", "--show-namespace-events"];
-    same(&["-a", "-e", "cpu-clock", "--switch-events", "--namespaces"], &shown);
+    same(&["-a", "-e", "context-switches", "--switch-events", "--namespaces"], &shown);
 }
 
 /// The share of the kernel's expressions that are understood.
