@@ -15,4 +15,5 @@ build() { # build SOURCE OPTION...
 build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
+build burner.c
 cp forks.sh "$into/"

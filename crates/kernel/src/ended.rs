@@ -18,6 +18,10 @@ pub struct Ended {
     pub system: Duration,
     /// The largest resident set of any one of its processes, in bytes (`ru_maxrss`).
     pub peak_memory: u64,
+    /// Page faults, with and without reading from a disk.
+    pub page_faults: u64,
+    /// Context switches, voluntary or not.
+    pub context_switches: u64,
 }
 
 /// Waits for the end of a child of this process, which was started at `started`.
@@ -40,7 +44,9 @@ pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Optio
         elapsed,
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
-        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+        peak_memory: count(usage.ru_maxrss).saturating_mul(1024),
+        page_faults: count(usage.ru_minflt).saturating_add(count(usage.ru_majflt)),
+        context_switches: count(usage.ru_nvcsw).saturating_add(count(usage.ru_nivcsw)),
     }))
 }
 
@@ -59,6 +65,10 @@ fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
             _ => return Ok(Some((status, usage))),
         }
     }
+}
+
+fn count(number: libc::c_long) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
 fn duration(time: libc::timeval) -> Duration {

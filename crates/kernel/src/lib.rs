@@ -16,11 +16,13 @@ mod inherited;
 pub mod local_time;
 pub mod mounts;
 pub mod open;
+pub mod priority;
 pub mod probe;
 pub mod procfs;
 mod pseudo_file;
 pub mod ring;
 pub mod signals;
+pub mod timestamp;
 pub mod tracefs;
 
 pub use inherited::{enter, inherited_descriptor};

@@ -136,6 +136,18 @@ impl Tracefs {
         read.map(|()| bytes).map_err(|error| self.reason(path, error))
     }
 
+    /// Where a field lies in a tracepoint's raw data: its first byte, and how many it has.
+    ///
+    /// # Errors
+    /// [`TracefsError::NoSuch`] for an unknown tracepoint or field; the file can't be read.
+    pub fn field_place(&self, system: &str, event: &str, field: &str) -> Result<(usize, usize), TracefsError> {
+        let path = self.events.join(plain(system)?).join(plain(event)?).join("format");
+        let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
+        let line = text.lines().find(|line| field_name(line) == Some(field));
+        let number = |name: &str| line?.split(';').find_map(|part| part.trim().strip_prefix(name)?.parse().ok());
+        number("offset:").zip(number("size:")).ok_or_else(|| TracefsError::NoSuch(format!("field {system}:{event} {field}")))
+    }
+
     fn reason(&self, path: &Path, error: io::Error) -> TracefsError {
         let mount = self.events.parent().unwrap_or(&self.events).display().to_string();
         reason(path, &mount, error)
@@ -188,6 +200,15 @@ mod tests {
         assert_eq!(field_name("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"), Some("name"));
         assert_eq!(field_name("\tfield:const char *filename;\toffset:8;\tsize:8;\tsigned:0;"), Some("filename"));
         assert_eq!(field_name("print fmt: \"x\""), None);
+    }
+
+    #[test]
+    fn places_of_fields_come_from_the_format() {
+        let format = "name: nmi_handler\nformat:\n\tfield:void * handler;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:s64 delta_ns;\toffset:16;\tsize:8;\tsigned:1;\n";
+        let machine = machine(&[("/sys/kernel/tracing/events/nmi/nmi_handler/format", format)]);
+        let tracefs = Tracefs::find(&machine.host()).unwrap();
+        assert_eq!(tracefs.field_place("nmi", "nmi_handler", "delta_ns").unwrap(), (16, 8));
+        assert!(matches!(tracefs.field_place("nmi", "nmi_handler", "delta"), Err(TracefsError::NoSuch(_))));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::exit::Exit;
 pub fn run(args: Vec<OsString>) -> u8 {
     let outcome = match Tare::parse_typed(args) {
         Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
+        Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
         Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),

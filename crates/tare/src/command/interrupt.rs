@@ -1,9 +1,11 @@
 //! What a signal that ends tare means for the command.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use tare_kernel::child::{CommandError, Ended, RunningChild};
 use tare_kernel::signals::Signals;
@@ -61,6 +63,26 @@ pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended
                 return Ok(None);
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Waits for a command, and says which signal was to end it, if any. If the user insists on an end, it is killed.
+///
+/// # Errors
+/// It could not be executed, or can't be waited for.
+pub(crate) fn wait(mut child: RunningChild, signals: &Signals) -> anyhow::Result<(Ended, Option<i32>)> {
+    let mut interrupted = None;
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if pass_on(signals, Some(&child), &mut interrupted)?.insisted {
+            child.signal(Signal::KILL.as_raw());
+        }
+        if let Some(ended) = child.try_wait()? {
+            return Ok((ended, interrupted));
         }
     }
 }

@@ -5,6 +5,7 @@ mod control;
 pub(crate) mod doctor;
 mod interrupt;
 pub(crate) mod list;
+pub(crate) mod overhead;
 pub(crate) mod record;
 mod remedy;
 pub(crate) mod report;

@@ -8,6 +8,7 @@ mod doctor;
 mod events;
 mod help;
 mod list;
+mod overhead;
 mod record;
 mod record_options;
 mod record_output;

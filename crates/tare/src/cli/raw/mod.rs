@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 mod attached;
 mod doctor;
 mod list;
+mod overhead;
 pub mod record;
 mod report;
 mod script;
@@ -15,6 +16,7 @@ mod versus;
 
 pub use doctor::Doctor;
 pub use list::List;
+pub use overhead::{Overhead, With};
 pub use record::Record;
 pub use report::Report;
 pub use script::Script;
@@ -35,6 +37,8 @@ pub struct Tare {
 pub enum Command {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     Stat(Box<Stat>),
+    /// Measure what sampling costs on this machine, or what profilers cost a program.
+    Overhead(Box<Overhead>),
     /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into a perf.data file.
     Record(Box<Record>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
@@ -60,7 +64,7 @@ impl Tare {
         let filter_positions = match &mut tare.command {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
-            Command::Script(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => None,
+            Command::Overhead(_) | Command::Script(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => None,
         };
         if let (Some(filter_positions), Some((_, matches))) = (filter_positions, matches.subcommand()) {
             let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);

@@ -50,7 +50,7 @@ impl Versus {
     /// A [`Refusal`] that names the remedy.
     pub fn resolve(raw: &raw::Versus, command: &[OsString], metrics: Vec<Metric>) -> Result<Option<Self>, Refusal> {
         let Some(vs) = &raw.vs else { return Ok(None) };
-        let (a, b) = if raw.shell { (shell(&command.join(OsStr::new(" "))), shell(vs)) } else { (command.to_vec(), words(vs)?) };
+        let (a, b) = if raw.shell { (shell(&command.join(OsStr::new(" "))), shell(vs)) } else { (command.to_vec(), words("--vs", vs)?) };
         let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
         let fail_if = raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
         let command_output = match raw.command_output.as_deref().map(OsStr::as_bytes) {
@@ -76,16 +76,17 @@ fn shell(command: &OsStr) -> Vec<OsString> {
     vec!["/bin/sh".into(), "-c".into(), command.to_owned()]
 }
 
-/// Splits B as a shell splits words, with its quotes and backslashes; no variables, globs or pipes.
-fn words(text: &OsStr) -> Result<Vec<OsString>, Refusal> {
-    let split = shlex::bytes::split(text.as_bytes()).ok_or_else(|| Refusal::usage("--vs: a quote is not closed, or a backslash ends it"))?;
+/// Splits a command as a shell splits words, with its quotes and backslashes; no variables, globs or pipes.
+pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal> {
+    let refuse = |why: &str| Refusal::usage(format!("{option}: {why}"));
+    let split = shlex::bytes::split(text.as_bytes()).ok_or_else(|| refuse("a quote is not closed, or a backslash ends it"))?;
     if split.is_empty() {
-        return Err(Refusal::usage("--vs: there is no command in it"));
+        return Err(refuse("there is no command in it"));
     }
     Ok(split.into_iter().map(OsString::from_vec).collect())
 }
 
-fn min_effect(text: &str) -> Result<f64, Refusal> {
+pub(super) fn min_effect(text: &str) -> Result<f64, Refusal> {
     let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent| (0.001..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| Refusal::usage(format!("--min-effect: '{text}' is no percentage from 0.001% to 100%")))

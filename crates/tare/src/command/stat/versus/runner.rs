@@ -1,14 +1,12 @@
 //! Makes the runs of a comparison.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
 use tare_format::abi::Count;
-use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::child::{Command, Ended, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
@@ -20,7 +18,7 @@ use super::super::{opening, shell};
 use super::progress::Bar;
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
-use crate::command::interrupt::pass_on;
+use crate::command::interrupt::wait;
 use crate::own_file;
 
 /// Why a run could not be made or used.
@@ -109,7 +107,10 @@ impl<'a> Runner<'a> {
         let groups = std::slice::from_ref(&self.stat.groups);
         let opened = opening::open(self.stat, self.host, &System, &self.files, groups, &scope, Start::OnExec)?;
         let counters = opened.first().context("no events")?;
-        let ended = wait(child.start().context("cannot start the command")?, &self.signals)?;
+        let (ended, interrupted) = wait(child.start().context("cannot start the command")?, &self.signals)?;
+        if let Some(signal) = interrupted {
+            return Err(Failure::Interrupted(signal));
+        }
         let snapshot = counters.read();
         if ended.status != 0 && !self.versus.ignore_failure {
             return Err(Failure::Status { side, status: ended.status });
@@ -181,21 +182,4 @@ fn standard_files(output: &CommandOutput, file: Option<&File>) -> anyhow::Result
         (_, Some(file)) => [Some(null()?), Some(file.try_clone()?.into()), Some(null()?)],
         (_, None) => [Some(null()?), Some(null()?), Some(null()?)],
     })
-}
-
-/// Waits for the command. If the user insists on an end, it is killed.
-fn wait(mut child: RunningChild, signals: &Signals) -> Result<Ended, Failure> {
-    let mut interrupted = None;
-    loop {
-        match poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if pass_on(signals, Some(&child), &mut interrupted)?.insisted {
-            child.signal(Signal::KILL.as_raw());
-        }
-        if let Some(ended) = child.try_wait()? {
-            return interrupted.map_or(Ok(ended), |signal| Err(Failure::Interrupted(signal)));
-        }
-    }
 }

@@ -1,0 +1,98 @@
+//! A figure with its 95% interval.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{Interval, Trimmed, bootstrap_interval};
+
+/// Half widths of a 95% interval in standard errors, for a normal distribution.
+const Z95: f64 = 1.959_964;
+
+/// A figure with its 95% interval, in the unit of what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A number that is known.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
+    /// The 20% trimmed mean of these values with its bootstrap interval; none for fewer than five.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>, rng: &mut Rng) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let Interval { low, high } = bootstrap_interval(&sorted, rng)?;
+        Some(Self { value: Trimmed::of_sorted(&sorted)?.mean, low, high })
+    }
+
+    /// A figure with this standard error.
+    #[must_use]
+    pub fn with_error(value: f64, error: f64) -> Self {
+        Self { value, low: value - Z95 * error, high: value + Z95 * error }
+    }
+
+    /// Its standard error, from the interval's width.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.high - self.low) / (2.0 * Z95)
+    }
+
+    /// Half of the interval's width.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// The figure in another unit, or as another share.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let (a, b) = (self.low * factor, self.high * factor);
+        Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
+    }
+
+    /// The difference to another figure that was measured apart.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        Self {
+            value: self.value - other.value,
+            low: self.value - other.value - (self.value - self.low).hypot(other.high - other.value),
+            high: self.value - other.value + (self.high - self.value).hypot(other.value - other.low),
+        }
+    }
+
+    /// Whether the interval holds a number.
+    #[must_use]
+    pub fn holds(&self, number: f64) -> bool {
+        (self.low..=self.high).contains(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_widen_and_factors_scale() {
+        let (a, b) = (Estimate { value: 5.0, low: 2.0, high: 8.0 }, Estimate { value: 1.0, low: -3.0, high: 5.0 });
+        assert_eq!(a.minus(&b), Estimate { value: 4.0, low: -1.0, high: 9.0 });
+        assert_eq!(a.times(-2.0), Estimate { value: -10.0, low: -16.0, high: -4.0 });
+        assert!(a.holds(2.0) && !a.holds(8.1));
+    }
+
+    #[test]
+    fn errors_come_back() {
+        assert!((Estimate::with_error(3.0, 0.5).error() - 0.5).abs() < 1e-12);
+        assert_eq!(Estimate::of([1.0; 4], &mut Rng::with_seed(1)), None);
+        assert_eq!(Estimate::of([2.0, 2.0, 2.0, 2.0, 2.0, f64::NAN], &mut Rng::with_seed(1)), Some(Estimate::exact(2.0)));
+    }
+}

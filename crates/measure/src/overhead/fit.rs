@@ -1,0 +1,181 @@
+//! Cost against rate: a straight line, its uncertainty, and what it predicts.
+
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+
+/// What one rate cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Samples a second that were really delivered.
+    pub hz: f64,
+    /// The share of CPU time that it cost.
+    pub cost: Estimate,
+}
+
+/// A point's distance from the line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Residual {
+    /// Samples a second that were delivered.
+    pub hz: f64,
+    /// Measured less fitted, a share of CPU time.
+    pub share: f64,
+}
+
+/// cost = intercept + slope · rate, by least squares weighted with 1 / variance of each point.
+///
+/// The variances are known (each point is a mean of many slices), so that intervals are normal ones. Where the points scatter more than
+/// their variances allow (χ² above its degrees of freedom), all errors are widened by √(χ² / freedom).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    /// Microseconds a sample.
+    pub slope_us: Estimate,
+    /// The share of CPU time that no rate explains.
+    pub intercept: Estimate,
+    /// Of the points that were fitted, ascending by rate.
+    pub residuals: Vec<Residual>,
+    /// χ² / degrees of freedom; none for two points, which any line fits.
+    pub chi2_per_freedom: Option<f64>,
+    /// Covariance of the intercept (a share) and the slope (seconds).
+    covariance: f64,
+}
+
+/// The highest rate that keeps within a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The budget, a share of CPU time.
+    pub share: f64,
+    /// Samples a second at which the line reaches it.
+    pub hz: f64,
+    /// At which the upper bound of the prediction does: the rate to choose.
+    pub safe_hz: f64,
+}
+
+/// The budgets that a study answers for, shares of CPU time.
+pub const BUDGETS: [f64; 4] = [0.005, 0.01, 0.02, 0.05];
+
+/// No rate above this is of interest: the kernel would spend all its time on samples.
+const HIGHEST_HZ: f64 = 1e6;
+
+impl Fit {
+    /// Fits points; `zero` is what the same method found at 0 Hz, which is taken off. None for fewer than two rates.
+    #[must_use]
+    pub fn of(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
+        let mut points = points.to_vec();
+        points.sort_by(|a, b| a.hz.total_cmp(&b.hz));
+        let (first, last) = (points.first()?, points.last()?);
+        if last.hz <= first.hz {
+            return None;
+        }
+        // No point is known better than a thousandth of itself: else a lucky one would draw the line alone.
+        let weight = |point: &Point| point.cost.error().max(point.cost.value.abs() * 1e-3).max(1e-9).powi(-2);
+        let sum = |of: &dyn Fn(&Point) -> f64| points.iter().map(|point| weight(point) * of(point)).sum::<f64>();
+        let (w, wx, wy) = (sum(&|_| 1.0), sum(&|p| p.hz), sum(&|p| p.cost.value));
+        let (mean_x, mean_y) = (wx / w, wy / w);
+        let spread = sum(&|p| (p.hz - mean_x).powi(2));
+        let slope = sum(&|p| (p.hz - mean_x) * (p.cost.value - mean_y)) / spread;
+        let intercept = mean_y - slope * mean_x;
+        let residual = |p: &Point| p.cost.value - intercept - slope * p.hz;
+        let freedom = points.len() - 2;
+        let chi2_per_freedom = (freedom > 0).then(|| sum(&|p| residual(p).powi(2)) / freedom as f64);
+        let widen = chi2_per_freedom.unwrap_or(1.0).max(1.0);
+        let zero = zero.copied().unwrap_or(Estimate::exact(0.0));
+        let intercept_variance = widen * (1.0 / w + mean_x.powi(2) / spread) + zero.error().powi(2);
+        Some(Self {
+            slope_us: Estimate::with_error(slope, (widen / spread).sqrt()).times(1e6),
+            intercept: Estimate::with_error(intercept - zero.value, intercept_variance.sqrt()),
+            residuals: points.iter().map(|p| Residual { hz: p.hz, share: residual(p) }).collect(),
+            chi2_per_freedom,
+            covariance: -widen * mean_x / spread,
+        })
+    }
+
+    /// What a rate costs: a share of CPU time, with the interval of the line there.
+    #[must_use]
+    pub fn predict(&self, hz: f64) -> Estimate {
+        let slope = self.slope_us.times(1e-6);
+        let variance = self.intercept.error().powi(2) + 2.0 * hz * self.covariance + (hz * slope.error()).powi(2);
+        Estimate::with_error(self.intercept.value + slope.value * hz, variance.max(0.0).sqrt())
+    }
+
+    /// The highest rates within a budget; none where even the lowest isn't, or where the cost doesn't grow with the rate.
+    #[must_use]
+    pub fn budget(&self, share: f64) -> Option<Budget> {
+        if self.slope_us.low <= 0.0 {
+            return None;
+        }
+        let hz = (share - self.intercept.value) / (self.slope_us.value * 1e-6);
+        let (mut within, mut beyond) = (0.0, HIGHEST_HZ);
+        if self.predict(within).high > share {
+            return None;
+        }
+        while beyond - within > 0.5 {
+            let middle = f64::midpoint(within, beyond);
+            if self.predict(middle).high <= share { within = middle } else { beyond = middle }
+        }
+        Some(Budget { share, hz: hz.clamp(within, HIGHEST_HZ), safe_hz: within })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2 us a sample on top of 0.1%, with this error of each point.
+    fn points(error: f64) -> Vec<Point> {
+        [100.0, 500.0, 2000.0, 4000.0].map(|hz| Point { hz, cost: Estimate::with_error(0.001 + 2e-6 * hz, error) }).to_vec()
+    }
+
+    #[test]
+    fn a_line_comes_back_with_its_budgets() {
+        let fit = Fit::of(&points(1e-5), None).unwrap();
+        assert!((fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9, "{fit:?}");
+        assert!(fit.predict(10_000.0).holds(0.021) && fit.predict(10_000.0).half_width() < 2e-4);
+        let budget = fit.budget(0.01).unwrap();
+        assert!((budget.hz - 4500.0).abs() < 1.0 && (4400.0..4500.0).contains(&budget.safe_hz), "{budget:?}");
+        assert_eq!(fit.budget(0.0005), None, "the intercept alone is more");
+    }
+
+    #[test]
+    fn what_was_found_at_zero_is_taken_off() {
+        let fit = Fit::of(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
+        assert!(fit.intercept.value.abs() < 1e-9 && (fit.intercept.error() - 3e-4).abs() < 1e-5);
+        assert!((fit.slope_us.value - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn vague_points_count_less() {
+        let mut points = points(1e-5);
+        points.push(Point { hz: 5000.0, cost: Estimate::with_error(0.5, 0.3) });
+        let fit = Fit::of(&points, None).unwrap();
+        assert!((fit.slope_us.value - 2.0).abs() < 0.01, "{fit:?}");
+    }
+
+    #[test]
+    fn scatter_beyond_the_errors_widens_them() {
+        let mut bent = points(1e-6);
+        bent[2].cost = Estimate::with_error(0.006, 1e-6);
+        let (straight, bent) = (Fit::of(&points(1e-6), None).unwrap(), Fit::of(&bent, None).unwrap());
+        assert!(bent.chi2_per_freedom.unwrap() > 100.0 && bent.slope_us.error() > 10.0 * straight.slope_us.error());
+        assert_eq!(bent.residuals.len(), 4);
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_they_say() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut normal = || (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
+        let held = (0..1000).filter(|_| {
+            let noisy: Vec<Point> =
+                points(1e-4).iter().map(|p| Point { hz: p.hz, cost: Estimate::with_error(p.cost.value + 1e-4 * normal(), 1e-4) }).collect();
+            Fit::of(&noisy, None).unwrap().predict(10_000.0).holds(0.021)
+        });
+        let held = held.count();
+        assert!((930..=999).contains(&held), "{held} of 1000");
+    }
+
+    #[test]
+    fn one_rate_is_no_line() {
+        assert_eq!(Fit::of(&points(1e-5)[..1], None), None);
+        assert_eq!(Fit::of(&[], None), None);
+    }
+}

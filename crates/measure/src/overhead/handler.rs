@@ -1,0 +1,289 @@
+//! What a sample costs, in three figures that lie within each other: perf's own handler, the interrupt around it, and the time that the
+//! program does without.
+//!
+//! ```text
+//! program ----|                                                        |---- program
+//!             | VM exit, entry |    interrupt                | return  |
+//!                              | timers |  handler  | timers |
+//!             |<------------------------ stolen ---------------------->|
+//! ```
+//! A pinned loop reads the CPU's clock in slices: with no trace event open, then in rounds with none on, those of the handler, and those of the
+//! interrupt. Each sample's own time says which gap and which spans are its own, so that ticks, other interrupts and a hypervisor's steal stay out.
+//!
+//! A trace event at a span's begin costs after its time stamp, the one at its end before: the span is longer by what one event costs. The
+//! loop's gaps say how much that is: those of samples that are traced are longer by two. (What the kernel takes to find a trace event off, some 20 ns, stays in.)
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use tare_kernel::open::Kernel;
+
+use super::Estimate;
+use super::plan::Plan;
+use super::sampler::{Delivered, Sampler, SamplerError};
+use super::stolen::{Clock, Span, watch};
+use super::tracing::{Probe, Probes, Trace};
+use crate::statistics::quantile;
+
+/// A gap this long is no sample's: something else ran, or the hypervisor held the CPU back.
+const STALL_NS: u64 = 100_000;
+/// How far apart the two clocks may read the same moment.
+const SLACK_NS: u64 = 200;
+/// The shares of samples whose stolen time is told: the quantiles of the distribution.
+pub const SHARES: [f64; 11] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
+
+/// What one sample costs at one rate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HandlerCost {
+    /// Microseconds in perf's own handler.
+    pub handler_us: Option<Estimate>,
+    /// Microseconds in the interrupt.
+    pub interrupt_us: Option<Estimate>,
+    /// Microseconds that the program does without.
+    pub stolen_us: Option<Estimate>,
+    /// The quantiles of the stolen time at [`SHARES`], in microseconds; empty without samples.
+    pub stolen_quantiles_us: Vec<f64>,
+    /// What a trace event in the handler's span cost, in microseconds, and was taken off.
+    pub handler_tracing_us: Option<Estimate>,
+    /// What a trace event in the interrupt's span cost.
+    pub interrupt_tracing_us: Option<Estimate>,
+    /// The share of CPU time in gaps that no sample made: ticks, other interrupts, steal of less than 100 us at a time.
+    pub background: Option<Estimate>,
+    /// The share of CPU time in gaps of 100 us and more: other programs, steal.
+    pub stalls: f64,
+    /// Samples while the handler was traced.
+    pub traced_samples: u64,
+    /// Traced spans that hold one of them: interrupts, as the kernel counted them.
+    pub traced_interrupts: u64,
+}
+
+/// What one way of looking saw: a figure a slice, times in nanoseconds a sample.
+#[derive(Debug, Default)]
+struct Seen {
+    stolen_ns: Vec<f64>,
+    /// The median gap of a sample, slice by slice; none without samples.
+    typical_ns: Vec<Option<f64>>,
+    span_ns: Vec<f64>,
+    background: Vec<f64>,
+    stalled_ns: u64,
+    elapsed_ns: u64,
+    singles_us: Vec<f64>,
+    samples: u64,
+    spans: u64,
+}
+
+/// What all ways of looking saw.
+#[derive(Debug, Default)]
+struct Looks {
+    /// No trace event is open.
+    plain: Seen,
+    /// They are open and off, in rounds with the other two: what these differ by is what tracing costs.
+    off: Seen,
+    handler: Seen,
+    interrupt: Seen,
+}
+
+/// Looks at one rate. `step` is called after each look, and ends it early by returning false: then there is no result.
+///
+/// # Errors
+/// The event can't be sampled. Trace events that can't be opened leave their figure out.
+pub fn cost(
+    plan: &Plan,
+    hz: u64,
+    kernel: &dyn Kernel,
+    probes: &Probes,
+    step: &mut dyn FnMut() -> bool,
+) -> Result<Option<(HandlerCost, Delivered)>, SamplerError> {
+    let mut rng = Rng::with_seed(plan.seed ^ hz);
+    let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu)?;
+    let mut looker = Looker { plan, clock: Clock::measure(), sampler, all: Delivered::default() };
+    let mut looks = Looks::default();
+    for _ in 0..plan.looks() {
+        looker.slice(None, &mut looks.plain)?;
+        if !step() {
+            return Ok(None);
+        }
+    }
+    // Not before: the kernel calls into a trace event that is open and off, too.
+    let open = |probe: &Option<Probe>| probe.as_ref().filter(|_| hz > 0).and_then(|probe| Trace::open(kernel, probe, plan.cpu).ok());
+    let (mut handler, mut interrupt) = (open(&probes.handler), open(&probes.interrupt));
+    let traced = handler.is_some() || interrupt.is_some();
+    let mut order = [0, 1, 2];
+    for _ in 0..plan.looks() {
+        rng.shuffle(&mut order);
+        for way in order.iter().filter(|_| traced) {
+            match way {
+                0 => looker.slice(None, &mut looks.off)?,
+                1 => looker.slice(handler.as_mut(), &mut looks.handler)?,
+                _ => looker.slice(interrupt.as_mut(), &mut looks.interrupt)?,
+            }
+        }
+        if !step() {
+            return Ok(None);
+        }
+    }
+    Ok(Some((sum_up(&looks, probes, &mut rng), looker.all)))
+}
+
+/// What slices need.
+struct Looker<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    sampler: Sampler,
+    all: Delivered,
+}
+
+impl Looker<'_> {
+    fn slice(&mut self, mut trace: Option<&mut Trace>, seen: &mut Seen) -> Result<(), SamplerError> {
+        let first = self.plan.first();
+        let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
+        self.sampler.on()?;
+        let watched = watch(self.plan.slice_ns, &self.clock);
+        self.sampler.off()?;
+        let mut spans = Vec::new();
+        if let Some(trace) = trace.as_mut().filter(|trace| traces && trace.off().is_ok()) {
+            spans = trace.take();
+        }
+        drop(first);
+        let delivered = self.sampler.take();
+        seen.slice(watched.elapsed_ns, &watched.gaps, &spans, &delivered.times_ns);
+        self.all.add(&delivered);
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Adds a slice; all times ascend.
+    fn slice(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
+        self.elapsed_ns += elapsed_ns;
+        let (mut stolen, mut background, mut samples) = (0, 0, 0);
+        let mut singles = Vec::new();
+        let mut rest = times;
+        for gap in gaps {
+            let holds = within(&mut rest, gap, SLACK_NS);
+            match (gap.length() >= STALL_NS, holds) {
+                (true, _) => self.stalled_ns += gap.length(),
+                (false, 0) => background += gap.length(),
+                (false, _) => {
+                    (stolen, samples) = (stolen + gap.length(), samples + holds);
+                    if holds == 1 {
+                        singles.push(gap.length() as f64);
+                    }
+                }
+            }
+        }
+        self.typical_ns.push(quantile(&singles, 0.5));
+        self.singles_us.extend(singles.iter().map(|ns| ns / 1e3));
+        self.background.push(background as f64 / elapsed_ns.max(1) as f64);
+        if samples > 0 {
+            self.stolen_ns.push(stolen as f64 / samples as f64);
+        }
+        let (mut inside, mut samples, mut rest) = (0, 0, times);
+        for span in spans {
+            let holds = within(&mut rest, span, 0);
+            if holds > 0 && span.length() < STALL_NS {
+                (inside, samples) = (inside + span.length(), samples + holds);
+            }
+            self.spans += u64::from(holds > 0);
+        }
+        if samples > 0 {
+            self.span_ns.push(inside as f64 / samples as f64);
+        }
+        self.samples += times.len() as u64;
+    }
+}
+
+/// How many of these times lie within a span; they and all before it are taken off.
+fn within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
+    let before = times.partition_point(|time| *time + slack < span.from);
+    let until = times.partition_point(|time| *time <= span.to + slack);
+    *times = &times[until..];
+    until.saturating_sub(before) as u64
+}
+
+fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
+    let Looks { plain, off, handler, interrupt } = looks;
+    let stolen_us = in_us(&plain.stolen_ns, rng);
+    let (handler_us, handler_tracing_us) = traced(handler, off, probes.handler.as_ref(), rng);
+    let (interrupt_us, interrupt_tracing_us) = traced(interrupt, off, probes.interrupt.as_ref(), rng);
+    let all = [plain, off, handler, interrupt];
+    let elapsed: u64 = all.iter().map(|seen| seen.elapsed_ns).sum();
+    let stalled: u64 = all.iter().map(|seen| seen.stalled_ns).sum();
+    HandlerCost {
+        handler_us,
+        interrupt_us,
+        stolen_us,
+        stolen_quantiles_us: SHARES.iter().filter_map(|share| quantile(&plain.singles_us, *share)).collect(),
+        handler_tracing_us,
+        interrupt_tracing_us,
+        background: Estimate::of(plain.background.iter().copied(), rng),
+        stalls: stalled as f64 / elapsed.max(1) as f64,
+        traced_samples: handler.samples,
+        traced_interrupts: handler.spans,
+    }
+}
+
+fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
+    Estimate::of(ns.iter().map(|ns| ns / 1e3), rng)
+}
+
+/// What a span took, and what a trace event cost and was taken off: half of what traced samples steal more than those of the same round that are
+/// not.
+fn traced(seen: &Seen, off: &Seen, probe: Option<&Probe>, rng: &mut Rng) -> (Option<Estimate>, Option<Estimate>) {
+    let Some(span) = in_us(&seen.span_ns, rng) else { return (None, None) };
+    if matches!(probe, Some(Probe::Took { .. })) {
+        return (Some(span), None);
+    }
+    let more = seen.typical_ns.iter().zip(&off.typical_ns).filter_map(|(with, without)| Some((with.as_ref()? - without.as_ref()?) / 2.0));
+    let event = in_us(&more.collect::<Vec<_>>(), rng);
+    (event.map(|event| span.minus(&event)), event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from: u64, to: u64) -> Span {
+        Span { from, to }
+    }
+
+    #[test]
+    fn samples_find_their_gaps_and_spans() {
+        let mut seen = Seen::default();
+        let gaps = [span(10_000, 12_000), span(20_000, 20_700), span(30_000, 32_600), span(50_000, 200_000)];
+        let spans = [span(11_000, 11_300), span(20_100, 20_300), span(30_900, 31_300), span(100_000, 100_200)];
+        seen.slice(1_000_000, &gaps, &spans, &[11_100, 31_000, 100_100]);
+        assert_eq!(seen.stolen_ns, [2300.0], "the mean of two; the second gap is a tick's, the last a stall");
+        assert_eq!(seen.background, [0.0007]);
+        assert_eq!(seen.stalled_ns, 150_000);
+        assert_eq!(seen.span_ns, [300.0]);
+        assert_eq!((seen.samples, seen.spans), (3, 3));
+        assert_eq!(seen.singles_us, [2.0, 2.6]);
+    }
+
+    #[test]
+    fn what_tracing_costs_is_taken_off() {
+        let with = |stolen: f64, span: f64| Seen {
+            stolen_ns: vec![stolen; 9],
+            typical_ns: vec![Some(stolen); 9],
+            span_ns: vec![span; 9],
+            ..Seen::default()
+        };
+        let pair = Some(Probe::Pair { ids: [1, 2], filter: None });
+        let probes = Probes { handler: pair.clone(), interrupt: pair };
+        let looks = Looks { plain: with(2400.0, 0.0), off: with(2450.0, 0.0), handler: with(3050.0, 700.0), interrupt: with(2950.0, 2200.0) };
+        let cost = sum_up(&looks, &probes, &mut Rng::with_seed(1));
+        let value = |estimate: Option<Estimate>| (estimate.unwrap().value * 1e3).round();
+        assert_eq!((value(cost.handler_tracing_us), value(cost.handler_us)), (300.0, 400.0));
+        assert_eq!((value(cost.interrupt_tracing_us), value(cost.interrupt_us), value(cost.stolen_us)), (250.0, 1950.0, 2400.0));
+    }
+
+    #[test]
+    fn a_time_that_no_gap_holds_is_skipped() {
+        let times = [5, 10, 20, 21, 30];
+        let mut rest = &times[..];
+        assert_eq!(within(&mut rest, &span(9, 21), 0), 3);
+        assert_eq!(rest, [30]);
+        assert_eq!(within(&mut rest, &span(40, 50), 0), 0);
+        assert!(rest.is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! Loops whose throughput is watched while they are sampled.
+
+use std::hint::black_box;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use tare_kernel::timestamp;
+
+/// What a loop does. None of them waits for its own stores: how fast a CPU forwards those to loads changes with every interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Counts its passes, all in registers: the article's loop. Loses the time that samples take.
+    Counting,
+    /// Follows pointers through more memory than a core's own caches hold. Loses also the lines that samples drive out.
+    Memory,
+    /// Branches by a fixed random pattern that the CPU has learnt. Loses also what samples make it forget.
+    Branchy,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Counting, Self::Memory, Self::Branchy];
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counting => "counting",
+            Self::Memory => "memory",
+            Self::Branchy => "branchy",
+        }
+    }
+}
+
+/// Bytes that the memory loop goes through: beyond the second-level cache of any core.
+const MEMORY_BYTES: usize = 16 << 20;
+/// Bytes of a cache line: one pointer in each.
+const LINE: usize = 64;
+/// Branches of the pattern.
+const PATTERN: usize = 4096;
+/// Steps between two looks at the clock: some ten microseconds.
+const STEPS: [u32; 3] = [8_000, 100, 2_000];
+
+/// A loop, with what it works on.
+#[derive(Debug)]
+pub struct Load {
+    kind: Kind,
+    words: Vec<u32>,
+    place: u32,
+    taken: [u32; 64],
+}
+
+/// How far a loop came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Passes a tick.
+    pub speed: f64,
+}
+
+impl Load {
+    /// Makes a loop ready; the pattern follows the seed.
+    #[must_use]
+    pub fn new(kind: Kind, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let words = match kind {
+            Kind::Counting => Vec::new(),
+            Kind::Memory => one_cycle(MEMORY_BYTES / LINE, &mut rng),
+            Kind::Branchy => (0..PATTERN).map(|_| rng.u32(..2)).collect(),
+        };
+        Self { kind, words, place: 0, taken: [0; 64] }
+    }
+
+    /// Runs for so many ticks of the CPU's clock.
+    pub fn run(&mut self, ticks: u64) -> Progress {
+        let steps = STEPS[self.kind as usize];
+        let begin = timestamp::ticks();
+        let (mut passes, mut spent) = (0_u64, 0);
+        while spent < ticks {
+            match self.kind {
+                Kind::Counting => self.place = count(self.place, steps),
+                Kind::Memory => self.place = chase(&self.words, self.place, steps),
+                Kind::Branchy => self.place = branch(&self.words, &mut self.taken, self.place, steps),
+            }
+            passes += u64::from(steps);
+            black_box(self.place);
+            spent = timestamp::ticks().wrapping_sub(begin);
+        }
+        Progress { speed: passes as f64 / spent as f64 }
+    }
+}
+
+fn count(from: u32, steps: u32) -> u32 {
+    // A plain sum would be computed without a loop.
+    (0..steps).fold(from, |count, step| (count ^ step).rotate_left(7).wrapping_add(1))
+}
+
+fn chase(lines: &[u32], from: u32, steps: u32) -> u32 {
+    (0..steps).fold(from, |at, _| lines[at as usize])
+}
+
+fn branch(pattern: &[u32], taken: &mut [u32; 64], from: u32, steps: u32) -> u32 {
+    let mut sum = from;
+    for step in 0..steps as usize {
+        // A store in one arm alone keeps the compiler from choosing without a branch.
+        if pattern[step % PATTERN] == 0 {
+            taken[step % 64] = sum;
+            sum = sum.wrapping_add(1);
+        } else {
+            sum = sum.rotate_left(3);
+        }
+    }
+    sum
+}
+
+/// Places in memory, one in each line, each holding the next: one cycle through all of them in a random order (Sattolo).
+fn one_cycle(lines: usize, rng: &mut Rng) -> Vec<u32> {
+    let stride = LINE / size_of::<u32>();
+    let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, rng.usize(..last));
+    }
+    let mut words = vec![0; lines * stride];
+    let scaled = u32::try_from(stride).unwrap_or(1);
+    for (from, to) in order.into_iter().enumerate() {
+        words[from * stride] = to * scaled;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pointers_are_one_cycle() {
+        let words = one_cycle(64, &mut Rng::with_seed(1));
+        let mut seen = std::collections::BTreeSet::new();
+        let mut at = 0;
+        while seen.insert(at) {
+            at = words[at as usize];
+        }
+        assert_eq!(seen.len(), 64);
+    }
+
+    #[test]
+    fn every_loop_moves_and_lasts_as_long_as_asked() {
+        for kind in Kind::ALL {
+            let begin = timestamp::ticks();
+            let progress = Load::new(kind, 3).run(1_000_000);
+            assert!(timestamp::ticks() - begin >= 1_000_000);
+            assert!(progress.speed > 0.0, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What sampling costs, on this machine: the study behind `tare overhead`.
+//!
+//! ```text
+//! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
+//! ```
+//! It opens events and rings itself: it judges recorders, so it is built on none. docs/overhead.md has the method.
+
+pub mod calibration;
+mod estimate;
+pub mod fit;
+pub mod handler;
+pub mod interference;
+pub mod load;
+pub mod plan;
+pub mod published;
+pub mod rounds;
+pub mod sampler;
+pub mod stolen;
+pub mod study;
+pub mod tracing;
+
+pub use estimate::Estimate;

@@ -1,0 +1,77 @@
+//! What a study is to do.
+
+use serde::{Deserialize, Serialize};
+use tare_kernel::priority::{self, First};
+
+use super::load::Kind;
+use crate::event::Event;
+
+/// How samples get their call chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallGraph {
+    /// Not at all.
+    None,
+    /// The kernel follows frame pointers.
+    Fp,
+    /// A sample holds a copy of the stack.
+    Dwarf,
+}
+
+impl CallGraph {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fp => "fp",
+            Self::Dwarf => "dwarf",
+        }
+    }
+}
+
+/// The rates that a study measures unless told: those of the article, and none.
+pub const RATES: [u64; 6] = [0, 100, 500, 2000, 4000, 100_000];
+
+/// What a study is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The event whose samples are weighed.
+    pub event: Event,
+    /// What its samples hold.
+    pub call_graph: CallGraph,
+    /// Samples a second, ascending: the highest last, as the kernel may lower its limit there.
+    pub rates: Vec<u64>,
+    /// The CPU that everything happens on; the thread must be pinned to it.
+    pub cpu: u32,
+    /// How long one slice lasts.
+    pub slice_ns: u64,
+    /// Slices of each loop with each way of sampling, and as many without.
+    pub pairs: usize,
+    /// The loops.
+    pub loads: Vec<Kind>,
+    /// Whether slices come before all other programs on their CPU, where this user may have that. Not with profilers: what they take on that CPU
+    /// is part of what they cost.
+    pub uninterrupted: bool,
+    /// Decides the order of slices.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Slices of each way to look at the handler's cost.
+    #[must_use]
+    pub fn looks(&self) -> usize {
+        (self.pairs / 5 * 4).max(5)
+    }
+
+    /// Puts this thread before others for a slice.
+    pub(super) fn first(&self) -> Option<First> {
+        if self.uninterrupted { priority::first() } else { None }
+    }
+
+    /// Steps that the whole study takes, for progress bars.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.rates.len() * (2 * self.looks() + self.pairs * self.loads.len())
+    }
+}

@@ -1,0 +1,145 @@
+//! Stolen time: what a loop that only reads the CPU's clock sees as gaps.
+
+use tare_kernel::timestamp;
+
+/// A time during which the loop did not run, or a stretch on some clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its begin.
+    pub from: u64,
+    /// Its end.
+    pub to: u64,
+}
+
+impl Span {
+    /// Its length.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// What a loop saw, times in nanoseconds of `CLOCK_MONOTONIC_RAW`.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// How long it ran.
+    pub elapsed_ns: u64,
+    /// Gaps, ascending. Each is a pass without its usual length.
+    pub gaps: Vec<Span>,
+}
+
+/// A pass that takes longer than this many nanoseconds was interrupted: the loop's own pass takes some 20.
+const GAP_NS: u64 = 400;
+/// Gaps that one look has room for.
+const ROOM: usize = 1 << 14;
+
+/// Watches the clock for so long.
+#[must_use]
+pub fn watch(duration_ns: u64, clock: &Clock) -> Watched {
+    let mut gaps = Vec::with_capacity(ROOM);
+    let threshold = clock.ticks_in(GAP_NS);
+    let begin = Anchor::now();
+    let end = begin.ticks + clock.ticks_in(duration_ns);
+    let (mut last, mut passes) = (timestamp::ticks(), 0_u64);
+    while last < end {
+        let now = timestamp::ticks();
+        // The clocks of different cores may differ; the loop is pinned, but a hypervisor may move it.
+        if now.saturating_sub(last) > threshold && gaps.len() < ROOM {
+            gaps.push(Span { from: last, to: now });
+        }
+        last = now;
+        passes += 1;
+    }
+    let finish = Anchor::now();
+    let line = Line::through(&begin, &finish);
+    let gap_ticks: u64 = gaps.iter().map(Span::length).sum();
+    let own = (last.saturating_sub(begin.ticks).saturating_sub(gap_ticks)) / passes.max(1);
+    let in_ns = |gap: &Span| Span { from: line.ns(gap.from + own), to: line.ns(gap.to) };
+    Watched { elapsed_ns: finish.ns - begin.ns, gaps: gaps.iter().map(in_ns).collect() }
+}
+
+/// How fast the CPU's clock ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    ticks_per_ns: f64,
+}
+
+impl Clock {
+    /// Measures it: takes 20 ms.
+    #[must_use]
+    pub fn measure() -> Self {
+        let begin = Anchor::now();
+        while timestamp::raw_ns() < begin.ns + 20_000_000 {
+            std::hint::spin_loop();
+        }
+        let end = Anchor::now();
+        let ticks_per_ns = (end.ticks - begin.ticks) as f64 / (end.ns - begin.ns).max(1) as f64;
+        Self { ticks_per_ns }
+    }
+
+    /// Ticks in so many nanoseconds.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number of seconds, not of years")]
+    pub fn ticks_in(&self, ns: u64) -> u64 {
+        (ns as f64 * self.ticks_per_ns) as u64
+    }
+}
+
+/// The same moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    ticks: u64,
+    ns: u64,
+}
+
+impl Anchor {
+    /// The closest of a few tries: an interrupt between the two readings would set them apart.
+    fn now() -> Self {
+        let one = |_| {
+            let before = timestamp::ticks();
+            let ns = timestamp::raw_ns();
+            let after = timestamp::ticks();
+            (after.wrapping_sub(before), Self { ticks: before + after.wrapping_sub(before) / 2, ns })
+        };
+        (0..7).map(one).min_by_key(|(apart, _)| *apart).map_or(Self { ticks: 0, ns: 0 }, |(_, anchor)| anchor)
+    }
+}
+
+/// From one clock to the other.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    from: Anchor,
+    ns_per_tick: f64,
+}
+
+impl Line {
+    fn through(from: &Anchor, to: &Anchor) -> Self {
+        let ticks = to.ticks.saturating_sub(from.ticks).max(1);
+        Self { from: *from, ns_per_tick: to.ns.saturating_sub(from.ns) as f64 / ticks as f64 }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a slice lasts milliseconds")]
+    fn ns(&self, ticks: u64) -> u64 {
+        self.from.ns + (ticks.saturating_sub(self.from.ticks) as f64 * self.ns_per_tick) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watching_lasts_as_long_as_asked_and_sees_gaps_in_order() {
+        let watched = watch(30_000_000, &Clock::measure());
+        assert!(watched.elapsed_ns >= 29_000_000, "{}", watched.elapsed_ns);
+        assert!(watched.gaps.is_sorted_by(|a, b| a.to <= b.from));
+        assert!(watched.gaps.iter().all(|gap| gap.length() > 100));
+    }
+
+    #[test]
+    fn lines_map_both_ends() {
+        let (from, to) = (Anchor { ticks: 100, ns: 5000 }, Anchor { ticks: 300, ns: 5100 });
+        let line = Line::through(&from, &to);
+        assert_eq!([100, 200, 300].map(|ticks| line.ns(ticks)), [5000, 5050, 5100]);
+    }
+}

@@ -1,0 +1,249 @@
+//! What `tare overhead` is to do.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use tare_measure::compare::pairs;
+use tare_measure::event::{Event, Sources, parse};
+use tare_measure::overhead::load::Kind;
+use tare_measure::overhead::plan::{CallGraph, RATES};
+use tare_measure::overhead::rounds;
+
+use super::versus::{min_effect, words};
+use crate::cli::raw;
+use crate::exit::Refusal;
+
+/// How long a slice lasts: some samples at the lowest rates, and less than a neighbour's mood.
+const SLICE_NS: u64 = 10_000_000;
+/// Pairs of slices unless told.
+const PAIRS: usize = 200;
+/// The most pairs that can be asked for: hours.
+const MOST_PAIRS: usize = 100_000;
+/// The most rates of one study.
+const MOST_RATES: usize = 100;
+
+/// What `tare overhead` is to do, apart from how it is shown.
+#[derive(Debug)]
+pub enum Overhead {
+    /// Measure this machine.
+    Study(Box<Study>),
+    /// Measure profilers on a program.
+    With(With),
+    /// Show what was kept; of these events, or of all.
+    Show(Vec<String>),
+}
+
+/// The studies to make.
+#[derive(Debug)]
+pub struct Study {
+    /// The events, one study each; none: cycles where there are hardware counters, else cpu-clock.
+    pub events: Vec<Event>,
+    /// The call graphs, one study each.
+    pub call_graphs: Vec<CallGraph>,
+    /// Ascending, each once.
+    pub rates: Vec<u64>,
+    /// Profilers' commands, with their placeholders.
+    pub profilers: Vec<Profiler>,
+    /// The CPU to be on, where the user said so.
+    pub cpu: Option<u32>,
+    /// How long a slice lasts.
+    pub slice_ns: u64,
+    /// Pairs of slices.
+    pub pairs: usize,
+    /// What loops run.
+    pub loads: Vec<Kind>,
+    /// Decides orders.
+    pub seed: u64,
+    /// Whether the result is kept.
+    pub save: bool,
+}
+
+/// A profiler that attaches to the loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Profiler {
+    /// `perf record`.
+    Perf,
+    /// `tare record`, of this binary.
+    Tare,
+    /// Any other, with placeholders.
+    Other(Vec<OsString>),
+}
+
+/// Profilers on a program.
+#[derive(Debug)]
+pub struct With {
+    /// The bare command.
+    pub command: Vec<OsString>,
+    /// The words before it, profiler by profiler.
+    pub profilers: Vec<Vec<OsString>>,
+    /// How many rounds to make.
+    pub plan: rounds::Plan,
+    /// The smallest difference that matters, a share.
+    pub min_effect: f64,
+    /// Whether a run that failed counts.
+    pub ignore_failure: bool,
+}
+
+impl Overhead {
+    /// Works out what is to be done.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names the remedy.
+    pub fn resolve(raw: &raw::Overhead, sources: &Sources) -> Result<Self, Refusal> {
+        if raw.show {
+            return Ok(Self::Show(raw.events.clone()));
+        }
+        let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
+        if !raw.with.with.is_empty() {
+            return with(&raw.with, &raw.command, seed).map(Self::With);
+        }
+        let events = raw.events.iter().map(|text| event(text, sources)).collect::<Result<_, _>>()?;
+        let pairs = raw.pairs.unwrap_or(PAIRS);
+        if !(5..=MOST_PAIRS).contains(&pairs) {
+            return Err(Refusal::usage(format!("--pairs {pairs}: an interval takes 5 pairs, and {MOST_PAIRS} are hours")));
+        }
+        Ok(Self::Study(Box::new(Study {
+            events,
+            call_graphs: call_graphs(&raw.call_graph)?,
+            rates: rates(&raw.rates)?,
+            profilers: raw.profiler.iter().map(profiler).collect::<Result<_, _>>()?,
+            cpu: raw.cpu,
+            slice_ns: SLICE_NS,
+            pairs,
+            loads: loops(&raw.loops)?,
+            seed,
+            save: !raw.no_save,
+        })))
+    }
+}
+
+/// One event that is sampled by itself.
+fn event(text: &str, sources: &Sources) -> Result<Event, Refusal> {
+    let groups = parse(text, sources).map_err(|error| Refusal::usage(format!("-e {error}")))?;
+    let mut events: Vec<Event> = groups.into_iter().flat_map(|group| group.events).collect();
+    match events.len() {
+        1 => Ok(events.remove(0)),
+        n => Err(Refusal::usage(format!("-e {text}: a study is of one event, these are {n}: give each its own -e"))),
+    }
+}
+
+fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
+    let all = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf];
+    let one = |text: &String| {
+        let found = all.into_iter().find(|known| known.name() == text);
+        found.ok_or_else(|| Refusal::usage(format!("--call-graph: '{text}' is none of none, fp, dwarf")))
+    };
+    if typed.is_empty() { Ok(vec![CallGraph::None]) } else { typed.iter().map(one).collect() }
+}
+
+fn loops(typed: &[String]) -> Result<Vec<Kind>, Refusal> {
+    let one = |text: &String| {
+        let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| Refusal::usage(format!("--loops: '{text}' is none of counting, memory, branchy")))
+    };
+    if typed.is_empty() { Ok(Kind::ALL.to_vec()) } else { typed.iter().map(one).collect() }
+}
+
+fn rates(typed: &[u64]) -> Result<Vec<u64>, Refusal> {
+    let mut rates = if typed.is_empty() { RATES.to_vec() } else { typed.to_vec() };
+    rates.sort_unstable();
+    rates.dedup();
+    if rates.len() > MOST_RATES {
+        return Err(Refusal::usage(format!("--rates: {} are too many, a study takes {MOST_RATES}", rates.len())));
+    }
+    Ok(rates)
+}
+
+fn profiler(text: &OsString) -> Result<Profiler, Refusal> {
+    match text.to_str() {
+        Some("perf") => Ok(Profiler::Perf),
+        Some("tare") => Ok(Profiler::Tare),
+        _ => {
+            let words = words("--profiler", text)?;
+            let heeds = words.iter().any(|word| word.to_string_lossy().contains("{control}"));
+            if heeds {
+                return Ok(Profiler::Other(words));
+            }
+            let remedy = "its command needs {control} where it takes what perf record's --control takes, to be switched on and off";
+            Err(Refusal::usage(format!("--profiler '{}': {remedy}", text.to_string_lossy())))
+        }
+    }
+}
+
+fn with(raw: &raw::With, command: &[OsString], seed: u64) -> Result<With, Refusal> {
+    let profilers = raw.with.iter().map(|text| words("--with", text)).collect::<Result<_, _>>()?;
+    let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
+    let max_rounds = raw.max_runs.unwrap_or(1000);
+    // Four metrics are judged together.
+    let min_rounds = raw.min_runs.unwrap_or(pairs::Plan::fewest_pairs(4).max(10).min(max_rounds));
+    if max_rounds == 0 || min_rounds > max_rounds {
+        return Err(Refusal::usage(format!("--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make")));
+    }
+    let seconds = raw.max_time.unwrap_or(60.0);
+    let max_time = Duration::try_from_secs_f64(seconds).map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
+    let precision = pairs::Plan::precision_for(min_effect);
+    let plan = rounds::Plan { warmup: raw.warmup.unwrap_or(1), min_rounds, max_rounds, max_time, precision, seed };
+    Ok(With { command: command.to_vec(), profilers, plan, min_effect, ignore_failure: raw.ignore_failure })
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_kernel::host::Host;
+
+    use super::*;
+    use crate::cli::raw::{Command, Tare};
+
+    fn resolved(options: &[&str]) -> Result<Overhead, Refusal> {
+        let words = ["tare", "overhead"].iter().chain(options).map(OsString::from);
+        let Command::Overhead(raw) = Tare::parse_typed(words).unwrap().command else { unreachable!("overhead was asked for") };
+        Overhead::resolve(&raw, &Sources::new(Host::at("/nowhere")))
+    }
+
+    fn study(options: &[&str]) -> Study {
+        match resolved(options).unwrap() {
+            Overhead::Study(study) => *study,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn message(options: &[&str]) -> String {
+        resolved(options).unwrap_err().message
+    }
+
+    #[test]
+    fn defaults_are_the_articles_rates() {
+        let study = study(&[]);
+        assert_eq!((study.rates, study.pairs, study.call_graphs), (RATES.to_vec(), 200, vec![CallGraph::None]));
+        assert!(study.events.is_empty() && study.save && study.loads.len() == 3);
+    }
+
+    #[test]
+    fn what_is_typed_is_taken_and_sorted() {
+        let study = study(&["-e", "cpu-clock", "--rates", "99,0,99", "--call-graph", "fp,dwarf", "--profiler", "perf", "--loops", "branchy"]);
+        assert_eq!((study.rates, study.call_graphs), (vec![0, 99], vec![CallGraph::Fp, CallGraph::Dwarf]));
+        assert_eq!((study.events[0].name.as_str(), study.profilers, study.loads), ("cpu-clock", vec![Profiler::Perf], vec![Kind::Branchy]));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_remedy() {
+        assert_eq!(message(&["--call-graph", "lbr"]), "--call-graph: 'lbr' is none of none, fp, dwarf");
+        assert!(message(&["--profiler", "perf record -t {tid}"]).contains("needs {control}"));
+        assert!(message(&["-e", "cpu-clock,task-clock"]).contains("give each its own -e"));
+        assert!(message(&["--pairs", "3"]).contains("takes 5 pairs"));
+        assert!(message(&["--loops", "x"]).contains("none of counting, memory, branchy"));
+        assert_eq!(message(&["--with", "a 'b", "--", "c"]), "--with: a quote is not closed, or a backslash ends it");
+        assert!(message(&["--with", "a", "--min-runs", "5", "--max-runs", "2", "--", "c"]).contains("leave no run"));
+    }
+
+    #[test]
+    fn a_program_under_profilers() {
+        let Overhead::With(with) = resolved(&["--with", "a -b --", "--with", "c", "--max-time", "2", "--", "d", "e f"]).unwrap() else {
+            panic!("--with was typed")
+        };
+        assert_eq!(
+            (with.profilers, with.command),
+            (vec![vec!["a".into(), "-b".into(), "--".into()], vec!["c".into()]], vec!["d".into(), "e f".into()])
+        );
+        assert_eq!((with.plan.min_rounds, with.plan.max_time), (10, Duration::from_secs(2)));
+    }
+}

@@ -1,0 +1,123 @@
+//! `tare overhead`: what sampling costs on this machine, and what profilers cost a program.
+
+mod document;
+mod page;
+mod place;
+mod plot;
+mod profiler;
+mod rate_limit;
+mod state;
+mod store;
+mod study;
+mod text;
+mod with;
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::Context;
+use tare_kernel::host::Host;
+use tare_kernel::signals::Signals;
+use tare_measure::event::Sources;
+
+use self::document::Study;
+use self::rate_limit::RateLimit;
+use self::state::StateFolder;
+use self::study::{Failure, Session};
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::overhead::{self as resolved, Overhead};
+use crate::exit::{Exit, Refusal, say};
+
+/// The folder below tare's state that studies are kept in.
+const FOLDER: &str = "overhead";
+
+pub(crate) fn run(raw: &raw::Overhead) -> Outcome {
+    let host = Host::default();
+    let sources = Sources::new(host.clone());
+    match Overhead::resolve(raw, &sources)? {
+        Overhead::With(with) => with::run(&with, raw),
+        Overhead::Show(events) => show(raw, &host, &events),
+        Overhead::Study(asked) => measure(raw, &host, &sources, &asked),
+    }
+}
+
+fn measure(raw: &raw::Overhead, host: &Host, sources: &Sources, asked: &resolved::Study) -> Outcome {
+    // The page is opened first: nobody wants to wait for minutes to learn that it can't be written.
+    let mut page = raw.report.as_deref().map(|path| page::create(path).with_context(|| format!("--report {}", path.display()))).transpose()?;
+    let folder = state_folder(asked.save);
+    let signals = Signals::block().context("cannot wait for signals")?;
+    let limit = RateLimit::keep(host, folder.as_ref());
+    let mut session = Session::new(asked, host, sources, &signals, limit, std::io::stderr().is_terminal())?;
+    let studies = match session.studies() {
+        Ok(studies) => studies,
+        Err(Failure::Interrupted) => return Ok(Exit::Interrupted),
+        Err(Failure::Other(error)) => return Err(error),
+    };
+    // Puts affinity and limit back before anything is written.
+    drop(session);
+    drop(signals);
+    if let Some(folder) = folder.as_ref().filter(|_| asked.save) {
+        keep(folder, &studies);
+    }
+    if let Some(file) = &mut page {
+        page::write(file, &studies, raw.overlay).and_then(|()| file.flush()).context("cannot write the report")?;
+    }
+    print(raw, &studies)
+}
+
+/// Where results are kept. A study goes on without: what it measured is printed all the same.
+fn state_folder(needed: bool) -> Option<StateFolder> {
+    match StateFolder::make(FOLDER) {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            if needed {
+                say(&format!("the result is not kept: {error:#}"));
+            }
+            None
+        }
+    }
+}
+
+fn keep(folder: &StateFolder, studies: &[Study]) {
+    for study in studies {
+        match store::save(folder, study) {
+            Ok(path) => say(&format!("kept in {}", path.display())),
+            Err(error) => say(&format!("the result is not kept: {error:#}")),
+        }
+    }
+}
+
+/// Shows what was measured on this host and kernel; of these events, or of all.
+fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
+    let machine = study::machine(host);
+    let kept = match StateFolder::find(FOLDER)? {
+        Some(folder) => store::load_all(&folder)?,
+        None => Vec::new(),
+    };
+    let wanted = |study: &Study| study.place.host == machine.host && (events.is_empty() || events.contains(&study.place.event));
+    let studies: Vec<Study> = kept.into_iter().filter(wanted).collect();
+    if studies.is_empty() {
+        let of = if events.is_empty() { String::new() } else { format!(" of {}", events.join(", ")) };
+        return Err(Refusal { exit: Exit::Failure, message: format!("no study{of} was made on this host: `tare overhead` makes one") }.into());
+    }
+    for study in studies.iter().filter(|study| study.place.kernel != machine.kernel) {
+        say(&format!("{}: measured on kernel {}, this is {}", study.place.event, study.place.kernel, machine.kernel));
+    }
+    if let Some(path) = &raw.report {
+        let mut file = page::create(path).with_context(|| format!("--report {}", path.display()))?;
+        page::write(&mut file, &studies, raw.overlay).and_then(|()| file.flush()).context("cannot write the report")?;
+    }
+    print(raw, &studies)
+}
+
+fn print(raw: &raw::Overhead, studies: &[Study]) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    if raw.json {
+        document::json(&mut out, studies, raw.overlay)?;
+    } else if raw.csv {
+        document::csv(&mut out, studies)?;
+    } else {
+        studies.iter().try_for_each(|study| text::write(&mut out, study, raw.overlay))?;
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,138 @@
+//! `--report`: one page with the plots, the machine, the method and the raw data. It loads nothing and runs nothing.
+
+mod chart;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::document::{self, Study};
+use super::text;
+use crate::exit::printable;
+
+/// Nothing from elsewhere, no scripts: said to the browser too.
+const HEAD: &str = r#"<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>What sampling costs</title>
+<style>
+body { font: 15px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px; }
+td, th { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+svg { max-width: 100%; height: auto; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; background: #f6f6f6; padding: 1em; }
+</style></head><body>
+<h1>What sampling costs</h1>
+"#;
+
+/// How the figures came about; docs/overhead.md has it at length.
+const METHOD: &str = "\
+<p>All loops ran on one CPU. <b>handler</b> and <b>interrupt</b> are spans between the kernel's trace events, with the cost of tracing \
+taken off; <b>stolen</b> is the length of the gaps that samples left in a loop that reads the CPU's clock; each sample's own time says which \
+spans and gaps are its own. The <b>loops</b> ran in short slices with sampling on and off in random order; a loss is the share of passes that a \
+slice with sampling lacks beside the one without, as a 20% trimmed mean over the pairs. All intervals are 95% bootstrap intervals. The lines are \
+least squares, weighted by the variance of each rate, with what was found at 0 Hz taken off; throttled rates are left out.</p>";
+
+/// Makes the file, readable by its owner alone: it names the host.
+pub(super) fn create(path: &Path) -> io::Result<BufWriter<File>> {
+    crate::own_file::create(path, false).map(BufWriter::new)
+}
+
+pub(super) fn write(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
+    out.write_all(HEAD.as_bytes())?;
+    for study in studies {
+        one(out, study, overlay)?;
+    }
+    let mut raw = Vec::new();
+    document::json(&mut raw, studies, overlay)?;
+    writeln!(out, "<h2>Method</h2>\n{METHOD}")?;
+    writeln!(out, "<h2>Raw data</h2>\n<details><summary>all figures, as `tare overhead --json` prints them</summary>")?;
+    writeln!(out, "<pre id=\"raw\">{}</pre></details>", escaped(&String::from_utf8_lossy(&raw)))?;
+    writeln!(out, "</body></html>")
+}
+
+fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
+    let machine = &study.machine;
+    writeln!(out, "<h2>{}, call graph {}</h2>", escaped(&study.place.event), study.place.call_graph.name())?;
+    let rows = [
+        ("host", machine.host.clone()),
+        ("kernel", machine.kernel.clone()),
+        ("processors", format!("{} x {}", machine.cpus, machine.cpu_model)),
+        ("virtual machine", machine.virtual_machine.clone().unwrap_or_else(|| "none seen".to_owned())),
+        ("measured", format!("{} s after 1970, for {:.0} s, on CPU {}", study.time, study.seconds, study.cpu)),
+        ("slices", format!("{} pairs of {} ms a rate and loop, seed {}", study.pairs, study.slice_ms, study.seed)),
+    ];
+    write!(out, "<table>")?;
+    rows.iter().try_for_each(|(name, value)| write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value)))?;
+    writeln!(out, "</table>")?;
+    for line in text::conclusion(study).iter().chain(&study.notes) {
+        writeln!(out, "<p>{}</p>", escaped(line))?;
+    }
+    for chart in [chart::cost(study, overlay), chart::sample(study), chart::distribution(study)] {
+        let svg = chart.map_err(io::Error::other)?;
+        writeln!(out, "<figure>{svg}</figure>")?;
+    }
+    table(out, "One sample", &text::cost_table(study, overlay))?;
+    table(out, "What loops lose", &text::loss_table(study, overlay))?;
+    if !study.profilers().is_empty() {
+        table(out, "Profilers", &text::profiler_table(study))?;
+    }
+    table(out, "Lines through the rates", &text::fit_table(study))
+}
+
+fn table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
+    writeln!(out, "<h3>{title}</h3><table>")?;
+    for (at, row) in rows.iter().enumerate() {
+        let kind = if at == 0 { "th" } else { "td" };
+        let cells: String = row.iter().map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell))).collect();
+        writeln!(out, "<tr>{cells}</tr>")?;
+    }
+    writeln!(out, "</table>")
+}
+
+/// Text that stays text in HTML.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::overhead::document::tests::study;
+
+    #[test]
+    fn hostile_names_stay_text() {
+        let mut study = study();
+        study.place.event = "</pre><script>alert('x')</script>\u{1b}[31m".to_owned();
+        study.machine.host = "<img src=x onerror=\"y\">".to_owned();
+        let mut page = Vec::new();
+        write(&mut page, &[study], true).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{1b}'));
+        assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)"));
+    }
+
+    #[test]
+    fn the_page_is_whole_and_asks_for_nothing() {
+        let mut page = Vec::new();
+        write(&mut page, &[study()], false).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!((page.matches("<table>").count(), page.matches("</table>").count()), (4, 4));
+        let foreign =
+            page.match_indices("http").filter(|(at, _)| !page[*at..].starts_with("http://www.w3.org/") && !page[*at..].starts_with("http-equiv"));
+        assert_eq!(foreign.count(), 0);
+    }
+}

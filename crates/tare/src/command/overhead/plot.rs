@@ -1,0 +1,82 @@
+//! A small plot in the terminal: cost against rate.
+
+/// Columns and lines of the plot's inside.
+const COLUMNS: usize = 60;
+const LINES: usize = 12;
+
+/// Points that share a letter, and the line through them.
+pub(super) struct Series {
+    pub(super) letter: char,
+    /// Rate and share.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Share at a rate of 0, and more for each Hz.
+    pub(super) line: Option<(f64, f64)>,
+}
+
+/// Draws all series into one frame, from 0 to the highest rate and share; no lines where there is no point. Lines are dots; where points fall together the
+/// first letter stays.
+pub(super) fn draw(series: &[Series]) -> Vec<String> {
+    let points = || series.iter().flat_map(|one| &one.points);
+    let highest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
+    let (hz, share) = (highest(|point| point.0), highest(|point| point.1));
+    if hz <= 0.0 || share <= 0.0 {
+        return Vec::new();
+    }
+    let mut grid = [[' '; COLUMNS]; LINES];
+    let mut put = |x: f64, y: f64, letter: char| {
+        let place = |part: f64, places: usize| -> Option<usize> {
+            // In 0..places by the test.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            (0.0..=1.0).contains(&part).then(|| (part * (places - 1) as f64).round() as usize)
+        };
+        if let (Some(column), Some(line)) = (place(x / hz, COLUMNS), place(y / share, LINES)) {
+            let cell = &mut grid[LINES - 1 - line][column];
+            if *cell == ' ' {
+                *cell = letter;
+            }
+        }
+    };
+    for one in series {
+        one.points.iter().for_each(|(x, y)| put(*x, *y, one.letter));
+    }
+    for (at_zero, per_hz) in series.iter().filter_map(|one| one.line) {
+        for column in 0..COLUMNS {
+            let x = hz * column as f64 / (COLUMNS - 1) as f64;
+            put(x, at_zero + per_hz * x, '.');
+        }
+    }
+    let label = |line: usize| match line {
+        0 => format!("{:.2}%", share * 100.0),
+        line if line == LINES - 1 => "0%".to_owned(),
+        _ => String::new(),
+    };
+    let mut drawn: Vec<String> = grid
+        .iter()
+        .enumerate()
+        .map(|(line, cells)| format!("{:>8} |{}", label(line), cells.iter().collect::<String>()).trim_end().to_owned())
+        .collect();
+    drawn.push(format!("{:>8} +{}", "", "-".repeat(COLUMNS)));
+    drawn.push(format!("{:>8}  0{:>width$.0} Hz", "", hz, width = COLUMNS - 1));
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_lie_in_the_corners_and_on_their_line() {
+        let series = [Series { letter: 's', points: vec![(0.0, 0.0), (4000.0, 0.01)], line: Some((0.0, 0.01 / 4000.0)) }];
+        let drawn = draw(&series);
+        assert_eq!(drawn.len(), LINES + 2);
+        assert!(drawn[0].starts_with("   1.00% |") && drawn[0].ends_with('s'), "{}", drawn[0]);
+        assert!(drawn[LINES - 1].starts_with("      0% |s."));
+        assert!(drawn[LINES + 1].ends_with("4000 Hz"));
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing() {
+        assert!(draw(&[]).is_empty());
+        assert!(draw(&[Series { letter: 's', points: vec![(0.0, 0.0)], line: None }]).is_empty());
+    }
+}

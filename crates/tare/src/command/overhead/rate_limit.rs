@@ -1,0 +1,160 @@
+//! `kernel.perf_event_max_sample_rate`, which the kernel lowers by itself when samples take too long, for good: as before when a study ends.
+//!
+//! What it was is noted in a file. A study that ends in any way but SIGKILL puts it back itself; after that, the next one does.
+
+use serde::{Deserialize, Serialize};
+use tare_kernel::host::Host;
+use tare_kernel::procfs;
+
+use super::state::StateFolder;
+use crate::exit::say;
+
+const SYSCTL: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+const NAME: &str = "kernel.perf_event_max_sample_rate";
+const NOTE: &str = "max-sample-rate";
+
+/// What was noted before a study.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    limit: i64,
+    /// The note means nothing after a restart.
+    boot: String,
+    pid: i32,
+}
+
+/// Puts the limit back when it goes.
+#[derive(Debug)]
+pub(super) struct RateLimit<'a> {
+    host: &'a Host,
+    before: Option<i64>,
+    note: Option<&'a StateFolder>,
+    /// A refusal was told.
+    told: bool,
+}
+
+impl<'a> RateLimit<'a> {
+    /// Mends what a killed study left behind, then notes the limit.
+    pub(super) fn keep(host: &'a Host, folder: Option<&'a StateFolder>) -> Self {
+        if let Some(folder) = folder {
+            mend(host, folder);
+        }
+        let before = limit(host);
+        let writable = rustix::fs::access(host.path(SYSCTL), rustix::fs::Access::WRITE_OK).is_ok();
+        let note = folder.filter(|_| writable).zip(before).and_then(|(folder, limit)| {
+            let pid = i32::try_from(std::process::id()).ok()?;
+            let text = serde_json::to_string(&Note { limit, boot: boot(host), pid }).ok()?;
+            folder.write(NOTE, &text).ok().map(|()| folder)
+        });
+        Self { host, before, note, told: false }
+    }
+
+    /// Samples a second that the kernel allows.
+    pub(super) fn before(&self) -> Option<i64> {
+        self.before
+    }
+
+    /// What the kernel lowered it to since it was last right; it is right again afterwards, if this user may set it.
+    pub(super) fn lowered_to(&mut self) -> Option<i64> {
+        let (before, now) = (self.before?, limit(self.host)?);
+        if now >= before {
+            return None;
+        }
+        if let Err(error) = set(self.host, before)
+            && !std::mem::replace(&mut self.told, true)
+        {
+            say(&format!("the kernel lowered {NAME} from {before} to {now}: `sudo sysctl {NAME}={before}` puts it back ({error})"));
+        }
+        Some(now)
+    }
+}
+
+impl Drop for RateLimit<'_> {
+    fn drop(&mut self) {
+        self.lowered_to();
+        if let Some(folder) = self.note {
+            folder.remove(NOTE);
+        }
+    }
+}
+
+/// Puts back what a study noted that is no longer there to do so.
+fn mend(host: &Host, folder: &StateFolder) {
+    let Ok(Some(text)) = folder.read(NOTE) else { return };
+    let Ok(note) = serde_json::from_str::<Note>(&text) else {
+        folder.remove(NOTE);
+        return;
+    };
+    // Another study at work keeps its own note.
+    if note.boot == boot(host) && procfs::name(host, note.pid).is_some_and(|name| name.starts_with("tare")) {
+        return;
+    }
+    let lowered = note.boot == boot(host) && limit(host).is_some_and(|now| now < note.limit);
+    if lowered && set(host, note.limit).is_ok() {
+        say(&format!("put {NAME} back to {}: a study that was killed had left it lower", note.limit));
+    }
+    folder.remove(NOTE);
+}
+
+fn limit(host: &Host) -> Option<i64> {
+    host.sysctl("kernel.perf_event_max_sample_rate").ok()
+}
+
+fn set(host: &Host, limit: i64) -> std::io::Result<()> {
+    std::fs::write(host.path(SYSCTL), format!("{limit}\n"))
+}
+
+fn boot(host: &Host) -> String {
+    host.read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with this limit, and a state folder beside it.
+    fn machine(limit: i64) -> (tempfile::TempDir, Host) {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["proc/sys/kernel/random", "proc/7", "state"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        std::fs::write(root.path().join("proc/sys/kernel/random/boot_id"), "b\n").unwrap();
+        let host = Host::at(root.path());
+        set(&host, limit).unwrap();
+        (root, host)
+    }
+
+    fn folder(root: &tempfile::TempDir) -> StateFolder {
+        StateFolder::open_below(&root.path().join("state"))
+    }
+
+    #[test]
+    fn what_the_kernel_lowers_is_told_and_put_back() {
+        let (root, host) = machine(100_000);
+        let folder = folder(&root);
+        let mut kept = RateLimit::keep(&host, Some(&folder));
+        assert_eq!((kept.before(), kept.lowered_to()), (Some(100_000), None));
+        set(&host, 50_000).unwrap();
+        assert_eq!((kept.lowered_to(), limit(&host)), (Some(50_000), Some(100_000)));
+        assert!(folder.read(NOTE).unwrap().is_some());
+        set(&host, 40_000).unwrap();
+        drop(kept);
+        assert_eq!((limit(&host), folder.read(NOTE).unwrap()), (Some(100_000), None));
+    }
+
+    #[test]
+    fn the_next_study_mends_what_a_killed_one_left() {
+        let left = |boot: &str, pid: i32| {
+            let (root, host) = machine(100_000);
+            let folder = folder(&root);
+            std::fs::write(root.path().join("proc/7/comm"), "tare\n").unwrap();
+            let note = Note { limit: 100_000, boot: boot.into(), pid };
+            folder.write(NOTE, &serde_json::to_string(&note).unwrap()).unwrap();
+            set(&host, 25_000).unwrap();
+            mend(&host, &folder);
+            (limit(&host).unwrap(), folder.read(NOTE).unwrap().is_some())
+        };
+        assert_eq!(left("b", 8), (100_000, false), "its process is gone");
+        assert_eq!(left("b", 7), (25_000, true), "it is still at work");
+        assert_eq!(left("before", 8), (25_000, false), "the machine has restarted");
+    }
+}

@@ -1,0 +1,322 @@
+//! Makes studies on this machine.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::io::Errno;
+use tare_format::abi::Flags;
+use tare_kernel::host::Host;
+use tare_kernel::open::{Kernel, System};
+use tare_kernel::signals::Signals;
+use tare_measure::event::{Event, Sources, parse};
+use tare_measure::overhead::calibration::Place;
+use tare_measure::overhead::plan::{CallGraph, Plan};
+use tare_measure::overhead::sampler::{Sampler, SamplerError};
+use tare_measure::overhead::study::{self, Named, Surroundings};
+use tare_measure::overhead::tracing::Probes;
+
+use super::document::{Machine, Study, VERSION};
+use super::place::Pinned;
+use super::profiler::{self, Attached, Blanks};
+use super::rate_limit::RateLimit;
+use crate::cli::resolved;
+use crate::exit::{Exit, Refusal};
+
+/// What the studies of one call share.
+pub(super) struct Session<'a> {
+    pub(super) asked: &'a resolved::overhead::Study,
+    pub(super) host: &'a Host,
+    pub(super) sources: &'a Sources,
+    pub(super) signals: &'a Signals,
+    pub(super) pinned: Pinned,
+    pub(super) limit: RateLimit<'a>,
+    pub(super) bar: Option<ProgressBar>,
+    interrupted: bool,
+}
+
+/// Why a study has no result.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The user ended it.
+    Interrupted,
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        asked: &'a resolved::overhead::Study,
+        host: &'a Host,
+        sources: &'a Sources,
+        signals: &'a Signals,
+        limit: RateLimit<'a>,
+        shows_bar: bool,
+    ) -> anyhow::Result<Self> {
+        let pinned = Pinned::to(asked.cpu)?;
+        Ok(Self { asked, host, sources, signals, pinned, limit, bar: shows_bar.then(bar), interrupted: false })
+    }
+
+    /// Every event with every call graph.
+    pub(super) fn studies(&mut self) -> Result<Vec<Study>, Failure> {
+        let events = if self.asked.events.is_empty() { vec![self.usual_event()?] } else { self.asked.events.clone() };
+        let mut studies = Vec::new();
+        for event in events {
+            for &call_graph in &self.asked.call_graphs {
+                studies.push(self.study(event.clone(), call_graph)?);
+            }
+        }
+        Ok(studies)
+    }
+
+    /// cycles where this machine has them, else cpu-clock.
+    fn usual_event(&self) -> anyhow::Result<Event> {
+        let lacks_cycles =
+            |event: &Event| matches!(self.open(event), Err(SamplerError::Open { errno: Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV, .. }));
+        for name in ["cycles", "cpu-clock"] {
+            let groups = parse(name, self.sources).map_err(|error| anyhow::anyhow!("{error}"))?;
+            let event = groups.into_iter().flat_map(|group| group.events).next().with_context(|| format!("there is no event '{name}'"))?;
+            if name == "cpu-clock" || !lacks_cycles(&event) {
+                return Ok(event);
+            }
+        }
+        Err(anyhow::anyhow!("there is no event to sample with"))
+    }
+
+    fn open(&self, event: &Event) -> Result<Sampler, SamplerError> {
+        Sampler::open(&System, event, CallGraph::None, 1, self.pinned.cpu)
+    }
+
+    /// The event as this user may sample it: user mode alone, where the kernel is closed to him.
+    fn permitted(&self, event: &mut Event, notes: &mut Vec<String>) -> anyhow::Result<()> {
+        if event.precise_max {
+            event.attr.precise_ip = 0;
+            notes.push(format!("'{}' samples as precisely as any event: a study asks for no more", event.name));
+        }
+        if event.attr.flags.contains(Flags::EXCLUDE_KERNEL) {
+            return self.open(event).map(drop).map_err(|error| self.explained(&error));
+        }
+        let refused = match self.open(event) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let forbidden = matches!(refused, SamplerError::Open { errno: Errno::ACCESS | Errno::PERM, .. });
+        if !forbidden || event.explicit_levels {
+            return Err(self.explained(&refused));
+        }
+        event.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
+        self.open(event).map_err(|error| self.explained(&error))?;
+        notes.push(format!("{}: samples of user mode only, this user may not sample the kernel", event.name));
+        event.name.push_str(":u");
+        Ok(())
+    }
+
+    fn explained(&self, error: &SamplerError) -> anyhow::Error {
+        let remedy = match error {
+            SamplerError::Open { errno: Errno::ACCESS | Errno::PERM, .. } => {
+                "`sudo sysctl kernel.perf_event_paranoid=1` allows it; `tare doctor` says more".to_owned()
+            }
+            SamplerError::Open { errno: Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV, .. } => {
+                "this machine can't sample it; -e cpu-clock works everywhere, and `tare list` shows the rest".to_owned()
+            }
+            SamplerError::Open { errno: Errno::INVAL, .. } => {
+                let limit = self.limit.before().map_or_else(|| "?".to_owned(), |limit| limit.to_string());
+                format!("the kernel allows {limit} Hz at most (kernel.perf_event_max_sample_rate)")
+            }
+            _ => return Refusal { exit: Exit::Failure, message: error.to_string() }.into(),
+        };
+        Refusal { exit: Exit::Failure, message: format!("{error}: {remedy}") }.into()
+    }
+
+    fn study(&mut self, mut event: Event, call_graph: CallGraph) -> Result<Study, Failure> {
+        let began = Instant::now();
+        let mut notes = Vec::new();
+        self.permitted(&mut event, &mut notes)?;
+        let probes = self.probes(&event, &mut notes);
+        let rates = self.allowed_rates(&mut notes);
+        let asked = self.asked;
+        let plan = Plan {
+            event,
+            call_graph,
+            rates,
+            cpu: self.pinned.cpu,
+            slice_ns: asked.slice_ns,
+            pairs: asked.pairs,
+            loads: asked.loads.clone(),
+            uninterrupted: asked.profilers.is_empty(),
+            seed: asked.seed,
+        };
+        let waited_before = waited_ns(self.host);
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(plan.steps()).unwrap_or(0));
+            bar.set_position(0);
+            bar.set_message(format!("{} {}", crate::exit::printable(&plan.event.name), call_graph.name()));
+        }
+        let mut around = Around { event: plan.event.name.clone(), call_graph, session: self };
+        let rows = study::rows(&plan, &System as &dyn Kernel, &probes, &mut around)?;
+        let Some(rows) = rows else { return Err(Failure::Interrupted) };
+        let elapsed = began.elapsed();
+        notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
+        let machine = machine(self.host);
+        Ok(Study {
+            version: VERSION,
+            place: Place { host: machine.host.clone(), kernel: machine.kernel.clone(), event: plan.event.name, call_graph },
+            machine,
+            time: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            seconds: elapsed.as_secs_f64(),
+            cpu: plan.cpu,
+            slice_ms: plan.slice_ns as f64 / 1e6,
+            pairs: plan.pairs,
+            seed: plan.seed,
+            uninterrupted: plan.uninterrupted && tare_kernel::priority::first().is_some(),
+            max_sample_rate: self.limit.before(),
+            fits: study::fits(&rows),
+            rows,
+            notes,
+        })
+    }
+
+    fn probes(&self, event: &Event, notes: &mut Vec<String>) -> Probes {
+        let found = Probes::of(&event.attr, self.host).map_err(|error| error.to_string());
+        let lacks = |probes: &Probes| match (&probes.handler, &probes.interrupt) {
+            (None, None) => Some("the kernel has no trace events around its samples".to_owned()),
+            _ => None,
+        };
+        match found {
+            Ok(probes) => {
+                notes.extend(lacks(&probes).map(|why| format!("no handler and interrupt figures: {why}")));
+                probes
+            }
+            Err(why) => {
+                notes.push(format!("no handler and interrupt figures: {why}"));
+                Probes::default()
+            }
+        }
+    }
+
+    /// The rates that the kernel takes.
+    fn allowed_rates(&self, notes: &mut Vec<String>) -> Vec<u64> {
+        let limit = self.limit.before().and_then(|limit| u64::try_from(limit).ok()).unwrap_or(u64::MAX);
+        let (allowed, beyond): (Vec<u64>, Vec<u64>) = self.asked.rates.iter().partition(|rate| **rate <= limit);
+        if !beyond.is_empty() {
+            let beyond: Vec<String> = beyond.iter().map(u64::to_string).collect();
+            notes.push(format!("left out: {} Hz, the kernel takes {limit} at most (kernel.perf_event_max_sample_rate)", beyond.join(", ")));
+        }
+        allowed
+    }
+
+    fn notes(&self, rows: &[study::Row], probes: &Probes, waited_before: u64, elapsed: Duration) -> Vec<String> {
+        let mut notes = Vec::new();
+        for row in rows.iter().filter(|row| row.throttled()) {
+            let mut why = vec![format!("{:.0} a second delivered", row.delivered_hz)];
+            if row.throttles > 0 {
+                why.push(format!("stopped by the kernel {} times", row.throttles));
+            }
+            if row.lost > 0 {
+                why.push(format!("{} samples lost", row.lost));
+            }
+            why.push(match row.limit_lowered_to {
+                Some(limit) => format!("the kernel's limit was lowered to {limit}"),
+                None => "the kernel's limit is unchanged".to_owned(),
+            });
+            notes.push(format!("throttled, not fitted: {} Hz ({})", row.asked_hz, why.join(", ")));
+        }
+        let sampled = || rows.iter().any(|row| row.asked_hz > 0 && row.samples > 0);
+        if sampled() && probes.handler.is_some() && rows.iter().all(|row| row.cost.handler_us.is_none()) {
+            notes.push("no handler and interrupt figures: this user may not open the kernel's trace events (root may)".to_owned());
+        }
+        if rows.iter().any(|row| row.asked_hz > 0 && row.samples == 0) {
+            notes.push("a rate had no sample at all: this event doesn't occur in a loop".to_owned());
+        }
+        if tare_kernel::priority::first().is_none() {
+            notes.push("the loops share their CPU with other programs on equal terms: root's slices are not interrupted".to_owned());
+        }
+        let waited = waited_ns(self.host).saturating_sub(waited_before) as f64 / elapsed.as_nanos() as f64;
+        if waited > 0.05 {
+            notes.push(format!(
+                "other programs wanted this CPU, which they had for {:.0}% of the time: on a quiet machine intervals are narrower",
+                waited * 100.0
+            ));
+        }
+        notes
+    }
+}
+
+/// Nanoseconds that this process waited for a CPU.
+fn waited_ns(host: &Host) -> u64 {
+    let text = host.read("/proc/self/schedstat").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+/// The machine that this is.
+pub(super) fn machine(host: &Host) -> Machine {
+    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    Machine {
+        host: host.read("/proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        cpu_model: model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned(),
+        cpus: host.online_cpus().map_or(0, |cpus| cpus.as_slice().len()),
+        virtual_machine: host.hypervisor().map(|hypervisor| format!("{hypervisor:?}")),
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(2));
+    bar.set_style(ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A study's surroundings: the terminal, the user's signals, profilers, and the kernel's limit.
+struct Around<'s, 'a> {
+    event: String,
+    call_graph: CallGraph,
+    session: &'s mut Session<'a>,
+}
+
+impl Surroundings for Around<'_, '_> {
+    type Error = Failure;
+
+    fn step(&mut self) -> bool {
+        if let Some(bar) = &self.session.bar {
+            bar.inc(1);
+        }
+        while let Ok(Some(signal)) = self.session.signals.next() {
+            self.session.interrupted |= signal.number != rustix::process::Signal::CHILD.as_raw();
+        }
+        !self.session.interrupted
+    }
+
+    fn profilers(&mut self, hz: u64) -> Result<Vec<Named>, Failure> {
+        if hz == 0 {
+            return Ok(Vec::new());
+        }
+        let Session { asked, pinned, signals, .. } = &mut *self.session;
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let blanks = Blanks { rate: hz, event: &self.event, tid, cpu: pinned.cpu, call_graph: self.call_graph };
+        let start = |profiler| -> anyhow::Result<Named> {
+            let attached = Attached::start(profiler, &blanks, signals)?;
+            Ok((profiler::name(profiler), Box::new(attached)))
+        };
+        // A profiler isn't bound to the loop's CPU.
+        Ok(pinned.aside(|| asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>())?)
+    }
+
+    fn limit_lowered_to(&mut self) -> Option<i64> {
+        self.session.limit.lowered_to()
+    }
+}
