@@ -3,6 +3,8 @@
 //! `perf_event` belongs to one hierarchy at a time: where version 1 has it, version 2 doesn't, and the kernel takes only a folder
 //! of the one that has it. Under version 2 it needs no enabling (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
 
+mod transient;
+
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
@@ -10,6 +12,9 @@ use rustix::io::Errno;
 
 use crate::host::{CpuList, Host};
 use crate::mounts::{Mount, mounts};
+
+pub(crate) use transient::move_to;
+pub use transient::{CpuTime, Removed, Transient, TransientError, TransientPlace};
 
 /// The controller whose hierarchy events of cgroups go by.
 const PERF_EVENT: &str = "perf_event";

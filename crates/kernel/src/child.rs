@@ -8,12 +8,14 @@
 //! After the fork the child only makes system calls on memory that was made ready before: it allocates nothing.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 use std::{io, mem, ptr};
 
+use linux_raw_sys::general::{CLONE_INTO_CGROUP, clone_args};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use crate::cgroup::move_to;
 pub use crate::command::{Command, CommandError};
 use crate::ended;
 pub use crate::ended::Ended;
@@ -86,6 +88,14 @@ impl WaitingChild {
     /// # Errors
     /// No process, memory or file descriptor left.
     pub fn fork(command: &Command, signals: &Signals, files: &FileLimit) -> Result<Self, CommandError> {
+        Self::fork_into(command, signals, files, None)
+    }
+
+    /// Forks, as [`WaitingChild::fork`], into the cgroup of a folder, so that nothing of the command runs outside of it.
+    ///
+    /// # Errors
+    /// As [`WaitingChild::fork`]; the child may not be in that cgroup.
+    pub fn fork_into(command: &Command, signals: &Signals, files: &FileLimit, cgroup: Option<BorrowedFd<'_>>) -> Result<Self, CommandError> {
         // One byte goes to the child to let it go; an errno comes back if execve fails.
         let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
         let mut argv: Vec<*const libc::c_char> = command.args.iter().map(|arg| arg.as_ptr()).collect();
@@ -93,9 +103,12 @@ impl WaitingChild {
         // For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
         let mut shell_argv = vec![c"sh".as_ptr(), command.program.as_ptr()];
         shell_argv.extend(argv.iter().skip(1));
-        // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see `run_child`.
-        #[allow(unsafe_code)]
-        let pid = unsafe { libc::fork() };
+        let (pid, is_inside) = cgroup.and_then(clone_into).map_or_else(
+            // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see `run_child`.
+            #[allow(unsafe_code)]
+            || (unsafe { libc::fork() }, cgroup.is_none()),
+            |pid| (pid, true),
+        );
         match pid {
             -1 => Err(io::Error::last_os_error().into()),
             0 => {
@@ -103,7 +116,13 @@ impl WaitingChild {
                 let standard = &command.standard;
                 run_child(&Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, standard, signals, files }, &childs)
             }
-            pid => Ok(Self { pid, channel: Some(ours), name: command.name() }),
+            pid => {
+                let child = Self { pid, channel: Some(ours), name: command.name() };
+                if let Some(cgroup) = cgroup.filter(|_| !is_inside) {
+                    move_to(cgroup, pid)?;
+                }
+                Ok(child)
+            }
         }
     }
 
@@ -125,6 +144,21 @@ impl WaitingChild {
         self.pid = 0;
         Ok(running)
     }
+}
+
+/// `clone3(2)` with `CLONE_INTO_CGROUP` (Linux 5.7); in the child 0, as of fork. `None` where the kernel, or a filter of system calls, refuses:
+/// the child is then forked and moved, which says why it is refused.
+fn clone_into(cgroup: BorrowedFd<'_>) -> Option<i32> {
+    // SAFETY: a structure of numbers alone, for which 0 means 'not asked for'.
+    #[allow(unsafe_code)]
+    let nothing: clone_args = unsafe { mem::zeroed() };
+    let (exit_signal, cgroup) = (u64::try_from(libc::SIGCHLD).ok()?, u64::try_from(cgroup.as_raw_fd()).ok()?);
+    let args = clone_args { flags: CLONE_INTO_CGROUP, exit_signal, cgroup, ..nothing };
+    // SAFETY: without CLONE_VM this is a fork: the child has a copy of all memory. It makes only async-signal-safe calls until it executes
+    // or exits, see `run_child`, none of which needs what libc's own fork would renew. The pointer is to a structure of the size that is told.
+    #[allow(unsafe_code)]
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<clone_args>()) };
+    i32::try_from(pid).ok().filter(|&pid| pid >= 0)
 }
 
 impl Drop for WaitingChild {
@@ -266,6 +300,22 @@ mod tests {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap().status, 7);
         let killed = run(&["sh", "-c", "kill -9 $$"]).unwrap();
         assert_eq!((killed.status, killed.signal), (137, Some(9)));
+    }
+
+    /// Also where the kernel's own way is refused: then the child is moved.
+    #[test]
+    fn a_child_begins_inside_its_cgroup() {
+        let host = crate::host::Host::default();
+        let cgroup = match crate::cgroup::TransientPlace::find(&host).and_then(|place| place.create(&host)) {
+            Ok(cgroup) => cgroup,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let signals = Signals::block().unwrap();
+        let command = Command::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
+        let child = WaitingChild::fork_into(&command, &signals, &FileLimit::now(), Some(cgroup.as_fd())).unwrap();
+        assert_eq!(cgroup.processes().unwrap(), [child.pid()]);
+        assert_eq!(child.start().unwrap().wait().unwrap().status, 0);
+        assert!(cgroup.remove().gone);
     }
 
     #[test]

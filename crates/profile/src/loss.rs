@@ -11,6 +11,8 @@ pub struct Loss {
     pub throttled: u64,
     /// Samples of the recorder's own threads, which are left out.
     pub own_samples: u64,
+    /// Samples of what is not the command's, which are left out: of other tasks, and of its process before it executed the command.
+    pub outside_samples: u64,
     /// Samples that could not be decoded.
     pub malformed_samples: u64,
     /// Records that came too late to be put in order.

@@ -62,6 +62,7 @@ fn losses(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
         (loss.throttled, "times an event was throttled: it has fewer samples than it would"),
         (loss.malformed_samples, "samples could not be decoded"),
         (loss.late_records, "records came too late to be put in order of time"),
+        (loss.outside_samples, "samples of what is not the command's are left out"),
         (loss.own_samples, "samples of the recorder itself are left out (--include-self keeps them)"),
     ];
     for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {

@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// The inode of one of this process's namespaces, from the link `pid:[4026531836]`.
-    pub(super) fn namespace(&self, kind: &str) -> Option<u32> {
+    pub(crate) fn namespace(&self, kind: &str) -> Option<u32> {
         let link = std::fs::read_link(self.path(&format!("/proc/self/ns/{kind}"))).ok()?;
         link.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
     }

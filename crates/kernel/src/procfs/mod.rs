@@ -67,6 +67,19 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     Some(Process { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
 }
 
+/// When a process started, in ticks since the machine did. With its number that names it for good.
+///
+/// # Errors
+/// As [`process`].
+pub fn start_time(host: &Host, pid: i32) -> io::Result<u64> {
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{pid}/stat"), &mut text)?;
+    let rest = text.iter().rposition(|byte| *byte == b')').and_then(|close| std::str::from_utf8(&text[close + 1..]).ok());
+    // The 22nd field of `proc(5)`; what follows the name is the third.
+    let ticks = rest.and_then(|rest| rest.split_ascii_whitespace().nth(19)?.parse().ok());
+    ticks.ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
 /// The threads of a process, ascending.
 ///
 /// # Errors

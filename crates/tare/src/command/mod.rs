@@ -1,8 +1,9 @@
-//! One module a command, and what commands share: orders (`control`), signals (`interrupt`), remedies (`remedy`),
+//! One module a command, and what commands share: how a command is followed (`follow`), orders (`control`), signals (`interrupt`), remedies (`remedy`),
 //! and running processes that are waited for (`targets`).
 
 mod control;
 pub(crate) mod doctor;
+mod follow;
 mod interrupt;
 pub(crate) mod list;
 pub(crate) mod overhead;

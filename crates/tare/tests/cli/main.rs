@@ -10,6 +10,7 @@ mod help;
 mod list;
 mod overhead;
 mod record;
+mod record_follow;
 mod record_options;
 mod record_output;
 mod record_peers;

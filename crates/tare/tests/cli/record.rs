@@ -312,7 +312,7 @@ fn closed_descriptors_and_few_of_them() {
     assert!(output.status.success(), "{}", stderr(&output));
     let cpus = std::thread::available_parallelism().unwrap().get();
     let many = vec!["cpu-clock"; 40].join(",");
-    let output = sh(&format!("ulimit -n 20; {}", line("").replace("-e cpu-clock", &format!("-e {many}"))));
+    let output = sh(&format!("ulimit -n 20; {}", line("").replace("-e cpu-clock", &format!("--follow=inherit -e {many}"))));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     let text = stderr(&output);
     assert!(

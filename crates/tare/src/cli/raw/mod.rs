@@ -6,6 +6,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 mod attached;
 mod doctor;
+mod follow;
 mod list;
 mod overhead;
 pub mod record;
@@ -15,6 +16,7 @@ mod stat;
 mod versus;
 
 pub use doctor::Doctor;
+pub use follow::Follow;
 pub use list::List;
 pub use overhead::{Overhead, With};
 pub use record::Record;

@@ -34,6 +34,7 @@ pub(super) fn events(description: &Description, rings: &[RingAccount<'_>], lost:
         samples: kept(number, |tally| tally.samples),
         own: kept(number, |tally| tally.own),
         lost: lost.get(number).copied().flatten(),
+        coverage: None,
     };
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }

@@ -8,6 +8,7 @@ use tare_format::file::writer::Feature;
 use tare_kernel::child::Ended;
 
 use super::account::{self, RingAccount};
+use super::followed;
 use super::live::{End, Live, cpu_ns};
 use crate::command::interrupt::end_child;
 use crate::pipeline::capture::reader::Done;
@@ -26,9 +27,11 @@ impl Live<'_> {
     /// Ends the recording.
     pub(super) fn finish(mut self, end: End) -> anyhow::Result<Recorded> {
         let until_now_ns = cpu_ns();
+        self.cgroup.at_end(self.session.follow);
         if self.stopped.is_none() {
             self.disable_all()?;
         }
+        self.cgroup.at_end(self.session.follow);
         // Before the rings are emptied for the last time: a command that is told to end may still take a while.
         let ended = if end.ended.is_none() { self.child.as_mut().map_or(Ok(None), end_child)? } else { end.ended };
         let readers = 1 + self.helpers.len();
@@ -39,7 +42,7 @@ impl Live<'_> {
             self.reader.rings.extend(finished.reader.rings);
         }
         self.dump()?;
-        let Self { session, mut ledger, mut description, events, reader, snapshots, shared, .. } = self;
+        let Self { session, mut ledger, mut description, events, reader, snapshots, shared, cgroup, .. } = self;
         let Done { output, forgotten, shortest, build_ids, calls } = Arc::into_inner(shared).context("somebody still writes")?.into_done();
         let consumed = reader.rings.iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
         let overwritten = snapshots.rings().iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
@@ -55,6 +58,8 @@ impl Live<'_> {
         account::complete(&mut ledger.output, &output.so_far());
         ledger.output.written_bytes = output.written();
         ledger.rings = account::rings(&rings, session.record.rings.flush_interval);
+        let meters: Vec<_> = reader.rings.iter().map(|ring| &ring.meter).collect();
+        followed::complete(&mut ledger, session, &meters, &events.counts(), ended, &cgroup);
         ledger.command = ended.map(account::command);
         ledger.stopped = self.stopped.as_ref().map(ToString::to_string);
         if session.record.output.build_ids {

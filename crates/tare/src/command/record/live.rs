@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tare_format::file::writer::Description;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 
+use super::followed::CgroupSeen;
 use super::plan::Start;
 use super::session::Session;
 use super::snapshot::Snapshots;
@@ -43,6 +44,7 @@ pub(super) struct Live<'a> {
     pub(super) child: Option<RunningChild>,
     pub(super) clock: Clock,
     pub(super) counts: Counts,
+    pub(super) cgroup: CgroupSeen,
     /// Why nothing more is recorded, though the command may go on.
     pub(super) stopped: Option<Stopped>,
 }
@@ -138,6 +140,7 @@ impl Live<'_> {
     /// Starts the command, and the events that start neither with it nor later.
     pub(super) fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
         let plan = self.session.plan;
+        self.cgroup.at_start(self.session.follow);
         let at_once = |event: usize| plan.events[event].start == Start::AtOnce;
         self.events.set_enabled(true, at_once).context("cannot enable the events")?;
         if self.session.record.begin == Begin::AtOnce {

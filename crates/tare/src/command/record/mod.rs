@@ -2,11 +2,12 @@
 //!
 //! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session` begins a recording, `live` sees it through,
 //! `snapshot` and `finish`
-//! dump what is kept back and end it; `description` and `account` say what it is of and what it cost. The bytes' way is in `crate::pipeline`.
+//! dump what is kept back and end it; `followed` is what is known of a command and its children then; `description` and `account` say what it is of and what it cost. The bytes' way is in `crate::pipeline`.
 
 mod account;
 mod description;
 mod finish;
+mod followed;
 mod live;
 pub(crate) mod plan;
 mod ring_size;
@@ -24,20 +25,26 @@ use tare_kernel::child::{Command, FileLimit};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
+use tare_measure::event::Event;
 
 use self::finish::Recorded;
 use self::plan::Plan;
 use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::record::{Keep, Record};
-use crate::exit::{Exit, printable, say};
-use crate::pipeline::ledger;
+use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
+use crate::command::follow::{Following, Wish};
+use crate::exit::{Exit, Refusal, printable, say};
+use crate::pipeline::ledger::{self, FollowMode};
 use crate::pipeline::output::{Destination, Output, Switch};
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
-    let record = Record::resolve(raw, &host)?;
+    let mut record = Record::resolve(raw, &host)?;
+    let follow = follow(&mut record, &host)?;
+    if let Some(following) = follow.as_ref().filter(|_| !record.quiet) {
+        say(&following.line());
+    }
     if record.dry_run {
         let plan = Plan::new(&record, &host, &System)?;
         plan.notes.iter().for_each(|note| say(note));
@@ -45,10 +52,32 @@ pub(crate) fn run(raw: raw::Record) -> Outcome {
         return Ok(Exit::Success);
     }
     let has_command = !record.command.is_empty();
-    recorded(&record, &host).map_err(|error| super::remedy::with_status(error, has_command))
+    recorded(&record, follow.as_ref(), &host).map_err(|error| super::remedy::with_status(error, has_command))
 }
 
-fn recorded(record: &Record, host: &Host) -> Outcome {
+/// Chooses how a command is followed, and has recorded what that takes.
+fn follow(record: &mut Record, host: &Host) -> Result<Option<Following>, Refusal> {
+    if record.target != Target::Command(Cpus::All) {
+        return Ok(None);
+    }
+    let says_itself = |event: &Event| event.inherit.is_some();
+    let asks = [
+        ("-i", !record.inherit),
+        ("-s", record.sampling.counts_of_threads),
+        ("an event's term inherit or no-inherit", record.groups.iter().flat_map(|group| &group.events).any(says_itself)),
+    ];
+    let needs_inherit = asks.into_iter().find(|(_, asked)| *asked).map(|(option, _)| option);
+    let following = Following::choose(Wish { follow: record.follow, needs_inherit, dry_run: record.dry_run }, host, &System)?;
+    let cpus = plan::cpus(&record.target, host)?;
+    match following.mode {
+        FollowMode::Cgroup => record.target = Target::CommandInCgroup(cpus),
+        FollowMode::System => record.target = Target::CommandOnCpus(cpus),
+        FollowMode::Inherit => record.sampling.counts_of_threads = record.inherit,
+    }
+    Ok(Some(following))
+}
+
+fn recorded(record: &Record, follow: Option<&Following>, host: &Host) -> Outcome {
     let files = FileLimit::now();
     let asks = record.output.options.switch == Some(Switch::Signal) || matches!(record.rings.keep, Keep::Last(_));
     let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw())).context("cannot wait for signals")?;
@@ -65,7 +94,7 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
         }
         (command, _) => command,
     };
-    let session = Session { record, plan: &plan, host, kernel: &System, signals: &signals, files, command };
+    let session = Session { record, plan: &plan, follow, host, kernel: &System, signals: &signals, files, command };
     let recorded = session.record(&|| Ok(Output::open(&record.output.destination, &record.output.options)?))?;
     show(record, &recorded);
     Ok(exit(record, &recorded))

@@ -10,6 +10,7 @@
 //! ```
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -24,15 +25,17 @@ use tare_kernel::open::{EventFile, Kernel};
 use tare_kernel::signals::Signals;
 use tare_measure::count::OpenError;
 
-use super::description;
 use super::finish::Recorded;
+use super::followed::CgroupSeen;
 use super::live::{Clock, Counts, Live};
 use super::plan::{Plan, Start};
 use super::ring_size;
 use super::snapshot::Snapshots;
 use super::subjects::Subjects;
+use super::{description, followed};
 use crate::cli::resolved::record::{Keep, Record, Target};
 use crate::command::control::Control;
+use crate::command::follow::Following;
 use crate::command::remedy;
 use crate::exit::say;
 use crate::pipeline::capture::helpers::Helper;
@@ -51,6 +54,8 @@ const OTHER_FILES: usize = 32;
 pub(super) struct Session<'a> {
     pub(super) record: &'a Record,
     pub(super) plan: &'a Plan,
+    /// How the command is followed.
+    pub(super) follow: Option<&'a Following>,
     pub(super) host: &'a Host,
     pub(super) kernel: &'a dyn Kernel,
     pub(super) signals: &'a Signals,
@@ -62,10 +67,13 @@ impl Session<'_> {
     /// Records, from the fork to the last byte.
     pub(super) fn record(&self, output: &dyn Fn() -> anyhow::Result<Output>) -> anyhow::Result<Recorded> {
         // The child is forked before anything is opened, so that none of it is in what is recorded.
-        let child = self.command.as_ref().map(|command| WaitingChild::fork(command, self.signals, &self.files)).transpose()?;
+        let cgroup = self.follow.and_then(|following| following.cgroup.as_ref()).map(AsFd::as_fd);
+        let fork = |command| WaitingChild::fork_into(command, self.signals, &self.files, cgroup);
+        let child = self.command.as_ref().map(fork).transpose()?;
         let output = output()?;
         let helpers = (1..ring_size::readers(self.host)).map(Helper::start).collect::<anyhow::Result<Vec<_>>>()?;
-        let subjects = Subjects::find(&self.record.target, child.as_ref().map(WaitingChild::pid), self.host)?;
+        let root = child.as_ref().map(WaitingChild::pid);
+        let subjects = Subjects::find(&self.record.target, root, cgroup, self.host)?;
         let recorder = self.recorder(&output, &helpers);
         let events = self.open(&subjects, &recorder)?;
         let rings = events.rings(ring_size::bytes(self.record.rings.bytes, events.number_of_rings(), self.host))?;
@@ -74,7 +82,7 @@ impl Session<'_> {
         }
         let ids = events.ids().context("cannot read the ids of events")?;
         let description = description::describe(self, &ids)?;
-        let ledger = Ledger::of(recorder);
+        let ledger = Ledger { follow: followed::beginning(self.follow, root), ..Ledger::of(recorder) };
         let mut live = self.live(events, rings, &ids, (ledger, description), output, helpers)?;
         live.targets = subjects.waited_for;
         for file in live.targets.files() {
@@ -130,6 +138,17 @@ impl Session<'_> {
         Ok(events)
     }
 
+    /// What those who read rings must know of the events.
+    fn known(&self, ids: &[Vec<u64>], recorder: &Recorder) -> Known {
+        let own = if matches!(self.record.target, Target::Cpus(_)) { recorder.tids.iter().copied().collect() } else { Vec::new() };
+        let layouts = self.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
+        let known = Known::new(layouts, ids, own);
+        match followed::weights(self) {
+            Some(weights) => known.telling_tasks(weights),
+            None => known,
+        }
+    }
+
     /// Hands out the rings to those who read them.
     fn live(
         &self,
@@ -140,9 +159,7 @@ impl Session<'_> {
         output: Output,
         mut helpers: Vec<Helper>,
     ) -> anyhow::Result<Live<'_>> {
-        let own = if matches!(self.record.target, Target::Cpus(_)) { ledger.recorder.tids.iter().copied().collect() } else { Vec::new() };
-        let layouts = self.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
-        let known = Arc::new(Known::new(layouts, ids, own));
+        let known = Arc::new(self.known(ids, &ledger.recorder));
         let keep = if let Keep::Last(time) = self.record.rings.keep { Some(time) } else { None };
         let shared = Arc::new(Shared::new(output, 1 + helpers.len(), &known, keep));
         let mut readers: Vec<(Wakes, Vec<CpuRing>)> = Vec::new();
@@ -186,6 +203,7 @@ impl Session<'_> {
             child,
             clock,
             counts: Counts::default(),
+            cgroup: CgroupSeen::default(),
             stopped: None,
         })
     }

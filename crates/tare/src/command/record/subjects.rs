@@ -1,7 +1,7 @@
 //! Whom a recording is made of.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::Context;
@@ -28,12 +28,17 @@ pub(super) struct Subjects {
 }
 
 impl Subjects {
-    /// Finds them. `child` is the command that waits.
+    /// Finds them. `child` is the command that waits, `cgroup` its own.
     ///
     /// # Errors
     /// A process, thread or cgroup that isn't there.
-    pub(super) fn find(target: &Target, child: Option<i32>, host: &Host) -> anyhow::Result<Self> {
+    pub(super) fn find(target: &Target, child: Option<i32>, cgroup: Option<BorrowedFd<'_>>, host: &Host) -> anyhow::Result<Self> {
         Ok(match target {
+            Target::CommandOnCpus(_) => Self::default(),
+            Target::CommandInCgroup(_) => {
+                let folder = cgroup.map(|cgroup| cgroup.try_clone_to_owned()).transpose().context("the command's cgroup")?;
+                Self { cgroups: folder.into_iter().collect(), ..Self::default() }
+            }
             Target::Command(_) => Self { threads: child.into_iter().collect(), ..Self::default() },
             Target::Processes(pids, _) => {
                 let existing = Some(synthesize::Targets::Processes(pids.clone()));

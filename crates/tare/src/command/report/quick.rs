@@ -19,6 +19,7 @@ use tare_profile::{Row, Thread, Weight};
 
 use super::filling::{Filled, Filling};
 use super::history::History;
+use crate::pipeline::replay::Family;
 
 /// Samples of a round that wait at most; more are a round of their own.
 const WAITING: usize = 1 << 19;
@@ -36,6 +37,7 @@ struct Digest {
 struct Quick {
     filling: Filling,
     history: History,
+    family: Family,
     this_round: Vec<Digest>,
     round_before: Vec<Digest>,
     /// The last sample's time; where samples have none, how many there were.
@@ -47,8 +49,9 @@ struct Quick {
 
 /// Reads a recording to its end.
 pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::Result<Filled> {
-    let mut quick =
-        Quick { filling, history: History::default(), this_round: Vec::new(), round_before: Vec::new(), clock_ns: 0, has_times: true, counted_ns: 0 };
+    let (history, family) = (History::default(), Family::default());
+    let (this_round, round_before) = (Vec::new(), Vec::new());
+    let mut quick = Quick { filling, history, family, this_round, round_before, clock_ns: 0, has_times: true, counted_ns: 0 };
     let swapper = quick.filling.profile.add_string(b"swapper");
     quick.history.name(0, 0, swapper);
     while let Some(entry) = reader.next_record()? {
@@ -66,6 +69,7 @@ pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::
             kind::HEADER_ATTR | kind::HEADER_FEATURE | kind::EVENT_UPDATE => quick.filling.learn(description),
             kind::PERF_RECORD_COMM | kind::PERF_RECORD_FORK => quick.task(&raw, description.lookup().time_ns(&raw)),
             _ => {
+                quick.family.learn(description);
                 if let Ok(record) = raw.decode() {
                     quick.filling.notice(&raw, &record, description);
                 }
@@ -95,7 +99,9 @@ impl Quick {
         // What a recorder made up has no time: it holds for all that is still to be counted. Without any times the order is the file's.
         let from_ns = time_ns.unwrap_or(if self.has_times { self.counted_ns } else { self.clock_ns + 1 });
         self.filling.profile.loss.late_records += u64::from(from_ns < self.counted_ns);
-        match raw.decode() {
+        let decoded = raw.decode();
+        decoded.iter().for_each(|record| self.family.see(record, from_ns));
+        match decoded {
             Ok(Record::Comm(comm)) => {
                 let name = self.filling.profile.add_string(comm.comm);
                 self.history.name(comm.tid, from_ns, name);
@@ -118,6 +124,10 @@ impl Quick {
         let weight = Weight { period, samples: 1 };
         if let Some(row) = self.history.cached((pid, tid), place, cpu, time_ns) {
             self.filling.profile.add_to_row(row, weight);
+            return;
+        }
+        if !self.family.keeps(Some(tid), Some(time_ns)) {
+            self.filling.profile.loss.outside_samples += 1;
             return;
         }
         let Some(event) = self.filling.event(place.into()) else { return };

@@ -25,7 +25,7 @@ pub(super) fn fill(reader: Reader<File>, report: &Report, filling: Filling) -> a
     })?;
     let Replayed { mut filling, not_unwound, .. } = replayed;
     let loss = &mut filling.profile.loss;
-    (loss.malformed_samples, loss.late_records) = (account.undecodable, account.late);
+    (loss.malformed_samples, loss.late_records, loss.outside_samples) = (account.undecodable, account.late, account.outside);
     if not_unwound > 0 {
         loss.unread.push(format!("{not_unwound} samples have a copy of the user stack, which is not unwound: their user call chains are missing"));
     }

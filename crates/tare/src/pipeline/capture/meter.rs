@@ -3,15 +3,22 @@
 
 use std::sync::Arc;
 
+use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE,
-    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_TID,
+    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE,
+    PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD,
+    PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 use tare_format::record::{Layout, RawRecord};
 
 /// Bytes of a record's header.
 const HEADER: usize = 8;
+
+/// The fields of a sample that come before its task, and before its period (`perf_output_sample` in the kernel).
+const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
+const BEFORE_PERIOD: u64 =
+    BEFORE_TID | (PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU) as u64;
 
 /// What a meter must know of the events.
 #[derive(Debug, Default)]
@@ -24,19 +31,50 @@ pub(crate) struct Known {
     ids: Vec<(u64, usize)>,
     /// The recorder's own threads.
     own: Vec<i32>,
+    /// What a sample of each event stands for, where tasks are told apart.
+    weights: Vec<Weight>,
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// The same for all.
+    Fixed(u64),
+    /// What it says itself.
+    InSample,
 }
 
 impl Known {
     /// The events by their layouts and ids. `own` are the recorder's threads, where their samples are to be counted.
     pub(crate) fn new(layouts: Vec<Layout>, ids: &[Vec<u64>], own: Vec<i32>) -> Self {
-        let before = u64::from(PERF_SAMPLE_IDENTIFIER) | u64::from(PERF_SAMPLE_IP);
         let tid_at = |layout: &Layout| {
             let has = layout.sample_type & u64::from(PERF_SAMPLE_TID) != 0 && !own.is_empty();
-            has.then(|| HEADER + 8 * (layout.sample_type & before).count_ones() as usize + 4)
+            has.then(|| HEADER + 8 * (layout.sample_type & BEFORE_TID).count_ones() as usize + 4)
         };
         let mut by_id: Vec<_> = ids.iter().enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
         by_id.sort_unstable();
-        Self { tid_at: layouts.iter().map(tid_at).collect(), layouts, ids: by_id, own }
+        Self { tid_at: layouts.iter().map(tid_at).collect(), layouts, ids: by_id, own, weights: Vec::new() }
+    }
+
+    /// Has tasks told apart. `weights` are what samples of the events stand for.
+    pub(crate) fn telling_tasks(mut self, weights: Vec<Weight>) -> Self {
+        self.weights = weights;
+        self
+    }
+
+    /// The task of a sample, and what the sample stands for.
+    fn task(&self, record: &[u8], event: usize) -> Option<(i32, u64)> {
+        let weight = *self.weights.get(event)?;
+        let sample_type = self.layouts.get(event)?.sample_type;
+        // Up to the period, each field that a sample has is one word.
+        let at = |field: u32, before: u64| (sample_type & u64::from(field) != 0).then(|| HEADER + 8 * (sample_type & before).count_ones() as usize);
+        let of_task = word(record, at(PERF_SAMPLE_TID, BEFORE_TID)?)?.to_ne_bytes();
+        let tid = i32::from_ne_bytes(std::array::from_fn(|n| of_task[n + 4]));
+        let period = match weight {
+            Weight::Fixed(period) => period,
+            Weight::InSample => word(record, at(PERF_SAMPLE_PERIOD, BEFORE_PERIOD)?)?,
+        };
+        Some((tid, period))
     }
 
     fn event(&self, id: u64) -> Option<usize> {
@@ -83,6 +121,8 @@ pub(crate) struct Meter {
     pub(crate) first_ns: Option<u64>,
     /// When the last sample was made.
     pub(crate) last_ns: Option<u64>,
+    /// The tasks, where they are told apart.
+    pub(crate) tasks: Option<Tasks>,
     /// Records of mappings that nobody took yet.
     mappings: Vec<u8>,
     /// A record that lay across the ring's end.
@@ -113,6 +153,7 @@ impl Meter {
             fullest: 0,
             first_ns: None,
             last_ns: None,
+            tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             mappings: Vec::new(),
             straddling: Vec::new(),
             last: None,
@@ -152,6 +193,7 @@ impl Meter {
                     last = Some(record);
                 }
                 PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
+                PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.mappings.extend_from_slice(record),
                 _ => {}
@@ -177,11 +219,24 @@ impl Meter {
         if self.first_ns.is_none() {
             self.first_ns = self.time_ns(record);
         }
+        if let Some(tasks) = &mut self.tasks
+            && let Some((tid, period)) = self.known.task(record, event)
+        {
+            tasks.sample(tid, event, period);
+        }
         let tally = &mut self.tallies[event];
         tally.samples += 1;
         if let Some(at) = self.known.tid_at[event] {
             let tid = record.get(at..at + 4).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
             tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));
+        }
+    }
+
+    fn task(&mut self, record: &[u8]) {
+        if let (Some(tasks), Some(raw)) = (&mut self.tasks, RawRecord::first(record, Endian::NATIVE))
+            && let Ok(record) = raw.decode()
+        {
+            tasks.see(&record);
         }
     }
 

@@ -1,5 +1,5 @@
 //! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains these and has `meter` see what
-//! passes, `rounds` knows when a mark is due, `helpers` are further threads that read, and `wakes` is what they sleep on.
+//! passes (`tasks`: of which tasks), `rounds` knows when a mark is due, `helpers` are further threads that read, and `wakes` is what they sleep on.
 
 pub(crate) mod helpers;
 pub(crate) mod meter;
@@ -7,4 +7,5 @@ pub(crate) mod opening;
 pub(crate) mod reader;
 pub(crate) mod recent;
 mod rounds;
+pub(crate) mod tasks;
 pub(crate) mod wakes;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 
 use rustix::io::Errno;
-use tare_format::abi::{Attr, Flags, Reading};
+use tare_format::abi::{Attr, Count, Flags, Reading};
 use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 use tare_measure::count::OpenError;
@@ -178,22 +178,40 @@ impl Events {
     pub(crate) fn lost(&self) -> Vec<Option<u64>> {
         let mut lost = vec![None; self.wanted.len()];
         for opened in &self.opened {
-            if let Some(number) = self.lost_of(opened) {
+            if let Some(number) = self.reading_of(opened).and_then(|(reading, nth)| reading.lost.get(nth).copied()) {
                 *lost[opened.event].get_or_insert(0) += number;
             }
         }
         lost
     }
 
+    /// What each event counted in all, also where it was not sampled: scaled where it shared a counter.
+    pub(crate) fn counts(&self) -> Vec<Option<u64>> {
+        let mut counts = vec![None; self.wanted.len()];
+        for opened in &self.opened {
+            if let Some(count) = self.reading_of(opened).and_then(|(reading, nth)| scaled(*reading.counts.get(nth)?)) {
+                *counts[opened.event].get_or_insert(0) += count;
+            }
+        }
+        counts
+    }
+
     /// With groups, one read gives those of all members: this one's is found by its place in its group.
-    fn lost_of(&self, opened: &Opened) -> Option<u64> {
+    fn reading_of(&self, opened: &Opened) -> Option<(Reading, usize)> {
         let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
         let len = opened.file.read(&mut bytes).ok()?;
-        let lost = Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?.lost;
+        let reading = Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?;
         let leader = self.wanted[opened.event].leader.unwrap_or(opened.event);
         let nth = (leader..opened.event).filter(|&event| event == leader || self.wanted[event].leader == Some(leader)).count();
-        lost.get(if lost.len() > 1 { nth } else { 0 }).copied()
+        let nth = if reading.counts.len() > 1 { nth } else { 0 };
+        Some((reading, nth))
     }
+}
+
+/// What an event would have counted had it not shared a counter; `None` where it never ran.
+fn scaled(count: Count) -> Option<u64> {
+    let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
+    whole.checked_div(count.running_ns().into()).map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
 }
 
 fn refusal(errno: Errno, name: &str, place: Target, needed: usize, opened: usize) -> OpenError {

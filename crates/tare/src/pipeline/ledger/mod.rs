@@ -4,12 +4,14 @@
 //! As a note it is JSON of a version. A recording begins with one that names the recorder's threads, so that their samples are
 //! known even where the recorder was killed; the one at its end holds everything.
 
+mod follow;
 mod text;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use follow::{Coverage, Follow, FollowMode};
 pub use text::text;
 
 /// The version that this program writes. A reader takes what it knows of any version.
@@ -28,6 +30,8 @@ pub struct Ledger {
     pub finished: bool,
     /// Who recorded.
     pub recorder: Recorder,
+    /// How the command was followed; `None` where there was none, or other targets.
+    pub follow: Option<Follow>,
     /// What was recorded.
     pub events: Vec<Event>,
     /// Rings that had no room for something.
@@ -74,6 +78,8 @@ pub struct Event {
     pub own: u64,
     /// Samples that found no room; `None` where the kernel doesn't tell (before Linux 6.0).
     pub lost: Option<u64>,
+    /// What the samples stand for, where a command was followed and that is known.
+    pub coverage: Option<Coverage>,
 }
 
 /// What found no room in a ring.

@@ -1,6 +1,6 @@
 //! The ledger in lines: the most telling first.
 
-use super::{Cost, Ledger};
+use super::{Cost, Ledger, follow};
 
 const SECOND_NS: f64 = 1e9;
 
@@ -12,6 +12,7 @@ pub fn text(ledger: &Ledger) -> Vec<String> {
     }
     let mut lines = vec![samples(ledger)];
     lines.extend(events(ledger));
+    lines.extend(follow::lines(ledger));
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
     let kept = |ns| format!("{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time", seconds(ns));
@@ -95,7 +96,7 @@ fn per_second(amount: u64, ns: u64) -> Option<u64> {
     (ns > 0).then(|| u128::from(amount) * 1_000_000_000 / u128::from(ns)).map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-fn seconds(ns: u64) -> String {
+pub(super) fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / SECOND_NS)
 }
 
@@ -107,7 +108,7 @@ fn bytes(number: u64) -> String {
 }
 
 /// Digits in groups of three.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -121,15 +122,18 @@ fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Event, Loss, Output, Recorder, Rings};
+    use super::super::{Command, Coverage, Event, Follow, FollowMode, Loss, Output, Recorder, Rings};
     use super::*;
 
     fn ledger() -> Ledger {
+        let coverage = Coverage { sampled: 1_234_000_000, used: 1_950_000_000, is_time: true, is_little: false };
+        let follow = Follow { mode: FollowMode::Inherit, root: 8, tasks: Some(1001), unseen_tasks: 990, ..Follow::default() };
         Ledger {
+            follow: Some(Follow { why: Some("-i asks for it".to_owned()), left_cgroup: 2, outlived: 1, ..follow }),
             finished: true,
             events: vec![
-                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0) },
-                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7) },
+                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0), coverage: Some(coverage) },
+                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7), coverage: None },
             ],
             losses: vec![Loss { cpu: 1, records: 7, from_ns: Some(1_500_000_000), to_ns: Some(1_600_000_000) }],
             throttled: 2,
@@ -155,6 +159,11 @@ mod tests {
         let expected = "\
 1,239 samples in 2.000 s, 7 LOST; 4.1 MB, 2.0 MB/s
 cpu-clock 1,234, page-faults 5 (7 lost)
+the command was followed by inherited events (-i asks for it)
+coverage: the samples stand for cpu-clock 1.234 s of 1.950 s (63.3%); 990 of 1,001 tasks have no sample
+WARNING: much of what the command used has no samples (cpu-clock): samples were lost, use larger rings (-m)
+2 tasks left the command's cgroup and were not recorded from then on: --follow=system sees them
+1 processes outlive the command: they are where they would have been without tare
 CPU 1 lost 7 records between 1.500000 and 1.600000
 losses end with larger rings (-m, now 8.4 MB) or fewer events
 the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)

@@ -16,6 +16,8 @@ pub(crate) struct Account {
     pub(crate) undecodable: u64,
     /// Records that came too late to be put in order.
     pub(crate) late: u64,
+    /// Samples of what is not the command's: of other tasks, and of its process before it executed the command.
+    pub(crate) outside: u64,
     /// What could not be read of the file.
     pub(crate) unread: Losses,
 }

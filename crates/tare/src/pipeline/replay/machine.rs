@@ -11,6 +11,7 @@ use tare_format::limits;
 use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record};
 use tare_symbols::{BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved};
 
+use super::family::Family;
 use super::tasks::Tasks;
 
 /// `PROT_EXEC` of `mmap(2)`.
@@ -52,6 +53,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) tasks: Tasks,
+    pub(super) family: Family,
     pub(crate) spaces: Spaces,
     pub(crate) files: Files,
     pub(crate) symbolizer: Symbolizer,
@@ -64,7 +66,8 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {
         let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
-        Self { tasks, spaces, files, symbolizer: Symbolizer::new(options), cgroups: HashMap::new(), build_ids: HashMap::new(), kernel: None }
+        let family = Family::default();
+        Self { tasks, family, spaces, files, symbolizer: Symbolizer::new(options), cgroups: HashMap::new(), build_ids: HashMap::new(), kernel: None }
     }
 
     /// Learns the build ids that a recording lists.

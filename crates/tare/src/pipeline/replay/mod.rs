@@ -5,6 +5,7 @@
 //! ```
 
 mod account;
+mod family;
 mod input;
 mod machine;
 mod tasks;
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 
 pub(crate) use account::Account;
+pub(crate) use family::Family;
 pub(crate) use input::open;
 pub(crate) use machine::{Machine, Mode, Place};
 use tare_format::file::{Description, Reader};
@@ -123,6 +125,9 @@ impl State {
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
         visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
     ) -> anyhow::Result<ControlFlow<()>> {
+        if time_ns.is_none() {
+            self.machine.family.learn(description);
+        }
         let event = description.lookup().of(&raw);
         let layout = event.and_then(|event| description.lookup().layouts().get(event));
         if raw.kind == kind::PERF_RECORD_SAMPLE {
@@ -130,6 +135,10 @@ impl State {
                 self.account.undecodable += 1;
                 return Ok(ControlFlow::Continue(()));
             };
+            if !self.machine.family.keeps(sample.tid, time_ns) {
+                self.account.outside += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
             if sample.read.is_some() {
                 return self.deliver_counts((time_ns, raw), description, &sample, visit);
             }
@@ -146,7 +155,10 @@ impl State {
             }
             Record::LostSamples { lost } => self.account.lost_samples += lost,
             Record::Throttle(_) => self.account.throttled += 1,
-            _ => self.machine.apply(&raw, &record),
+            _ => {
+                self.machine.family.see(&record, time_ns.unwrap_or(0));
+                self.machine.apply(&raw, &record);
+            }
         }
         visit(&mut self.machine, &Moment { time_ns, description, event, raw, what: What::Other(&record) })
     }

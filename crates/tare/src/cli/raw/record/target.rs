@@ -25,6 +25,18 @@ pub struct Target {
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["pid", "tid", "uid"], help_heading = "Where")]
     pub cgroup: Vec<String>,
 
+    /// How to follow what the command starts
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "auto",
+        hide_default_value = true,
+        conflicts_with_all = ["all_cpus", "pid", "tid", "uid", "cpu", "cgroup"],
+        help_heading = "Where"
+    )]
+    pub follow: crate::cli::raw::Follow,
+
     /// Don't record what the task starts
     #[arg(short = 'i', long, help_heading = "Where")]
     pub no_inherit: bool,

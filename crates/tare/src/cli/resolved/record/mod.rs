@@ -29,6 +29,8 @@ pub struct Record {
     pub sampling: Sampling,
     /// Whose events are recorded.
     pub target: Target,
+    /// How what the command starts is followed, with [`Target::Command`].
+    pub follow: raw::Follow,
     /// The command to run meanwhile; with [`Target::Command`], the one to record.
     pub command: Vec<OsString>,
     /// Whether children and new threads are recorded, where an event doesn't say.
@@ -113,6 +115,7 @@ impl Record {
             include_self: raw.sampling.include_self,
             sampling,
             target,
+            follow: raw.target.follow,
             inherit: !raw.target.no_inherit,
             begin,
             timeout: raw.target.timeout.map(Duration::from_millis),

@@ -14,6 +14,10 @@ use crate::exit::Refusal;
 pub enum Target {
     /// Those of the command and what it starts.
     Command(Cpus),
+    /// The same, by events on whole CPUs: what other tasks do is left out when the recording is read.
+    CommandOnCpus(CpuList),
+    /// The same, by events on a cgroup of the command's own, on these CPUs.
+    CommandInCgroup(CpuList),
     /// Those of all threads of these processes.
     Processes(Vec<i32>, Cpus),
     /// Those of these threads.
@@ -64,7 +68,7 @@ impl Target {
     /// Whether whole CPUs are recorded, which needs more rights than recording one's own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
-        matches!(self, Self::Cpus(_) | Self::Cgroups { .. })
+        matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandOnCpus(_) | Self::CommandInCgroup(_))
     }
 }
 

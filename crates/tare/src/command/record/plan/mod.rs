@@ -21,6 +21,7 @@ use tare_kernel::probe::{Probe, Refusal as Refused};
 use tare_measure::event::{Event, EventGroup, Sources};
 
 use self::attr::Common;
+pub(super) use self::places::cpus;
 use self::rate::Rates;
 use self::self_filter::self_filter;
 use self::settle::Settling;
@@ -114,7 +115,7 @@ impl Plan {
             }
             groups => groups,
         };
-        let all_cpus = places::cpus(&record.target, host)?;
+        let all_cpus = cpus(&record.target, host)?;
         let mut planner = Planner { record, common: common(record), sources: &sources, all_cpus, rates: Rates::new(&record.sampling, host) };
         let mut settling = Settling::new(kernel, host, record.target.is_per_cpu());
         let mut events = Vec::new();
@@ -239,6 +240,7 @@ impl Planner<'_> {
 
     fn cgroup_of(&self, group: usize) -> Option<usize> {
         match &self.record.target {
+            Target::CommandInCgroup(_) => Some(0),
             Target::Cgroups { names, .. } if names.len() == 1 => Some(0),
             Target::Cgroups { .. } => Some(group),
             _ => None,
@@ -256,7 +258,8 @@ impl Planner<'_> {
 
     fn dummy(&self) -> PlannedEvent {
         let (event, attr) = tracking::dummy(&self.common);
-        PlannedEvent { event, attr, leader: None, cgroup: None, cpus: self.all_cpus.clone(), fields: None, start: Start::AtOnce }
+        let cgroup = matches!(self.record.target, Target::CommandInCgroup(_)).then_some(0);
+        PlannedEvent { event, attr, leader: None, cgroup, cpus: self.all_cpus.clone(), fields: None, start: Start::AtOnce }
     }
 
     /// Members start and stop with their leader; what follows processes never waits.

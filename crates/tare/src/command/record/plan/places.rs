@@ -12,13 +12,13 @@ use crate::exit::{Exit, Refusal};
 
 /// The CPUs that the target can be on. What a command inherits from tare it can't leave: where a cpuset confines tare, events on other CPUs would
 /// cost at each fork and see nothing.
-pub(super) fn cpus(target: &Target, host: &Host) -> Result<CpuList, Refusal> {
+pub(in crate::command::record) fn cpus(target: &Target, host: &Host) -> Result<CpuList, Refusal> {
     let online = || {
         let cannot = |error| Refusal { exit: Exit::Failure, message: format!("cannot read which CPUs are online: {error}") };
         host.online_cpus().map_err(cannot)
     };
     match target {
-        Target::Cpus(cpus) | Target::Cgroups { cpus, .. } => Ok(cpus.clone()),
+        Target::Cpus(cpus) | Target::Cgroups { cpus, .. } | Target::CommandOnCpus(cpus) | Target::CommandInCgroup(cpus) => Ok(cpus.clone()),
         Target::Command(Cpus::These(cpus)) | Target::Processes(_, Cpus::These(cpus)) => Ok(cpus.clone()),
         Target::Threads(_, Cpus::These(cpus)) | Target::User(_, Cpus::These(cpus)) => Ok(cpus.clone()),
         Target::Command(Cpus::All) => {

@@ -1,0 +1,334 @@
+//! A cgroup of version 2 that exists as long as a command runs, so that events can be opened on the command's tasks alone.
+//!
+//! It lies in the cgroup of this process, and only where that gives its children no controllers: then the command has the limits that it
+//! would have had anyway. Its name holds the owner's pid namespace, pid and start time: what a killed owner left behind is found by the next.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::{Cgroups, Delegation, PerfEvent, below};
+use crate::host::Host;
+use crate::procfs;
+
+/// What names of transient cgroups begin with.
+const PREFIX: &str = "tare-";
+
+/// How often processes are moved out before what still comes is left where it is: a process can fork while it is moved.
+const ROUNDS: usize = 20;
+
+/// Why a command can't have a cgroup of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransientError {
+    /// Events go by cgroups of version 1, or by none.
+    #[error("events don't go by cgroups of version 2 here")]
+    NoVersion2,
+    /// The cgroup of this process isn't in what is mounted.
+    #[error("the cgroup of this process is not in what is mounted here")]
+    OwnUnknown,
+    /// A new child would change the command's limits.
+    #[error("the current cgroup gives its children controllers ({0}): in a new one the command would run under other limits")]
+    Controllers(String),
+    /// The current cgroup takes no processes below it.
+    #[error("the current cgroup is {0}, and takes no processes below it")]
+    Type(String),
+    /// The user may not make one, or move a process there.
+    #[error("no write access to the current cgroup ({0})")]
+    NotWritable(Errno),
+    /// It could not be made.
+    #[error("a cgroup can't be made: {0}")]
+    Failed(Errno),
+}
+
+/// Where a transient cgroup would lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransientPlace {
+    parent: PathBuf,
+}
+
+/// A cgroup that exists until it is removed or dropped. Who is in it then is moved to the parent.
+#[derive(Debug)]
+pub struct Transient {
+    parent: OwnedFd,
+    name: String,
+    folder: OwnedFd,
+}
+
+/// CPU time of tasks. The sum is exact; many kernels know only by samples of their own how it is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In user mode.
+    pub user: Duration,
+    /// In the kernel.
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// What was added since.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { user: self.user.saturating_sub(before.user), system: self.system.saturating_sub(before.system) }
+    }
+}
+
+/// What was there when a transient cgroup was to be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Processes that were moved to the parent.
+    pub moved: usize,
+    /// Whether it is gone.
+    pub gone: bool,
+}
+
+impl TransientPlace {
+    /// Where this process could make one, without making it.
+    ///
+    /// # Errors
+    /// See [`TransientError`].
+    pub fn find(host: &Host) -> Result<Self, TransientError> {
+        let cgroups = Cgroups::of(host);
+        let hierarchy = cgroups.for_events.filter(|_| cgroups.perf_event == PerfEvent::Version2).ok_or(TransientError::NoVersion2)?;
+        let parent = hierarchy.own.ok_or(TransientError::OwnUnknown)?;
+        let delegation = Delegation::of(host, &parent);
+        if !delegation.for_children.is_empty() {
+            return Err(TransientError::Controllers(delegation.for_children.join(", ")));
+        }
+        if let Some(kind) = delegation.odd_type {
+            return Err(TransientError::Type(kind));
+        }
+        delegation.create.and(delegation.attach).map_err(TransientError::NotWritable)?;
+        Ok(Self { parent })
+    }
+
+    /// Makes one for this process, and removes those that killed owners left empty.
+    ///
+    /// # Errors
+    /// [`TransientError::Failed`].
+    pub fn create(&self, host: &Host) -> Result<Transient, TransientError> {
+        let failed = TransientError::Failed;
+        let parent = open_folder(&below(host, &self.parent)).map_err(failed)?;
+        self.sweep(host);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let owner = Owner { namespace: pid_namespace(host), pid, started: procfs::start_time(host, pid).unwrap_or(0) };
+        // One process can have several, one after the other, the last of which has not been removed yet.
+        let names = (0..100).map(|number| format!("{}-{number}", owner.name()));
+        for name in names {
+            match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    let folder = openat(&parent, &name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+                    return Ok(Transient { parent, name, folder });
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(failed(Errno::EXIST))
+    }
+
+    /// Removes those whose owners are dead and that are empty; how many.
+    pub fn sweep(&self, host: &Host) -> usize {
+        let folder = below(host, &self.parent);
+        let namespace = pid_namespace(host);
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let left = entries.filter(|entry| {
+            let owner = entry.file_name().to_str().and_then(Owner::from_name);
+            owner.is_some_and(|owner| owner.namespace == namespace && owner.is_dead(host))
+        });
+        // The kernel removes an empty one only (`EBUSY`).
+        left.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
+    }
+}
+
+impl Transient {
+    /// Its name in the current cgroup.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The CPU time that its tasks have used (`cpu.stat`, which needs no controller).
+    ///
+    /// # Errors
+    /// The file can't be read, or lacks a time.
+    pub fn cpu_time(&self) -> io::Result<CpuTime> {
+        let text = self.read("cpu.stat")?;
+        let micros = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            value.and_then(|micros| micros.trim().parse().ok()).map(Duration::from_micros).ok_or(io::ErrorKind::InvalidData)
+        };
+        Ok(CpuTime { user: micros("user_usec")?, system: micros("system_usec")? })
+    }
+
+    /// The processes that are in it.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        Ok(self.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// The threads that are in it.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn threads(&self) -> io::Result<Vec<i32>> {
+        Ok(self.read("cgroup.threads")?.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// Moves who is still in it to the parent, and removes it.
+    pub fn remove(&self) -> Removed {
+        let mut removed = Removed::default();
+        for _ in 0..ROUNDS {
+            let still: Vec<i32> = self.processes().unwrap_or_default();
+            let moved = still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
+            removed.moved += moved;
+            removed.gone = matches!(unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR), Ok(()) | Err(Errno::NOENT));
+            if removed.gone || (moved == 0 && !still.is_empty()) {
+                break;
+            }
+        }
+        removed
+    }
+
+    fn read(&self, name: &str) -> io::Result<String> {
+        let file = openat(&self.folder, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        io::read_to_string(File::from(file))
+    }
+}
+
+impl AsFd for Transient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+}
+
+impl Drop for Transient {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Moves a process into the cgroup of a folder.
+pub(crate) fn move_to(folder: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
+    let file = openat(folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, pid.to_string().as_bytes())?;
+    Ok(())
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+    openat(rustix::fs::CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Pids mean something in one namespace only.
+fn pid_namespace(host: &Host) -> u32 {
+    host.namespace("pid").unwrap_or(0)
+}
+
+/// Who made a transient cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    namespace: u32,
+    pid: i32,
+    /// In ticks since the machine started, as in `/proc/PID/stat`.
+    started: u64,
+}
+
+impl Owner {
+    /// Of the cgroup's name what is before its number.
+    fn name(self) -> String {
+        format!("{PREFIX}{}-{}-{}", self.namespace, self.pid, self.started)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let owner = Self { namespace: parts.next()?.parse().ok()?, pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? };
+        let number = parts.next()?.parse::<u32>();
+        (number.is_ok() && parts.next().is_none() && owner.pid > 0).then_some(owner)
+    }
+
+    /// A process that can't be looked at is taken for alive.
+    fn is_dead(self, host: &Host) -> bool {
+        match procfs::start_time(host, self.pid) {
+            Ok(started) => started != self.started,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture::{self, Machine};
+
+    fn machine(more: &[(&str, &str)]) -> Machine {
+        let mut files = vec![
+            ("/proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
+            ("/proc/self/cgroup", "0::/job\n"),
+            ("/cg/job/cgroup.procs", ""),
+            ("/cg/job/cgroup.type", "domain\n"),
+            ("/cg/job/cgroup.subtree_control", "\n"),
+        ];
+        files.extend(more);
+        fixture::machine(&files)
+    }
+
+    #[test]
+    fn a_child_that_would_change_limits_is_not_made() {
+        assert!(TransientPlace::find(&machine(&[]).host()).is_ok());
+        let find = |more| TransientPlace::find(&machine(&[more]).host()).unwrap_err();
+        assert_eq!(find(("/cg/job/cgroup.subtree_control", "cpu memory\n")), TransientError::Controllers("cpu, memory".to_owned()));
+        assert_eq!(find(("/cg/job/cgroup.type", "threaded\n")), TransientError::Type("threaded".to_owned()));
+        assert_eq!(find(("/proc/self/cgroup", "0::/elsewhere\n")), TransientError::OwnUnknown);
+        assert_eq!(find(("/proc/self/cgroup", "3:perf_event:/\n0::/job\n")), TransientError::NoVersion2);
+    }
+
+    #[test]
+    fn names_tell_their_owners_and_nothing_else_is_swept() {
+        let owner = Owner { namespace: 7, pid: 42, started: 99 };
+        assert_eq!(Owner::from_name(&format!("{}-0", owner.name())), Some(owner));
+        for other in ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"] {
+            assert_eq!(Owner::from_name(other), None, "{other}");
+        }
+    }
+
+    /// Of the three owners one is dead, one is another process by now, and one is alive.
+    #[test]
+    fn what_dead_owners_left_is_swept() {
+        let stat = |pid: i32, started: u32| (format!("/proc/{pid}/stat"), format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)));
+        let (reused, alive) = (stat(2, 11), stat(3, 10));
+        let machine = machine(&[(&reused.0, &reused.1), (&alive.0, &alive.1)]);
+        let host = machine.host();
+        for pid in 1..=3 {
+            std::fs::create_dir_all(host.path(&format!("/cg/job/tare-0-{pid}-10-0"))).unwrap();
+        }
+        std::fs::create_dir_all(host.path("/cg/job/tare-5-1-10-0")).unwrap();
+        let place = TransientPlace::find(&host).unwrap();
+        assert_eq!(place.sweep(&host), 2);
+        assert!(host.path("/cg/job/tare-0-3-10-0").exists() && host.path("/cg/job/tare-5-1-10-0").exists());
+    }
+
+    /// On the running kernel: a process goes in and is moved out, and nothing stays.
+    #[test]
+    fn made_and_removed() {
+        let host = Host::default();
+        let transient = match TransientPlace::find(&host).and_then(|place| place.create(&host)) {
+            Ok(transient) => transient,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
+        assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
+        assert!(transient.cpu_time().is_ok());
+        let path = below(&host, &TransientPlace::find(&host).unwrap().parent).join(transient.name());
+        assert!(path.is_dir());
+        assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
+        assert!(!path.exists());
+        sleeping.kill().unwrap();
+        sleeping.wait().unwrap();
+    }
+}

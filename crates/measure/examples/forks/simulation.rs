@@ -1,0 +1,127 @@
+//! A tree of short processes under events that sample at a frequency: who is sampled how often, by where a child's period starts.
+//!
+//! Occurrences are nanoseconds of CPU time, so that the wanted period of every task is 1e9 / rate. The kernel's way to it
+//! (`perf_adjust_period`): after each sample the period goes an eighth of the way to the wanted one.
+
+use fastrand::Rng;
+
+/// How long a task stays on a CPU: events of tasks are one for each CPU, and each counts by itself.
+const SLICE_NS: f64 = 10e6;
+
+/// Where a new task's events start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// At period 1, as where the parent's event was never on that CPU.
+    One,
+    /// At the parent's period, which stays what it was when the first program ended its start; at 1 on CPUs where that never ran.
+    Stale,
+    /// At the average period of all tasks before (the kernel patch of 2017).
+    Average,
+    /// There are none: each CPU has events that go on whoever runs.
+    PerCpu,
+}
+
+pub(crate) const POLICIES: [Policy; 4] = [Policy::One, Policy::Stale, Policy::Average, Policy::PerCpu];
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) policy: Policy,
+    pub(crate) cpus: usize,
+    pub(crate) events: usize,
+    /// Samples a second.
+    pub(crate) rate: f64,
+    pub(crate) tasks: usize,
+    pub(crate) seed: u64,
+}
+
+/// What it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    /// Interrupts a second of CPU time, all events together.
+    pub(crate) interrupts: f64,
+    /// Events that a fork copies.
+    pub(crate) cloned: f64,
+    /// Share of the CPU time that no sample stands for.
+    pub(crate) unseen: f64,
+    /// Share of the tasks that have no sample.
+    pub(crate) tasks_unseen: f64,
+}
+
+/// An event of a task on a CPU, or of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    period: f64,
+    /// Counted since the last sample.
+    since: f64,
+}
+
+impl Event {
+    fn at(period: f64) -> Self {
+        Self { period: period.max(1.0), since: 0.0 }
+    }
+
+    /// Counts on; how many samples there were, and what they stand for.
+    fn run(&mut self, mut time_ns: f64, wanted: f64) -> (u64, f64) {
+        let (mut samples, mut stands_for) = (0, 0.0);
+        while time_ns >= self.period - self.since {
+            time_ns -= self.period - self.since;
+            stands_for += self.period;
+            samples += 1;
+            self.since = 0.0;
+            self.period = (self.period + (wanted - self.period) / 8.0).max(1.0);
+        }
+        self.since += time_ns;
+        (samples, stands_for)
+    }
+}
+
+/// CPU time of a task: mostly some 0.3 ms, with a heavy tail (Pareto, exponent 1.3, cut at 2 s).
+pub(crate) fn lifetime_ns(rng: &mut Rng) -> f64 {
+    (0.2e6 * (1.0 - rng.f64()).powf(-1.0 / 1.3)).min(2e9)
+}
+
+/// Runs the tasks one after the other, each in slices on CPUs drawn by chance. All events are alike, so that one is followed.
+pub(crate) fn simulate(setting: &Setting) -> Outcome {
+    let Setting { policy, cpus, events, rate, tasks, seed } = *setting;
+    let (mut rng, wanted) = (Rng::with_seed(seed), 1e9 / rate);
+    // The first program, the shell, starts up in some 5 ms on two CPUs: there its events come to a period.
+    let mut first = vec![Event::at(1.0); cpus];
+    for cpu in [0, cpus / 2] {
+        first[cpu].run(2.5e6, wanted);
+    }
+    let stale: Vec<f64> = first.iter().map(|event| event.period).collect();
+    let mut of_cpus = vec![Event::at(wanted); cpus];
+    let mut average = 1.0;
+    let (mut used, mut seen, mut samples, mut silent) = (0.0, 0.0, 0, 0);
+    for _ in 0..tasks {
+        let mut of_task: Vec<Option<Event>> = vec![None; cpus];
+        let mut left = lifetime_ns(&mut rng);
+        used += left;
+        let mut samples_of_task = 0;
+        while left > 0.0 {
+            let (slice, cpu) = (left.min(SLICE_NS), rng.usize(..cpus));
+            left -= slice;
+            let start = match policy {
+                Policy::Stale => stale[cpu],
+                Policy::Average => average,
+                Policy::One | Policy::PerCpu => 1.0,
+            };
+            let event = if policy == Policy::PerCpu { &mut of_cpus[cpu] } else { of_task[cpu].get_or_insert(Event::at(start)) };
+            let (number, stands_for) = event.run(slice, wanted);
+            samples_of_task += number;
+            seen += stands_for;
+        }
+        samples += samples_of_task;
+        silent += usize::from(samples_of_task == 0);
+        for event in of_task.iter().flatten() {
+            average += (event.period - average) / 8.0;
+        }
+    }
+    Outcome {
+        interrupts: samples as f64 * events as f64 / (used / 1e9),
+        cloned: if policy == Policy::PerCpu { 0.0 } else { (events * cpus) as f64 },
+        unseen: 1.0 - seen / used,
+        tasks_unseen: silent as f64 / tasks as f64,
+    }
+}

@@ -1,0 +1,123 @@
+//! How the command was followed, and how much of what its tasks used the samples stand for.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Ledger};
+
+/// How what the command starts is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FollowMode {
+    /// By events on a cgroup that the command runs in.
+    Cgroup,
+    /// By events on whole CPUs, of which only what the command's tasks did is shown.
+    System,
+    /// By events that children inherit.
+    #[default]
+    Inherit,
+}
+
+impl FollowMode {
+    /// As part of a sentence.
+    #[must_use]
+    pub fn how(self) -> &'static str {
+        match self {
+            Self::Cgroup => "by a cgroup of its own",
+            Self::System => "on all CPUs, and keeps what its tasks do",
+            Self::Inherit => "by inherited events",
+        }
+    }
+}
+
+/// How the command was followed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Follow {
+    /// How.
+    pub mode: FollowMode,
+    /// Why not in a way that sees more.
+    pub why: Option<String>,
+    /// The command's process. What it did before its execve is not the command's.
+    pub root: i32,
+    /// How many tasks there were; `None` where that is not known.
+    pub tasks: Option<u64>,
+    /// Tasks of which there is no sample.
+    pub unseen_tasks: u64,
+    /// Tasks that left the command's cgroup: what they did from then on is not recorded.
+    pub left_cgroup: u64,
+    /// Processes that outlived the command, and were moved back to where tare is.
+    pub outlived: usize,
+}
+
+/// What the samples of an event stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Coverage {
+    /// The sum of the periods of its samples.
+    pub sampled: u64,
+    /// What the tasks used: nanoseconds of CPU time, or occurrences.
+    pub used: u64,
+    /// Whether these are nanoseconds.
+    pub is_time: bool,
+    /// Whether so little was used that chance decides how many samples there are.
+    pub is_little: bool,
+}
+
+/// Less than this share (in percent) is warned of.
+const ENOUGH_PERCENT: f64 = 90.0;
+
+impl Coverage {
+    /// In percent; `None` where nothing was used.
+    #[must_use]
+    pub fn percent(&self) -> Option<f64> {
+        (self.used > 0).then(|| 100.0 * self.sampled as f64 / self.used as f64)
+    }
+
+    fn text(&self) -> Option<String> {
+        let amount = |number: u64| if self.is_time { super::text::seconds(number) } else { super::text::grouped(number) };
+        Some(format!("{} of {} ({:.1}%)", amount(self.sampled), amount(self.used), self.percent()?))
+    }
+}
+
+/// The lines that tell of it.
+pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
+    let Some(follow) = &ledger.follow else { return Vec::new() };
+    let mut lines = Vec::new();
+    let because = follow.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    lines.push(format!("the command was followed {}{because}", follow.mode.how()));
+    let covered: Vec<_> = ledger.events.iter().filter_map(|event| Some(format!("{} {}", event.name, event.coverage?.text()?))).collect();
+    if !covered.is_empty() {
+        lines.push(format!("coverage: the samples stand for {}{}", covered.join(", "), tasks(follow)));
+    }
+    let too_little =
+        |event: &&Event| event.coverage.filter(|c| !c.is_little).and_then(|c| c.percent()).is_some_and(|percent| percent < ENOUGH_PERCENT);
+    if let Some(event) = ledger.events.iter().find(too_little) {
+        lines.push(format!("WARNING: much of what the command used has no samples ({}): {}", event.name, remedy(ledger, follow)));
+    }
+    if follow.left_cgroup > 0 {
+        lines.push(format!("{} tasks left the command's cgroup and were not recorded from then on: --follow=system sees them", follow.left_cgroup));
+    }
+    if follow.outlived > 0 {
+        lines.push(format!("{} processes outlive the command: they are where they would have been without tare", follow.outlived));
+    }
+    lines
+}
+
+fn tasks(follow: &Follow) -> String {
+    match (follow.tasks, follow.unseen_tasks) {
+        (None, _) => String::new(),
+        (Some(tasks), unseen) => format!("; {} of {} tasks have no sample", super::text::grouped(unseen), super::text::grouped(tasks)),
+    }
+}
+
+/// What would mend a recording that saw too little.
+fn remedy(ledger: &Ledger, follow: &Follow) -> &'static str {
+    match follow.mode {
+        _ if !ledger.losses.is_empty() => "samples were lost, use larger rings (-m)",
+        FollowMode::Inherit => {
+            "children that end early have none; --follow=cgroup or --follow=system sees them (CAP_PERFMON), report --weight=exact adds them up"
+        }
+        FollowMode::Cgroup if follow.left_cgroup > 0 => "tasks left its cgroup; use --follow=system",
+        FollowMode::Cgroup | FollowMode::System => "use a higher rate (-F)",
+    }
+}
