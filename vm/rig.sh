@@ -3,7 +3,10 @@
 #
 #   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
 #   vm/rig.sh rustc          prints the path of a compiler for the guest, made of Debian's packages
+#   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package, of the guest's architecture or of all, and unpacks it
 #   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
+#
+# RIG_IMAGE (another kernel), RIG_CPUS (1), RIG_TIMEOUT (300 seconds) and RIG_QEMU (further options of qemu) change what run does.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tare/vm
@@ -104,8 +107,9 @@ run() {
     # A kernel takes several archives one after the other as one file system.
     (cd "$work" && cat "$cache/base.cpio" && find job | cpio -o -H newc --quiet) >"$work/initrd"
     # icount: one instruction takes one nanosecond of virtual time, so that counts are exact and the same on every run.
-    timeout "${RIG_TIMEOUT:-300}" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -smp 1 -m 1024 -icount shift=0 \
-        -nographic -no-reboot -nic none -kernel "$cache/Image" -initrd "$work/initrd" \
+    # shellcheck disable=SC2086 # RIG_QEMU is several words
+    timeout "${RIG_TIMEOUT:-300}" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -smp "${RIG_CPUS:-1}" -m 1024 -icount shift=0 \
+        -nographic -no-reboot -nic none ${RIG_QEMU:-} -kernel "${RIG_IMAGE:-$cache/Image}" -initrd "$work/initrd" \
         -append "console=ttyAMA0 quiet panic=-1" </dev/null >"$work/log" 2>&1 || status=$?
     tr -d '\r' <"$work/log" | sed '/^rig: status /d; s/\x1b\[[0-9;]*[A-Za-z]//g'
     reported=$(tr -d '\r' <"$work/log" | sed -n 's/^rig: status \([0-9]*\)$/\1/p' | tail -n 1)
@@ -119,6 +123,7 @@ run() {
 case ${1:-} in
 setup) setup ;;
 rustc) rustc ;;
+unpack) [ -e "$cache/apt/apt.conf" ] || guest_apt_setup; unpack "$2" "$3" ;;
 run) run "$2" ;;
-*) sed -n '2,6s/^# \?//p' "$0" ;;
+*) sed -n '2,9s/^# \?//p' "$0" ;;
 esac

@@ -1,0 +1,13 @@
+# result.json as a table: a row for each run, the kernels beside each other.
+def percent: if . == null then "-" else . * 1000 | round / 10 | tostring + "%" end;
+def key: [.cpus, .workload, .event, .events, .group, .rate];
+def cells: [.samples // "-", (.coverage | percent), .low // "-", .instructions];
+(.rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels
+| (["CPUs, workload", "event", "rate", "wanted"] + [$kernels[] | ., "coverage", "low", "instructions"]),
+  (reduce .rows[] as $row ({}; .[$row | key | tojson][$row.kernel] = $row) | [.[]] | sort_by(first(.[]) | [.cpus, .rate == "count"])[]
+   | (.series // .stock) as $one
+   | ["\($one.cpus), \($one.workload)",
+      "\(if $one.events > 1 then "\($one.events) x " else "" end)\($one.event)\(if $one.group then ", group" else "" end)",
+      $one.rate, ($one.wanted // $one.count | round)]
+     + [$kernels[] as $k | .[$k] // {} | cells[]])
+| @tsv
