@@ -114,9 +114,7 @@ fn tasks(follow: &Follow) -> String {
 fn remedy(ledger: &Ledger, follow: &Follow) -> &'static str {
     match follow.mode {
         _ if !ledger.losses.is_empty() => "samples were lost, use larger rings (-m)",
-        FollowMode::Inherit => {
-            "children that end early have none; --follow=cgroup or --follow=system sees them (CAP_PERFMON), report --weight=exact adds them up"
-        }
+        FollowMode::Inherit => "children that end early have none; --follow=cgroup or --follow=system sees them, which need CAP_PERFMON",
         FollowMode::Cgroup if follow.left_cgroup > 0 => "tasks left its cgroup; use --follow=system",
         FollowMode::Cgroup | FollowMode::System => "use a higher rate (-F)",
     }
