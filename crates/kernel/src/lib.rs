@@ -13,6 +13,7 @@ pub mod fake;
 pub mod file_window;
 pub mod host;
 mod inherited;
+pub mod kept_counts;
 pub mod local_time;
 pub mod mounts;
 pub mod open;

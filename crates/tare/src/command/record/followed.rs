@@ -7,6 +7,7 @@ use tare_format::abi::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLO
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_kernel::cgroup::CpuTime;
 use tare_kernel::child::Ended;
+use tare_kernel::kept_counts;
 
 use super::account::nanos;
 use super::session::Session;
@@ -80,6 +81,9 @@ pub(super) fn complete(
     let family = Family::of(tasks.iter().copied(), follow.root, session.plan.events.len(), follow.mode == FollowMode::System);
     follow.tasks = Some(family.tasks);
     follow.unseen_tasks = family.unseen;
+    if follow.mode == FollowMode::Inherit && family.tasks > 1 {
+        follow.kernel_keeps_counts = kept_counts::are_kept(session.kernel);
+    }
     if follow.mode == FollowMode::Cgroup && ledger.losses.is_empty() {
         follow.left_cgroup = family.not_ended.saturating_sub(seen.threads.len() as u64);
     }

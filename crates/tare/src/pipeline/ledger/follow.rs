@@ -43,6 +43,9 @@ pub struct Follow {
     pub tasks: Option<u64>,
     /// Tasks of which there is no sample.
     pub unseen_tasks: u64,
+    /// Inherited events only: whether the kernel keeps what they counted when their task ends, for the next child; `None` where that is not
+    /// known.
+    pub kernel_keeps_counts: Option<bool>,
     /// Tasks that left the command's cgroup: what they did from then on is not recorded.
     pub left_cgroup: u64,
     /// Processes that outlived the command, and were moved back to where tare is.
@@ -93,6 +96,9 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
         |event: &&Event| event.coverage.filter(|c| !c.is_little).and_then(|c| c.percent()).is_some_and(|percent| percent < ENOUGH_PERCENT);
     if let Some(event) = ledger.events.iter().find(too_little) {
         lines.push(format!("WARNING: much of what the command used has no samples ({}): {}", event.name, remedy(ledger, follow)));
+    }
+    if follow.kernel_keeps_counts == Some(true) {
+        lines.push("this kernel keeps what short-lived children count, for their siblings: see docs/kernel.md".to_owned());
     }
     if follow.left_cgroup > 0 {
         lines.push(format!("{} tasks left the command's cgroup and were not recorded from then on: --follow=system sees them", follow.left_cgroup));

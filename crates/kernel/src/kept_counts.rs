@@ -1,0 +1,149 @@
+//! Whether this kernel keeps what an inherited event counted when its task ends, and lets the next child go on from there: the
+//! series in patches/linux does. No version tells, so it is made to happen (docs/kernel.md, 'How a recorder can notice').
+
+use std::os::fd::OwnedFd;
+use std::ptr;
+use std::time::Instant;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use tare_format::abi::bindings::{PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_TID, PERF_TYPE_SOFTWARE};
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::record::kind::PERF_RECORD_SAMPLE;
+
+use crate::ended;
+use crate::open::{Kernel, Target};
+use crate::ring::Ring;
+
+/// Page faults a sample.
+const PERIOD: u64 = 512;
+/// Processes, one after the other, none of which has so many.
+const CHILDREN: usize = 24;
+/// Pages that each of them touches.
+const PAGES: usize = 64;
+/// Of [`CHILDREN`] x [`PAGES`] page faults, so many periods pass at least if none is forgotten: less than one can be outstanding in the
+/// family, and one in the helper.
+const SAMPLES: usize = 2;
+
+/// Starts some processes that end at once, in a millisecond or two, and looks whether their page faults make samples together. `None`
+/// where this process may not sample its own children, or the events could not be had for another reason.
+#[must_use]
+pub fn are_kept(kernel: &dyn Kernel) -> Option<bool> {
+    let cpu = sched_getcpu();
+    let helper = Helper::fork(cpu)?;
+    let attr = Attr {
+        kind: PERF_TYPE_SOFTWARE,
+        config: PERF_COUNT_SW_PAGE_FAULTS.into(),
+        sampling: Sampling::Period(PERIOD),
+        sample_type: PERF_SAMPLE_TID.into(),
+        flags: Flags::INHERIT | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV,
+        ..Attr::default()
+    };
+    let event = kernel.open(&attr, Target::TaskOnCpu(helper.pid, u32::try_from(cpu).ok()?), None).ok()?;
+    let mut ring = Ring::map(&*event, rustix::param::page_size()).ok()?;
+    helper.run()?;
+    let mut samples = 0;
+    while let Some(record) = ring.next() {
+        samples += usize::from(record.kind() == PERF_RECORD_SAMPLE);
+    }
+    Some(samples >= SAMPLES)
+}
+
+/// A forked process that waits, then has children. Dropped, it ends without any.
+struct Helper {
+    pid: i32,
+    /// Taken when it is let go.
+    channel: Option<OwnedFd>,
+}
+
+impl Helper {
+    fn fork(cpu: usize) -> Option<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        // SAFETY: the child makes only async-signal-safe calls until it exits, see `have_children`.
+        #[allow(unsafe_code)]
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => None,
+            0 => {
+                drop(write);
+                have_children(&read, cpu)
+            }
+            pid => Some(Self { pid, channel: Some(write) }),
+        }
+    }
+
+    /// Lets it go, and waits for its end.
+    fn run(mut self) -> Option<()> {
+        let channel = self.channel.take()?;
+        rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g")).ok()?;
+        let ended = ended::wait(self.pid, Instant::now(), 0).ok()??;
+        self.pid = 0;
+        (ended.status == 0).then_some(())
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.channel = None;
+        if self.pid > 0 {
+            let _ = ended::wait(self.pid, Instant::now(), 0);
+        }
+    }
+}
+
+/// The helper's side of the fork: nothing here allocates.
+fn have_children(channel: &OwnedFd, cpu: usize) -> ! {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    let bound = sched_setaffinity(None, &only).is_ok();
+    let mut byte = [0];
+    let go = bound && matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
+    let done = go && (0..CHILDREN).all(|_| had_child());
+    // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::_exit(i32::from(!done))
+    }
+}
+
+/// Starts a process that touches fresh pages and ends, and waits for it.
+fn had_child() -> bool {
+    // SAFETY: plain system calls. The memory is the child's own new mapping, which is written within its bounds and a page at a time.
+    #[allow(unsafe_code)]
+    unsafe {
+        match libc::fork() {
+            -1 => false,
+            0 => {
+                let page = rustix::param::page_size();
+                let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let memory = libc::mmap(ptr::null_mut(), PAGES * page, access, kind, -1, 0);
+                if memory == libc::MAP_FAILED {
+                    libc::_exit(1);
+                }
+                // Large pages would make one fault of many.
+                libc::madvise(memory, PAGES * page, libc::MADV_NOHUGEPAGE);
+                (0..PAGES).for_each(|number| memory.cast::<u8>().add(number * page).write_volatile(1));
+                libc::_exit(0)
+            }
+            pid => {
+                let mut status = 0;
+                libc::waitpid(pid, &raw mut status, 0) == pid && status == 0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::System;
+
+    /// Released kernels forget.
+    #[test]
+    fn a_released_kernel_forgets() {
+        match are_kept(&System) {
+            None => println!("skipped: this user may not sample page faults"),
+            kept => assert_eq!(kept, Some(false)),
+        }
+    }
+}
