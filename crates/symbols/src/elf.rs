@@ -1,5 +1,8 @@
 //! Symbols of ELF files.
 
+mod frames;
+
+pub(crate) use frames::{Frames, Places};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 use object::read::{ReadRef, SectionIndex, StringTable};

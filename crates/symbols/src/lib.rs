@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! pid, address --Spaces--> map --Map::to_file--> file, address in it --Symbolizer--> symbol
+//! registers, stack --Unwinder--> addresses
 //! ```
 //! Rules of address spaces and the choice among symbols of one address are those of `perf`, so that both print the same names.
 #![forbid(unsafe_code)]
 
 mod demangle;
+mod disk;
 mod elf;
 mod files;
 mod kallsyms;
@@ -14,12 +16,14 @@ mod perf_map;
 mod space;
 mod symbolizer;
 mod table;
+mod unwind;
 
 pub use files::{BuildId, File, FileId, Files, Kind};
 pub use kallsyms::Kallsyms;
 pub use space::{Map, Space, Spaces};
 pub use symbolizer::{Options, Symbol, Symbolizer, Unresolved};
 pub use table::{Builder, Rank, Table};
+pub use unwind::{End, Registers, Unwinder};
 
 /// How much a file can make its reader do. A file of symbols is untrusted.
 pub mod limits {
@@ -33,6 +37,10 @@ pub mod limits {
     pub const MAPS: usize = 1 << 17;
     /// Files of one recording.
     pub const FILES: usize = 1 << 20;
+    /// Bytes of the tables of call frames of all files.
+    pub const UNWIND_BYTES: u64 = 1 << 30;
+    /// Frames of one stack.
+    pub const FRAMES: usize = 1 << 12;
     /// Bytes of a text of symbols: kallsyms, or what a just-in-time compiler wrote.
     pub const TEXT_BYTES: u64 = 1 << 30;
 }

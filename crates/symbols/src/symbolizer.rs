@@ -1,14 +1,12 @@
 //! From an address in a file to a symbol.
 
 use std::collections::HashMap;
-use std::fs::File as Disk;
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
 
 use crate::demangle::demangle;
+use crate::disk;
 use crate::elf::Image;
 use crate::files::{BuildId, File, FileId, Files, Kind};
 use crate::kallsyms::Kallsyms;
@@ -199,7 +197,7 @@ impl Symbolizer {
             }
             Kind::Elf => self.load_elf(file)?,
             Kind::Vdso => vdso(file.build_id)?,
-            Kind::PerfMap => perf_map::parse(&read_text(&self.below_root(&file.name))?),
+            Kind::PerfMap => perf_map::parse(&disk::read_text(&disk::below_root(&self.options, &file.name))?),
             Kind::Anonymous => return Err(Unresolved::NoSymbol),
         };
         self.symbols += table.len();
@@ -209,19 +207,14 @@ impl Symbolizer {
         if table.is_empty() { Err(Unresolved::Stripped) } else { Ok(Loaded { table: Source::Own(table), names: Vec::new() }) }
     }
 
-    fn below_root(&self, path: &[u8]) -> PathBuf {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        self.options.root.join(path.strip_prefix("/").unwrap_or(path))
-    }
-
     /// Reads the list of the kernel's symbols, once.
     fn load_kernel(&mut self, build_id: Option<BuildId>) -> Result<(), Unresolved> {
         if self.kallsyms.is_none() {
-            let path = self.options.kallsyms.clone().unwrap_or_else(|| self.below_root(b"/proc/kallsyms"));
-            self.kallsyms = Some(read_text(&path).map(|text| Kallsyms::parse(&text)));
+            let path = self.options.kallsyms.clone().unwrap_or_else(|| disk::below_root(&self.options, b"/proc/kallsyms"));
+            self.kallsyms = Some(disk::read_text(&path).map(|text| Kallsyms::parse(&text)));
         }
         let own_kernel = self.options.kallsyms.is_none();
-        let notes = self.below_root(b"/sys/kernel/notes");
+        let notes = disk::below_root(&self.options, b"/sys/kernel/notes");
         let running = *self.kernel_build_id.get_or_insert_with(|| std::fs::read(notes).ok().and_then(|notes| note_build_id(&notes)));
         if own_kernel && build_id.is_some() && running.is_some() && build_id != running {
             return Err(Unresolved::OtherBuild);
@@ -250,9 +243,8 @@ impl Symbolizer {
 
     /// The symbols of the recorded file: at its path, else in the cache; where it is stripped, of its debug file.
     fn load_elf(&self, file: &File) -> Result<Table, Unresolved> {
-        let kept = file.build_id.zip(self.options.cache.as_ref()).map(|(id, cache)| build_id_path(cache, id, "/elf"));
         let mut why = Unresolved::NoFile;
-        for path in [Some(self.below_root(&file.name)), kept].into_iter().flatten() {
+        for path in disk::candidates(&self.options, file) {
             let image = match read_image(&path, None) {
                 Ok(image) if file.build_id.is_none() || image.build_id.is_none() || image.build_id == file.build_id => image,
                 Ok(_) => {
@@ -264,7 +256,10 @@ impl Symbolizer {
                     continue;
                 }
             };
-            let debug = image.build_id.filter(|_| !image.has_symtab).map(|id| build_id_path(&self.below_root(b"/usr/lib/debug"), id, ".debug"));
+            let debug = image
+                .build_id
+                .filter(|_| !image.has_symtab)
+                .map(|id| disk::build_id_path(&disk::below_root(&self.options, b"/usr/lib/debug"), id, ".debug"));
             let debug = debug.and_then(|path| read_image(&path, Some(&image)).ok()).filter(|debug| debug.build_id == image.build_id);
             let mut symbols = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty()).unwrap_or(image.symbols);
             // A debug file has no code, so its stubs are unknown.
@@ -277,37 +272,9 @@ impl Symbolizer {
     }
 }
 
-fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
-    let digits = id.to_string();
-    let (front, rest) = digits.split_at(2);
-    folder.join(format!(".build-id/{front}/{rest}{end}"))
-}
-
-fn why(error: &io::Error) -> Unresolved {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Unresolved::NotReadable,
-        _ => Unresolved::NoFile,
-    }
-}
-
-/// Opens a regular file: a recorded path may name a FIFO or a device by now.
-fn open(path: &Path) -> Result<Disk, Unresolved> {
-    let meta = std::fs::metadata(path).map_err(|error| why(&error))?;
-    if !meta.is_file() {
-        return Err(Unresolved::NoFile);
-    }
-    Disk::open(path).map_err(|error| why(&error))
-}
-
 fn read_image(path: &Path, belongs_to: Option<&Image>) -> Result<Image, Unresolved> {
-    let cache = ReadCache::new(open(path)?);
+    let cache = ReadCache::new(disk::open(path)?);
     Image::read(&cache, belongs_to.map(|image| &image.segments)).map_err(|_| Unresolved::Malformed)
-}
-
-fn read_text(path: &Path) -> Result<Vec<u8>, Unresolved> {
-    let mut text = Vec::new();
-    open(path)?.take(limits::TEXT_BYTES).read_to_end(&mut text).map_err(|error| why(&error))?;
-    Ok(text)
 }
 
 /// The build id among ELF notes of this machine's byte order: name size, description size, type, name, description.
@@ -324,17 +291,9 @@ fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
     }
 }
 
-/// The symbols of the image that the kernel maps into this process too.
+/// The symbols of the image that the kernel maps into each process.
 fn vdso(build_id: Option<BuildId>) -> Result<Table, Unresolved> {
-    use std::os::unix::fs::FileExt;
-    const LARGEST: u64 = 1 << 20;
-    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| why(&error))?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]")).ok_or(Unresolved::NoFile)?;
-    let range = line.split(' ').next().and_then(|range| range.split_once('-')).ok_or(Unresolved::NoFile)?;
-    let [start, end] = [range.0, range.1].map(|digits| u64::from_str_radix(digits, 16).unwrap_or(0));
-    let mut image = vec![0; usize::try_from(end.saturating_sub(start).min(LARGEST)).unwrap_or(0)];
-    let memory = Disk::open("/proc/self/mem").map_err(|error| why(&error))?;
-    memory.read_exact_at(&mut image, start).map_err(|error| why(&error))?;
+    let image = disk::vdso()?;
     let image = Image::read(image.as_slice(), None).map_err(|_| Unresolved::Malformed)?;
     if build_id.is_some() && image.build_id.is_some() && build_id != image.build_id {
         return Err(Unresolved::OtherBuild);
