@@ -3,6 +3,7 @@
 mod damage;
 mod seeds;
 mod targets;
+mod tracepoints;
 
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};

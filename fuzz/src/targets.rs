@@ -10,7 +10,7 @@ use tare_format::file::{Description, Features, Reader, note};
 use tare_format::order::Sorter;
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
 
-use crate::seeds;
+use crate::{seeds, tracepoints};
 
 /// A reader, and inputs that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "compressed", seeds: compressed, read: compressed_record },
     Target { name: "note", seeds: notes, read: in_stream },
     Target { name: "order", seeds: order, read: in_stream },
+    Target { name: "tracing-data", seeds: tracepoints::sections, read: tracepoints::section },
+    Target { name: "tracepoint", seeds: tracepoints::formats, read: tracepoints::format },
 ];
 
 /// Goes through a recording, decodes all there is, and puts it in order.
