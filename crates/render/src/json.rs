@@ -93,7 +93,15 @@ struct Branch {
 pub fn json(out: &mut dyn Write, profile: &Profile, view: &View, ledger: Option<&impl Serialize>) -> io::Result<()> {
     let tables = profile.events().map(|(id, event)| table(profile, id, event, view)).filter(|table| table.all.samples > 0);
     let document = Document { version: VERSION, tool: "tare report", events: tables.collect(), loss: losses(&profile.loss), ledger };
-    document.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Safe))?;
+    json_line(out, &document)
+}
+
+/// Writes any value in one line, with no character that a terminal acts on.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Safe))?;
     writeln!(out)
 }
 

@@ -14,7 +14,7 @@ mod tree;
 
 pub use column::Column;
 pub use counts::counts;
-pub use json::json;
+pub use json::{json, json_line};
 pub use printable::printable;
 pub use text::text;
 pub use tree::Graph;

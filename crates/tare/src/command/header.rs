@@ -1,18 +1,24 @@
-//! `--header`: what a recording says of its machine, its session and its events.
+//! `--header` of `tare report` and `tare script`: what a recording says of its machine, its session and its events.
 
 use std::fs::File;
 use std::io::{self, Write};
 
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
-use tare_format::file::{Description, Event, Header, Reader};
+use tare_format::file::{Description, Event, Features, Header, Reader};
 use tare_format::record::kind;
 use tare_render::printable;
 
-use super::filling::{Filled, name};
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Usual,
+    /// Also what can be long: topology, caches, build ids (`-I`).
+    Full,
+}
 
 /// `--header-only`. Of a stream what comes before the first of the kernel's records.
-pub(super) fn write_only(out: &mut dyn Write, mut reader: Reader<File>) -> anyhow::Result<()> {
+pub(crate) fn write_only(out: &mut dyn Write, mut reader: Reader<File>, extent: Extent) -> anyhow::Result<()> {
     writeln!(out, "# ========")?;
     if let Header::File(header) = reader.header() {
         writeln!(out, "# data offset    : {}\n# data size      : {}", header.data.offset, header.data.size)?;
@@ -20,19 +26,19 @@ pub(super) fn write_only(out: &mut dyn Write, mut reader: Reader<File>) -> anyho
     if reader.description().events().is_empty() {
         while reader.next_record()?.is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START) {}
     }
-    features(out, reader.description())?;
+    features(out, reader.description(), extent)?;
     writeln!(out, "# ========\n#")?;
     Ok(())
 }
 
 /// `--header`.
-pub(super) fn write(out: &mut dyn Write, filled: &Filled) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, description: &Description, extent: Extent) -> io::Result<()> {
     writeln!(out, "# ========")?;
-    features(out, &filled.description)?;
+    features(out, description, extent)?;
     writeln!(out, "# ========\n#")
 }
 
-fn features(out: &mut dyn Write, description: &Description) -> io::Result<()> {
+fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> io::Result<()> {
     let features = description.features();
     let text = |out: &mut dyn Write, title: &str, feature| match features.text(feature) {
         Ok(text) => writeln!(out, "# {title} : {}", printable(text)),
@@ -66,13 +72,53 @@ fn features(out: &mut dyn Write, description: &Description) -> io::Result<()> {
         writeln!(out, "# time of first sample : {}\n# time of last sample : {}", seconds(first_ns), seconds(last_ns))?;
         writeln!(out, "# sample duration : {:10.3} ms", last_ns.saturating_sub(first_ns) as f64 / 1e6)?;
     }
+    if extent == Extent::Full { more(out, features) } else { Ok(()) }
+}
+
+/// What can be long.
+fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
+    if let Ok(topology) = features.cpu_topology() {
+        for (title, lists) in [("sibling sockets", &topology.sockets), ("sibling threads", &topology.cores)] {
+            lists.iter().try_for_each(|list| writeln!(out, "# {title} : {}", printable(list)))?;
+        }
+        for (cpu, place) in topology.cpus.iter().enumerate() {
+            writeln!(out, "# CPU {cpu}: Core ID {}, Socket ID {}", place.core, place.socket)?;
+        }
+    }
+    for node in features.numa_topology().unwrap_or_default() {
+        let (total, free) = (node.total_kib, node.free_kib);
+        writeln!(out, "# node{} meminfo : total = {total} kB, free = {free} kB\n# node{} cpu list : {}", node.node, node.node, printable(node.cpus))?;
+    }
+    for cache in features.caches().unwrap_or_default() {
+        let (kind, size, cpus) = (printable(cache.kind), printable(cache.size), printable(cache.cpus));
+        writeln!(out, "# L{} {kind:<15} {size} [{cpus}]", cache.level)?;
+    }
+    for group in features.group_desc().unwrap_or_default() {
+        writeln!(out, "# group: {} with {} members from event {} on", printable(group.name), group.members, group.leader)?;
+    }
+    if let Ok(clock) = features.clock_data() {
+        let (wall_clock_ns, clock_ns) = (clock.wall_clock_ns, clock.clock_ns);
+        writeln!(out, "# clock {} was at {clock_ns} ns when the time of day was {wall_clock_ns} ns", clock.clockid)?;
+    }
+    if let Ok(build_ids) = features.build_ids() {
+        for id in build_ids {
+            let digits: String = id.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(out, "# build id {digits} {}", printable(id.path))?;
+        }
+    }
     Ok(())
+}
+
+/// What an event is called.
+pub(crate) fn event_name(event: &Event, place: usize) -> Vec<u8> {
+    let numbers = || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
+    event.name.clone().unwrap_or_else(|| numbers().into_bytes())
 }
 
 /// An event's attributes by the kernel's names; those that are 0 are left out.
 fn event(event: &Event, place: usize) -> String {
     let Attr { kind, config, config1, config2, sampling, sample_type, read_format, flags, precise_ip, .. } = &event.attr;
-    let mut words = vec![format!("event : name = {}", printable(&name(event, place)))];
+    let mut words = vec![format!("event : name = {}", printable(&event_name(event, place)))];
     if !event.ids.is_empty() {
         let shown: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
         let more = if event.ids.len() > shown.len() { format!(", and {} more", event.ids.len() - shown.len()) } else { String::new() };

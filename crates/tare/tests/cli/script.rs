@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tare_format::tracepoint::Format;
 
-use crate::support::{stderr, tare};
+use crate::support::{is_root, stderr, tare};
 
 /// Some user time, short-lived processes, system calls, a sleep.
 const WORKLOAD: &str =
@@ -41,17 +41,36 @@ fn lines(mut command: Command, path: &Path, options: &[&str]) -> Vec<String> {
     String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Both print the same lines.
+/// The ways in which a line may differ from perf's: only in the symbol. `None`: it may not.
+fn allowed(ours: &str, theirs: &str) -> Option<&'static str> {
+    // Front with the address, and the file.
+    let around = |line: &'_ str| {
+        let (rest, dso) = line.rsplit_once(" (")?;
+        let symbol = rest.find(": ").map_or(0, |at| at + 2);
+        let address = rest[symbol..].trim_start().split(' ').next()?;
+        Some((rest[..symbol].to_owned(), address.to_owned(), dso.to_owned()))
+    };
+    match (around(ours)?, around(theirs)?) {
+        (ours_around, theirs_around) if ours_around != theirs_around => None,
+        _ if theirs.contains("[unknown]") && !ours.contains("[unknown]") => Some("perf finds no symbol: others overlap it"),
+        _ if ours.contains("(unsigned int)") => Some("numbers in the arguments of C++ templates"),
+        _ => Some("symbols overlap: which one perf finds depends on the shape of its tree"),
+    }
+}
+
+/// Both print the same lines but for one in a hundred, which differ as is allowed.
 fn same(recording: &[&str], options: &[&str]) {
     let Some(recorded) = record(recording) else { return };
     let theirs = lines(Command::new("perf"), &recorded.path, &[options, &["--no-inline"]].concat());
     let ours = lines(tare(), &recorded.path, options);
     assert!(!theirs.is_empty(), "{recording:?}: perf prints nothing");
     assert_eq!(ours.len(), theirs.len(), "{recording:?} {options:?}");
-    // Overlapping symbols: which one perf finds depends on the shape of its tree; where it finds none, ours may.
-    let is_same = |(ours, theirs): &(&String, &String)| ours == theirs || theirs.contains("[unknown]") && !ours.contains("[unknown]");
-    let different: Vec<_> = ours.iter().zip(&theirs).filter(|pair| !is_same(pair)).take(5).collect();
-    assert!(different.is_empty(), "{recording:?} {options:?} ours, theirs: {different:#?}");
+    let different: Vec<_> = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).collect();
+    let wrong: Vec<_> = different.iter().filter(|(ours, theirs)| allowed(ours, theirs).is_none()).take(5).collect();
+    assert!(wrong.is_empty(), "{recording:?} {options:?} ours, theirs: {wrong:#?}");
+    println!("{recording:?}: {} of {} lines have another symbol", different.len(), ours.len());
+    let few = different.len() * 100 <= ours.len();
+    assert!(few, "{recording:?} {options:?}: {} of {}: {:#?}", different.len(), ours.len(), &different[..different.len().min(5)]);
 }
 
 #[test]
@@ -63,6 +82,37 @@ fn samples_are_printed_as_by_perf() {
     same(&["-e", "{cpu-clock,page-faults}:S"], &[]);
     same(&["-e", "cpu-clock", "--user-regs=ip,sp", "--intr-regs=ip,sp"], &["-F", "+iregs,+uregs,+misc,-cpu"]);
     same(&["-e", "cpu-clock", "-g", "-z"], &["-G"]);
+}
+
+#[test]
+fn whole_machines_are_printed_as_by_perf() {
+    same(&["-e", "cpu-clock", "-a", "-F", "500"], &[]);
+    same(&["-e", "cpu-clock", "-a", "-g", "-F", "500"], &[]);
+}
+
+/// Our frames of a copied stack are perf's, as far as it knows where they lie, and more.
+#[test]
+fn copied_stacks_are_unwound_as_far_as_by_perf() {
+    let Some(recorded) = record(&["-e", "cpu-clock", "--call-graph", "dwarf"]) else { return };
+    let stacks = |lines: Vec<String>| -> Vec<Vec<String>> {
+        let stacks = lines.split(String::is_empty).filter(|stack| !stack.is_empty());
+        stacks.map(|stack| stack.iter().take_while(|line| !line.ends_with("[unknown] ([unknown])")).cloned().collect()).collect()
+    };
+    let theirs = stacks(lines(Command::new("perf"), &recorded.path, &["--no-inline"]));
+    let ours = stacks(lines(tare(), &recorded.path, &[]));
+    assert_eq!(ours.len(), theirs.len());
+    // perf leaves out frames of the dynamic linker and of libraries in the middle: they must be the only difference.
+    let has_all = |(ours, theirs): &(&Vec<String>, &Vec<String>)| {
+        let mut ours = ours.iter();
+        theirs.iter().all(|line| ours.any(|own| own == line))
+    };
+    let pairs = || ours.iter().zip(&theirs);
+    let (as_far, all) = (pairs().filter(|(ours, theirs)| ours.starts_with(theirs)).count(), pairs().filter(has_all).count());
+    let other = pairs().find(|pair| !has_all(pair));
+    println!("of {} stacks {as_far} begin with perf's, {all} have all of its frames", ours.len());
+    assert!(as_far * 10 >= ours.len() * 8 && all * 20 >= ours.len() * 19, "{as_far}, {all} of {}: {other:#?}", ours.len());
+    let [ours, theirs] = [&ours, &theirs].map(|stacks| stacks.iter().map(Vec::len).sum::<usize>());
+    assert!(ours >= theirs, "{ours} {theirs}");
 }
 
 #[test]
@@ -112,12 +162,62 @@ fn a_pipe_is_printed_as_it_comes_and_closing_it_ends_quietly() {
     assert!(done.status.success() && stderr(&done).is_empty(), "{}", stderr(&done));
 }
 
+/// `tare record -o - | tare script -i - OPTIONS`
+fn piped(options: &str) -> std::process::Output {
+    let line = format!(
+        "\"$TARE\" record -q -e cpu-clock -o - -- sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done' 2>/dev/null | \"$TARE\" script -i - {options}"
+    );
+    Command::new("sh").args(["-c", &line]).env("TARE", env!("CARGO_BIN_EXE_tare")).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn what_tare_records_into_a_pipe_is_printed_with_its_ledger() {
+    let done = piped("");
+    let (text, said) = (String::from_utf8_lossy(&done.stdout).into_owned(), stderr(&done));
+    if !is_root() {
+        return;
+    }
+    let samples = text.lines().filter(|line| line.contains("cpu-clock:")).count();
+    assert!(done.status.success() && samples > 0, "{said}");
+    assert!(said.starts_with(&format!("tare: {samples} samples in ")), "{samples}: {said}");
+    assert!(said.lines().any(|line| line.starts_with("tare: the recorder: ")), "{said}");
+    let done = piped("--header -F comm");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let header = text.lines().take_while(|line| line.starts_with('#')).count();
+    assert!(header > 5 && text.lines().nth(header).is_some_and(|line| line.trim() == "sh"), "{text}");
+}
+
+#[test]
+fn json_has_an_object_a_line() {
+    if !is_root() {
+        return;
+    }
+    let done = piped("--json");
+    let lines = String::from_utf8_lossy(&done.stdout).into_owned();
+    let objects: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [first, samples @ .., last] = &objects[..] else { panic!("{lines}") };
+    assert_eq!((&first["version"], &first["tool"]), (&1.into(), &"tare script".into()));
+    assert!(!samples.is_empty() && samples.iter().all(|sample| sample["kind"] == "sample" && sample["event"] == "cpu-clock"));
+    assert!(samples.iter().any(|sample| sample["comm"] == "sh" && sample["callchain"].as_array().is_some_and(|chain| !chain.is_empty())));
+    assert_eq!((last["kind"].as_str(), last["samples"].as_u64()), (Some("end"), Some(samples.len() as u64)));
+    assert_eq!(last["ledger"]["finished"], true);
+}
+
+#[test]
+fn the_header_alone() {
+    let Some(recorded) = record(&["-e", "cpu-clock"]) else { return };
+    let usual = lines(tare(), &recorded.path, &["--header-only"]);
+    let full = lines(tare(), &recorded.path, &["--header-only", "-I"]);
+    assert!(usual.iter().all(|line| line.starts_with('#')) && usual.iter().any(|line| line.starts_with("# cmdline : ")), "{usual:#?}");
+    assert!(full.len() > usual.len() && full.iter().any(|line| line.starts_with("# build id ")), "{full:#?}");
+}
+
 #[test]
 fn what_can_not_be_read_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other");
     std::fs::write(&other, "no recording").unwrap();
-    for path in [folder.path().join("absent"), other] {
+    for path in [folder.path().join("absent"), other, folder.path().to_owned()] {
         let done = tare().arg("script").arg("-i").arg(path).output().unwrap();
         assert_eq!((done.status.code(), stderr(&done).lines().count()), (Some(1), 1), "{}", stderr(&done));
     }

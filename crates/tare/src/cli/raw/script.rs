@@ -20,6 +20,24 @@ pub struct Script {
     #[arg(short = 'F', long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub fields: Vec<String>,
 
+    /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and the ledger
+    #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
+    #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
+    #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events"])]
+    pub json: bool,
+
+    /// Print first what the recording says of its machine and its events
+    #[arg(long)]
+    pub header: bool,
+
+    /// Print only that
+    #[arg(long, conflicts_with = "json")]
+    pub header_only: bool,
+
+    /// Print topology, caches and build ids with it
+    #[arg(short = 'I', long)]
+    pub show_info: bool,
+
     /// Print times in nanoseconds
     #[arg(long)]
     pub ns: bool,

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use crate::cli::raw;
+use crate::command::header::Extent;
 use crate::command::script::fields::Selection;
 use crate::exit::Refusal;
 
@@ -40,6 +41,17 @@ pub(crate) struct Filter {
     pub(crate) time_ns: (u64, u64),
 }
 
+/// In which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Lines, and before them what the recording says of itself, where that is wanted.
+    Text(Option<Extent>),
+    /// That alone.
+    Header(Extent),
+    /// An object a line.
+    Json,
+}
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
@@ -53,6 +65,7 @@ pub(crate) struct Script {
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: tare_symbols::Options,
     pub(crate) shown: Shown,
+    pub(crate) output: Output,
 }
 
 impl Script {
@@ -99,7 +112,19 @@ impl Script {
             stop_at: raw.stop_bt.clone(),
             symbols,
             shown,
+            output: output(raw),
         })
+    }
+}
+
+fn output(raw: &raw::Script) -> Output {
+    let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
+    if raw.json {
+        Output::Json
+    } else if raw.header_only {
+        Output::Header(extent)
+    } else {
+        Output::Text((raw.header || raw.show_info).then_some(extent))
     }
 }
 

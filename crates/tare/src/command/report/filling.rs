@@ -1,12 +1,13 @@
 //! What both ways through a recording share: events, the time that is asked for, counts and losses.
 
 use tare_format::abi::Sampling;
-use tare_format::file::{Description, Event, Losses};
+use tare_format::file::{Description, Losses};
 use tare_format::record::{RawRecord, Record, Sample, TaskRead};
 use tare_profile::{EventId, Key, Profile, Thread};
 use tare_render::Column;
 
 use crate::cli::resolved::report::{Report, Time};
+use crate::command::header::event_name;
 use crate::exit::Refusal;
 use crate::pipeline::ledger::Ledger;
 
@@ -48,7 +49,7 @@ impl Filling {
     /// Takes in events that became known since.
     pub(super) fn learn(&mut self, description: &Description) {
         for (place, event) in description.events().iter().enumerate().skip(self.events.len()) {
-            let name = self.profile.add_string(&name(event, place));
+            let name = self.profile.add_string(&event_name(event, place));
             self.events.push(self.profile.name_event(place, name));
             self.periods.push(match event.attr.sampling {
                 Sampling::None => 0,
@@ -103,7 +104,7 @@ impl Filling {
     /// The recording has ended.
     pub(super) fn finish(mut self, description: &Description, losses: &Losses) -> Filled {
         for (place, event) in description.events().iter().enumerate() {
-            let name = self.profile.add_string(&name(event, place));
+            let name = self.profile.add_string(&event_name(event, place));
             self.profile.name_event(place, name);
         }
         let unread = &mut self.profile.loss.unread;
@@ -127,12 +128,6 @@ impl Filling {
 /// Whether any event's samples have call chains.
 pub(super) fn has_chains(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.has_callchain())
-}
-
-/// What an event is called.
-pub(super) fn name(event: &Event, place: usize) -> Vec<u8> {
-    let numbers = || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
-    event.name.clone().unwrap_or_else(|| numbers().into_bytes())
 }
 
 fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Refusal> {

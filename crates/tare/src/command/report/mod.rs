@@ -7,7 +7,6 @@
 //! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in code a sample lies.
 
 mod filling;
-mod header;
 mod history;
 mod places;
 mod quick;
@@ -23,6 +22,7 @@ use tare_render::printable;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::{Part, Report, Wanted};
+use crate::command::header::{self, Extent};
 use crate::exit::{Exit, Refusal};
 use crate::pipeline::{ledger, replay};
 use filling::{Filling, has_chains};
@@ -33,7 +33,7 @@ pub(crate) fn run(raw: raw::Report) -> Outcome {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match report.part {
         Part::Stats => stats::write(&mut out, reader)?,
-        Part::Header => header::write_only(&mut out, reader)?,
+        Part::Header => header::write_only(&mut out, reader, Extent::Usual)?,
         Part::Table | Part::HeaderAndTable => table(&mut out, reader, &report)?,
     }
     out.flush()?;
@@ -56,7 +56,7 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     if report.part == Part::HeaderAndTable {
-        header::write(out, &filled)?;
+        header::write(out, &filled.description, Extent::Usual)?;
     }
     let view = report.view(chains);
     if report.json {

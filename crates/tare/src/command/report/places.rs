@@ -58,17 +58,19 @@ impl Places {
         })
     }
 
-    /// The stack of a recorded call chain, which has the innermost address first; `None` where it has no address.
-    pub(super) fn stack(&mut self, profile: &mut Profile, machine: &mut Machine, pid: i32, chain: Words<'_>) -> Option<StackId> {
+    /// The stack of a recorded call chain and of the unwound addresses behind it, both with the innermost address first; `None`
+    /// where there is no address.
+    pub(super) fn stack(&mut self, profile: &mut Profile, machine: &mut Machine, pid: i32, chain: (Words<'_>, &[u64])) -> Option<StackId> {
         let mut space = Space::User;
         let mut frames = std::mem::take(&mut self.chain);
         frames.clear();
-        for address in chain.iter() {
+        for address in chain.0.iter() {
             match context(address) {
                 Some(context) => space = context,
                 None => frames.push(self.frame(profile, machine, space, pid, address)),
             }
         }
+        frames.extend(chain.1.iter().map(|address| self.frame(profile, machine, Space::User, pid, *address)));
         let stack = frames.iter().rev().fold(None, |caller, frame| Some(profile.add_stack(caller, *frame)));
         self.chain = frames;
         stack

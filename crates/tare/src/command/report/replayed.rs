@@ -17,25 +17,24 @@ use crate::pipeline::replay::{Machine, Moment, Replay, What};
 pub(super) fn fill(reader: Reader<File>, report: &Report, filling: Filling) -> anyhow::Result<Filled> {
     let mut options = Options { demangle: report.demangle, kallsyms: report.kallsyms.clone(), ..Options::default() };
     options.root = report.symfs.clone().unwrap_or(options.root);
-    let mut replayed = Replayed { filling, places: Places::default(), not_unwound: 0 };
+    let mut replayed = Replayed { filling, places: Places::default(), unwound: Vec::new() };
     let mut replay = Replay::new(reader, options);
     let account = replay.run(&mut |machine, moment| {
         replayed.take(machine, moment);
         Ok(ControlFlow::Continue(()))
     })?;
-    let Replayed { mut filling, not_unwound, .. } = replayed;
+    let Replayed { mut filling, .. } = replayed;
     let loss = &mut filling.profile.loss;
     (loss.malformed_samples, loss.late_records, loss.outside_samples) = (account.undecodable, account.late, account.outside);
-    if not_unwound > 0 {
-        loss.unread.push(format!("{not_unwound} samples have a copy of the user stack, which is not unwound: their user call chains are missing"));
-    }
+    loss.unread.extend(account.incomplete_stacks());
     Ok(filling.finish(replay.description(), &account.unread))
 }
 
 struct Replayed {
     filling: Filling,
     places: Places,
-    not_unwound: u64,
+    /// The user part of a call chain, where that is a copy of the stack.
+    unwound: Vec<u64>,
 }
 
 impl Replayed {
@@ -63,8 +62,8 @@ impl Replayed {
         let thread: ThreadId = profile.add_thread(Thread { pid, tid });
         profile.name_thread(thread, comm);
         let leaf = sample.ip.map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
-        let stack = sample.callchain.and_then(|chain| self.places.stack(profile, machine, pid, chain));
+        machine.unwind(sample, usize::MAX, &mut self.unwound);
+        let stack = sample.callchain.and_then(|chain| self.places.stack(profile, machine, pid, (chain, &self.unwound)));
         profile.add_samples(Row { event, thread: Some(thread), comm: Some(comm), cpu, leaf, stack }, weight);
-        self.not_unwound += u64::from(sample.stack_user.is_some_and(|stack| !stack.bytes.is_empty()));
     }
 }

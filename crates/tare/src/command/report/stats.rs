@@ -7,7 +7,7 @@ use tare_format::file::{Description, Losses, Reader};
 use tare_format::record::kind;
 use tare_render::printable;
 
-use super::filling::name;
+use crate::command::header::event_name;
 
 #[derive(Default)]
 struct Counts {
@@ -52,7 +52,7 @@ impl Counts {
         for (place, event) in description.events().iter().enumerate() {
             let count = self.samples.get(place).copied().unwrap_or(0);
             if count > 0 {
-                writeln!(out, "{} stats:\n{:>16} events: {count:>10}", printable(&name(event, place)), "SAMPLE")?;
+                writeln!(out, "{} stats:\n{:>16} events: {count:>10}", printable(&event_name(event, place)), "SAMPLE")?;
             }
         }
         for gap in losses.gaps() {

@@ -26,11 +26,12 @@ pub(super) struct Chains {
     named: HashMap<(Place, Fields), Named>,
     max_stack: usize,
     stop_at: Vec<String>,
+    chain: Vec<(Mode, u64)>,
 }
 
 impl Chains {
     pub(super) fn new(max_stack: usize, stop_at: Vec<String>) -> Self {
-        Self { named: HashMap::new(), max_stack, stop_at }
+        Self { named: HashMap::new(), max_stack, stop_at, chain: Vec::new() }
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
@@ -45,26 +46,13 @@ impl Chains {
 
     /// Adds a call chain, a line for each frame.
     pub(super) fn chain(&mut self, text: &mut Vec<u8>, machine: &mut Machine, sample: &Sample<'_>, fields: Fields) {
-        let mut mode = Mode::User;
-        let mut left = self.max_stack;
-        for ip in sample.callchain.iter().flat_map(|chain| chain.iter()) {
-            if ip >= PERF_CONTEXT_MAX {
-                match ip {
-                    PERF_CONTEXT_HV => mode = Mode::Other,
-                    PERF_CONTEXT_KERNEL => mode = Mode::Kernel,
-                    PERF_CONTEXT_USER => mode = Mode::User,
-                    _ => break,
-                }
-                continue;
-            }
-            if left == 0 {
-                break;
-            }
-            left -= 1;
-            let place = machine.place(mode, sample.pid.unwrap_or(-1), ip);
+        let mut chain = std::mem::take(&mut self.chain);
+        addresses(machine, sample, self.max_stack, &mut chain);
+        for (mode, ip) in &chain {
+            let place = machine.place(*mode, sample.pid.unwrap_or(-1), *ip);
             if fields.contains(Fields::IP) {
                 // An address of a program's file says more than one of a process that is gone.
-                let shown = place.filter(|place| is_user(machine, *place)).map_or(ip, |place| place.address);
+                let shown = place.filter(|place| is_user(machine, *place)).map_or(*ip, |place| place.address);
                 text.push(b'\t');
                 line::hex(text, shown, 16);
             }
@@ -74,6 +62,7 @@ impl Chains {
                 break;
             }
         }
+        self.chain = chain;
     }
 
     /// Adds what an address is called: ` symbol+0x12 (file)`.
@@ -123,6 +112,26 @@ impl Chains {
         }
         Named { text: text.into(), is_last }
     }
+}
+
+/// The addresses of a sample's call chain, the innermost first: at most `most` that were recorded, and as many of a copied stack.
+pub(super) fn addresses(machine: &mut Machine, sample: &Sample<'_>, most: usize, chain: &mut Vec<(Mode, u64)>) {
+    chain.clear();
+    let mut mode = Mode::User;
+    for ip in sample.callchain.iter().flat_map(|recorded| recorded.iter()) {
+        match ip {
+            PERF_CONTEXT_HV => mode = Mode::Other,
+            PERF_CONTEXT_KERNEL => mode = Mode::Kernel,
+            PERF_CONTEXT_USER => mode = Mode::User,
+            // Not a context but garbage that was taken for a return address: perf shows nothing of such a chain.
+            PERF_CONTEXT_MAX.. => return chain.clear(),
+            _ if chain.len() >= most => break,
+            _ => chain.push((mode, ip)),
+        }
+    }
+    let mut unwound = Vec::new();
+    machine.unwind(sample, most, &mut unwound);
+    chain.extend(unwound.into_iter().map(|ip| (Mode::User, ip)));
 }
 
 fn is_user(machine: &Machine, place: Place) -> bool {

@@ -1,6 +1,5 @@
 //! The line of a sample.
 
-use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
@@ -48,7 +47,7 @@ impl<'a> Printer<'a> {
             return Ok(());
         }
         self.tracing.learn(description);
-        let names: Vec<_> = description.events().iter().map(|event| self.event_name(event)).collect();
+        let names: Vec<_> = description.events().iter().map(|event| self.tracing.event_name(event)).collect();
         let mut selection: Selection = self.script.selection.clone();
         let with_name = |(event, name): (&'_ Event, &Vec<u8>)| (event.attr.clone(), String::from_utf8_lossy(name).into_owned());
         let attrs: Vec<(Attr, String)> = description.events().iter().zip(&names).map(with_name).collect();
@@ -67,13 +66,6 @@ impl<'a> Printer<'a> {
         };
         self.events = description.events().iter().zip(names).map(printed).collect();
         Ok(())
-    }
-
-    /// An event's name; where the recording has none, what its attributes say.
-    fn event_name(&self, event: &Event) -> Vec<u8> {
-        let Attr { kind, config, .. } = event.attr;
-        let tracepoint = || if kind == PERF_TYPE_TRACEPOINT { self.tracing.name(config).map(String::into_bytes) } else { None };
-        event.name.clone().or_else(tracepoint).unwrap_or_else(|| format!("type {kind} config {config:#x}").into_bytes())
     }
 
     /// Adds a sample.

@@ -1,6 +1,8 @@
 //! The fields of tracepoints as text.
 
-use tare_format::file::{Description, features};
+use tare_format::abi::Attr;
+use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
+use tare_format::file::{Description, Event, features};
 use tare_format::tracepoint::{Names, TracingData};
 
 use super::line;
@@ -22,9 +24,11 @@ impl Tracing {
         }
     }
 
-    /// The name of a tracepoint by its number.
-    pub(super) fn name(&self, id: u64) -> Option<String> {
-        self.data.as_ref()?.name(id)
+    /// An event's name; where the recording has none, what its attributes say.
+    pub(super) fn event_name(&self, event: &Event) -> Vec<u8> {
+        let Attr { kind, config, .. } = event.attr;
+        let tracepoint = || self.data.as_ref().filter(|_| kind == PERF_TYPE_TRACEPOINT)?.name(config).map(String::into_bytes);
+        event.name.clone().or_else(tracepoint).unwrap_or_else(|| format!("type {kind} config {config:#x}").into_bytes())
     }
 
     /// Adds a sample's raw bytes as its tracepoint prints them.

@@ -18,6 +18,9 @@ pub(crate) struct Account {
     pub(crate) late: u64,
     /// Samples of what is not the command's: of other tasks, and of its process before it executed the command.
     pub(crate) outside: u64,
+    /// Copies of user stacks that were unwound, and those whose end was not reached.
+    pub(crate) unwound: u64,
+    pub(crate) incomplete: u64,
     /// What could not be read of the file.
     pub(crate) unread: Losses,
 }
@@ -35,11 +38,23 @@ impl Account {
         say(self.throttled, format!("the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)", self.throttled));
         say(self.undecodable, format!("{} records could not be decoded", self.undecodable));
         say(self.late, format!("{} records came too late to be shown in order", self.late));
+        lines.extend(self.incomplete_stacks());
+        let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
         for gap in self.unread.gaps() {
             say(gap.bytes, format!("{} bytes at offset {} of the recording were left out: {}", gap.bytes, gap.offset, gap.why));
         }
         say(self.unread.more(), format!("{} more gaps, {} bytes in all", self.unread.more(), self.unread.bytes()));
         say(self.unread.unfinished.into(), "the recorder was ended before it could finish the recording: what it had written is shown".to_owned());
         lines
+    }
+
+    /// What is missing of user call chains.
+    pub(crate) fn incomplete_stacks(&self) -> Option<String> {
+        let Self { unwound, incomplete, .. } = self;
+        (*incomplete > 0).then(|| {
+            format!(
+                "{incomplete} of {unwound} copies of user stacks don't reach their thread's first function (more of them: --call-graph dwarf,BYTES)"
+            )
+        })
     }
 }

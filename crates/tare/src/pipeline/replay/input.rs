@@ -12,6 +12,8 @@ use tare_format::file::{OpenError, Reader};
 pub(crate) enum InputError {
     #[error("there is no {0} (record one: tare record -o {0} COMMAND)")]
     Absent(String),
+    #[error("{0} is a folder: what perf record --threads wrote into it is not read (record without --threads)")]
+    Folder(String),
     #[error("{path}")]
     Io { path: String, source: io::Error },
     #[error("{path}")]
@@ -26,6 +28,9 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, InputError> {
         io::ErrorKind::NotFound => InputError::Absent(name.clone()),
         _ => InputError::Io { path: name.clone(), source },
     })?;
+    if file.metadata().is_ok_and(|meta| meta.is_dir()) {
+        return Err(InputError::Folder(name));
+    }
     let reader = if file.stream_position().is_ok() { Reader::open(file) } else { Reader::stream(file) };
     reader.map_err(|source| match source {
         OpenError::Io(source) => InputError::Io { path: name, source },

@@ -12,6 +12,7 @@ use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Reco
 use tare_symbols::{BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved};
 
 use super::family::Family;
+use super::stacks::Stacks;
 use super::tasks::Tasks;
 
 /// `PROT_EXEC` of `mmap(2)`.
@@ -59,6 +60,7 @@ pub(crate) struct Machine {
     pub(crate) symbolizer: Symbolizer,
     /// Paths by the ids that samples carry.
     pub(crate) cgroups: HashMap<u64, Vec<u8>>,
+    pub(super) stacks: Stacks,
     build_ids: HashMap<Vec<u8>, BuildId>,
     kernel: Option<Map>,
 }
@@ -66,8 +68,8 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {
         let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
-        let family = Family::default();
-        Self { tasks, family, spaces, files, symbolizer: Symbolizer::new(options), cgroups: HashMap::new(), build_ids: HashMap::new(), kernel: None }
+        let (family, symbolizer, stacks) = (Family::default(), Symbolizer::new(options.clone()), Stacks::new(options));
+        Self { tasks, family, spaces, files, symbolizer, cgroups: HashMap::new(), stacks, build_ids: HashMap::new(), kernel: None }
     }
 
     /// Learns the build ids that a recording lists.

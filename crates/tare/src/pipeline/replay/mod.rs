@@ -8,6 +8,7 @@ mod account;
 mod family;
 mod input;
 mod machine;
+mod stacks;
 mod tasks;
 
 use std::collections::HashMap;
@@ -99,7 +100,9 @@ impl Replay {
             let _ended_early = self.drain(&mut sorter, visit)?;
         }
         let unread = self.reader.losses().clone();
-        Ok(Account { late: sorter.late(), unread, ..self.state.account.clone() })
+        let State { machine, account, .. } = &self.state;
+        let (unwound, incomplete) = (machine.stacks.unwound, machine.stacks.incomplete);
+        Ok(Account { late: sorter.late(), unwound, incomplete, unread, ..account.clone() })
     }
 
     fn drain(

@@ -1,0 +1,140 @@
+//! `--json`: an object a line.
+//!
+//! ```text
+//! {"kind":"recording","version":1,"tool":"tare script"}
+//! {"kind":"sample","event":"cpu-clock","time_ns":..,"comm":..,"callchain":[{"ip":"0x..","symbol":..,"offset":..,"dso":..},..]}
+//! {"kind":"end","samples":..,"loss":[..],"ledger":{..}}
+//! ```
+
+use serde::Serialize;
+use tare_format::abi::Sampling;
+use tare_format::record::Sample;
+
+use super::chain;
+use super::tracing::Tracing;
+use crate::cli::resolved::script::Script;
+use crate::pipeline::ledger::Ledger;
+use crate::pipeline::replay::{Account, Machine, Mode, Moment};
+
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line<'a> {
+    Recording { version: u32, tool: &'static str },
+    Sample(Box<SampleLine>),
+    End { samples: u64, loss: Vec<String>, ledger: Option<&'a Ledger> },
+}
+
+/// What samples of an event don't have is left out. Addresses are in hexadecimal: JavaScript's numbers have 53 bits.
+#[derive(Serialize)]
+struct SampleLine {
+    event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
+    comm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<u64>,
+    #[serde(flatten)]
+    at: Option<Frame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    addr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callchain: Option<Vec<Frame>>,
+}
+
+/// An address of code, and what lies there.
+#[derive(Serialize)]
+struct Frame {
+    ip: String,
+    symbol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    dso: Option<String>,
+    /// Why there is no symbol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unresolved: Option<String>,
+}
+
+/// Makes objects.
+pub(super) struct Objects<'a> {
+    script: &'a Script,
+    tracing: Tracing,
+    chain: Vec<(Mode, u64)>,
+    samples: u64,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(script: &'a Script) -> Self {
+        Self { script, tracing: Tracing::default(), chain: Vec::new(), samples: 0 }
+    }
+
+    /// Adds what stands before the first sample.
+    pub(super) fn begin(text: &mut Vec<u8>) -> std::io::Result<()> {
+        tare_render::json_line(text, &Line::Recording { version: VERSION, tool: "tare script" })
+    }
+
+    /// Adds a sample.
+    pub(super) fn sample(&mut self, text: &mut Vec<u8>, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) -> std::io::Result<()> {
+        self.tracing.learn(moment.description);
+        let Some(event) = moment.event.and_then(|event| moment.description.events().get(event)) else { return Ok(()) };
+        self.samples += 1;
+        let (mode, pid) = (Mode::of(moment.raw.misc), sample.pid.unwrap_or(-1));
+        let trace = sample.raw.and_then(|raw| {
+            let mut trace = Vec::new();
+            self.tracing.print(&mut trace, machine, event.attr.config, raw);
+            (!trace.is_empty()).then(|| text_of(&trace))
+        });
+        let has_chain = self.script.callchains && event.attr.has_callchain();
+        if has_chain {
+            chain::addresses(machine, sample, self.script.max_stack, &mut self.chain);
+        }
+        let fixed = if let Sampling::Period(period) = event.attr.sampling { Some(period) } else { None };
+        let line = SampleLine {
+            event: text_of(&self.tracing.event_name(event)),
+            time_ns: moment.time_ns,
+            comm: sample.tid.and_then(|tid| machine.tasks.comm(tid)).map(text_of),
+            pid: sample.pid,
+            tid: sample.tid,
+            cpu: sample.cpu,
+            period: sample.period.or(fixed),
+            at: sample.ip.map(|ip| frame(machine, (mode, pid), ip)),
+            addr: sample.addr.map(|addr| format!("{addr:#x}")),
+            trace,
+            callchain: has_chain.then(|| self.chain.iter().map(|(mode, ip)| frame(machine, (*mode, pid), *ip)).collect()),
+        };
+        tare_render::json_line(text, &Line::Sample(Box::new(line)))
+    }
+
+    /// Adds what stands behind the last sample.
+    pub(super) fn end(&self, text: &mut Vec<u8>, account: &Account, ledger: Option<&Ledger>) -> std::io::Result<()> {
+        tare_render::json_line(text, &Line::End { samples: self.samples, loss: account.lines(), ledger })
+    }
+}
+
+fn frame(machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64) -> Frame {
+    let mut frame = Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
+    let Some(place) = machine.place(mode, pid, ip) else { return frame };
+    frame.dso = Some(text_of(machine.file_name(place.file)));
+    match machine.symbol(place) {
+        Ok(symbol) => {
+            frame.offset = Some(place.address.wrapping_sub(symbol.start));
+            frame.symbol = Some(machine.symbol_name(symbol).to_owned());
+        }
+        Err(why) => frame.unresolved = Some(why.to_string()),
+    }
+    frame
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
