@@ -16,4 +16,6 @@ build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
 build burner.c
+build flood.c
+build used.c
 cp forks.sh "$into/"

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tare_measure::statistics::{Interval, Trimmed, bootstrap_interval};
+use tare_measure::statistics::{Interval, Trimmed, bootstrap_interval, median};
 
 use crate::machine::Machine;
 use crate::rounds::{Round, Variant};
@@ -32,6 +32,24 @@ impl Estimate {
         Self { value, low: interval.map(|Interval { low, .. }| low), high: interval.map(|Interval { high, .. }| high) }
     }
 
+    /// The median, with its interval from the binomial distribution of how many figures lie below it: at least 95%, and none for
+    /// fewer than six figures.
+    pub(crate) fn median(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let n = figures.len();
+        let mut below = 0.0;
+        // Of n tosses of a coin, 0 heads; then 1; and so on: as long as all of these are together less likely than 2.5%.
+        let mut chance = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
+        let mut rank = 0;
+        while rank < n && below + chance <= 0.025 {
+            below += chance;
+            chance *= (n - rank) as f64 / (rank + 1) as f64;
+            rank += 1;
+        }
+        let at = |at: usize| figures.get(at).copied().filter(|_| rank > 0);
+        Self { value: median(&figures).unwrap_or(f64::NAN), low: at(rank.wrapping_sub(1)), high: at(n.wrapping_sub(rank)) }
+    }
+
     /// Of one ratio a round: the geometric mean, as twice as much and half as much are equally far from the same.
     pub(crate) fn of_ratios(ratios: impl Iterator<Item = f64>) -> Self {
         let logs = Self::of(ratios.map(f64::ln).collect());
@@ -54,13 +72,35 @@ pub(crate) struct Finding {
     /// What was measured, with its unit.
     pub(crate) what: String,
     pub(crate) measured: Estimate,
-    pub(crate) at_most: f64,
+    #[serde(flatten)]
+    pub(crate) bound: Bound,
+}
+
+/// What a figure is held against.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "at most {bound:.4}"),
+            Self::AtLeast(bound) => write!(f, "at least {bound:.4}"),
+        }
+    }
 }
 
 impl Finding {
     /// Met only where the whole interval lies within the bound.
     pub(crate) fn met(&self) -> bool {
-        self.measured.high.unwrap_or(self.measured.value) <= self.at_most
+        let Estimate { value, low, high } = self.measured;
+        match self.bound {
+            Bound::AtMost(bound) => high.unwrap_or(value) <= bound,
+            Bound::AtLeast(bound) => low.unwrap_or(value) >= bound,
+        }
     }
 }
 
@@ -115,9 +155,33 @@ impl fmt::Display for Report {
             writeln!(f, "  {line}")?;
         }
         for finding in &self.findings {
-            let verdict = if finding.met() { "met" } else { "missed" };
-            writeln!(f, "  {}: target at most {:.4}, measured {}: {verdict}", finding.what, finding.at_most, finding.measured)?;
+            let verdict = if finding.met() { "met" } else { "not met" };
+            writeln!(f, "  {}: target {}, measured {}: {verdict}", finding.what, finding.bound, finding.measured)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_has_the_interval_of_the_sign_test() {
+        let figures = |n: u32| (1..=n).map(f64::from).collect();
+        let five = Estimate::median(figures(5));
+        assert_eq!((five.value, five.low, five.high), (3.0, None, None));
+        let six = Estimate::median(figures(6));
+        assert_eq!((six.value, six.low, six.high), (3.5, Some(1.0), Some(6.0)));
+        // As in the tables of the sign test: the 6th of 20 from either end.
+        let twenty = Estimate::median(figures(20));
+        assert_eq!((twenty.low, twenty.high), (Some(6.0), Some(15.0)));
+    }
+
+    #[test]
+    fn a_bound_is_met_by_the_whole_interval() {
+        let finding = |bound| Finding { what: String::new(), measured: Estimate { value: 2.0, low: Some(1.0), high: Some(3.0) }, bound };
+        assert!(finding(Bound::AtMost(3.0)).met() && !finding(Bound::AtMost(2.5)).met());
+        assert!(finding(Bound::AtLeast(1.0)).met() && !finding(Bound::AtLeast(1.5)).met());
     }
 }

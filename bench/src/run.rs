@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -22,6 +22,17 @@ pub(crate) struct Usage {
     pub(crate) peak_bytes: u64,
 }
 
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) pid: i32,
+    /// Its first child, some time after the start.
+    pub(crate) grandchild: Option<i32>,
+    pub(crate) ended: Ended,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
 /// Runs a command to its end, without a line of it on the terminal.
 ///
 /// # Errors
@@ -29,24 +40,49 @@ pub(crate) struct Usage {
 pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
     let mut log = tempfile::tempfile()?;
     let line = words.join(" ");
-    let ended = start(words, &log).with_context(|| format!("running '{line}'"))?;
+    let started = Instant::now();
+    let child = start(words, Stdio::null(), &log).with_context(|| format!("running '{line}'"))?;
+    let ended = wait_for(i32::try_from(child.id())?, started)?;
     if ended.status != 0 {
-        let mut said = String::new();
-        log.seek(SeekFrom::Start(0))?;
-        log.read_to_string(&mut said)?;
-        anyhow::bail!("'{line}' ended with status {}\n{said}", ended.status);
+        anyhow::bail!("'{line}' ended with status {}\n{}", ended.status, text_of(&mut log)?);
     }
-    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Ok(Usage { elapsed_ns: nanos(ended.elapsed), cpu_ns: nanos(ended.user + ended.system), peak_bytes: ended.peak_memory })
+}
+
+/// Runs a command to its end, and keeps what it says.
+///
+/// # Errors
+/// It can't be started.
+pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
+    let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let started = Instant::now();
+    let child = start(words, out.try_clone()?.into(), &log).with_context(|| format!("running '{}'", words.join(" ")))?;
+    let pid = i32::try_from(child.id())?;
+    let looker = std::thread::spawn(move || first_child(pid));
+    let ended = wait_for(pid, started)?;
+    let grandchild = looker.join().unwrap_or(None);
+    Ok(Outcome { pid, grandchild, ended, stdout: text_of(&mut out)?, stderr: text_of(&mut log)? })
+}
+
+fn first_child(pid: i32) -> Option<i32> {
+    std::thread::sleep(Duration::from_millis(100));
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// All of a file, from its start.
+fn text_of(file: &mut File) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Not by `WaitingChild`: a copy of this process would add what copying costs, half a millisecond, to every figure, and so would
 /// failed attempts along `$PATH`. The standard library's spawn shares the memory until execve.
-fn start(words: &[String], log: &File) -> anyhow::Result<Ended> {
+fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     let (name, args) = words.split_first().context("no command")?;
     let program =
         if name.contains('/') { name.into() } else { find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")? };
-    let started = Instant::now();
-    let child = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?).spawn()?;
-    Ok(wait_for(i32::try_from(child.id())?, started)?)
+    Ok(Command::new(program).args(args).stdin(Stdio::null()).stdout(out).stderr(log.try_clone()?).spawn()?)
 }

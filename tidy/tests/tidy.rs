@@ -37,7 +37,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-profile", &[]),
         ("tare-render", &["tare-profile"]),
         ("tare-perf", &["tare-format", "tare-kernel", "tare-measure", "tare-profile", "tare-render", "tare-symbols"]),
-        ("tare-bench", &["tare-kernel", "tare-measure"]),
+        ("tare-bench", &["tare-format", "tare-kernel", "tare-measure"]),
         ("tare-fuzz", &["tare-format"]),
         ("tare-tidy", &[]),
     ]);

@@ -1,7 +1,7 @@
 //! A shell loop of short processes, each of which inherits every event.
 
 use super::Setting;
-use crate::report::{Estimate, Finding, Report};
+use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Variant, rounds};
 
 const EVENTS: &str = "page-faults,minor-faults,major-faults,context-switches,cpu-migrations";
@@ -15,6 +15,6 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(40))?;
     let measured = Estimate::of_ratios(rounds.iter().map(|round| round.usage[1].elapsed_ns as f64 / round.usage[2].elapsed_ns as f64));
-    let finding = Finding { what: "elapsed, tare/perf".into(), measured, at_most: 1.05 };
+    let finding = Finding { what: "elapsed, tare/perf".into(), measured, bound: Bound::AtMost(1.05) };
     Ok(Report::of_rounds(&variants, &rounds, vec![finding]))
 }

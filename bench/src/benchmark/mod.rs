@@ -1,6 +1,7 @@
 //! One module a benchmark.
 
 mod forks;
+mod record;
 mod three;
 mod true_cost;
 mod versus;
@@ -45,4 +46,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "forks", about: "counting 2000 x date with five inherited software events", run: forks::run },
     Benchmark { name: "equal", about: "100 comparisons of a command with itself by tare stat --vs", run: versus::equal },
     Benchmark { name: "planted", about: "10 comparisons with a command that works 3% longer", run: versus::planted },
+    Benchmark { name: "record-idle", about: "every system call and switch of a machine at rest", run: record::idle::run },
+    Benchmark { name: "record-flood", about: "a loop of system calls on one CPU, then on each", run: record::flood::run },
+    Benchmark {
+        name: "record-2013",
+        about: "the table of the 2013 proposal of a mapped output: openssl and system calls",
+        run: record::proposal::run,
+    },
+    Benchmark { name: "record-true", about: "what recording `true` costs", run: record::true_cost::run },
+    Benchmark { name: "record-kill", about: "recorders that are killed, 200 times", run: record::kill::run },
+    Benchmark { name: "record-full", about: "full disks and limits on the size of files", run: record::full::run },
+    Benchmark { name: "record-report", about: "a report of a recording of 1 GB", run: record::report::run },
+    Benchmark { name: "record-paths", about: "both ways into a file: file systems, compression, loads and traces", run: record::paths::run },
 ];

@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::Setting;
-use crate::report::{Estimate, Finding, Report};
+use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
 
 /// The counts of one way to run it, a figure a run.
@@ -34,8 +34,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let wrong = all[..2].iter().flat_map(|series| &series.system_calls).filter(|calls| **calls != 1).count();
     let most = all[1].page_faults.iter().copied().max().unwrap_or(0);
     let findings = vec![
-        Finding { what: "tare: runs with other than 1 system call".into(), measured: Estimate::exact(wrong as f64), at_most: 0.0 },
-        Finding { what: "tare, fixed addresses: most page faults of any run".into(), measured: Estimate::exact(most as f64), at_most: 2.0 },
+        Finding { what: "tare: runs with other than 1 system call".into(), measured: Estimate::exact(wrong as f64), bound: Bound::AtMost(0.0) },
+        Finding {
+            what: "tare, fixed addresses: most page faults of any run".into(),
+            measured: Estimate::exact(most as f64),
+            bound: Bound::AtMost(2.0),
+        },
     ];
     Ok(Report { table: table.collect(), findings, raw: serde_json::json!(all) })
 }

@@ -1,7 +1,7 @@
 //! The smallest thing to count, so that everything else is the tool's own cost.
 
 use super::Setting;
-use crate::report::{Estimate, Finding, Report};
+use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::run::Usage;
 
@@ -21,12 +21,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     // A difference can be negative, so its ratio has no logarithm; what perf adds is always far from zero.
     let added = |round: &Round, at: usize| round.usage[at].elapsed_ns as f64 - round.usage[0].elapsed_ns as f64;
     let findings = vec![
-        Finding { what: "CPU, tare/perf".into(), measured: ratio(|usage| usage.cpu_ns), at_most: 1.0 / 6.0 },
-        Finding { what: "peak memory, tare/perf".into(), measured: ratio(|usage| usage.peak_bytes), at_most: 0.5 },
+        Finding { what: "CPU, tare/perf".into(), measured: ratio(|usage| usage.cpu_ns), bound: Bound::AtMost(1.0 / 6.0) },
+        Finding { what: "peak memory, tare/perf".into(), measured: ratio(|usage| usage.peak_bytes), bound: Bound::AtMost(0.5) },
         Finding {
             what: "elapsed added to bare true with the same events, tare/perf".into(),
             measured: Estimate::of(rounds.iter().map(|round| added(round, 3) / added(round, 4)).collect()),
-            at_most: 0.2,
+            bound: Bound::AtMost(0.2),
         },
     ];
     Ok(Report::of_rounds(&variants, &rounds, findings))

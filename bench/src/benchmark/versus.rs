@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::Setting;
-use crate::report::{Estimate, Finding, Report};
+use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
 
 /// Passes of the workload's loop: some 6 ms.
@@ -65,6 +65,6 @@ fn report(what: &str, bad: usize, at_most: f64, comparisons: &[Value]) -> anyhow
         table.push(format!("{name:<20} {}", times.join(", ")));
     }
     let percent = 100.0 * bad as f64 / comparisons.len().max(1) as f64;
-    let findings = vec![Finding { what: what.into(), measured: Estimate::exact(percent), at_most }];
+    let findings = vec![Finding { what: what.into(), measured: Estimate::exact(percent), bound: Bound::AtMost(at_most) }];
     Ok(Report { table, findings, raw: json!(comparisons) })
 }

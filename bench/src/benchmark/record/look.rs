@@ -1,0 +1,107 @@
+//! What is in a recording, read with the project's own reader; that perf reads the same is for the tests.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::Value;
+use tare_format::file::{Description, Reader};
+use tare_format::record::kind::{FINISHED_INIT, PERF_RECORD_SAMPLE};
+use tare_format::record::{RawRecord, Record, Sample};
+
+/// What a note that holds a ledger begins with.
+const LEDGER: &[u8] = b"tare ledger ";
+
+/// What is in a recording.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    pub(super) samples: u64,
+    /// Samples that name a thread of the recorder.
+    pub(super) own: u64,
+    /// Records that rings had no room for.
+    pub(super) lost: u64,
+    /// Bytes of samples, unpacked.
+    pub(super) sample_bytes: u64,
+    /// Bytes of compressed records.
+    pub(super) packed_bytes: u64,
+    /// The latest time of a sample.
+    pub(super) last_ns: u64,
+    pub(super) ledger: Option<Value>,
+}
+
+/// Reads all of a recording. `recorder` is the process that made it, where that isn't in the recording.
+///
+/// # Errors
+/// It can't be read, or something of it can't.
+pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
+    let mut reader = Reader::open(File::open(path)?).with_context(|| path.display().to_string())?;
+    let mut look = Look::default();
+    let mut own: BTreeSet<i32> = recorder.into_iter().collect();
+    let mut fields = TaskFields::default();
+    while let Some(entry) = reader.next_record()? {
+        let size = entry.record.size() as u64;
+        match entry.record.kind {
+            PERF_RECORD_SAMPLE => {
+                let event = entry.description.lookup().of(&entry.record);
+                let sample = Sample::of(&entry.record, entry.description.lookup())?;
+                look.samples += 1;
+                look.sample_bytes += size;
+                look.last_ns = look.last_ns.max(sample.time_ns.unwrap_or(0));
+                let names_own = sample.tid.is_some_and(|tid| own.contains(&tid)) || fields.name_any(&own, event, &sample, entry.description);
+                look.own += u64::from(names_own);
+            }
+            FINISHED_INIT => {
+                look.ledger = entry.description.notes().iter().rev().find_map(|note| serde_json::from_slice(note.strip_prefix(LEDGER)?).ok());
+                let tids = look.ledger.as_ref().and_then(|ledger| ledger["recorder"]["tids"].as_array());
+                own.extend(tids.into_iter().flatten().filter_map(|tid| i32::try_from(tid.as_i64()?).ok()));
+            }
+            _ => look.count(&entry.record),
+        }
+    }
+    anyhow::ensure!(reader.losses().is_empty(), "{}: not all of it can be read: {:?}", path.display(), reader.losses());
+    look.lost = look.lost.max(look.ledger.as_ref().map_or(0, lost_by_event));
+    Ok(look)
+}
+
+impl Look {
+    fn count(&mut self, record: &RawRecord<'_>) {
+        match record.decode() {
+            Ok(Record::Lost(lost)) => self.lost += lost.lost,
+            Ok(Record::Compressed { .. }) => self.packed_bytes += record.size() as u64,
+            _ => {}
+        }
+    }
+}
+
+/// Samples that the kernel says were lost, of all events.
+fn lost_by_event(ledger: &Value) -> u64 {
+    ledger["events"].as_array().into_iter().flatten().filter_map(|event| event["lost"].as_u64()).sum()
+}
+
+/// Where tracepoints name a thread: offsets in their raw data, by the event's number in the recording.
+#[derive(Debug, Default)]
+struct TaskFields(HashMap<usize, Vec<usize>>);
+
+impl TaskFields {
+    fn name_any(&mut self, own: &BTreeSet<i32>, event: Option<usize>, sample: &Sample<'_>, description: &Description) -> bool {
+        let (Some(event), Some(raw)) = (event, sample.raw) else { return false };
+        let offsets = self.0.entry(event).or_insert_with(|| {
+            let name = description.events().get(event).and_then(|event| event.name.as_deref()).unwrap_or_default();
+            offsets(&String::from_utf8_lossy(name))
+        });
+        let field = |at: &usize| raw.get(*at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
+        offsets.iter().filter_map(field).any(|tid| own.contains(&tid))
+    }
+}
+
+/// The offsets of the fields of a tracepoint, such as `sched:sched_switch`, that hold the number of a thread.
+fn offsets(name: &str) -> Vec<usize> {
+    let format = std::fs::read_to_string(format!("/sys/kernel/tracing/events/{}/format", name.replace(':', "/"))).unwrap_or_default();
+    let offset = |line: &str| {
+        let (declaration, rest) = line.trim_start().strip_prefix("field:")?.split_once(';')?;
+        let is_task = declaration.rsplit(' ').next()?.ends_with("pid");
+        rest.trim_start().strip_prefix("offset:")?.split_once(';')?.0.parse().ok().filter(|_| is_task)
+    };
+    format.lines().filter_map(offset).collect()
+}

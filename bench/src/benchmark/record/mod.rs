@@ -1,0 +1,37 @@
+//! Benchmarks of `tare record`, beside `perf record`.
+
+pub(super) mod flood;
+pub(super) mod full;
+pub(super) mod idle;
+pub(super) mod kill;
+mod look;
+pub(super) mod paths;
+pub(super) mod proposal;
+pub(super) mod report;
+mod synthetic;
+mod trial;
+pub(super) mod true_cost;
+
+use std::path::Path;
+
+use trial::{Tool, Trial};
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A trial with nothing beside it and nothing counted.
+fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
+    Trial { name: name.to_owned(), tool, options: words(options), command: command.to_vec(), beside: None, counted: false, folder: None }
+}
+
+/// How many samples a script prints of a recording, one a line; the last of its lines.
+fn script(tool: &str, file: &Path, options: &[&str]) -> anyhow::Result<(u64, String)> {
+    let file = file.display().to_string();
+    let words = [&[tool, "script", "-i", &file], options].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let done = crate::run::outcome(&words)?;
+    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    let mut lines = done.stdout.lines().filter(|line| !line.trim().is_empty());
+    let last = lines.clone().next_back().unwrap_or_default().to_owned();
+    Ok((lines.by_ref().count() as u64, last))
+}

@@ -1,0 +1,307 @@
+//! Recorders at work: what is recorded, what that cost the recorder alone, and what it left.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::look::look;
+use crate::benchmark::Setting;
+use crate::report::Estimate;
+use crate::run::{Outcome, outcome};
+
+/// What is counted of the recorder, where it is counted.
+const COUNTED: [&str; 3] = ["raw_syscalls:sys_enter", "page-faults", "task-clock"];
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Tool {
+    Tare,
+    Perf,
+}
+
+/// A way to record something.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Trial {
+    pub(super) name: String,
+    pub(super) tool: Tool,
+    pub(super) options: Vec<String>,
+    pub(super) command: Vec<String>,
+    /// What goes on meanwhile, in a shell.
+    pub(super) beside: Option<String>,
+    /// Whether `tare stat` counts the recorder's system calls and page faults; that makes each of the command's system calls
+    /// dearer, too.
+    pub(super) counted: bool,
+    /// Where the recording goes; else the benchmark's own folder.
+    pub(super) folder: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) elapsed_s: f64,
+    /// CPU time of the recorder, without what the command used.
+    pub(super) cpu_s: f64,
+    pub(super) peak_bytes: u64,
+    pub(super) file_bytes: u64,
+    pub(super) samples: u64,
+    /// Samples that name the recorder.
+    pub(super) own: u64,
+    pub(super) lost: u64,
+    /// The recorder's, where they were counted.
+    pub(super) system_calls: Option<f64>,
+    /// The recorder's, where they were counted.
+    pub(super) page_faults: Option<f64>,
+    /// What the command printed.
+    pub(super) printed: String,
+    pub(super) ledger: Option<Value>,
+}
+
+impl Run {
+    /// Samples of anything but the recorder.
+    pub(super) fn foreign(&self) -> f64 {
+        self.samples.saturating_sub(self.own) as f64
+    }
+
+    pub(super) fn cpu_per_gb(&self) -> f64 {
+        self.cpu_s / (self.file_bytes as f64 / 1e9)
+    }
+
+    /// The sum of the numbers that the command printed.
+    pub(super) fn printed_sum(&self) -> f64 {
+        self.printed.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).sum()
+    }
+}
+
+/// Every trial once.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Round {
+    pub(super) order: Vec<usize>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// The folder that recordings go to, on the file system of the measured binary. It is gone at the end.
+#[derive(Debug)]
+pub(super) struct Scratch<'a> {
+    pub(super) setting: &'a Setting,
+    /// As a path from here: raw results name it.
+    root: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl<'a> Scratch<'a> {
+    pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
+        let beside = setting.tare.parent().context("the binary to measure has no folder")?;
+        let folder = tempfile::tempdir_in(beside)?;
+        let root = beside.join(folder.path().file_name().context("a folder has a name")?);
+        Ok(Self { setting, root, _folder: folder })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A recorder's command line, up to the command. perf keeps its cache of build ids in the folder, too.
+    pub(super) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
+        let into = into.display().to_string();
+        match tool {
+            Tool::Tare => vec![self.setting.tare(), "record".into(), "-o".into(), into],
+            Tool::Perf => {
+                let cache = self.path("buildid").display().to_string();
+                ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into].map(str::to_owned).to_vec()
+            }
+        }
+    }
+
+    /// Runs every trial once as a warm-up, then `count` rounds, each in a random order.
+    pub(super) fn rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<Round>> {
+        self.round(trials, &BTreeMap::new())?;
+        self.cold_rounds(trials, count)
+    }
+
+    /// The same without a warm-up.
+    pub(super) fn cold_rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<Round>> {
+        let mut bare = BTreeMap::new();
+        for trial in trials.iter().filter(|trial| trial.counted) {
+            if !bare.contains_key(&trial.command) {
+                bare.insert(trial.command.clone(), self.bare_calls(&trial.command)?);
+            }
+        }
+        (0..count).map(|_| self.round(trials, &bare)).collect()
+    }
+
+    /// Every trial once, in a random order.
+    fn round(&self, trials: &[Trial], bare: &BTreeMap<Vec<String>, f64>) -> anyhow::Result<Round> {
+        let mut order: Vec<usize> = (0..trials.len()).collect();
+        fastrand::shuffle(&mut order);
+        let mut runs = vec![None; trials.len()];
+        for &at in &order {
+            let trial = &trials[at];
+            let run = self.run(trial, bare.get(&trial.command).copied().unwrap_or(0.0));
+            runs[at] = Some(run.with_context(|| trial.name.clone())?);
+        }
+        Ok(Round { order, runs: runs.into_iter().flatten().collect() })
+    }
+
+    fn run(&self, trial: &Trial, bare_calls: f64) -> anyhow::Result<Run> {
+        let folder = trial.folder.as_deref().unwrap_or(&self.root);
+        let file = folder.join("recording");
+        let (used, stat) = (self.path("used"), self.path("stat"));
+        let mut words = if trial.counted { self.counting(&stat) } else { Vec::new() };
+        words.extend(self.recorder(trial.tool, &file));
+        words.extend(trial.options.iter().cloned());
+        words.push("--".into());
+        words.extend(self.using(&used, &trial.command));
+        let beside = trial.beside.as_deref().map(Beside::start).transpose()?;
+        let done = outcome(&words)?;
+        drop(beside);
+        anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+        let [used_us, used_faults] = numbers(&used)?;
+        let mut cpu_s = (done.ended.user + done.ended.system).as_secs_f64() - used_us / 1e6;
+        let (mut system_calls, mut page_faults) = (None, None);
+        if trial.counted {
+            let [calls, faults, clock_ms] = counts(&stat)?;
+            cpu_s = clock_ms / 1e3 - used_us / 1e6;
+            system_calls = Some(calls - bare_calls);
+            page_faults = Some(faults - used_faults);
+        }
+        let found = look(&file, Some(if trial.counted { done.grandchild.context("the recorder was not seen")? } else { done.pid }))?;
+        let file_bytes = std::fs::metadata(&file)?.len();
+        for name in ["recording", "recording.old"] {
+            let _ = std::fs::remove_file(folder.join(name));
+        }
+        let Outcome { ended, stdout: printed, .. } = done;
+        Ok(Run {
+            elapsed_s: ended.elapsed.as_secs_f64(),
+            cpu_s,
+            peak_bytes: ended.peak_memory,
+            file_bytes,
+            samples: found.samples,
+            own: found.own,
+            lost: found.lost,
+            system_calls,
+            page_faults,
+            printed,
+            ledger: found.ledger,
+        })
+    }
+
+    /// The system calls of a command alone.
+    fn bare_calls(&self, command: &[String]) -> anyhow::Result<f64> {
+        let (used, stat) = (self.path("used"), self.path("stat"));
+        let words = [self.counting(&stat), self.using(&used, command)].concat();
+        let done = outcome(&words)?;
+        anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+        Ok(counts(&stat)?[0])
+    }
+
+    fn counting(&self, stat: &Path) -> Vec<String> {
+        let (tare, events, stat) = (self.setting.tare(), COUNTED.join(","), stat.display().to_string());
+        [&tare, "stat", "-x,", "-o", &stat, "-e", &events, "--"].map(str::to_owned).to_vec()
+    }
+
+    fn using(&self, used: &Path, command: &[String]) -> Vec<String> {
+        [&[self.setting.workload("used"), used.display().to_string()], command].concat()
+    }
+}
+
+/// The two numbers in a file of the workload `used`.
+fn numbers(path: &Path) -> anyhow::Result<[f64; 2]> {
+    let text = std::fs::read_to_string(path).context("what the command used")?;
+    let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+    Ok([numbers.next().context("no CPU time")?, numbers.next().context("no page faults")?])
+}
+
+/// The first column of each counted event, in perf's CSV.
+fn counts(stat: &Path) -> anyhow::Result<[f64; 3]> {
+    let csv = std::fs::read_to_string(stat)?;
+    let count = |event: &str| csv.lines().find(|line| line.split(',').nth(2) == Some(event))?.split(',').next()?.parse().ok();
+    let [Some(calls), Some(faults), Some(clock)] = COUNTED.map(count) else { anyhow::bail!("counts are missing in:\n{csv}") };
+    Ok([calls, faults, clock])
+}
+
+/// A shell that works until this is dropped.
+#[derive(Debug)]
+pub(super) struct Beside(Child);
+
+impl Beside {
+    pub(super) fn start(line: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let child = command.spawn()?;
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        kill_group(&self.0);
+        let _ = self.0.wait();
+    }
+}
+
+/// Kills a child that leads a process group, and all of the group.
+pub(super) fn kill_group(child: &Child) {
+    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+/// The median of a figure of one trial.
+pub(super) fn median(rounds: &[Round], at: usize, of: impl Fn(&Run) -> f64) -> Estimate {
+    Estimate::median(rounds.iter().map(|round| of(&round.runs[at])).collect())
+}
+
+/// The median of the ratios of a figure of two trials, round by round.
+pub(super) fn ratio(rounds: &[Round], at: usize, to: usize, of: impl Fn(&Run) -> f64) -> Estimate {
+    Estimate::median(rounds.iter().map(|round| of(&round.runs[at]) / of(&round.runs[to])).collect())
+}
+
+/// A line a trial: medians.
+pub(super) fn table(trials: &[Trial], rounds: &[Round]) -> Vec<String> {
+    let mut table = vec![format!(
+        "{:<34} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8} {:>8}   (medians of {})",
+        "",
+        "elapsed s",
+        "CPU s",
+        "MB",
+        "samples",
+        "own",
+        "lost",
+        "calls",
+        "faults",
+        rounds.len()
+    )];
+    for (at, trial) in trials.iter().enumerate() {
+        let value = |of: fn(&Run) -> f64| median(rounds, at, of).value;
+        let counted = |of: fn(&Run) -> Option<f64>| {
+            let value = median(rounds, at, |run| of(run).unwrap_or(f64::NAN)).value;
+            if value.is_nan() { "-".to_owned() } else { format!("{value:.0}") }
+        };
+        table.push(format!(
+            "{:<34} {:>9.3} {:>9.4} {:>9.2} {:>10.0} {:>9.0} {:>9.0} {:>8} {:>8}",
+            trial.name,
+            value(|run| run.elapsed_s),
+            value(|run| run.cpu_s),
+            value(|run| run.file_bytes as f64 / 1e6),
+            value(|run| run.samples as f64),
+            value(|run| run.own as f64),
+            value(|run| run.lost as f64),
+            counted(|run| run.system_calls),
+            counted(|run| run.page_faults),
+        ));
+    }
+    table
+}
+
+pub(super) fn raw(trials: &[Trial], rounds: &[Round]) -> Value {
+    json!({ "trials": trials, "rounds": rounds })
+}
