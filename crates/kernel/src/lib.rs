@@ -22,6 +22,7 @@ pub mod probe;
 pub mod procfs;
 mod pseudo_file;
 pub mod ring;
+pub mod schedule;
 pub mod signals;
 pub mod timestamp;
 pub mod tracefs;

@@ -21,17 +21,16 @@ pub(crate) fn create(path: &Path, append: bool) -> io::Result<File> {
     } else {
         options.write(true).truncate(true);
     }
-    open(path, &mut options)
+    open(path, &mut options, OFlags::empty())
 }
 
-/// Opens a file as the options say, but no symbolic link in a folder that others can write to.
+/// Opens a file as the options and flags say, but no symbolic link in a folder that others can write to.
 ///
 /// # Errors
 /// As [`create`].
-pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    if others_can_write(path) {
-        options.custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0));
-    }
+pub(crate) fn open(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
+    let flags = if others_can_write(path) { flags | OFlags::NOFOLLOW } else { flags };
+    options.custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
     options.open(path).map_err(|error| match error.raw_os_error() {
         Some(code) if Errno::from_raw_os_error(code) == Errno::LOOP => not_followed(),
         _ => error,

@@ -151,6 +151,19 @@ impl Batch<'_> {
         Records::of(self.span)
     }
 
+    /// Leaves what comes after `most` bytes for later: of whole records at least one stays.
+    pub fn shorten(&mut self, most: usize) {
+        if self.len() > most {
+            let ends = self.records().scan(0, |end, record| {
+                *end += record.len();
+                Some(*end)
+            });
+            let fitting = ends.take_while(|&end| end <= most).last();
+            let end = fitting.or_else(|| self.records().next().map(|record| record.len()));
+            self.span = self.span.split_at(end.unwrap_or(0)).0;
+        }
+    }
+
     /// Gives the places of all these records back to the kernel.
     pub fn advance(self) {
         *self.tail = self.tail.wrapping_add(self.span.len() as u64);

@@ -183,3 +183,22 @@ fn a_snapshot_pauses_the_output() {
     assert_eq!(ring.snapshot(&*event).unwrap(), bytes);
     assert_eq!(kernel.calls(), ["pause 3 true", "pause 3 false"]);
 }
+
+#[test]
+fn a_shortened_batch_ends_with_a_record_and_leaves_the_rest() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for start in [0, 4096 - 40, 4096 - 24, u64::MAX - 31] {
+        let (mut producer, mut ring) = Producer::ring(4096, start);
+        let written: Vec<Vec<u8>> = [24, 48, 16, 32].map(|size| record(&mut random, size)).into();
+        assert!(written.iter().all(|record| producer.write(&ring, record)));
+        let mut read = Vec::new();
+        for (most, expected) in [(80, 72), (10, 16), (1000, 32), (1000, 0)] {
+            let mut batch = ring.batch();
+            batch.shorten(most);
+            assert_eq!(batch.len(), expected, "{start} {most}");
+            read.extend(joined(batch.slices()));
+            batch.advance();
+        }
+        assert_eq!(read, written.concat());
+    }
+}

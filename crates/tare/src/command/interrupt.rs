@@ -22,6 +22,8 @@ pub(crate) struct Arrived {
     pub(crate) insisted: bool,
     /// The user asks for what there is so far (SIGUSR2).
     pub(crate) asked: bool,
+    /// How many signals there were.
+    pub(crate) signals: u64,
 }
 
 /// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal sends (Ctrl-C) reaches the command
@@ -29,6 +31,7 @@ pub(crate) struct Arrived {
 pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<Arrived> {
     let mut arrived = Arrived::default();
     while let Some(signal) = signals.next()? {
+        arrived.signals += 1;
         if signal.number == Signal::CHILD.as_raw() {
             continue;
         }

@@ -17,47 +17,47 @@ use crate::support::{Unprivileged, is_root, sh, stderr, tare};
 const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
 
 /// A folder, and the recording in it.
-struct Place {
-    folder: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("perf.data")
     }
 
     /// `tare record -o` the file.
-    fn record(&self, args: &[&str]) -> Command {
+    pub(crate) fn record(&self, args: &[&str]) -> Command {
         let mut command = tare();
         command.arg("record").arg("-o").arg(self.file()).args(args).stdin(Stdio::null());
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.record(args).output().unwrap()
     }
 }
 
 /// What is in a recording.
 #[derive(Debug, Default)]
-struct Found {
-    samples: usize,
+pub(crate) struct Found {
+    pub(crate) samples: usize,
     /// Records that `LOST` records tell of.
-    lost: u64,
+    pub(crate) lost: u64,
     reads: usize,
     marks: usize,
     /// Threads that samples name.
     tids: Vec<i32>,
-    ledger: Option<Ledger>,
+    pub(crate) ledger: Option<Ledger>,
     /// Whether its end was written.
-    finished: bool,
+    pub(crate) finished: bool,
 }
 
-fn read(path: &Path) -> Found {
+pub(crate) fn read(path: &Path) -> Found {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut found = Found::default();
     while let Some(entry) = reader.next_record().unwrap() {
@@ -84,7 +84,7 @@ fn read(path: &Path) -> Found {
     found
 }
 
-fn perf_script(words: &[&str], path: &Path) -> Option<Vec<String>> {
+pub(crate) fn perf_script(words: &[&str], path: &Path) -> Option<Vec<String>> {
     let output = match Command::new("perf").arg("script").args(words).arg("-i").arg(path).output() {
         Ok(output) => output,
         Err(error) => {
@@ -96,12 +96,12 @@ fn perf_script(words: &[&str], path: &Path) -> Option<Vec<String>> {
     Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-fn samples_of(ledger: &Ledger) -> usize {
+pub(crate) fn samples_of(ledger: &Ledger) -> usize {
     ledger.events.iter().map(|event| usize::try_from(event.samples).unwrap()).sum()
 }
 
 /// Waits until a recording has begun: its first bytes are there.
-fn wait_for(path: &Path) {
+pub(crate) fn wait_for(path: &Path) {
     let patience = Instant::now() + Duration::from_secs(20);
     while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {
         assert!(Instant::now() < patience, "{} never came", path.display());
@@ -110,7 +110,7 @@ fn wait_for(path: &Path) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-fn send(signal: &str, to: &Child) {
+pub(crate) fn send(signal: &str, to: &Child) {
     assert!(sh(&format!("kill -{signal} {}", to.id())).status.success());
 }
 

@@ -152,7 +152,7 @@ fn where_and_when() {
     if !ready() {
         return;
     }
-    let mut spinning = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut spinning = Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
     for option in ["-p", "-t", "-C 0 -p"] {
         check(&format!("--timeout 100 {option} {}", spinning.id()), &[]);
     }

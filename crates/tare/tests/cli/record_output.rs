@@ -89,6 +89,8 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
         let output = run(record(way).args(["-o", text(&path), "sh", "-c", FORKS]));
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("full"), "{way:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).matches("ended early").count(), 1, "{way:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(" DROPPED"), "{way:?}: {}", stderr(&output));
         assert!(fs::metadata(&path).unwrap().len() > size * 9 / 10, "{way:?}");
         assert!(samples_of_both(&path) > 100, "{way:?}");
     }

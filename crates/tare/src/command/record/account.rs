@@ -5,18 +5,71 @@ use std::time::Duration;
 use tare_format::file::writer::{Description, Feature};
 use tare_kernel::child::Ended;
 
-use super::live::{Counts, cpu_ns};
+use super::live::{Live, cpu_ns};
 use super::session::Session;
-use crate::pipeline::capture::meter::{Meter, Tally};
-use crate::pipeline::ledger::{Command, Cost, Event, Loss, Output, Rings};
-use crate::pipeline::output::Account;
+use crate::pipeline::capture::figures::Figures;
+use crate::pipeline::capture::meter::Tally;
+use crate::pipeline::capture::reader::{FileFigures, RingFigures};
+use crate::pipeline::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
+use crate::pipeline::output::{self, Account};
 
-/// The ring of a CPU.
-pub(super) struct RingAccount<'a> {
-    pub(super) cpu: u32,
-    /// Its size.
-    pub(super) bytes: usize,
-    pub(super) meter: &'a Meter,
+/// What had been counted when the file at hand began.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// By event.
+    lost: Vec<Option<u64>>,
+    recorded: Duration,
+    cpu_ns: u64,
+    wake_ups: u64,
+    system_calls: u64,
+}
+
+impl Live<'_> {
+    /// The ledger of the file at hand, with nothing of what only its end will cost. `until_ns`: the recorder's CPU time when recording
+    /// it ended. The next ledger counts from here on.
+    pub(super) fn ledger_of_file(&mut self, of: &FileFigures, output: &output::Output, until_ns: u64) -> Ledger {
+        let so_far = output.so_far();
+        let now = Before {
+            lost: self.events.lost(),
+            recorded: self.clock.recorded(),
+            cpu_ns: until_ns,
+            wake_ups: self.counts.wake_ups + self.shared.wake_ups(),
+            system_calls: self.counts.system_calls + self.shared.wake_ups() + so_far.system_calls,
+        };
+        let before = &self.before;
+        let started_ns = if before.cpu_ns == 0 { self.clock.started_cpu_ns } else { before.cpu_ns };
+        let mut ledger = Ledger {
+            finished: true,
+            events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
+            losses: losses(&of.rings),
+            throttled: of.rings.iter().map(|ring| ring.figures.throttled).sum(),
+            recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
+            kept_ns: self.shortest.map(nanos),
+            output: Output { record_bytes: of.rings.iter().map(|ring| ring.figures.bytes).sum(), ..Output::default() },
+            rings: rings(&of.rings, self.session.record.rings.flush_interval),
+            stopped: self.stopped.as_ref().map(ToString::to_string),
+            cost: Cost {
+                start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
+                recording_cpu_ns: until_ns.saturating_sub(started_ns),
+                end_cpu_ns: cpu_ns().saturating_sub(until_ns),
+                wake_ups: now.wake_ups - before.wake_ups,
+                system_calls: now.system_calls.saturating_sub(before.system_calls),
+                peak_memory_bytes: peak_memory(self.session),
+                readers: self.readers,
+            },
+            ..self.ledger.clone()
+        };
+        complete(&mut ledger.output, &so_far);
+        ledger.output.written_bytes = output.written();
+        self.before = now;
+        ledger
+    }
+}
+
+/// Losses of each event, where the kernel tells them, without those known before.
+fn lost_since(now: &[Option<u64>], before: &[Option<u64>]) -> Vec<Option<u64>> {
+    let before = |event: usize| before.get(event).copied().flatten().unwrap_or(0);
+    now.iter().enumerate().map(|(event, lost)| lost.map(|lost| lost.saturating_sub(before(event)))).collect()
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
@@ -24,10 +77,10 @@ pub(super) fn nanos(time: Duration) -> u64 {
 }
 
 /// Samples that are in the recording: those that were seen and not forgotten.
-pub(super) fn events(description: &Description, rings: &[RingAccount<'_>], lost: &[Option<u64>], forgotten: &Meter) -> Vec<Event> {
+fn events(description: &Description, seen: &FileFigures, lost: &[Option<u64>]) -> Vec<Event> {
     let kept = |number: usize, of: fn(&Tally) -> u64| {
-        let sum = |meter: &Meter| meter.tallies.get(number).map_or(0, of);
-        rings.iter().map(|ring| sum(ring.meter)).sum::<u64>().saturating_sub(sum(forgotten))
+        let sum = |figures: &Figures| figures.tallies.get(number).map_or(0, of);
+        seen.rings.iter().map(|ring| sum(&ring.figures)).sum::<u64>().saturating_sub(sum(&seen.forgotten))
     };
     let event = |(number, name): (usize, &String)| Event {
         name: name.clone(),
@@ -39,45 +92,32 @@ pub(super) fn events(description: &Description, rings: &[RingAccount<'_>], lost:
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }
 
-pub(super) fn losses(rings: &[RingAccount<'_>]) -> Vec<Loss> {
-    let of = |ring: &RingAccount<'_>| {
-        let lost = ring.meter.lost?;
+fn losses(rings: &[RingFigures]) -> Vec<Loss> {
+    let of = |ring: &RingFigures| {
+        let lost = ring.figures.lost?;
         Some(Loss { cpu: ring.cpu, records: lost.records, from_ns: lost.after_ns, to_ns: lost.until_ns })
     };
     rings.iter().filter_map(of).collect()
 }
 
-pub(super) fn rings(rings: &[RingAccount<'_>], flush_interval: Duration) -> Rings {
+fn rings(rings: &[RingFigures], flush_interval: Duration) -> Rings {
     Rings {
         number: rings.len(),
-        bytes: rings.iter().map(|ring| ring.bytes).min().unwrap_or(0),
-        fullest_bytes: rings.iter().map(|ring| ring.meter.fullest).max().unwrap_or(0),
+        bytes: rings.iter().map(|ring| ring.size).min().unwrap_or(0),
+        fullest_bytes: rings.iter().map(|ring| ring.figures.fullest).max().unwrap_or(0),
         flush_interval_ms: u64::try_from(flush_interval.as_millis()).unwrap_or(u64::MAX),
     }
 }
 
 /// When the first and the last sample were made.
-pub(super) fn sample_time(rings: &[RingAccount<'_>]) -> Option<Feature> {
-    let first_ns = rings.iter().filter_map(|ring| ring.meter.first_ns).min()?;
-    let last_ns = rings.iter().filter_map(|ring| ring.meter.last_ns).max()?;
+pub(super) fn sample_time(rings: &[RingFigures]) -> Option<Feature> {
+    let first_ns = rings.iter().filter_map(|ring| ring.figures.first_ns).min()?;
+    let last_ns = rings.iter().filter_map(|ring| ring.figures.last_ns).max()?;
     Some(Feature::SampleTime { first_ns, last_ns })
 }
 
 pub(super) fn command(ended: Ended) -> Command {
     Command { user_ns: nanos(ended.user), system_ns: nanos(ended.system) }
-}
-
-/// What the recorder used until events were enabled, until they were disabled, and since.
-pub(super) fn cost(session: &Session<'_>, counts: Counts, started_ns: u64, ended_ns: u64) -> Cost {
-    Cost {
-        start_cpu_ns: started_ns,
-        recording_cpu_ns: ended_ns.saturating_sub(started_ns),
-        end_cpu_ns: cpu_ns().saturating_sub(ended_ns),
-        wake_ups: counts.wake_ups,
-        system_calls: counts.system_calls,
-        peak_memory_bytes: peak_memory(session),
-        readers: 1,
-    }
 }
 
 /// The most memory that this process had (`VmHWM`), in bytes.
@@ -92,6 +132,7 @@ pub(super) fn complete(output: &mut Output, account: &Account) {
     account.path.name().clone_into(&mut output.path);
     output.fallback.clone_from(&account.fallback);
     output.written_bytes = account.bytes;
+    output.dropped_bytes = account.dropped_bytes;
     output.queue_bytes = account.queue_bytes;
     output.queue_high_water_bytes = account.queue_high_water;
 }

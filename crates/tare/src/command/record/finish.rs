@@ -1,5 +1,6 @@
 //! The end of a recording: what is left in the rings, the ledger, the description of what is known only now.
 
+use std::io;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -7,12 +8,11 @@ use tare_format::file::note;
 use tare_format::file::writer::Feature;
 use tare_kernel::child::Ended;
 
-use super::account::{self, RingAccount};
+use super::account;
 use super::followed;
 use super::live::{End, Live, cpu_ns};
 use crate::command::interrupt::end_child;
-use crate::pipeline::capture::reader::Done;
-use crate::pipeline::ledger::{Ledger, Output};
+use crate::pipeline::ledger::Ledger;
 use crate::pipeline::output::{Account, Closing};
 
 /// What a recording leaves behind.
@@ -24,6 +24,26 @@ pub(super) struct Recorded {
 }
 
 impl Live<'_> {
+    /// Describes what runs, where the user wants that at the end.
+    fn describe_at_end(&mut self) -> anyhow::Result<()> {
+        let Some(existing) = self.existing.take().filter(|_| self.session.record.synthesize.at_the_end) else { return Ok(()) };
+        let mut emit = |bytes: &[u8]| {
+            self.shared.see_mappings(bytes);
+            self.shared.append(&[bytes]).map_err(io::Error::other)
+        };
+        self.session.synthesize(&existing, &mut emit)
+    }
+
+    fn complete_followed(&self, ledger: &mut Ledger, ended: Option<Ended>) {
+        let meters: Vec<_> = self.reader.rings.iter().map(|ring| &ring.meter).collect();
+        followed::complete(ledger, self.session, &meters, &self.events.counts(), ended, &self.cgroup);
+    }
+
+    /// Adds the ledger of a file to those of the files before.
+    pub(super) fn add_to_total(&mut self, ledger: &Ledger) {
+        self.total = Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
+    }
+
     /// Ends the recording.
     pub(super) fn finish(mut self, end: End) -> anyhow::Result<Recorded> {
         let until_now_ns = cpu_ns();
@@ -34,42 +54,38 @@ impl Live<'_> {
         self.cgroup.at_end(self.session.follow);
         // Before the rings are emptied for the last time: a command that is told to end may still take a while.
         let ended = if end.ended.is_none() { self.child.as_mut().map_or(Ok(None), end_child)? } else { end.ended };
-        let readers = 1 + self.helpers.len();
         for helper in std::mem::take(&mut self.helpers) {
-            let finished = helper.stop().context("a thread that read rings is gone, with what was in them")?;
-            self.counts.wake_ups += finished.wake_ups;
-            self.counts.system_calls += finished.wake_ups;
-            self.reader.rings.extend(finished.reader.rings);
+            let reader = helper.stop().context("a thread that read rings is gone, with what was in them")?;
+            self.reader.rings.extend(reader.rings);
         }
-        self.dump()?;
-        let Self { session, mut ledger, mut description, events, reader, snapshots, shared, cgroup, .. } = self;
-        let Done { output, forgotten, shortest, build_ids, calls } = Arc::into_inner(shared).context("somebody still writes")?.into_done();
-        let consumed = reader.rings.iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
-        let overwritten = snapshots.rings().iter().map(|ring| RingAccount { cpu: ring.cpu, bytes: ring.ring.size(), meter: &ring.meter });
-        let rings: Vec<RingAccount<'_>> = consumed.chain(overwritten).collect();
-
-        ledger.finished = true;
-        ledger.events = account::events(&description, &rings, &events.lost(), &forgotten);
-        ledger.losses = account::losses(&rings);
-        ledger.throttled = rings.iter().map(|ring| ring.meter.throttled).sum();
-        ledger.recorded_ns = account::nanos(self.clock.recorded());
-        ledger.kept_ns = shortest.map(account::nanos);
-        ledger.output = Output { record_bytes: rings.iter().map(|ring| ring.meter.bytes).sum(), ..Output::default() };
-        account::complete(&mut ledger.output, &output.so_far());
-        ledger.output.written_bytes = output.written();
-        ledger.rings = account::rings(&rings, session.record.rings.flush_interval);
-        let meters: Vec<_> = reader.rings.iter().map(|ring| &ring.meter).collect();
-        followed::complete(&mut ledger, session, &meters, &events.counts(), ended, &cgroup);
+        if self.stopped.is_none() {
+            self.describe_at_end()?;
+            self.dump()?;
+        }
+        self.shortest = self.shared.shortest();
+        let build_ids = self.session.record.output.build_ids.then(|| self.shared.build_ids(self.session.host));
+        let shared = Arc::clone(&self.shared);
+        let (mut ledger, sample_time) = shared.end_file(|output, figures| {
+            let ledger = self.ledger_of_file(&figures, output, until_now_ns);
+            (ledger, account::sample_time(&figures.rings))
+        });
         ledger.command = ended.map(account::command);
-        ledger.stopped = self.stopped.as_ref().map(ToString::to_string);
-        if session.record.output.build_ids {
-            description.features.push(Feature::BuildIds(build_ids.read(session.host)));
+        // How much the samples stand for is known of the recording as a whole.
+        let earlier = self.total.take();
+        if earlier.is_none() {
+            self.complete_followed(&mut ledger, ended);
         }
-        description.features.extend(account::sample_time(&rings));
-        ledger.cost = account::cost(session, self.counts, self.clock.started_cpu_ns, until_now_ns);
-        ledger.cost.system_calls += calls;
-        ledger.cost.readers = readers;
-        let account = output.finish(&Closing { description: &description, records: &note::encode(&ledger.to_note())? });
+        let note = note::encode(&ledger.to_note())?;
+        if let Some(earlier) = earlier {
+            ledger = earlier.and(&ledger);
+            self.complete_followed(&mut ledger, ended);
+        }
+        let Self { shared: last, mut description, .. } = self;
+        drop(shared);
+        let output = Arc::into_inner(last).context("somebody still writes")?.into_output();
+        description.features.extend(build_ids.map(Feature::BuildIds));
+        description.features.extend(sample_time);
+        let account = output.finish(&Closing { description: &description, records: &note });
         account::complete(&mut ledger.output, &account);
         Ok(Recorded { ledger, account, ended, signal: end.signal })
     }

@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tare_format::file::writer::Description;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 
+use super::account::Before;
 use super::followed::CgroupSeen;
 use super::plan::Start;
 use super::session::Session;
@@ -18,13 +19,17 @@ use crate::command::interrupt::pass_on;
 use crate::command::targets::Targets;
 use crate::pipeline::capture::helpers::Helper;
 use crate::pipeline::capture::opening::Events;
-use crate::pipeline::capture::reader::{Reader, Shared};
+use crate::pipeline::capture::reader::{Pass, Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes, Woken};
 use crate::pipeline::ledger::Ledger;
 use crate::pipeline::output::{OutputError, Switch};
+use crate::pipeline::synthesize;
 
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// So many files at most are begun before anything else is looked at.
+const FILES_A_WAKE: usize = 16;
 
 /// A recording under way.
 pub(super) struct Live<'a> {
@@ -45,6 +50,16 @@ pub(super) struct Live<'a> {
     pub(super) clock: Clock,
     pub(super) counts: Counts,
     pub(super) cgroup: CgroupSeen,
+    /// Threads that read rings.
+    pub(super) readers: usize,
+    /// What had been counted when the file at hand began.
+    pub(super) before: Before,
+    /// Who was there when the recording began.
+    pub(super) existing: Option<synthesize::Targets>,
+    /// The ledger of all files that are complete.
+    pub(super) total: Option<Ledger>,
+    /// Where less than was asked for could be kept, for how long that was.
+    pub(super) shortest: Option<Duration>,
     /// Why nothing more is recorded, though the command may go on.
     pub(super) stopped: Option<Stopped>,
 }
@@ -103,7 +118,7 @@ impl Clock {
 
     /// For how long events were enabled.
     pub(super) fn recorded(&self) -> Duration {
-        self.recorded
+        self.recorded + self.enabled_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
@@ -142,7 +157,9 @@ impl Live<'_> {
         let plan = self.session.plan;
         self.cgroup.at_start(self.session.follow);
         let at_once = |event: usize| plan.events[event].start == Start::AtOnce;
-        self.events.set_enabled(true, at_once).context("cannot enable the events")?;
+        if self.stopped.is_none() {
+            self.events.set_enabled(true, at_once).context("cannot enable the events")?;
+        }
         if self.session.record.begin == Begin::AtOnce {
             self.clock.enabled();
         }
@@ -211,12 +228,22 @@ impl Live<'_> {
         if self.stopped.is_some() {
             return;
         }
-        let read = self.reader.pass(&self.shared).and_then(|_| if is_due { self.shared.flush() } else { Ok(()) });
-        match read {
-            Err(error) => self.stop_recording(error.into()),
-            Ok(()) if self.shared.with_output(|output| output.is_at_max_size()) => self.stop_recording(Stopped::MaxSize),
-            Ok(()) if self.shared.with_output(|output| output.wants_switch()) => self.switch(),
-            Ok(()) => {}
+        // Files that fill one after the other are not to keep signals and orders waiting.
+        for _ in 0..FILES_A_WAKE {
+            let read = self.reader.pass(&self.shared);
+            let flushed = if is_due { self.shared.flush() } else { Ok(()) };
+            match read.and_then(|pass| flushed.map(|()| pass)) {
+                Err(error) => return self.stop_recording(error.into()),
+                Ok(_) if self.shared.with_output(|output| output.is_at_max_size()) => return self.stop_recording(Stopped::MaxSize),
+                Ok(pass) => {
+                    if self.shared.with_output(|output| output.wants_switch()) {
+                        self.switch();
+                    }
+                    if pass == Pass::Drained || self.stopped.is_some() {
+                        return;
+                    }
+                }
+            }
         }
     }
 
@@ -253,6 +280,8 @@ impl Live<'_> {
     /// Looks at the signals that arrived; whether the user insists that tare ends now.
     fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<bool> {
         let arrived = pass_on(self.session.signals, self.child.as_ref(), interrupted)?;
+        // Each signal is read, and then that there is none left; and the command is asked for.
+        self.counts.system_calls += arrived.signals + 2;
         if arrived.asked && self.stopped.is_none() {
             self.dump()?;
             if self.session.record.output.options.switch == Some(Switch::Signal) {

@@ -20,6 +20,8 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tare_kernel::child::{Command, FileLimit};
 use tare_kernel::host::Host;
@@ -36,7 +38,7 @@ use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::command::follow::{Following, Wish};
 use crate::exit::{Exit, Refusal, printable, say};
 use crate::pipeline::ledger::{self, FollowMode};
-use crate::pipeline::output::{Destination, Output, Switch};
+use crate::pipeline::output::{Destination, Output, OutputError, Switch};
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
@@ -95,13 +97,50 @@ fn recorded(record: &Record, follow: Option<&Following>, host: &Host) -> Outcome
         (command, _) => command,
     };
     let session = Session { record, plan: &plan, follow, host, kernel: &System, signals: &signals, files, command };
-    let recorded = session.record(&|| Ok(Output::open(&record.output.destination, &record.output.options)?))?;
+    let recorded = session.record(&|| open(record, &signals))?;
     show(record, &recorded);
     Ok(exit(record, &recorded))
 }
 
+/// How often a FIFO without a reader is looked at.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Opens the output. A FIFO waits for somebody who reads it, until a signal ends that.
+fn open(record: &Record, signals: &Signals) -> anyhow::Result<Output> {
+    let mut is_said = record.quiet;
+    loop {
+        match Output::open(&record.output.destination, &record.output.options) {
+            Err(waits @ OutputError::NoReader(_)) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    say(&format!("{waits} as yet: waiting"));
+                }
+                poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&LOOK)).or_else(interrupted)?;
+                let arrived = signals.next()?.filter(|signal| signal.number != Signal::CHILD.as_raw() && signal.number != Signal::USR2.as_raw());
+                if let Some(signal) = arrived {
+                    let message = format!("{waits}, and signal {} ended the waiting", signal.number);
+                    return Err(Refusal { exit: Exit::Command(by_signal(signal.number)), message }.into());
+                }
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+fn interrupted(error: Errno) -> Result<usize, Errno> {
+    if error == Errno::INTR { Ok(0) } else { Err(error) }
+}
+
+/// The status that a shell gives to a death by this signal.
+fn by_signal(number: i32) -> u8 {
+    u8::try_from(128 + number).unwrap_or(255)
+}
+
 /// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
 fn show(record: &Record, recorded: &Recorded) {
+    // Whoever stopped reading doesn't want to hear of it.
+    if recorded.account.stopped == Some(OutputError::Closed) {
+        return;
+    }
     // The ledger's lines say it too, if it was known by then.
     if let Some(why) = recorded.account.stopped.as_ref().filter(|_| record.quiet || recorded.ledger.stopped.is_none()) {
         say(&format!("the recording ended early: {why}"));
@@ -118,13 +157,14 @@ fn show(record: &Record, recorded: &Recorded) {
 
 fn exit(record: &Record, recorded: &Recorded) -> Exit {
     let has_command = !record.command.is_empty();
-    match (&recorded.account.stopped, recorded.ended, recorded.signal) {
+    let stopped = recorded.account.stopped.as_ref().filter(|why| **why != OutputError::Closed);
+    match (stopped, recorded.ended, recorded.signal) {
         (Some(_), ..) if has_command => Exit::OwnFailure,
         (Some(_), ..) => Exit::Failure,
         (None, Some(ended), _) => Exit::Command(ended.status),
         (None, None, Some(_)) if has_command => Exit::Command(0),
         (None, None, Some(2)) => Exit::Interrupted,
-        (None, None, Some(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(255)),
+        (None, None, Some(number)) => Exit::Command(by_signal(number)),
         (None, None, None) => Exit::Success,
     }
 }

@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use anyhow::Context;
+use rustix::io::Errno;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::file::note;
@@ -22,9 +23,12 @@ use tare_format::record::Layout;
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::{EventFile, Kernel};
+use tare_kernel::ring::Ring;
+use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
 use tare_measure::count::OpenError;
 
+use super::account::Before;
 use super::finish::Recorded;
 use super::followed::CgroupSeen;
 use super::live::{Clock, Counts, Live};
@@ -37,14 +41,14 @@ use crate::cli::resolved::record::{Keep, Record, Target};
 use crate::command::control::Control;
 use crate::command::follow::Following;
 use crate::command::remedy;
-use crate::exit::say;
+use crate::exit::{Exit, Refusal, say};
 use crate::pipeline::capture::helpers::Helper;
 use crate::pipeline::capture::meter::{Known, Meter};
 use crate::pipeline::capture::opening::{self, Events, Rings, Wanted};
 use crate::pipeline::capture::reader::{CpuRing, Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes};
 use crate::pipeline::ledger::{Ledger, Recorder};
-use crate::pipeline::output::Output;
+use crate::pipeline::output::{Output, OutputError};
 use crate::pipeline::synthesize;
 
 /// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each thread that reads.
@@ -70,8 +74,13 @@ impl Session<'_> {
         let cgroup = self.follow.and_then(|following| following.cgroup.as_ref()).map(AsFd::as_fd);
         let fork = |command| WaitingChild::fork_into(command, self.signals, &self.files, cgroup);
         let child = self.command.as_ref().map(fork).transpose()?;
+        let priority = self.record.realtime_priority;
+        if let Some(priority) = priority {
+            run_first(priority).map_err(|error| no_priority(priority, error))?;
+        }
         let output = output()?;
-        let helpers = (1..ring_size::readers(self.host)).map(Helper::start).collect::<anyhow::Result<Vec<_>>>()?;
+        let readers = self.record.readers.unwrap_or_else(|| ring_size::readers(self.host));
+        let helpers = (1..readers).map(|number| Helper::start(number, priority)).collect::<anyhow::Result<Vec<_>>>()?;
         let root = child.as_ref().map(WaitingChild::pid);
         let subjects = Subjects::find(&self.record.target, root, cgroup, self.host)?;
         let recorder = self.recorder(&output, &helpers);
@@ -88,14 +97,27 @@ impl Session<'_> {
         for file in live.targets.files() {
             live.wakes.add(file, Waker::Target).context("cannot wait for a process")?;
         }
-        live.shared.with_output(|output| output.begin(&live.description))?;
-        live.shared.append(&[&note::encode(&live.ledger.to_note())?])?;
-        self.describe_existing(&mut live, subjects.existing.as_ref())?;
-        live.shared.append(&[&FINISHED_INIT])?;
-        live.shared.flush()?;
+        live.existing = subjects.existing;
+        if let Err(error) = self.begin(&mut live) {
+            // Whoever stopped reading so early gets no recording, and the command runs all the same.
+            let is_closed = error.downcast_ref() == Some(&OutputError::Closed) || live.shared.flush() == Err(OutputError::Closed);
+            if !is_closed {
+                return Err(error);
+            }
+            live.stop_recording(OutputError::Closed.into());
+        }
         live.start(child)?;
         let end = live.wait()?;
         live.finish(end)
+    }
+
+    /// What a recording begins with.
+    fn begin(&self, live: &mut Live<'_>) -> anyhow::Result<()> {
+        live.shared.with_output(|output| output.begin(&live.description))?;
+        live.shared.append(&[&note::encode(&live.ledger.to_note())?])?;
+        self.describe_existing(live)?;
+        live.shared.append(&[&FINISHED_INIT])?;
+        Ok(live.shared.flush()?)
     }
 
     /// Whether an event only follows processes: orders and delays are for the others.
@@ -161,21 +183,10 @@ impl Session<'_> {
     ) -> anyhow::Result<Live<'_>> {
         let known = Arc::new(self.known(ids, &ledger.recorder));
         let keep = if let Keep::Last(time) = self.record.rings.keep { Some(time) } else { None };
-        let shared = Arc::new(Shared::new(output, 1 + helpers.len(), &known, keep));
-        let mut readers: Vec<(Wakes, Vec<CpuRing>)> = Vec::new();
-        for _ in 0..=helpers.len() {
-            readers.push((Wakes::new().context("cannot wait for rings")?, Vec::new()));
-        }
-        let number = readers.len();
+        let shared = Arc::new(Shared::new(output, 1 + helpers.len(), &known, keep, self.record.output.step()));
         let Rings { consumed, overwritten } = rings;
-        for (nth, (cpu, owner, ring)) in consumed.into_iter().enumerate() {
-            let (wakes, rings) = &mut readers[nth % number];
-            if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
-                wakes.add(file, Waker::Ring).context("cannot wait for a ring")?;
-            }
-            rings.push(CpuRing { cpu, ring, meter: Meter::new(&known) });
-        }
-        let mut readers = readers.into_iter().enumerate();
+        let number = 1 + helpers.len();
+        let mut readers = dealt(consumed, number, &events, &shared, &known)?.into_iter().enumerate();
         let (wakes, rings) = readers.next().map(|(_, first)| first).context("there is no reader")?;
         for (helper, (number, (wakes, rings))) in helpers.iter_mut().zip(readers) {
             helper.hand(Reader::new(number, rings), wakes, &shared, self.record.rings.flush_interval)?;
@@ -187,7 +198,7 @@ impl Session<'_> {
         }
         let (targets, child, clock) = (Default::default(), None, Clock::new());
         let reader = Reader::new(0, rings);
-        let snapshots = Snapshots::new(overwritten, &known);
+        let snapshots = Snapshots::new(overwritten, &known, &shared);
         Ok(Live {
             session: self,
             ledger,
@@ -204,13 +215,18 @@ impl Session<'_> {
             clock,
             counts: Counts::default(),
             cgroup: CgroupSeen::default(),
+            readers: number,
+            before: Before::default(),
+            existing: None,
+            total: None,
+            shortest: None,
             stopped: None,
         })
     }
 
     /// Describes what was there before, in records that the kernel would have made of it. The event that follows processes runs by
     /// then, so that nothing falls in between.
-    fn describe_existing(&self, live: &mut Live<'_>, existing: Option<&synthesize::Targets>) -> anyhow::Result<()> {
+    fn describe_existing(&self, live: &mut Live<'_>) -> anyhow::Result<()> {
         if let Some(tracking) = self.tracking().filter(|&event| self.plan.events[event].start == Start::AtOnce) {
             live.events.set_enabled(true, |event| event == tracking).context("cannot enable the events")?;
         }
@@ -218,8 +234,10 @@ impl Session<'_> {
             live.shared.see_mappings(bytes);
             live.shared.append(&[bytes]).map_err(io::Error::other)
         };
-        let nobody = synthesize::Targets::Processes(Vec::new());
-        self.synthesize(existing.unwrap_or(&nobody), &mut emit)
+        match &live.existing {
+            Some(existing) if !self.record.synthesize.at_the_end => self.synthesize(existing, &mut emit),
+            _ => self.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
+        }
     }
 
     /// The event that follows processes.
@@ -237,10 +255,38 @@ impl Session<'_> {
             data: self.record.sampling.tracking.contains(Flags::MMAP_DATA),
             namespaces: self.record.sampling.tracking.contains(Flags::NAMESPACES),
             cgroups: what.cgroups,
+            mappings: what.maps,
         };
         let targets = if what.tasks { targets } else { &nobody };
         let layout = Layout::from(&self.plan.events[tracking].attr);
         synthesize::synthesize(self.host, targets, &options, &layout, emit).context("cannot describe what runs already")?;
         Ok(())
     }
+}
+
+/// What each of so many readers waits for and reads.
+fn dealt(
+    rings: Vec<(u32, usize, Ring)>,
+    readers: usize,
+    events: &Events,
+    shared: &Shared,
+    known: &Arc<Known>,
+) -> anyhow::Result<Vec<(Wakes, Vec<CpuRing>)>> {
+    let mut dealt = Vec::new();
+    for _ in 0..readers {
+        dealt.push((Wakes::new().context("cannot wait for rings")?, Vec::new()));
+    }
+    for (nth, (cpu, owner, ring)) in rings.into_iter().enumerate() {
+        let (wakes, rings) = &mut dealt[nth % readers];
+        if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
+            wakes.add(file, Waker::Ring).context("cannot wait for a ring")?;
+        }
+        rings.push(CpuRing { number: shared.register(cpu, ring.size()), ring, meter: Meter::new(known) });
+    }
+    Ok(dealt)
+}
+
+fn no_priority(priority: u32, error: Errno) -> Refusal {
+    let remedy = "raise 'ulimit -r', run with CAP_SYS_NICE, or leave out -r";
+    Refusal { exit: Exit::OwnFailure, message: format!("-r {priority}: this user may not have a realtime priority ({error}): {remedy}") }
 }

@@ -10,6 +10,7 @@ use tare_kernel::ring::OverwrittenRing;
 
 use super::live::{Live, Stopped};
 use crate::pipeline::capture::meter::{Known, Meter};
+use crate::pipeline::capture::reader::Shared;
 
 /// The rings that are overwritten.
 #[derive(Debug)]
@@ -19,39 +20,43 @@ pub(super) struct Snapshots {
 
 /// The ring of a CPU that is overwritten, and what was taken of it.
 #[derive(Debug)]
-pub(super) struct Overwritten {
-    pub(super) cpu: u32,
+struct Overwritten {
+    /// What the output knows it by.
+    number: usize,
     /// The event that it was mapped for, among those that are open.
     owner: usize,
-    pub(super) ring: OverwrittenRing,
-    pub(super) meter: Meter,
+    ring: OverwrittenRing,
+    meter: Meter,
 }
 
 impl Snapshots {
-    pub(super) fn new(rings: Vec<(u32, usize, OverwrittenRing)>, known: &Arc<Known>) -> Self {
-        let ring = |(cpu, owner, ring)| Overwritten { cpu, owner, ring, meter: Meter::new(known) };
+    pub(super) fn new(rings: Vec<(u32, usize, OverwrittenRing)>, known: &Arc<Known>, shared: &Shared) -> Self {
+        let ring = |(cpu, owner, ring): (u32, usize, OverwrittenRing)| Overwritten {
+            number: shared.register(cpu, ring.size()),
+            owner,
+            ring,
+            meter: Meter::new(known),
+        };
         Self { rings: rings.into_iter().map(ring).collect() }
-    }
-
-    /// One for each CPU; none where all rings are drained.
-    pub(super) fn rings(&self) -> &[Overwritten] {
-        &self.rings
     }
 }
 
 impl Live<'_> {
     /// Puts what overwritten rings hold, and what came last, into the recording.
     pub(super) fn dump(&mut self) -> anyhow::Result<()> {
+        if self.stopped.is_some() {
+            return Ok(());
+        }
         // What tells of processes comes first: samples refer to it.
-        if let Err(error) = self.reader.pass(&self.shared).and_then(|_| self.shared.append_recent()) {
+        if let Err(error) = self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent()) {
             self.stop_recording(error.into());
         }
-        for Overwritten { owner, ring, meter, .. } in &mut self.snapshots.rings {
+        for Overwritten { number, owner, ring, meter } in &mut self.snapshots.rings {
             let event = self.events.file(*owner).context("a ring without an event")?;
             let records = oldest_first(&ring.snapshot(event).context("cannot read a ring")?);
             meter.see([&records, &[]]);
             if self.stopped.is_none() && !records.is_empty() {
-                self.stopped = self.shared.append(&[&records]).err().map(Stopped::from);
+                self.stopped = self.shared.append_of(*number, meter, &records).err().map(Stopped::from);
             }
         }
         if self.stopped.is_none() {

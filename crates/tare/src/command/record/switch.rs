@@ -1,17 +1,20 @@
 //! A recording that goes on in another file.
 
 use std::io;
+use std::sync::Arc;
 
 use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
-use super::live::{Live, Stopped};
+use super::account::sample_time;
+use super::live::{Live, Stopped, cpu_ns};
 use crate::exit::say;
+use crate::pipeline::ledger;
 use crate::pipeline::output::Closing;
 use crate::pipeline::synthesize;
 
 impl Live<'_> {
-    /// Completes the file, and goes on in the next one, which begins with what runs now.
+    /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with what runs now.
     pub(super) fn switch(&mut self) {
         match self.next_file() {
             Ok(()) => {}
@@ -21,22 +24,37 @@ impl Live<'_> {
     }
 
     fn next_file(&mut self) -> Result<(), Failed> {
-        let mut records = note::encode(&self.ledger.to_note()).map_err(anyhow::Error::from)?;
+        let until_ns = cpu_ns();
+        let mut running = Vec::new();
         let mut emit = |bytes: &[u8]| -> io::Result<()> {
-            records.extend_from_slice(bytes);
+            running.extend_from_slice(bytes);
             Ok(())
         };
         // Of a command, any of its processes may be the one that goes on.
         self.session.synthesize(&synthesize::Targets::All, &mut emit)?;
+        let mut records = note::encode(&self.ledger.to_note()).map_err(anyhow::Error::from)?;
         let mut ending = self.description.clone();
         if self.session.record.output.build_ids {
             ending.features.push(Feature::BuildIds(self.shared.build_ids(self.session.host)));
         }
-        let closing = Closing { description: &ending, records: &[] };
-        let (beginning, shared) = (&self.description, &self.shared);
-        let finished = shared.with_output(|output| output.switch(&closing, beginning, &[&records, &FINISHED_INIT])).map_err(Stopped::from)?;
-        if let Some(file) = finished.filter(|_| !self.session.record.quiet) {
-            say(&format!("-> {}", file.display()));
+        let mut last = Vec::new();
+        if self.session.record.synthesize.at_the_end {
+            last.append(&mut running);
+        } else {
+            records.append(&mut running);
+        }
+        let shared = Arc::clone(&self.shared);
+        let finished = shared.end_file(|output, figures| {
+            ending.features.extend(sample_time(&figures.rings));
+            let ledger = self.ledger_of_file(&figures, output, until_ns);
+            last.extend(note::encode(&ledger.to_note()).map_err(anyhow::Error::from)?);
+            self.add_to_total(&ledger);
+            let closing = Closing { description: &ending, records: &last };
+            let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
+            finished.map(|file| file.map(|file| (file, ledger))).map_err(|error| Failed::Output(Stopped::from(error)))
+        })?;
+        if let Some((file, ledger)) = finished.filter(|_| !self.session.record.quiet) {
+            say(&format!("{} -> {}", ledger::text(&ledger).swap_remove(0), file.display()));
         }
         Ok(())
     }
@@ -47,12 +65,6 @@ enum Failed {
     Output(Stopped),
     /// What runs can't be described; the file at hand is whole.
     Describing(anyhow::Error),
-}
-
-impl From<Stopped> for Failed {
-    fn from(why: Stopped) -> Self {
-        Self::Output(why)
-    }
 }
 
 impl From<anyhow::Error> for Failed {

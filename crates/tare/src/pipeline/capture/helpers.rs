@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::event::{EventfdFlags, eventfd};
+use tare_kernel::schedule::run_first;
 
 use super::reader::{Reader, Shared};
 use super::wakes::{Waker, Wakes};
@@ -30,33 +31,27 @@ pub(crate) struct Helper {
     pub(crate) tid: i32,
     work: Option<SyncSender<Work>>,
     stop: OwnedFd,
-    thread: JoinHandle<Option<Finished>>,
-}
-
-/// What a helper leaves behind.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    /// Its rings, for what is left in them.
-    pub(crate) reader: Reader,
-    /// How often it was woken.
-    pub(crate) wake_ups: u64,
+    thread: JoinHandle<Option<Reader>>,
 }
 
 impl Helper {
-    /// Starts a thread.
+    /// Starts a thread, with this SCHED_FIFO priority if there is one.
     ///
     /// # Errors
-    /// No thread or file descriptor left.
-    pub(crate) fn start(number: usize) -> anyhow::Result<Self> {
+    /// No thread or file descriptor left; no right to the priority.
+    pub(crate) fn start(number: usize, priority: Option<u32>) -> anyhow::Result<Self> {
         let (work, for_thread) = sync_channel(1);
         let (tell, told) = sync_channel(1);
         let thread = std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
             // Whoever started the thread waits for this.
-            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+            let _ = tell.send(match priority.map_or(Ok(()), run_first) {
+                Ok(()) => Ok(rustix::thread::gettid().as_raw_nonzero().get()),
+                Err(error) => Err(error),
+            });
             read(&for_thread)
         });
         let thread = thread.context("cannot start a thread to read rings")?;
-        let tid = told.recv().context("a thread ended before it read a ring")?;
+        let tid = told.recv().context("a thread ended before it read a ring")?.context("-r")?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { tid, work: Some(work), stop, thread })
     }
@@ -71,8 +66,8 @@ impl Helper {
         work.send(Work { reader, wakes, shared: Arc::clone(shared), interval }).ok().context("the thread that reads rings is gone")
     }
 
-    /// Has the thread end, and returns its rings, if it had any.
-    pub(crate) fn stop(self) -> Option<Finished> {
+    /// Has the thread end, and returns its rings, for what is left in them, if it had any.
+    pub(crate) fn stop(self) -> Option<Reader> {
         drop(self.work);
         // A thread that got no rings ends as the channel is gone.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
@@ -81,14 +76,14 @@ impl Helper {
 }
 
 /// What the thread does. An output that takes nothing more ends it; the main thread meets the same error.
-fn read(work: &Receiver<Work>) -> Option<Finished> {
+fn read(work: &Receiver<Work>) -> Option<Reader> {
     let Work { mut reader, wakes, shared, interval } = work.recv().ok()?;
-    let mut wake_ups = 0;
     loop {
         let woken = wakes.wait(Some(interval)).unwrap_or_default();
-        wake_ups += 1;
+        shared.woken();
+        // What a full file has no room for stays in the rings until the main thread began the next.
         if woken.by(Waker::Stop) || reader.pass(&shared).is_err() {
-            return Some(Finished { reader, wake_ups });
+            return Some(reader);
         }
     }
 }

@@ -119,6 +119,8 @@ pub(crate) struct Meter {
     pub(crate) fullest: usize,
     /// When the first sample was made.
     pub(crate) first_ns: Option<u64>,
+    /// When the first sample of the last batch was made.
+    pub(crate) batch_first_ns: Option<u64>,
     /// When the last sample was made.
     pub(crate) last_ns: Option<u64>,
     /// The tasks, where they are told apart.
@@ -152,6 +154,7 @@ impl Meter {
             bytes: 0,
             fullest: 0,
             first_ns: None,
+            batch_first_ns: None,
             last_ns: None,
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             mappings: Vec::new(),
@@ -165,6 +168,7 @@ impl Meter {
     pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
         let len = first.len() + second.len();
         self.bytes += len as u64;
+        self.batch_first_ns = None;
         self.fullest = self.fullest.max(len);
         let rest = self.walk(first);
         let missing = header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
@@ -216,8 +220,9 @@ impl Meter {
                 event
             }
         };
-        if self.first_ns.is_none() {
-            self.first_ns = self.time_ns(record);
+        if self.batch_first_ns.is_none() {
+            self.batch_first_ns = self.time_ns(record);
+            self.first_ns = self.first_ns.or(self.batch_first_ns);
         }
         if let Some(tasks) = &mut self.tasks
             && let Some((tid, period)) = self.known.task(record, event)

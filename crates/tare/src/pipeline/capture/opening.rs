@@ -225,3 +225,61 @@ fn refusal(errno: Errno, name: &str, place: Target, needed: usize, opened: usize
         _ => OpenError::Other { event, errno },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_kernel::fake::{Answer, Scripted};
+
+    use super::*;
+
+    fn wanted(name: &str, config: u64, places: &[(u32, Target)]) -> Wanted {
+        Wanted { name: name.to_owned(), attr: Attr { config, ..Attr::default() }, leader: None, places: places.to_vec() }
+    }
+
+    /// Two events of two tasks on two CPUs each.
+    fn of_tasks() -> Vec<Wanted> {
+        let places: Vec<_> = [7, 8].iter().flat_map(|&tid| [0, 1].map(|cpu| (cpu, Target::TaskOnCpu(tid, cpu)))).collect();
+        vec![wanted("first", 1, &places), wanted("second", 2, &places)]
+    }
+
+    fn refuses(which: fn(&Attr, Target) -> bool, error: Errno) -> Scripted {
+        Scripted::new().rule(which, Answer::Refuse(error))
+    }
+
+    #[test]
+    fn every_refusal_has_its_meaning() {
+        let second = |attr: &Attr, _: Target| attr.config == 2;
+        let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
+        assert!(matches!(error(Errno::PERM), OpenError::NotPermitted { event, per_cpu: false, errno: Errno::PERM } if event == "second"));
+        assert!(matches!(error(Errno::ACCESS), OpenError::NotPermitted { errno: Errno::ACCESS, .. }));
+        assert!(matches!(error(Errno::NODEV), OpenError::Other { event, errno: Errno::NODEV } if event == "second"));
+        let of_cpus = vec![wanted("all", 2, &[(0, Target::Cpu(0))])];
+        let whole = Events::open(&refuses(second, Errno::ACCESS), of_cpus).unwrap_err();
+        assert!(matches!(whole, OpenError::NotPermitted { per_cpu: true, .. }));
+        let few = Events::open(&Scripted::new().files(5), of_tasks()).unwrap_err();
+        assert!(matches!(few, OpenError::TooManyFiles { needed: 8, opened: 5 }));
+    }
+
+    #[test]
+    fn a_task_that_ended_is_left_out_with_all_its_events() {
+        let gone = |attr: &Attr, place: Target| attr.config == 2 && matches!(place, Target::TaskOnCpu(8, _));
+        let events = Events::open(&refuses(gone, Errno::SRCH), of_tasks()).unwrap();
+        assert_eq!(events.number_of_files(), 4);
+        assert!(events.opened.iter().all(|opened| matches!(opened.place, Target::TaskOnCpu(7, _))));
+        let all = Events::open(&refuses(|_, _| true, Errno::SRCH), of_tasks()).unwrap_err();
+        assert!(matches!(all, OpenError::NoSuchTask(7)));
+    }
+
+    #[test]
+    fn a_cpu_has_one_ring_that_is_halved_until_it_may_be_locked() {
+        let kernel = Scripted::new().lockable(64 << 10);
+        let events = Events::open(&kernel, of_tasks()).unwrap();
+        let rings = events.rings(1 << 20).unwrap();
+        assert_eq!((rings.consumed.len(), rings.overwritten.len(), rings.smallest()), (2, 0, 64 << 10));
+        let outputs = kernel.calls().iter().filter(|call| call.starts_with("output ")).count();
+        assert_eq!(outputs, 6, "{:?}", kernel.calls());
+        let none = Scripted::new().lockable(0);
+        let events = Events::open(&none, of_tasks()).unwrap();
+        assert_eq!(events.rings(1 << 20).unwrap_err(), RingError::LockedMemory);
+    }
+}

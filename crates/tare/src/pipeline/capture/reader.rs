@@ -8,6 +8,7 @@
 //! all readers through?              FINISHED_ROUND
 //! ```
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use tare_format::file::writer::{BuildId, FINISHED_ROUND};
 use tare_kernel::host::Host;
 use tare_kernel::ring::{Batch, Ring};
 
+use super::figures::{Figures, Handed};
 use super::meter::{Known, Meter};
 use super::recent::{Recent, without_samples};
 use super::rounds::Rounds;
@@ -27,49 +29,118 @@ const LARGE: usize = 1 << 20;
 /// The ring of a CPU and what it brought.
 #[derive(Debug)]
 pub(crate) struct CpuRing {
-    pub(crate) cpu: u32,
+    /// What the output knows it by: see [`Shared::register`].
+    pub(crate) number: usize,
     pub(crate) ring: Ring,
     pub(crate) meter: Meter,
 }
 
+/// What the output knows of a ring.
+#[derive(Debug)]
+struct Registered {
+    cpu: u32,
+    size: usize,
+    handed: Handed,
+}
+
+/// What a ring brought into a file.
+#[derive(Clone, Debug)]
+pub(crate) struct RingFigures {
+    pub(crate) cpu: u32,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+    pub(crate) figures: Figures,
+}
+
+/// What is known of a file when it is completed.
+#[derive(Debug)]
+pub(crate) struct FileFigures {
+    /// By ring.
+    pub(crate) rings: Vec<RingFigures>,
+    /// Of them, what was read and not kept.
+    pub(crate) forgotten: Figures,
+}
+
 /// The output, which all readers append to.
 #[derive(Debug)]
-pub(crate) struct Shared(Mutex<Common>);
+pub(crate) struct Shared {
+    common: Mutex<Common>,
+    /// How often readers were woken.
+    wake_ups: AtomicU64,
+    /// Where the size of files is limited: so much is appended before it is looked at.
+    step: Option<usize>,
+}
 
 #[derive(Debug)]
 struct Common {
     output: Output,
     /// Where records wait that may never go to the output.
     recent: Option<Recent>,
-    /// What was forgotten of them.
-    forgotten: Meter,
+    rings: Vec<Registered>,
+    /// What was forgotten of what is kept back.
+    forgetting: Meter,
+    forgotten: Handed,
     /// The files that samples can lie in.
     build_ids: BuildIds,
     rounds: Rounds,
-    /// How often the output was called: a system call each, where it writes.
-    calls: u64,
 }
 
 impl Shared {
-    /// `keep`: only what came in that time stays, and goes to the output when it is asked for.
-    pub(crate) fn new(output: Output, readers: usize, known: &Arc<Known>, keep: Option<Duration>) -> Self {
-        let (rounds, recent) = (Rounds::new(readers), keep.map(Recent::new));
-        Self(Mutex::new(Common { output, recent, forgotten: Meter::new(known), build_ids: BuildIds::default(), rounds, calls: 0 }))
+    /// `keep`: only what came in that time stays, and goes to the output when it is asked for. `step`: where the size of files is
+    /// limited, so many bytes at most are appended before it is looked at.
+    pub(crate) fn new(output: Output, readers: usize, known: &Arc<Known>, keep: Option<Duration>, step: Option<usize>) -> Self {
+        let common = Common {
+            output,
+            recent: keep.map(Recent::new),
+            rings: Vec::new(),
+            forgetting: Meter::new(known),
+            forgotten: Handed::default(),
+            build_ids: BuildIds::default(),
+            rounds: Rounds::new(readers),
+        };
+        Self { common: Mutex::new(common), wake_ups: AtomicU64::new(0), step }
     }
 
     fn lock(&self) -> MutexGuard<'_, Common> {
         // A reader that panicked left whole records behind: each append is one call.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends whole records that come from no ring that is drained.
+    /// A ring that is going to be read: returns its number.
+    pub(crate) fn register(&self, cpu: u32, size: usize) -> usize {
+        let mut common = self.lock();
+        common.rings.push(Registered { cpu, size, handed: Handed::default() });
+        common.rings.len() - 1
+    }
+
+    /// A reader was woken.
+    pub(crate) fn woken(&self) {
+        // ATOMICS: a count that is read when the readers have ended, or as of some moment.
+        self.wake_ups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often readers were woken.
+    pub(crate) fn wake_ups(&self) -> u64 {
+        // ATOMICS: see `woken`.
+        self.wake_ups.load(Ordering::Relaxed)
+    }
+
+    /// Appends whole records that come from no ring.
     ///
     /// # Errors
     /// The output's own.
     pub(crate) fn append(&self, records: &[&[u8]]) -> Result<()> {
+        self.lock().output.append(records)
+    }
+
+    /// Appends what a ring that is overwritten held, as its meter saw it.
+    ///
+    /// # Errors
+    /// The output's own.
+    pub(crate) fn append_of(&self, ring: usize, meter: &Meter, records: &[u8]) -> Result<()> {
         let mut common = self.lock();
-        common.calls += 1;
-        common.output.append(records)
+        common.rings[ring].handed.note(meter);
+        common.output.append(&[records])
     }
 
     /// Notes which files code was mapped from.
@@ -88,11 +159,13 @@ impl Shared {
     /// The output's own.
     pub(crate) fn append_recent(&self) -> Result<()> {
         let mut common = self.lock();
-        for chunk in common.recent.as_mut().map(Recent::take).unwrap_or_default() {
-            common.calls += 1;
-            common.output.append(&[&chunk])?;
-        }
-        Ok(())
+        let chunks = common.recent.as_mut().map(Recent::take).unwrap_or_default();
+        chunks.iter().try_for_each(|chunk| common.output.append(&[chunk]))
+    }
+
+    /// Where less than was asked for could be kept, for how long that was.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.lock().recent.as_ref().and_then(|recent| recent.shortest)
     }
 
     /// Has what was appended in the recording, whatever becomes of the recorder.
@@ -100,9 +173,7 @@ impl Shared {
     /// # Errors
     /// The output's own.
     pub(crate) fn flush(&self) -> Result<()> {
-        let mut common = self.lock();
-        common.calls += 1;
-        common.output.flush()
+        self.lock().output.flush()
     }
 
     /// The output, for what only one thread asks of it.
@@ -110,25 +181,29 @@ impl Shared {
         ask(&mut self.lock().output)
     }
 
-    /// What was done with the output, once no reader is left.
-    pub(crate) fn into_done(self) -> Done {
-        let Common { output, recent, forgotten, build_ids, calls, .. } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Done { output, shortest: recent.and_then(|recent| recent.shortest), forgotten, build_ids, calls }
+    /// Ends a file: nobody appends until `end` has seen what the file holds, and has completed it.
+    pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileFigures) -> T) -> T {
+        let mut common = self.lock();
+        let Common { rings, forgetting, forgotten, output, .. } = &mut *common;
+        forgotten.note(forgetting);
+        let of = |Registered { cpu, size, handed }: &mut Registered| RingFigures { cpu: *cpu, size: *size, figures: handed.take() };
+        let figures = FileFigures { rings: rings.iter_mut().map(of).collect(), forgotten: forgotten.take() };
+        end(output, figures)
+    }
+
+    /// The output, once no reader is left.
+    pub(crate) fn into_output(self) -> Output {
+        self.common.into_inner().unwrap_or_else(PoisonError::into_inner).output
     }
 }
 
-/// What readers leave behind together.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) output: Output,
-    /// What was read and not kept.
-    pub(crate) forgotten: Meter,
-    /// Where less than was asked for could be kept, for how long that was.
-    pub(crate) shortest: Option<Duration>,
-    /// The files that samples can lie in.
-    pub(crate) build_ids: BuildIds,
-    /// How often records were appended, and flushed.
-    pub(crate) calls: u64,
+/// How a pass over rings ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Everything that the rings held was taken.
+    Drained,
+    /// The file is as large as it may become; the rings hold more.
+    Full,
 }
 
 /// Reads some of the rings.
@@ -138,21 +213,39 @@ pub(crate) struct Reader {
     pub(crate) rings: Vec<CpuRing>,
 }
 
+/// What lies in a ring, and was seen.
+struct Held<'a> {
+    ring: usize,
+    batch: Batch<'a>,
+    meter: &'a Meter,
+}
+
 impl Reader {
     /// The reader with this number, counted from 0.
     pub(crate) fn new(number: usize, rings: Vec<CpuRing>) -> Self {
         Self { number, rings }
     }
 
-    /// Takes all that the rings hold, and returns whether there was anything.
+    /// Takes all that the rings hold, or as much as finds room where the size of a file is limited.
     ///
     /// # Errors
     /// The output's own. What could not be appended stays in the rings.
-    pub(crate) fn pass(&mut self, shared: &Shared) -> Result<bool> {
+    pub(crate) fn pass(&mut self, shared: &Shared) -> Result<Pass> {
+        match shared.step {
+            Some(step) => self.pass_in_steps(shared, step),
+            None => self.drain(shared).map(|()| Pass::Drained),
+        }
+    }
+
+    /// Takes all that the rings hold, however large the file becomes.
+    ///
+    /// # Errors
+    /// As [`Reader::pass`].
+    pub(crate) fn drain(&mut self, shared: &Shared) -> Result<()> {
         let since = shared.lock().rounds.number();
-        let mut held: Vec<Batch<'_>> = Vec::with_capacity(self.rings.len());
-        let (mut bytes, mut any, mut mappings) = (0, false, Vec::new());
-        for CpuRing { ring, meter, .. } in &mut self.rings {
+        let mut held: Vec<Held<'_>> = Vec::with_capacity(self.rings.len());
+        let (mut bytes, mut mappings) = (0, Vec::new());
+        for CpuRing { number, ring, meter } in &mut self.rings {
             let batch = ring.batch();
             if batch.is_empty() {
                 continue;
@@ -160,22 +253,48 @@ impl Reader {
             meter.see(batch.slices());
             meter.take_mappings(&mut mappings);
             bytes += batch.len();
-            held.push(batch);
+            held.push(Held { ring: *number, batch, meter });
             if bytes >= LARGE {
                 append(&mut shared.lock(), &mut held, &mut mappings, None)?;
-                (bytes, any) = (0, true);
+                bytes = 0;
             }
         }
-        any |= !held.is_empty();
-        append(&mut shared.lock(), &mut held, &mut mappings, Some((self.number, since)))?;
-        Ok(any)
+        append(&mut shared.lock(), &mut held, &mut mappings, Some((self.number, since)))
+    }
+
+    /// Takes a little of a ring at a time, and looks whether the file may become larger.
+    fn pass_in_steps(&mut self, shared: &Shared, step: usize) -> Result<Pass> {
+        let since = shared.lock().rounds.number();
+        if self.number > 0 && shared.lock().output.is_full() {
+            // It is for the main thread to begin the next file, which it may only do behind some records.
+            return Ok(Pass::Full);
+        }
+        let mut mappings = Vec::new();
+        for CpuRing { number, ring, meter } in &mut self.rings {
+            // What comes meanwhile is for the next pass.
+            let mut left = ring.available();
+            while left > 0 {
+                let mut batch = ring.batch();
+                batch.shorten(step);
+                left = left.saturating_sub(batch.len());
+                meter.see(batch.slices());
+                meter.take_mappings(&mut mappings);
+                let mut common = shared.lock();
+                append(&mut common, &mut vec![Held { ring: *number, batch, meter }], &mut mappings, None)?;
+                if common.output.is_full() {
+                    return Ok(Pass::Full);
+                }
+            }
+        }
+        append(&mut shared.lock(), &mut Vec::new(), &mut mappings, Some((self.number, since)))?;
+        Ok(Pass::Drained)
     }
 }
 
 /// Appends batches and gives their places back. With the last ones of a pass, the reader's number and the round in which the pass
 /// began: where that completes a round, its mark goes along.
-fn append(common: &mut Common, held: &mut Vec<Batch<'_>>, mappings: &mut Vec<u8>, ends: Option<(usize, u64)>) -> Result<()> {
-    let mut pieces: Vec<&[u8]> = held.iter().flat_map(Batch::slices).filter(|piece| !piece.is_empty()).collect();
+fn append(common: &mut Common, held: &mut Vec<Held<'_>>, mappings: &mut Vec<u8>, ends: Option<(usize, u64)>) -> Result<()> {
+    let mut pieces: Vec<&[u8]> = held.iter().flat_map(|held| held.batch.slices()).filter(|piece| !piece.is_empty()).collect();
     if !pieces.is_empty() {
         common.rounds.appended();
     }
@@ -184,8 +303,11 @@ fn append(common: &mut Common, held: &mut Vec<Batch<'_>>, mappings: &mut Vec<u8>
     }
     common.build_ids.see(mappings);
     mappings.clear();
+    for Held { ring, meter, .. } in &*held {
+        common.rings[*ring].handed.note(meter);
+    }
     common.take(&pieces)?;
-    held.drain(..).for_each(Batch::advance);
+    held.drain(..).for_each(|held| held.batch.advance());
     Ok(())
 }
 
@@ -193,7 +315,6 @@ impl Common {
     /// Takes records from rings: to the output, or to where what came last is kept.
     fn take(&mut self, pieces: &[&[u8]]) -> Result<()> {
         let Some(recent) = &mut self.recent else {
-            self.calls += u64::from(!pieces.is_empty());
             return if pieces.is_empty() { Ok(()) } else { self.output.append(pieces) };
         };
         let now = Instant::now();
@@ -201,10 +322,9 @@ impl Common {
             recent.push(pieces, now);
         }
         while let Some(chunk) = recent.expired(now) {
-            self.forgotten.see([&chunk, &[]]);
+            self.forgetting.see([&chunk, &[]]);
             let kept = without_samples(&chunk);
             if !kept.is_empty() {
-                self.calls += 1;
                 self.output.append(&[&kept, &FINISHED_ROUND])?;
             }
         }

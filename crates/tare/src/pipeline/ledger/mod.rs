@@ -108,7 +108,7 @@ pub struct Cost {
     pub end_cpu_ns: u64,
     /// How often it was woken while events were enabled.
     pub wake_ups: u64,
-    /// System calls that it made meanwhile to wait and to write, as its code counts them.
+    /// System calls that it made to wait and to write, as its code counts them (`docs/output-path.md`).
     pub system_calls: u64,
     /// The most memory that it had, in bytes (`VmHWM`).
     pub peak_memory_bytes: Option<u64>,
@@ -128,6 +128,9 @@ pub struct Output {
     pub record_bytes: u64,
     /// Bytes in the recording when this was written.
     pub written_bytes: u64,
+    /// Of the bytes of records, those that are not in the recording, as it ended early; at least so many where this was written before
+    /// its end.
+    pub dropped_bytes: u64,
     /// The most bytes that waited to be compressed or to be taken from a stream, and how many may.
     pub queue_high_water_bytes: usize,
     /// How many may wait.
@@ -158,10 +161,42 @@ pub struct Command {
     pub system_ns: u64,
 }
 
+impl Event {
+    fn and(&self, next: &Self) -> Self {
+        let lost = self.lost.into_iter().chain(next.lost).reduce(u64::saturating_add);
+        Self { name: self.name.clone(), samples: self.samples + next.samples, own: self.own + next.own, lost, coverage: None }
+    }
+}
+
 impl Ledger {
     /// A ledger of a recording that begins.
     pub fn of(recorder: Recorder) -> Self {
         Self { version: VERSION, recorder, ..Self::default() }
+    }
+
+    /// This ledger and that of the next file, as one. What only the last of them knows is the next one's.
+    #[must_use]
+    pub fn and(self, next: &Self) -> Self {
+        let events = self.events.iter().zip(&next.events).map(|(event, more)| event.and(more));
+        let fullest_bytes = self.rings.fullest_bytes.max(next.rings.fullest_bytes);
+        Self {
+            events: events.collect(),
+            losses: [self.losses, next.losses.clone()].concat(),
+            throttled: self.throttled + next.throttled,
+            recorded_ns: self.recorded_ns + next.recorded_ns,
+            kept_ns: self.kept_ns.into_iter().chain(next.kept_ns).min(),
+            cost: Cost {
+                start_cpu_ns: self.cost.start_cpu_ns + next.cost.start_cpu_ns,
+                recording_cpu_ns: self.cost.recording_cpu_ns + next.cost.recording_cpu_ns,
+                end_cpu_ns: next.cost.end_cpu_ns,
+                wake_ups: self.cost.wake_ups + next.cost.wake_ups,
+                system_calls: self.cost.system_calls + next.cost.system_calls,
+                ..next.cost
+            },
+            output: Output { record_bytes: self.output.record_bytes + next.output.record_bytes, ..next.output.clone() },
+            rings: Rings { fullest_bytes, ..next.rings.clone() },
+            ..next.clone()
+        }
     }
 
     /// The bytes of a note.

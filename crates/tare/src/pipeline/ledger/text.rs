@@ -38,6 +38,11 @@ fn samples(ledger: &Ledger) -> String {
         0 => ", none lost".to_owned(),
         lost => format!(", {} LOST", grouped(lost)),
     };
+    // What the kernel lost it counts; what a recording had no room for comes on top.
+    let lost = match ledger.output.dropped_bytes {
+        0 => lost,
+        dropped => format!("{}, {} of records DROPPED", lost.replace("none lost", "none lost in rings"), bytes(dropped)),
+    };
     let rate = per_second(ledger.output.record_bytes, ledger.recorded_ns).map_or_else(String::new, |rate| format!(", {}/s", bytes(rate)));
     let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
     format!("{} samples in {elapsed}{lost}; {size}{rate}", grouped(samples))
@@ -172,6 +177,21 @@ the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 w
 rings: 2 of 8.4 MB, up to 23% full; output: write
 the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         assert_eq!(text(&ledger()).join("\n"), expected);
+    }
+
+    #[test]
+    fn what_was_dropped_is_not_called_whole() {
+        let event = Event { samples: 10, lost: Some(0), ..Event::default() };
+        let output = Output { dropped_bytes: 2_000, written_bytes: 100, ..Output::default() };
+        let line = text(&Ledger { finished: true, events: vec![event], output, ..Ledger::default() }).swap_remove(0);
+        assert_eq!(line, "10 samples in 0.000 s, none lost in rings, 2.0 kB of records DROPPED; 100 B");
+    }
+
+    #[test]
+    fn ledgers_of_files_become_one() {
+        let both = ledger().and(&ledger());
+        assert_eq!((both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()), (2468, Some(14), 4, 2));
+        assert_eq!((both.cost.system_calls, both.cost.end_cpu_ns, both.recorded_ns), (60, 500_000, 4_000_000_000));
     }
 
     #[test]

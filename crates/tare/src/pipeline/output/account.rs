@@ -45,6 +45,8 @@ pub struct Account {
     pub queue_high_water: usize,
     /// Bytes that the queue may hold; 0 where there is none.
     pub queue_bytes: usize,
+    /// System calls that writing took, those of helper threads included; `docs/output-path.md` says which.
+    pub system_calls: u64,
     /// Mapped windows that were used.
     pub windows: u64,
     /// The largest of them, in bytes.

@@ -48,6 +48,9 @@ pub enum OutputError {
     /// The file may not become longer.
     #[error("the recording may not become longer: raise the limit on the size of files ('ulimit -f'), or use -z or --max-size")]
     TooLong,
+    /// Nobody reads the FIFO as yet.
+    #[error("-o {}: nobody reads it", .0.display())]
+    NoReader(PathBuf),
     /// Nobody reads the stream any more.
     #[error("nobody reads the recording any more")]
     Closed,

@@ -62,10 +62,10 @@ enum Way {
 
 impl Output {
     /// Opens a destination, and starts the helper threads that it takes. A file that is there already gets another name,
-    /// ending with `.old`. Opening a FIFO waits for somebody who reads it.
+    /// ending with `.old`.
     ///
     /// # Errors
-    /// See [`OutputError`].
+    /// See [`OutputError`]; [`OutputError::NoReader`] for a FIFO that nobody reads as yet.
     pub fn open(to: &Destination, options: &Options) -> Result<Self> {
         let place = place::open(to)?;
         let is_queued = options.compress.is_some() || matches!(place, Place::Stream(_));
@@ -132,6 +132,12 @@ impl Output {
     #[must_use]
     pub fn is_at_max_size(&self) -> bool {
         self.max_size.is_some_and(|max| self.written() >= max)
+    }
+
+    /// Whether nothing more belongs into the file at hand.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_at_max_size() || self.wants_switch()
     }
 
     /// Whether the next file is due, by size or age.

@@ -41,6 +41,8 @@ pub(super) struct Piece {
     sync: bool,
     /// Bytes of records that were handed over.
     records: u64,
+    /// System calls for what is not written by the sink.
+    calls: u64,
     /// Why the data end, and where.
     failed: Option<(OutputError, Cut)>,
 }
@@ -61,7 +63,7 @@ impl Piece {
         };
         let packer = options.compress.map(Packer::new).transpose()?;
         let cuts = Cuts::new(0, Between::Records);
-        Ok(Self { holder, sink, cuts, start: 0, known_end: 0, packer, sync: options.sync, records: 0, failed: None })
+        Ok(Self { holder, sink, cuts, start: 0, known_end: 0, packer, sync: options.sync, records: 0, calls: 0, failed: None })
     }
 
     /// The file, where bytes can be written to a place of it.
@@ -72,9 +74,12 @@ impl Piece {
         }
     }
 
-    /// The way that the bytes take.
-    pub(super) fn sink(&self) -> &Sink {
-        &self.sink
+    /// Adds to an account what is known so far: of the way that the bytes take, and of what didn't find room.
+    pub(super) fn so_far(&self, account: &mut Account) {
+        self.sink.account(account);
+        account.system_calls += self.calls;
+        let cut = self.failed.as_ref().map(|(_, cut)| cut.records);
+        account.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
     }
 
     /// Bytes in the file, or that went into the stream.
@@ -86,7 +91,10 @@ impl Piece {
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() { description.beginning() } else { description.stream_beginning() }?;
-        self.sink.append(&[&beginning])?;
+        if let Err(error) = self.sink.append(&[&beginning]) {
+            self.failed = Some((error.into(), Cut::default()));
+            return self.still_going();
+        }
         self.start = self.sink.end();
         self.known_end = self.start;
         self.cuts = Cuts::new(self.start, if self.packer.is_some() { Between::Whole } else { Between::Records });
@@ -155,10 +163,13 @@ impl Piece {
         self.still_going()?;
         self.pack()?;
         self.make_known(self.sink.end())?;
-        match self.file() {
-            Some(file) if self.sync => Ok(fdatasync(file)?),
-            _ => Ok(()),
+        if self.sync
+            && let Some(file) = self.file()
+        {
+            fdatasync(file)?;
+            self.calls += 1;
         }
+        Ok(())
     }
 
     /// Writes what waits to be compressed.
@@ -175,6 +186,7 @@ impl Piece {
         {
             write_at(file, &data_size(end), DATA_SIZE_OFFSET)?;
             self.known_end = end;
+            self.calls += 1;
         }
         Ok(())
     }
@@ -198,6 +210,7 @@ impl Piece {
         }
         self.sink.unmap();
         self.sink.account(account);
+        account.system_calls += self.calls;
         let helper = self.sink.into_helper();
         match self.holder {
             Holder::File { path, .. } => (helper, Some(path)),

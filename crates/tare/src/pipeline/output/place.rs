@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::{Destination, OutputError, Result};
@@ -23,7 +24,7 @@ pub(super) enum Place {
     Stream(File),
 }
 
-/// Opens a destination. A FIFO is waited for until somebody reads it.
+/// Opens a destination. Nothing is waited for.
 pub(super) fn open(to: &Destination) -> Result<Place> {
     match to {
         Destination::Stdout => stdout(),
@@ -31,7 +32,10 @@ pub(super) fn open(to: &Destination) -> Result<Place> {
             let open = |reason: io::Error| OutputError::Open { path: path.clone(), reason: reason.to_string() };
             match fs::metadata(path) {
                 Ok(found) if found.is_dir() => Err(open(Errno::ISDIR.into())),
-                Ok(found) if !found.is_file() => special(path, &found).map_err(open),
+                Ok(found) if !found.is_file() => special(path, &found).map_err(|error| match Errno::from_io_error(&error) {
+                    Some(Errno::NXIO) if found.file_type().is_fifo() => OutputError::NoReader(path.clone()),
+                    _ => open(error),
+                }),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(open(error)),
                 _ => {
                     let path = behind_links(path).map_err(open)?;
@@ -47,7 +51,9 @@ pub(super) fn open(to: &Destination) -> Result<Place> {
 pub(super) fn create(path: &Path) -> Result<File> {
     let new = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
     let file = match new() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => own_file::open(path, OpenOptions::new().read(true).write(true).truncate(true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            own_file::open(path, OpenOptions::new().read(true).write(true).truncate(true), OFlags::empty())
+        }
         file => file,
     };
     file.map_err(|error| OutputError::Open { path: path.to_owned(), reason: error.to_string() })
@@ -61,7 +67,12 @@ fn stdout() -> Result<Place> {
 
 /// A device, FIFO or socket.
 fn special(path: &Path, found: &Metadata) -> io::Result<Place> {
-    let file = own_file::open(path, OpenOptions::new().write(true))?;
+    let fifo = found.file_type().is_fifo();
+    let file = own_file::open(path, OpenOptions::new().write(true), if fifo { OFlags::NONBLOCK } else { OFlags::empty() })?;
+    if fifo {
+        // Only opening is not to wait: a reader that is slow is waited for.
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    }
     let is_null = found.file_type().is_char_device() && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
     Ok(if is_null { Place::Null(file) } else { Place::Stream(file) })
 }

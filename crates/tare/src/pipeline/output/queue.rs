@@ -39,6 +39,8 @@ struct State {
     written: u64,
     wants_switch: bool,
     account: Account,
+    /// System calls for handing over: whoever waits or wakes makes one (`futex(2)`).
+    calls: u64,
     ends: bool,
 }
 
@@ -153,11 +155,13 @@ impl Queue {
         }
         let mut state = self.shared.lock();
         while state.bytes > 0 && state.bytes + piece.len() > self.capacity {
+            state.calls += 1;
             state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.bytes += piece.len();
         state.high_water = state.high_water.max(state.bytes);
         state.jobs.push_back(Job::Append(piece));
+        state.calls += 1;
         drop(state);
         self.shared.has_work.notify_one();
     }
@@ -169,6 +173,7 @@ impl Queue {
             state.jobs.push_back(Job::Flush);
         }
         let failed = state.failed.clone();
+        state.calls += 1;
         drop(state);
         self.shared.has_work.notify_one();
         failed.map_or(Ok(()), Err)
@@ -182,7 +187,7 @@ impl Queue {
     /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last thing that was done.
     pub(super) fn so_far(&self) -> Account {
         let state = self.shared.lock();
-        Account { queue_high_water: state.high_water, queue_bytes: self.capacity, ..state.account.clone() }
+        with_queue(&state, self.capacity, state.account.clone())
     }
 
     /// See [`Recording::wants_switch`].
@@ -192,14 +197,21 @@ impl Queue {
 
     /// Waits until everything was written, and completes the recording.
     pub(super) fn finish(self, closing: &Closing<'_>) -> Account {
-        drop(self.ends);
-        let recording = self.recording.recv();
+        let Self { shared, thread, recording, ends, capacity, .. } = self;
+        drop(ends);
+        let recording = recording.recv();
         // It gave the recording back, and has nothing else to do.
-        let _ = self.thread.join();
+        let _ = thread.join();
         let gone = Account { stopped: Some(OutputError::Thread(Errno::SRCH)), unfinished: true, ..Account::default() };
         let account = recording.map_or(gone, |recording| recording.finish(closing));
-        Account { queue_high_water: self.shared.lock().high_water, queue_bytes: self.capacity, ..account }
+        with_queue(&shared.lock(), capacity, account)
     }
+}
+
+/// An account with what is known of the queue.
+fn with_queue(state: &State, capacity: usize, account: Account) -> Account {
+    let system_calls = account.system_calls + state.calls;
+    Account { queue_high_water: state.high_water, queue_bytes: capacity, system_calls, ..account }
 }
 
 /// What the thread does: everything in the queue, in order, until there is nothing more to come.
@@ -210,6 +222,7 @@ fn work(shared: &Shared, mut recording: Recording) -> Recording {
             if state.ends {
                 return recording;
             }
+            state.calls += 1;
             state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
@@ -235,6 +248,7 @@ fn work(shared: &Shared, mut recording: Recording) -> Recording {
         state.failed = state.failed.take().or(result.err());
         if let Some(mut piece) = done {
             state.bytes -= piece.len();
+            state.calls += 1;
             shared.has_room.notify_all();
             piece.clear();
             if state.spare.len() < SPARE {

@@ -115,7 +115,7 @@ impl Recording {
     pub(super) fn so_far(&self) -> Account {
         let mut account = self.account.clone();
         if let Some(piece) = &self.piece {
-            piece.sink().account(&mut account);
+            piece.so_far(&mut account);
         }
         account
     }

@@ -17,7 +17,7 @@ use super::write::{self, FileWriter};
 enum Way {
     Write(FileWriter),
     Mmap(Box<Windows>),
-    Stream { file: File, end: u64 },
+    Stream { file: File, end: u64, calls: u64 },
 }
 
 /// Takes bytes, one piece behind the other.
@@ -27,6 +27,8 @@ pub(super) struct Sink {
     /// Of files that are not written through windows now.
     helper: Option<Helper>,
     used: Used,
+    /// System calls of ways that were left for another.
+    earlier_calls: u64,
     fallback: Option<String>,
 }
 
@@ -38,15 +40,16 @@ impl Sink {
 
     /// Into a stream.
     pub(super) fn stream(file: File) -> Self {
-        Self::of(Way::Stream { file, end: 0 })
+        Self::of(Way::Stream { file, end: 0, calls: 0 })
     }
 
     fn of(way: Way) -> Self {
-        Self { way, helper: None, used: Used::default(), fallback: None }
+        Self { way, helper: None, used: Used::default(), earlier_calls: 0, fallback: None }
     }
 
     /// From here on through windows.
     pub(super) fn map(&mut self, file: Arc<File>, helper: Helper, window_bytes: u64) {
+        self.earlier_calls = self.calls();
         let windows = Windows::new(file, helper, self.end(), window_bytes);
         self.way = Way::Mmap(Box::new(windows));
     }
@@ -64,7 +67,7 @@ impl Sink {
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         match &mut self.way {
             Way::Write(writer) => writer.append(pieces),
-            Way::Stream { file, end } => write::to_stream(file, pieces, end),
+            Way::Stream { file, end, calls } => write::to_stream(file, pieces, end, calls),
             Way::Mmap(windows) => {
                 let before = windows.end();
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
@@ -82,6 +85,7 @@ impl Sink {
     /// From here on by writes, so that the file may be cut.
     pub(super) fn unmap(&mut self) {
         if let Way::Mmap(windows) = &self.way {
+            self.earlier_calls += windows.used().calls;
             let writer = FileWriter::new(windows.file(), windows.end());
             if let Way::Mmap(windows) = std::mem::replace(&mut self.way, Way::Write(writer)) {
                 let (helper, used) = windows.close();
@@ -94,11 +98,22 @@ impl Sink {
     /// Adds to an account what is known of the way.
     pub(super) fn account(&self, account: &mut Account) {
         let used = if let Way::Mmap(windows) = &self.way { windows.used() } else { self.used };
+        account.system_calls += self.calls();
         account.path = self.path();
         account.windows += used.windows;
         account.window_waits += used.waits;
         account.window_bytes = account.window_bytes.max(used.largest);
         account.fallback = account.fallback.take().or_else(|| self.fallback.clone());
+    }
+
+    /// System calls that this took.
+    fn calls(&self) -> u64 {
+        let of_way = match &self.way {
+            Way::Write(writer) => writer.calls(),
+            Way::Mmap(windows) => windows.used().calls,
+            Way::Stream { calls, .. } => *calls,
+        };
+        self.earlier_calls + of_way
     }
 
     /// The way that was taken.

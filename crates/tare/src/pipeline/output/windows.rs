@@ -25,7 +25,14 @@ pub(super) struct Used {
     pub(super) largest: u64,
     /// Times that the next one was not ready when it was needed.
     pub(super) waits: u64,
+    /// System calls, the helper's included.
+    pub(super) calls: u64,
 }
+
+/// What it takes to have a window: waking the helper, which allocates, maps and makes present, answers, and sleeps again.
+const CALLS_A_WINDOW: u64 = 6;
+/// What it takes to be rid of one: waking the helper, which unmaps, and sleeps again.
+const CALLS_AN_OLD_WINDOW: u64 = 3;
 
 /// Windows that move along a file.
 #[derive(Debug)]
@@ -102,6 +109,7 @@ impl Windows {
         let len = usize::try_from(self.next_len).unwrap_or(1 << 30);
         self.helper.ask(Wanted { file: Arc::clone(&self.file), offset, len });
         self.is_asked = true;
+        self.used.calls += CALLS_A_WINDOW;
     }
 
     /// Goes on to the next window.
@@ -119,9 +127,11 @@ impl Windows {
         }
         self.next_len = (2 * len).min(self.largest);
         let used = &mut self.used;
-        *used = Used { windows: used.windows + 1, largest: used.largest.max(len), waits: used.waits + u64::from(waited) };
+        let waits = u64::from(waited);
+        *used = Used { windows: used.windows + 1, largest: used.largest.max(len), waits: used.waits + waits, calls: used.calls + waits };
         if let Some(old) = self.current.replace(window) {
             self.helper.unmap(old);
+            self.used.calls += CALLS_AN_OLD_WINDOW;
         }
         Ok(())
     }

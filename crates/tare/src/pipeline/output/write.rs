@@ -14,12 +14,18 @@ const PIECES: usize = 1024;
 pub(super) struct FileWriter {
     file: Arc<File>,
     end: u64,
+    calls: u64,
 }
 
 impl FileWriter {
     /// The next piece belongs at `end`.
     pub(super) fn new(file: Arc<File>, end: u64) -> Self {
-        Self { file, end }
+        Self { file, end, calls: 0 }
+    }
+
+    /// System calls that this took.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Where the next piece belongs: behind what was written, also where writing failed in the middle.
@@ -29,8 +35,9 @@ impl FileWriter {
 
     /// Writes all the pieces.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
-        let Self { file, end } = self;
+        let Self { file, end, calls } = self;
         all(pieces, |pieces| {
+            *calls += 1;
             let written = pwritev(&*file, pieces, *end)?;
             *end += written as u64;
             Ok(written)
@@ -39,8 +46,9 @@ impl FileWriter {
 }
 
 /// Writes all the pieces to a stream.
-pub(super) fn to_stream(file: &File, pieces: &[&[u8]], end: &mut u64) -> Result<(), Errno> {
+pub(super) fn to_stream(file: &File, pieces: &[&[u8]], end: &mut u64, calls: &mut u64) -> Result<(), Errno> {
     all(pieces, |pieces| {
+        *calls += 1;
         let written = writev(file, pieces)?;
         *end += written as u64;
         Ok(written)

@@ -37,6 +37,8 @@ pub enum Targets {
 pub struct Options {
     /// Where the kernel and its modules lie. Not needed where no event counts in the kernel.
     pub kernel: bool,
+    /// What processes map.
+    pub mappings: bool,
     /// Also mappings that hold no code (`-d`).
     pub data: bool,
     /// The namespaces of each thread (`--namespaces`).

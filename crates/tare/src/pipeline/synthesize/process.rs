@@ -97,7 +97,7 @@ impl<'a, 'b> Processes<'a, 'b> {
     }
 
     fn mappings(&mut self, pid: i32, process: &Process) -> io::Result<()> {
-        if process.is_kernel_thread {
+        if process.is_kernel_thread || !self.options.mappings {
             return Ok(());
         }
         if let Err(error) = procfs::read_mappings(self.host, pid, &mut self.text) {

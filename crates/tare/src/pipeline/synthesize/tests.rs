@@ -9,6 +9,10 @@ use tare_format::record::{Record, Records};
 
 use super::*;
 
+fn mappings() -> Options {
+    Options { mappings: true, ..Options::default() }
+}
+
 fn layout() -> Layout {
     let sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
     Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() }
@@ -92,7 +96,7 @@ const PROCESS_7: [&str; 8] = [
 #[test]
 fn everything_that_runs() {
     let (_root, host) = small();
-    let (found, done) = lines(&host, &Targets::All, Options { kernel: true, ..Options::default() });
+    let (found, done) = lines(&host, &Targets::All, Options { kernel: true, ..mappings() });
     let kernel = ["mmap -1 ffffffff81000000+3f600000@ffffffff81000000 [kernel.kallsyms]_text", "mmap -1 ffffffffc0600000+1000@0 [ext4]"];
     let kthread = ["fork 2/2 from 0/0", "comm 2/2 kthreadd"];
     assert_eq!(found, [&kernel[..], &kthread, &PROCESS_7].concat());
@@ -103,12 +107,12 @@ fn everything_that_runs() {
 #[test]
 fn single_processes_and_threads() {
     let (_root, host) = small();
-    assert_eq!(lines(&host, &Targets::Processes(vec![7]), Options::default()).0, PROCESS_7);
-    assert_eq!(lines(&host, &Targets::Threads(vec![9, 9, 7]), Options::default()).0.len(), PROCESS_7.len() + 2 - 2);
-    let (found, done) = lines(&host, &Targets::Threads(vec![7, 555]), Options { namespaces: true, ..Options::default() });
+    assert_eq!(lines(&host, &Targets::Processes(vec![7]), mappings()).0, PROCESS_7);
+    assert_eq!(lines(&host, &Targets::Threads(vec![9, 9, 7]), mappings()).0.len(), PROCESS_7.len() + 2 - 2);
+    let (found, done) = lines(&host, &Targets::Threads(vec![7, 555]), Options { namespaces: true, ..mappings() });
     let wanted = [&["fork 7/7 from 1/1", "namespaces 7/7 7", "comm 7/7 a) (b\n"][..], &PROCESS_7[4..]].concat();
     assert_eq!((found, done.gone), (wanted.iter().map(ToString::to_string).collect(), 1));
-    let (found, _) = lines(&host, &Targets::Processes(vec![7]), Options { data: true, ..Options::default() });
+    let (found, _) = lines(&host, &Targets::Processes(vec![7]), Options { data: true, ..mappings() });
     let data: Vec<_> = found.iter().filter(|line| line.ends_with(" data")).collect();
     assert_eq!(data, ["mmap 7 4000+1000@0 /bin/a b data", "mmap 7 5000+1000@0 //anon data"]);
 }
@@ -122,7 +126,7 @@ fn cgroups_from_their_top() {
         ("/sys/fs/cgroup/b/c/cgroup.procs", ""),
         ("/sys/fs/cgroup/a/cgroup.procs", ""),
     ]);
-    let (found, done) = lines(&host, &Targets::Processes(Vec::new()), Options { cgroups: true, ..Options::default() });
+    let (found, done) = lines(&host, &Targets::Processes(Vec::new()), Options { cgroups: true, ..mappings() });
     assert_eq!(found, ["cgroup /", "cgroup /a", "cgroup /b", "cgroup /b/c"]);
     assert_eq!((done.cgroups, done.processes), (4, 0));
 }
@@ -130,7 +134,7 @@ fn cgroups_from_their_top() {
 #[test]
 fn what_is_emitted_can_fail() {
     let (_root, host) = small();
-    let failed = synthesize(&host, &Targets::All, &Options::default(), &layout(), &mut |_| Err(io::ErrorKind::StorageFull.into()));
+    let failed = synthesize(&host, &Targets::All, &mappings(), &layout(), &mut |_| Err(io::ErrorKind::StorageFull.into()));
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
@@ -147,7 +151,7 @@ fn perf_describes_a_process_in_the_same_records() {
     let path = folder.path().join("perf.data");
     let options = ["record", "--no-bpf-event", "-q", "-e", "cpu-clock", "-d", "--namespaces", "-p", &pid.to_string(), "-o"];
     let perf = Command::new("perf").args(options).arg(&path).args(["--", "true"]).stderr(Stdio::null()).status();
-    let options = Options { data: true, namespaces: true, kernel: true, ..Options::default() };
+    let options = Options { data: true, namespaces: true, kernel: true, ..mappings() };
     let ours = lines(&Host::default(), &Targets::Processes(vec![pid]), options).0;
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

@@ -80,6 +80,10 @@ pub struct Output {
     #[arg(long, value_name = "MS")]
     pub proc_map_timeout: Option<u64>,
 
+    /// Read the rings with so many threads [default: one for 32 CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub readers: Option<u32>,
+
     /// Read the rings with this SCHED_FIFO priority
     #[arg(short, long, value_name = "PRIO", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub realtime: Option<u32>,

@@ -49,6 +49,8 @@ pub struct Record {
     pub synthesize: Synthesize,
     /// Whether tare's own threads are recorded, too.
     pub include_self: bool,
+    /// How many threads read rings; `None`: as many as the machine's CPUs ask for.
+    pub readers: Option<usize>,
     /// The SCHED_FIFO priority of reading.
     pub realtime_priority: Option<u32>,
     /// 1: what is done; 2: every attribute.
@@ -121,6 +123,7 @@ impl Record {
             timeout: raw.target.timeout.map(Duration::from_millis),
             control: raw.target.control,
             rings,
+            readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
             realtime_priority: raw.output.realtime,
             command: raw.command,
             verbose: raw.verbose,

@@ -1,0 +1,136 @@
+//! `tare record` and itself: its threads, its system calls, and how it ends when nobody listens.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::record::{Place, perf_script, read, samples_of, send, wait_for};
+use crate::support::{Unprivileged, is_root, sh, stderr, tare};
+
+/// Policy and realtime priority of each thread, by name (proc(5), the last words of `stat`).
+fn priorities(pid: u32) -> Vec<(String, u32, u32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        let (name, rest) = text.split_once('(').unwrap().1.rsplit_once(") ").unwrap();
+        // The first of these words is the third field.
+        let word = |field: usize| rest.split(' ').nth(field - 3).unwrap().parse().unwrap();
+        (name.to_owned(), word(41), word(40))
+    };
+    tasks.map(of).collect()
+}
+
+#[test]
+fn reading_has_the_priority_that_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let mut recorder = place.record(&["-r", "5", "--readers", "2", "-z", "-a", "-e", "cpu-clock", "-q"]).spawn().unwrap();
+    wait_for(&place.file());
+    let threads = priorities(recorder.id());
+    send("INT", &recorder);
+    assert_eq!(recorder.wait().unwrap().code(), Some(130));
+    // SCHED_FIFO is 1. Compressing is not reading.
+    let expected = |name: &str| if name == "tare-output" { (0, 0) } else { (1, 5) };
+    assert_eq!(threads.len(), 3);
+    assert!(threads.iter().all(|(name, policy, priority)| (*policy, *priority) == expected(name)), "{threads:?}");
+
+    let Some(nobody) = Unprivileged::new() else { return };
+    let output = nobody.tare("record", &["-r", "5", "-o", "/dev/null", "true"]);
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(125) && text.lines().last().unwrap().contains("ulimit -r"), "{text}");
+}
+
+#[test]
+fn several_threads_read_every_record_once() {
+    if !is_root() {
+        return;
+    }
+    for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--max-size=1G"]] {
+        let place = Place::new();
+        let words = ["--readers", "2", "-a", "-m", "64K", "--no-call-graph", "--flush-interval", "20", "-e", "raw_syscalls:*,sched:sched_switch"];
+        let command = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=60000"];
+        let output = place.run(&[&words[..], way, &command].concat());
+        assert!(output.status.success(), "{way:?}: {}", stderr(&output));
+        let found = read(&place.file());
+        let ledger = found.ledger.unwrap();
+        assert_eq!((ledger.cost.readers, samples_of(&ledger)), (2, found.samples), "{way:?}");
+        let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
+        assert_eq!(by_ring, found.lost, "{way:?}");
+        // Where a mark came too early, perf would say that events are out of order.
+        let Some(lines) = perf_script(&["-F", "time"], &place.file()) else { return };
+        assert!(lines.len() == found.samples && lines.is_sorted(), "{way:?}");
+    }
+}
+
+/// Own system calls of a recording that lasts so long: as the kernel counts them, everything included, and as the ledger does.
+fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
+    let place = Place::new();
+    let counts = place.folder.path().join("counts");
+    let mut stat = tare();
+    stat.args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o"]).arg(&counts).arg("--");
+    let record = place.record(&[&["-e", "cpu-clock", "-F", "4000", "--flush-interval", "5", "-q"], options].concat());
+    // The shell's work and that of what it starts is the same however long the recording is.
+    let busy = format!("timeout {seconds} sh -c 'while :; do :; done'; true");
+    let output = stat.arg(record.get_program()).args(record.get_args()).args(["--", "sh", "-c", &busy]).output().unwrap();
+    assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+    let counted = std::fs::read_to_string(&counts).unwrap();
+    let line = counted.lines().find(|line| line.contains("sys_enter")).unwrap();
+    let ledger = read(&place.file()).ledger.unwrap();
+    (line.split(',').next().unwrap().parse().unwrap(), ledger.cost.system_calls as f64)
+}
+
+#[test]
+fn the_ledger_knows_the_recorders_system_calls() {
+    if !is_root() {
+        return;
+    }
+    for options in [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"], &["--readers", "2"]] {
+        // What starting and ending take is in both, and falls out of the difference.
+        let (short, long) = (system_calls(options, "0.2"), system_calls(options, "1.2"));
+        let (kernel, ledger) = (long.0 - short.0, long.1 - short.1);
+        println!("{options:?}: {kernel} by the kernel, {ledger} by the ledger");
+        assert!(kernel > 50.0 && (0.85..1.15).contains(&(ledger / kernel)), "{options:?}: {kernel} {ledger}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let line = |end: &str| {
+        format!(
+            "{{ {} record -o - -e cpu-clock -F 4000 --flush-interval 20 {end}; echo \"status $?\" >&2; }} | head -c 100 >/dev/null",
+            env!("CARGO_BIN_EXE_tare")
+        )
+    };
+    let output = sh(&line("-- sh -c 'timeout 0.5 sh -c \"while :; do :; done\"; exit 3'"));
+    // How the command is followed is said before.
+    assert!(stderr(&output).lines().all(|line| line == "status 3" || line.contains("follows the command")), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with("status 3\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_can_be_given_up() {
+    let place = Place::new();
+    let fifo = place.folder.path().join("fifo");
+    assert!(sh(&format!("mkfifo {}", fifo.display())).status.success());
+    let spawn = || {
+        let mut command = tare();
+        command.args(["record", "-e", "cpu-clock", "-o"]).arg(&fifo).args(["--", "true"]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let recorder = spawn();
+    std::thread::sleep(Duration::from_millis(300));
+    send("INT", &recorder);
+    let output = recorder.wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("nobody reads it as yet: waiting") && text.lines().last().unwrap().contains("signal 2"), "{text}");
+    // Who comes late gets everything.
+    let recorder = spawn();
+    std::thread::sleep(Duration::from_millis(300));
+    let saved = place.folder.path().join("saved");
+    let mut reader = Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
+    assert!(recorder.wait_with_output().unwrap().status.success() && reader.wait().unwrap().success());
+    assert!(perf_script(&["-F", "time"], &saved).is_none_or(|lines| lines.len() < 1000));
+}
