@@ -22,7 +22,7 @@ pub struct Sampling {
     #[arg(short = 'g')]
     pub with_call_graph: bool,
 
-    /// How call chains are taken: fp, dwarf[,BYTES] (a copy of the stack) or lbr [default: fp]
+    /// How call chains are taken: `fp`, `dwarf[,BYTES]` (a copy of the stack) or `lbr`; `fp` where nothing is said
     #[arg(long, value_name = "HOW")]
     pub call_graph: Option<String>,
 

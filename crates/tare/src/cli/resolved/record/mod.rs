@@ -23,7 +23,7 @@ use crate::exit::Refusal;
 /// What `tare record` is to do.
 #[derive(Debug)]
 pub struct Record {
-    /// The events that the user named; none for [`Record::DEFAULT_EVENT`].
+    /// The events that the user named; none for the default event.
     pub groups: Vec<EventGroup>,
     /// How they are sampled, and what is recorded beside samples.
     pub sampling: Sampling,
