@@ -22,18 +22,6 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    fn of(meter: &Meter) -> Self {
-        Self {
-            tallies: meter.tallies.clone(),
-            lost: meter.lost,
-            throttled: meter.throttled,
-            bytes: meter.bytes,
-            fullest: meter.fullest,
-            first_ns: meter.first_ns,
-            last_ns: meter.last_ns,
-        }
-    }
-
     /// What came since `before`. The fullest that a ring was stays.
     fn since(self, before: &Self) -> Self {
         let zero = Tally::default();
@@ -70,7 +58,7 @@ impl Handed {
     /// What the meter saw is handed over.
     pub(crate) fn note(&mut self, meter: &Meter) {
         self.first_ns = self.first_ns.or(meter.batch_first_ns);
-        self.now = Figures::of(meter);
+        self.now.clone_from(&meter.figures);
     }
 
     /// What the file at hand holds; the next file begins.

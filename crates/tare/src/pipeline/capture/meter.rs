@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::figures::Figures;
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
@@ -107,22 +108,10 @@ pub(crate) struct Lost {
 #[derive(Debug)]
 pub(crate) struct Meter {
     known: Arc<Known>,
-    /// By event.
-    pub(crate) tallies: Vec<Tally>,
-    /// All losses as one: how many records, from the first until the last.
-    pub(crate) lost: Option<Lost>,
-    /// How often an event was stopped for sampling too often.
-    pub(crate) throttled: u64,
-    /// All bytes.
-    pub(crate) bytes: u64,
-    /// The most bytes that lay in the ring when it was read.
-    pub(crate) fullest: usize,
-    /// When the first sample was made.
-    pub(crate) first_ns: Option<u64>,
+    /// All that it brought, summed up.
+    pub(crate) figures: Figures,
     /// When the first sample of the last batch was made.
     pub(crate) batch_first_ns: Option<u64>,
-    /// When the last sample was made.
-    pub(crate) last_ns: Option<u64>,
     /// The tasks, where they are told apart.
     pub(crate) tasks: Option<Tasks>,
     /// Records of mappings that nobody took yet.
@@ -148,14 +137,8 @@ impl Meter {
     pub(crate) fn new(known: &Arc<Known>) -> Self {
         Self {
             known: Arc::clone(known),
-            tallies: vec![Tally::default(); known.layouts.len()],
-            lost: None,
-            throttled: 0,
-            bytes: 0,
-            fullest: 0,
-            first_ns: None,
+            figures: Figures { tallies: vec![Tally::default(); known.layouts.len()], ..Figures::default() },
             batch_first_ns: None,
-            last_ns: None,
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             mappings: Vec::new(),
             straddling: Vec::new(),
@@ -167,9 +150,9 @@ impl Meter {
     /// bytes, so that no header lies across the end.
     pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
         let len = first.len() + second.len();
-        self.bytes += len as u64;
+        self.figures.bytes += len as u64;
         self.batch_first_ns = None;
-        self.fullest = self.fullest.max(len);
+        self.figures.fullest = self.figures.fullest.max(len);
         let rest = self.walk(first);
         let missing = header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
         let mut straddling = std::mem::take(&mut self.straddling);
@@ -198,14 +181,14 @@ impl Meter {
                 }
                 PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
-                PERF_RECORD_THROTTLE => self.throttled += 1,
+                PERF_RECORD_THROTTLE => self.figures.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.mappings.extend_from_slice(record),
                 _ => {}
             }
             previous = Some(record);
             bytes = rest;
         }
-        self.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.last_ns);
+        self.figures.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.figures.last_ns);
         bytes
     }
 
@@ -222,14 +205,14 @@ impl Meter {
         };
         if self.batch_first_ns.is_none() {
             self.batch_first_ns = self.time_ns(record);
-            self.first_ns = self.first_ns.or(self.batch_first_ns);
+            self.figures.first_ns = self.figures.first_ns.or(self.batch_first_ns);
         }
         if let Some(tasks) = &mut self.tasks
             && let Some((tid, period)) = self.known.task(record, event)
         {
             tasks.sample(tid, event, period);
         }
-        let tally = &mut self.tallies[event];
+        let tally = &mut self.figures.tallies[event];
         tally.samples += 1;
         if let Some(at) = self.known.tid_at[event] {
             let tid = record.get(at..at + 4).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
@@ -248,10 +231,10 @@ impl Meter {
     fn loss(&mut self, record: &[u8], previous: Option<&[u8]>) {
         let lost_samples = header(record).is_some_and(|(kind, _)| kind == PERF_RECORD_LOST_SAMPLES);
         let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else { return };
-        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.last_ns);
+        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.figures.last_ns);
         let until_ns = self.time_ns(record).or(after_ns);
-        let before = self.lost;
-        self.lost = Some(Lost {
+        let before = self.figures.lost;
+        self.figures.lost = Some(Lost {
             records: before.map_or(0, |lost| lost.records).saturating_add(records),
             after_ns: before.map_or(after_ns, |lost| lost.after_ns),
             until_ns,
