@@ -143,14 +143,14 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
     let pid = busy.id();
     let record = |options: &[&str]| {
         let place = Place::new();
-        let output = place.run(&[&["-e", "cpu-clock", "-p", &pid.to_string(), "--timeout", "150"], options].concat());
+        let output = place.run(&[&["-e", "cpu-clock", "-c", "50000", "-p", &pid.to_string(), "--timeout", "300"], options].concat());
         assert!(output.status.success(), "{options:?}: {}", stderr(&output));
         places(&place.file(), pid)
     };
     let ([all, at_the_end, tasks, nothing], _) = ([&[][..], &["--tail-synthesize"], &["--synth=task"], &["--synth=no"]].map(record), busy.kill());
     busy.wait().unwrap();
     let (comms, maps, last_sample) = all;
-    assert!(comms[0] < last_sample && maps[0] < last_sample && last_sample > 0);
+    assert!(comms[0] < last_sample && maps[0] < last_sample && last_sample > 0, "{comms:?} {maps:?} {last_sample}");
     let (comms, maps, last_sample) = at_the_end;
     assert!(comms[0] > last_sample && maps[0] > last_sample && last_sample > 0, "{comms:?} {maps:?} {last_sample}");
     assert!(!tasks.0.is_empty() && tasks.1.is_empty(), "{tasks:?}");

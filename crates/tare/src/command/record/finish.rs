@@ -24,9 +24,13 @@ pub(super) struct Recorded {
 }
 
 impl Live<'_> {
-    /// Describes what runs, where the user wants that at the end.
+    /// Describes what runs, where the user wants that at the end: after the last sample, which may still be in a ring.
     fn describe_at_end(&mut self) -> anyhow::Result<()> {
         let Some(existing) = self.existing.take().filter(|_| self.session.record.synthesize.at_the_end) else { return Ok(()) };
+        if let Err(error) = self.reader.drain(&self.shared) {
+            self.stop_recording(error.into());
+            return Ok(());
+        }
         let mut emit = |bytes: &[u8]| {
             self.shared.see_mappings(bytes);
             self.shared.append(&[bytes]).map_err(io::Error::other)
