@@ -21,7 +21,7 @@ pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
 pub use notice::{Aux, Lost, Throttle};
 pub use read::{ReadValue, ReadValues, TaskRead};
-pub use sample::{Branch, Branches, Registers, Sample, UserStack};
+pub use sample::{Branch, Branches, Registers, Sample, SampleHead, UserStack};
 pub use setup::{Auxtrace, BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update};
 pub use task::{Comm, Switch, Task};
 

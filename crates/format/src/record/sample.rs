@@ -65,6 +65,29 @@ pub struct Sample<'a> {
     pub aux: Option<&'a [u8]>,
 }
 
+/// What samples begin with: the fields of one word each. Reports that need no more leave the rest of each sample alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleHead {
+    /// The event's id (`IDENTIFIER`, else `ID`).
+    pub id: Option<u64>,
+    /// Where the CPU was.
+    pub ip: Option<u64>,
+    /// The process.
+    pub pid: Option<i32>,
+    /// The thread.
+    pub tid: Option<i32>,
+    /// When, in the recording's clock.
+    pub time_ns: Option<u64>,
+    /// The address that was accessed; what it is depends on the event.
+    pub addr: Option<u64>,
+    /// The counter's id.
+    pub stream_id: Option<u64>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+    /// How many occurrences the sample stands for (nanoseconds for the clock events).
+    pub period: Option<u64>,
+}
+
 /// Registers, those with a bit in the event's mask, from the lowest bit on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers<'a> {
@@ -181,24 +204,9 @@ impl<'a> Sample<'a> {
         Ok(sample)
     }
 
-    /// The fields of eight bytes that samples begin with.
     fn fill_fixed(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
-        self.id = fields.word(PERF_SAMPLE_IDENTIFIER)?;
-        self.ip = fields.word(PERF_SAMPLE_IP)?;
-        if fields.has(PERF_SAMPLE_TID) {
-            self.pid = Some(fields.cursor.i32()?);
-            self.tid = Some(fields.cursor.i32()?);
-        }
-        self.time_ns = fields.word(PERF_SAMPLE_TIME)?;
-        self.addr = fields.word(PERF_SAMPLE_ADDR)?;
-        let id = fields.word(PERF_SAMPLE_ID)?;
-        self.id = self.id.or(id);
-        self.stream_id = fields.word(PERF_SAMPLE_STREAM_ID)?;
-        if fields.has(PERF_SAMPLE_CPU) {
-            self.cpu = Some(fields.cursor.u32()?);
-            fields.cursor.u32()?;
-        }
-        self.period = fields.word(PERF_SAMPLE_PERIOD)?;
+        let SampleHead { id, ip, pid, tid, time_ns, addr, stream_id, cpu, period } = fields.head()?;
+        *self = Self { id, ip, pid, tid, time_ns, addr, stream_id, cpu, period, ..*self };
         Some(())
     }
 
@@ -247,6 +255,18 @@ impl<'a> Sample<'a> {
     }
 }
 
+impl SampleHead {
+    /// What a record of kind `SAMPLE` that an event with this layout made begins with. What follows is not looked at.
+    ///
+    /// # Errors
+    /// The record ends before that.
+    #[inline]
+    pub fn decode(record: &RawRecord<'_>, layout: &Layout) -> Result<Self, DecodeError> {
+        let head = Fields { cursor: Cursor::new(record.body, record.endian), layout }.head();
+        head.ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+    }
+}
+
 /// A sample's bytes, and what says how to read them. Methods are `None` where the bytes end too early.
 struct Fields<'a, 'l> {
     cursor: Cursor<'a>,
@@ -262,6 +282,26 @@ impl<'a> Fields<'a, '_> {
     #[expect(clippy::option_option, reason = "the outer one is 'too short', the inner one 'not asked for'")]
     fn word(&mut self, bits: u32) -> Option<Option<u64>> {
         if self.has(bits) { self.cursor.u64().map(Some) } else { Some(None) }
+    }
+
+    #[inline]
+    fn head(&mut self) -> Option<SampleHead> {
+        let mut head = SampleHead { id: self.word(PERF_SAMPLE_IDENTIFIER)?, ip: self.word(PERF_SAMPLE_IP)?, ..SampleHead::default() };
+        if self.has(PERF_SAMPLE_TID) {
+            head.pid = Some(self.cursor.i32()?);
+            head.tid = Some(self.cursor.i32()?);
+        }
+        head.time_ns = self.word(PERF_SAMPLE_TIME)?;
+        head.addr = self.word(PERF_SAMPLE_ADDR)?;
+        let id = self.word(PERF_SAMPLE_ID)?;
+        head.id = head.id.or(id);
+        head.stream_id = self.word(PERF_SAMPLE_STREAM_ID)?;
+        if self.has(PERF_SAMPLE_CPU) {
+            head.cpu = Some(self.cursor.u32()?);
+            self.cursor.u32()?;
+        }
+        head.period = self.word(PERF_SAMPLE_PERIOD)?;
+        Some(head)
     }
 
     fn branches(&mut self) -> Option<Branches<'a>> {

@@ -2,7 +2,7 @@
 
 use tare_format::abi::Sampling;
 use tare_format::file::{Description, Losses};
-use tare_format::record::{RawRecord, Record, Sample, TaskRead};
+use tare_format::record::{RawRecord, Record, TaskRead};
 use tare_profile::{EventId, Key, Profile, Thread};
 use tare_render::Column;
 
@@ -64,13 +64,13 @@ impl Filling {
     }
 
     /// How many occurrences a sample stands for. What doesn't say has its event's period, as in perf.
-    pub(super) fn period(&self, sample: &Sample<'_>, place: usize) -> u64 {
-        sample.period.unwrap_or_else(|| self.periods.get(place).copied().unwrap_or(0))
+    pub(super) fn period(&self, of_sample: Option<u64>, place: usize) -> u64 {
+        of_sample.unwrap_or_else(|| self.periods.get(place).copied().unwrap_or(0))
     }
 
     /// The CPU, where a row depends on it.
-    pub(super) fn cpu(&self, sample: &Sample<'_>) -> Option<u32> {
-        sample.cpu.filter(|_| self.by_cpu)
+    pub(super) fn cpu(&self, of_sample: Option<u32>) -> Option<u32> {
+        of_sample.filter(|_| self.by_cpu)
     }
 
     /// Whether a sample lies in the time that is asked for. One without a time does.

@@ -14,7 +14,7 @@
 use std::io::Read;
 
 use tare_format::file::Reader;
-use tare_format::record::{RawRecord, Record, Sample, kind};
+use tare_format::record::{RawRecord, Record, SampleHead, kind};
 use tare_profile::{Row, Thread, Weight};
 
 use super::filling::{Filled, Filling};
@@ -60,7 +60,7 @@ pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::
             kind::PERF_RECORD_SAMPLE => {
                 let place = description.lookup().of(&raw);
                 let layout = place.and_then(|place| description.lookup().layouts().get(place));
-                match (place, layout.map(|layout| Sample::decode(&raw, layout))) {
+                match (place, layout.map(|layout| SampleHead::decode(&raw, layout))) {
                     (Some(place), Some(Ok(sample))) => quick.sample(&sample, place),
                     _ => quick.filling.profile.loss.malformed_samples += 1,
                 }
@@ -80,13 +80,13 @@ pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::
 }
 
 impl Quick {
-    fn sample(&mut self, sample: &Sample<'_>, place: usize) {
+    fn sample(&mut self, sample: &SampleHead, place: usize) {
         self.has_times = sample.time_ns.is_some();
         self.clock_ns = sample.time_ns.unwrap_or(self.clock_ns.saturating_add(1));
         if !self.filling.takes_time(sample.time_ns) {
             return;
         }
-        let (period, cpu) = (self.filling.period(sample, place), self.filling.cpu(sample));
+        let (period, cpu) = (self.filling.period(sample.period, place), self.filling.cpu(sample.cpu));
         let place = u16::try_from(place).unwrap_or(u16::MAX);
         let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
         self.this_round.push(Digest { time_ns: self.clock_ns, period, pid, tid, place, cpu });

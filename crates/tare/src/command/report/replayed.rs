@@ -52,8 +52,8 @@ impl Replayed {
             return;
         }
         let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
-        let weight = Weight { period: self.filling.period(sample, place), samples: 1 };
-        let cpu = self.filling.cpu(sample);
+        let weight = Weight { period: self.filling.period(sample.period, place), samples: 1 };
+        let cpu = self.filling.cpu(sample.cpu);
         let profile = &mut self.filling.profile;
         let comm = match machine.tasks.comm(tid) {
             Some(comm) => profile.add_string(comm),
