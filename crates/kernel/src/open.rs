@@ -12,7 +12,7 @@ use tare_format::abi::Attr;
 use crate::ring::{Access, Mapping};
 
 /// Whose occurrences an event counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// A thread, on whichever CPU it runs, and with `inherit` its children.
     Task(i32),

@@ -13,6 +13,7 @@
 
 mod aggregate;
 mod call_tree;
+mod exact;
 mod filter;
 mod ids;
 mod key;
@@ -22,6 +23,7 @@ mod tables;
 
 pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, Node, Order};
+pub use exact::Counted;
 pub use filter::Filter;
 pub use ids::{DsoId, EventId, FrameId, RowId, StackId, StringId, SymbolId, ThreadId};
 pub use key::{Function, Group, Key};

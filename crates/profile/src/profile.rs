@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use crate::exact::Counted;
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
 use crate::loss::Loss;
 use crate::tables::{Dso, Event, Frame, Stack, Symbol, Thread};
@@ -50,10 +51,11 @@ pub struct Profile {
     symbols: Set<Symbol>,
     frames: Set<Frame>,
     stacks: Set<Stack>,
-    rows: Set<Row>,
-    weights: Vec<Weight>,
+    pub(crate) rows: Set<Row>,
+    pub(crate) weights: Vec<Weight>,
     names: IndexMap<ThreadId, StringId>,
     counts: IndexMap<(ThreadId, EventId), u64>,
+    pub(crate) counted: Vec<Counted>,
     /// What is not in the rows.
     pub loss: Loss,
 }

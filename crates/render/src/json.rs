@@ -17,9 +17,21 @@ struct Document<L> {
     version: u32,
     tool: &'static str,
     events: Vec<Table>,
+    /// Where tasks were counted exactly.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    counted: Vec<Counted>,
     loss: Losses,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
+}
+
+/// What the samples of a command name stand for beside what its tasks counted.
+#[derive(Serialize)]
+struct Counted {
+    event: String,
+    comm: String,
+    sampled: Sum,
+    counted: u64,
 }
 
 #[derive(Serialize)]
@@ -92,7 +104,15 @@ struct Branch {
 /// Those of `out`.
 pub fn json(out: &mut dyn Write, profile: &Profile, view: &View, ledger: Option<&impl Serialize>) -> io::Result<()> {
     let tables = profile.events().map(|(id, event)| table(profile, id, event, view)).filter(|table| table.all.samples > 0);
-    let document = Document { version: VERSION, tool: "tare report", events: tables.collect(), loss: losses(&profile.loss), ledger };
+    let text = |id| String::from_utf8_lossy(profile.string(id)).into_owned();
+    let counted = profile.counted().iter().map(|known| Counted {
+        event: profile.event(known.event).map_or_else(String::new, |event| text(event.name)),
+        comm: text(known.comm),
+        sampled: Sum { samples: known.sampled.samples, period: known.sampled.period },
+        counted: known.counted,
+    });
+    let (events, counted, loss) = (tables.collect(), counted.collect(), losses(&profile.loss));
+    let document = Document { version: VERSION, tool: "tare report", events, counted, loss, ledger };
     json_line(out, &document)
 }
 

@@ -13,7 +13,7 @@ mod text;
 mod tree;
 
 pub use column::Column;
-pub use counts::counts;
+pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use printable::printable;
 pub use text::text;

@@ -121,6 +121,19 @@ fn inherited_events_miss_children_and_say_so() {
     }
 }
 
+/// Clocks tick by themselves, page faults don't.
+#[test]
+fn inherited_clocks_have_a_fixed_period_and_say_so() {
+    let recorded = record(&["--follow=inherit", "-e", "cpu-clock,page-faults", "-F", "1000"], &CHILDREN);
+    let ledger = recorded.ledger();
+    assert_eq!(ledger.events[0].fixed.map(|fixed| (fixed.hz, fixed.period)), Some((1000, 1_000_000)), "{ledger:?}");
+    assert_eq!(ledger.events[1].fixed, None);
+    assert!(recorded.said.contains("cpu-clock every 1,000,000 (1,000 a second of CPU"), "{}", recorded.said);
+    assert!(ledger.events[1].counted.unwrap() > 151, "each task has page faults: {ledger:?}");
+    let by_count = record(&["--follow=inherit", "-e", "cpu-clock", "-c", "700000"], &["true"]);
+    assert_eq!(by_count.ledger().events[0].fixed, None, "the user's own period");
+}
+
 #[test]
 fn the_choice_steps_down_and_says_why() {
     assert!(record(&["-i"], &["true"]).said.contains("by inherited events: -i asks for it"));
@@ -225,4 +238,39 @@ fn a_command_that_cannot_run_leaves_no_cgroup() {
     let output: Output = tare().args(["record", "-o", "/dev/null", "/etc/passwd"]).output().unwrap();
     assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
     assert!(transient_cgroups().len() <= before + 3, "others may run at the same time");
+}
+
+/// What samples miss the kernel counts all the same: page faults and time by command name, of children none of which need have a sample.
+#[test]
+fn exact_weights_are_what_each_command_counted() {
+    let line = "i=0; while [ $i -lt 200 ]; do date >/dev/null; expr 1 + $i >/dev/null; i=$((i+1)); done";
+    let events = "task-clock,page-faults,context-switches,minor-faults";
+    let recorded = record(&["--follow=inherit", "-e", events, "-F", "99"], &["sh", "-c", line]);
+    let all = tare().args(["stat", "-x,", "-e", "page-faults", "sh", "-c", line]).output().unwrap();
+    let alone = |program: &str| {
+        let output = tare().args(["stat", "-x,", "-e", "page-faults", program, "1"]).output().unwrap();
+        stderr(&output).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
+    };
+    let json = tare().args(["report", "-G", "--sort", "comm", "--weight=exact", "--json", "-i"]).arg(recorded.file()).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let of = |event: &str, comm: &str| {
+        let rows = document["counted"].as_array().unwrap().iter();
+        let row = rows.filter(|row| row["event"] == event && row["comm"] == comm).map(|row| row["counted"].as_f64().unwrap());
+        row.sum::<f64>()
+    };
+    let total = stderr(&all).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap();
+    let [sh, date, expr] = ["sh", "date", "expr"].map(|comm| of("page-faults", comm));
+    assert!(((sh + date + expr) / total - 1.0).abs() < 0.02, "{sh} {date} {expr} of {total}");
+    // The shell forks them, and they do what they do alone.
+    assert!(expr > 200.0 * alone("expr") && expr < 200.0 * (alone("expr") + 60.0), "{expr}");
+    assert_eq!(of("page-faults", "date"), of("minor-faults", "date"), "{}", String::from_utf8_lossy(&json.stdout));
+    let time: f64 = ["sh", "date", "expr"].map(|comm| of("task-clock", comm)).iter().sum();
+    let used = recorded.ledger().command.unwrap();
+    assert!((time / (used.user_ns + used.system_ns) as f64 - 1.0).abs() < 0.1, "{time} {used:?}");
+    let weighed: f64 = document["events"][0]["entries"].as_array().unwrap().iter().map(|row| row["own"]["period"].as_f64().unwrap()).sum();
+    assert!((weighed / time - 1.0).abs() < 1e-6, "{weighed} of {time}");
+    assert!(recorded.report().contains("# What samples stand for beside what was counted"));
+    let other = record(&["-i", "-e", "task-clock"], &["true"]);
+    let refused = tare().args(["report", "--weight=exact", "-i"]).arg(other.file()).output().unwrap();
+    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("--follow=inherit"), "{}", stderr(&refused));
 }

@@ -20,7 +20,7 @@ pub use follow::Follow;
 pub use list::List;
 pub use overhead::{Overhead, With};
 pub use record::Record;
-pub use report::Report;
+pub use report::{Report, Weight};
 pub use script::Script;
 pub use stat::Stat;
 pub use versus::Versus;

@@ -75,6 +75,10 @@ pub struct Report {
     #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
     pub time: Option<String>,
 
+    /// What samples weigh: what they stand for, or what their commands' tasks counted exactly (recordings with inherited events)
+    #[arg(long, value_name = "HOW", default_value = "sampled", hide_default_value = true, conflicts_with = "time", help_heading = "Rows")]
+    pub weight: Weight,
+
     /// Keep samples of the recorder itself
     #[arg(long, help_heading = "Which")]
     pub include_self: bool,
@@ -110,4 +114,13 @@ pub struct Report {
     /// Names as in the file, not as in source code
     #[arg(long, help_heading = "Symbols")]
     pub no_demangle: bool,
+}
+
+/// What samples weigh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Weight {
+    /// The occurrences that they stand for
+    Sampled,
+    /// So much that all of a command name weigh what its tasks counted
+    Exact,
 }

@@ -36,6 +36,8 @@ pub struct Report {
     pub filter: Filter,
     /// From when to when.
     pub time: Option<Time>,
+    /// Samples weigh what their commands' tasks counted.
+    pub exact: bool,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// What each thread counted.
@@ -111,6 +113,7 @@ impl Report {
             percent_limit: raw.percent_limit.unwrap_or(0.0),
             filter: Filter { comms: bytes(raw.comms), dsos: bytes(raw.dsos), symbols: bytes(raw.symbols) },
             time: raw.time.as_deref().map(time).transpose()?,
+            exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
             threads: raw.threads,
             kallsyms: raw.kallsyms,
@@ -155,6 +158,12 @@ impl Report {
     /// The sort keys that were named, or the usual ones.
     fn keys(&self) -> Vec<Column> {
         if self.sort.is_empty() { [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec() } else { self.sort.clone() }
+    }
+
+    /// Whether rows are told apart by command name alone.
+    #[must_use]
+    pub fn is_by_command(&self) -> bool {
+        self.sort == [Column::Key(Key::Comm)]
     }
 
     /// Whether anything that is asked for depends on where in code samples lie.

@@ -87,7 +87,7 @@ fn events(description: &Description, seen: &FileFigures, lost: &[Option<u64>]) -
         samples: kept(number, |tally| tally.samples),
         own: kept(number, |tally| tally.own),
         lost: lost.get(number).copied().flatten(),
-        coverage: None,
+        ..Event::default()
     };
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }

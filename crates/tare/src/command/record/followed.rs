@@ -74,6 +74,9 @@ pub(super) fn complete(
     let removed = session.follow.and_then(|following| Some(following.cgroup.as_ref()?.remove()));
     let Some(follow) = &mut ledger.follow else { return };
     follow.outlived = removed.unwrap_or_default().moved;
+    for (event, planned) in ledger.events.iter_mut().zip(&session.plan.events) {
+        event.fixed = planned.fixed;
+    }
     let tasks: Vec<&Tasks> = meters.iter().filter_map(|meter| meter.tasks.as_ref()).collect();
     if tasks.is_empty() {
         return;
@@ -92,6 +95,7 @@ pub(super) fn complete(
     for (number, event) in ledger.events.iter_mut().enumerate() {
         let (Some(planned), Some(&sampled)) = (session.plan.events.get(number), family.periods.get(number)) else { continue };
         let count = counts.get(number).copied().flatten().filter(|_| mode != FollowMode::System);
+        event.counted = count.filter(|_| mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT));
         let is_time = is_clock(&planned.attr);
         let used = if is_time { time.map(|time| of_levels(time, &planned.attr)).or(count) } else { count };
         if planned.attr.sampling != Sampling::None && !session.only_tracks(number) {

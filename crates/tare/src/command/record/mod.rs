@@ -74,7 +74,7 @@ fn follow(record: &mut Record, host: &Host) -> Result<Option<Following>, Refusal
     match following.mode {
         FollowMode::Cgroup => record.target = Target::CommandInCgroup(cpus),
         FollowMode::System => record.target = Target::CommandOnCpus(cpus),
-        FollowMode::Inherit => record.sampling.counts_of_threads = record.inherit,
+        FollowMode::Inherit => (record.sampling.counts_of_threads, record.sampling.fixed_periods) = (record.inherit, record.inherit),
     }
     Ok(Some(following))
 }

@@ -6,6 +6,7 @@ use tare_format::record::{RawRecord, Record, TaskRead};
 use tare_profile::{EventId, Key, Profile, Thread};
 use tare_render::Column;
 
+use super::counted::Counts;
 use crate::cli::resolved::report::{Report, Time};
 use crate::command::header::event_name;
 use crate::exit::Refusal;
@@ -21,6 +22,9 @@ pub(super) struct Filling {
     to_ns: u64,
     events: Vec<EventId>,
     periods: Vec<u64>,
+    counts: Counts,
+    /// Samples weigh what was counted.
+    exact: bool,
 }
 
 /// A profile that is whole, and what the recording said about itself.
@@ -40,8 +44,8 @@ impl Filling {
         };
         let cpu = Column::Key(Key::Cpu);
         let by_cpu = report.sort.contains(&cpu) || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
-        let (profile, include_self) = (Profile::default(), report.include_self);
-        let mut filling = Self { profile, include_self, by_cpu, from_ns, to_ns, events: Vec::new(), periods: Vec::new() };
+        let (profile, include_self, exact, counts) = (Profile::default(), report.include_self, report.exact, Counts::default());
+        let mut filling = Self { profile, include_self, by_cpu, from_ns, to_ns, events: Vec::new(), periods: Vec::new(), counts, exact };
         filling.learn(description);
         Ok(filling)
     }
@@ -85,11 +89,18 @@ impl Filling {
             Record::LostSamples { lost } => self.profile.loss.lost_samples = self.profile.loss.lost_samples.saturating_add(*lost),
             Record::Throttle(_) => self.profile.loss.throttled += 1,
             Record::Read => self.count(raw, description),
+            Record::Comm(_) | Record::Fork(_) => self.see_task(record, description.lookup().time_ns(raw).unwrap_or(0)),
             _ => {}
         }
     }
 
+    /// Takes in a task's name or begin.
+    pub(super) fn see_task(&mut self, record: &Record<'_>, time_ns: u64) {
+        self.counts.see(&mut self.profile, record, time_ns);
+    }
+
     fn count(&mut self, raw: &RawRecord<'_>, description: &Description) {
+        self.counts.read(raw, description);
         let Some(place) = description.lookup().of(raw) else { return };
         let layout = description.lookup().layouts().get(place);
         let read = layout.and_then(|layout| TaskRead::decode(raw, layout).ok());
@@ -121,7 +132,21 @@ impl Filling {
             let own = self.profile.remove_rows(|profile, row| row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own));
             self.profile.loss.own_samples = own.samples;
         }
+        self.compare(description, ledger.as_ref());
         Filled { profile: self.profile, description: description.clone(), ledger }
+    }
+}
+
+impl Filling {
+    /// Puts samples beside exact counts, and has them weigh as much where that is asked for.
+    fn compare(&mut self, description: &Description, ledger: Option<&Ledger>) {
+        let Self { counts, profile, events, .. } = self;
+        let by_name = counts.by_name(profile, events, description, ledger);
+        let last_name = |thread: &Thread| counts.last_name(thread.tid);
+        profile.compare_with_counts(&by_name, last_name);
+        if self.exact {
+            profile.weigh_by_counts(last_name);
+        }
     }
 }
 

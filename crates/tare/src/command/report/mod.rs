@@ -6,6 +6,7 @@
 //! ```
 //! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in code a sample lies.
 
+mod counted;
 mod filling;
 mod history;
 mod places;
@@ -50,6 +51,10 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
     if matches!(report.graph, Wanted::Asked(_)) && !chains {
         return Err(Refusal::usage("-g: no call chains were recorded (record them: tare record -g)").into());
     }
+    if report.exact && filled.profile.counted().is_empty() {
+        let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
+        return Err(Refusal::usage(why).into());
+    }
     if filled.profile.rows().next().is_none() && filled.profile.loss.own_samples == 0 {
         let lost = if filled.profile.loss.is_empty() { "" } else { ", or none that can be read (tare report --stats tells what is there)" };
         let message = format!("{}: there are no samples{lost}", report.input.display());
@@ -66,6 +71,9 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
     tare_render::text(out, &filled.profile, &view)?;
     if report.threads {
         tare_render::counts(out, &filled.profile)?;
+    }
+    if report.exact || report.is_by_command() {
+        tare_render::counted(out, &filled.profile)?;
     }
     let lines = filled.ledger.as_ref().map(ledger::text).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;

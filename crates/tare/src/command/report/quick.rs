@@ -100,7 +100,10 @@ impl Quick {
         let from_ns = time_ns.unwrap_or(if self.has_times { self.counted_ns } else { self.clock_ns + 1 });
         self.filling.profile.loss.late_records += u64::from(from_ns < self.counted_ns);
         let decoded = raw.decode();
-        decoded.iter().for_each(|record| self.family.see(record, from_ns));
+        decoded.iter().for_each(|record| {
+            self.family.see(record, from_ns);
+            self.filling.see_task(record, from_ns);
+        });
         match decoded {
             Ok(Record::Comm(comm)) => {
                 let name = self.filling.profile.add_string(comm.comm);

@@ -10,4 +10,5 @@ pub(crate) mod reader;
 pub(crate) mod recent;
 mod rounds;
 pub(crate) mod tasks;
+mod unswapped;
 pub(crate) mod wakes;

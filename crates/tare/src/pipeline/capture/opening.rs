@@ -16,6 +16,8 @@ use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 use tare_measure::count::OpenError;
 
+use super::unswapped::unswapped;
+
 /// An event to open.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -43,6 +45,8 @@ struct Opened {
 pub(crate) struct Events {
     wanted: Vec<Wanted>,
     opened: Vec<Opened>,
+    /// Never enabled.
+    unswapped: Vec<Box<dyn EventFile>>,
 }
 
 /// The rings of all CPUs, each with its CPU and the place of its event among those that are open.
@@ -64,7 +68,7 @@ impl Rings {
 
 /// Descriptors that [`Events::open`] will use.
 pub(crate) fn needed_files(wanted: &[Wanted]) -> usize {
-    wanted.iter().map(|wanted| wanted.places.len()).sum()
+    wanted.iter().map(|wanted| wanted.places.len()).sum::<usize>() + unswapped(wanted).len()
 }
 
 impl Events {
@@ -92,7 +96,10 @@ impl Events {
         opened.retain(|one| !matches!(one.place, Target::Task(tid) | Target::TaskOnCpu(tid, _) if gone.contains(&tid)));
         match gone.first() {
             Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
-            _ => Ok(Self { wanted, opened }),
+            _ => {
+                let unswapped = open_unswapped(kernel, &wanted, (needed, opened.len()))?;
+                Ok(Self { wanted, opened, unswapped })
+            }
         }
     }
 
@@ -161,7 +168,7 @@ impl Events {
 
     /// How many files are open.
     pub(crate) fn number_of_files(&self) -> usize {
-        self.opened.len()
+        self.opened.len() + self.unswapped.len()
     }
 
     /// Starts (or stops) those events that a test holds for, by number.
@@ -185,12 +192,21 @@ impl Events {
         lost
     }
 
-    /// What each event counted in all, also where it was not sampled: scaled where it shared a counter.
+    /// What each event counted in all, also where it was not sampled: scaled where it shared a counter. Of a thread's events on several CPUs
+    /// each is enabled wherever the thread runs, and only the one of that CPU is running.
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
-        let mut counts = vec![None; self.wanted.len()];
+        let mut sums: BTreeMap<(usize, Target), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
-            if let Some(count) = self.reading_of(opened).and_then(|(reading, nth)| scaled(*reading.counts.get(nth)?)) {
-                *counts[opened.event].get_or_insert(0) += count;
+            let Some(count) = self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied()) else { continue };
+            let whose = if let Target::TaskOnCpu(tid, _) = opened.place { Target::Task(tid) } else { opened.place };
+            let (value, enabled, running) = sums.entry((opened.event, whose)).or_default();
+            (*value, *running) = (value.saturating_add(count.value()), running.saturating_add(count.running_ns()));
+            *enabled = count.enabled_ns().max(*enabled).max(*running);
+        }
+        let mut counts = vec![None; self.wanted.len()];
+        for ((event, _), (value, enabled, running)) in sums {
+            if let Some(count) = scaled(Count::new(value, enabled, running)) {
+                *counts[event].get_or_insert(0) += count;
             }
         }
         counts
@@ -212,6 +228,18 @@ impl Events {
 fn scaled(count: Count) -> Option<u64> {
     let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
     whole.checked_div(count.running_ns().into()).map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
+}
+
+fn open_unswapped(kernel: &dyn Kernel, wanted: &[Wanted], (needed, opened): (usize, usize)) -> Result<Vec<Box<dyn EventFile>>, OpenError> {
+    let mut files = Vec::new();
+    for (name, attr, place) in unswapped(wanted) {
+        match kernel.open(&attr, place, None) {
+            Ok(file) => files.push(file),
+            Err(Errno::SRCH) => {}
+            Err(errno) => return Err(refusal(errno, &name, place, needed, opened + files.len())),
+        }
+    }
+    Ok(files)
 }
 
 fn refusal(errno: Errno, name: &str, place: Target, needed: usize, opened: usize) -> OpenError {

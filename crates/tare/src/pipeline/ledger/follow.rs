@@ -66,6 +66,25 @@ pub struct Coverage {
     pub is_little: bool,
 }
 
+/// A period that stands for a frequency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct FixedPeriod {
+    /// Samples a second that were asked for.
+    pub hz: u64,
+    /// A sample every so many cycles, or nanoseconds for the clocks.
+    pub period: u64,
+    /// Cycles or nanoseconds that a busy CPU makes a second.
+    pub a_second: u64,
+}
+
+impl FixedPeriod {
+    fn text(self, name: &str) -> String {
+        let grouped = super::text::grouped;
+        format!("{name} every {} ({} a second of CPU, at {} a second)", grouped(self.period), grouped(self.hz), grouped(self.a_second))
+    }
+}
+
 /// Less than this share (in percent) is warned of.
 const ENOUGH_PERCENT: f64 = 90.0;
 
@@ -88,6 +107,10 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     let mut lines = Vec::new();
     let because = follow.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
     lines.push(format!("the command was followed {}{because}", follow.mode.how()));
+    let fixed: Vec<_> = ledger.events.iter().filter_map(|event| Some(event.fixed?.text(&event.name))).collect();
+    if !fixed.is_empty() {
+        lines.push(format!("so that children start with the right period it is fixed: {}", fixed.join(", ")));
+    }
     let covered: Vec<_> = ledger.events.iter().filter_map(|event| Some(format!("{} {}", event.name, event.coverage?.text()?))).collect();
     if !covered.is_empty() {
         lines.push(format!("coverage: the samples stand for {}{}", covered.join(", "), tasks(follow)));

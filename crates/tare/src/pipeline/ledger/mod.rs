@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use follow::{Coverage, Follow, FollowMode};
+pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use text::text;
 
 /// The version that this program writes. A reader takes what it knows of any version.
@@ -80,6 +80,10 @@ pub struct Event {
     pub lost: Option<u64>,
     /// What the samples stand for, where a command was followed and that is known.
     pub coverage: Option<Coverage>,
+    /// The period that its frequency became, so that children start with it.
+    pub fixed: Option<FixedPeriod>,
+    /// What it counted in all tasks together, where they inherit it and that is known.
+    pub counted: Option<u64>,
 }
 
 /// What found no room in a ring.
@@ -164,7 +168,15 @@ pub struct Command {
 impl Event {
     fn and(&self, next: &Self) -> Self {
         let lost = self.lost.into_iter().chain(next.lost).reduce(u64::saturating_add);
-        Self { name: self.name.clone(), samples: self.samples + next.samples, own: self.own + next.own, lost, coverage: None }
+        Self {
+            name: self.name.clone(),
+            samples: self.samples + next.samples,
+            own: self.own + next.own,
+            lost,
+            coverage: None,
+            fixed: self.fixed,
+            counted: None,
+        }
     }
 }
 

@@ -137,8 +137,8 @@ mod tests {
             follow: Some(Follow { why: Some("-i asks for it".to_owned()), left_cgroup: 2, outlived: 1, ..follow }),
             finished: true,
             events: vec![
-                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0), coverage: Some(coverage) },
-                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7), coverage: None },
+                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0), coverage: Some(coverage), ..Event::default() },
+                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7), ..Event::default() },
             ],
             losses: vec![Loss { cpu: 1, records: 7, from_ns: Some(1_500_000_000), to_ns: Some(1_600_000_000) }],
             throttled: 2,

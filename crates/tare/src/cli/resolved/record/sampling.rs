@@ -42,6 +42,8 @@ pub struct Sampling {
     pub tracking: Flags,
     /// Exact counts of each thread at its end.
     pub counts_of_threads: bool,
+    /// Clocks and cycles with a fixed period where a frequency is asked for: children then start with the right one.
+    pub fixed_periods: bool,
     /// Cgroups of samples, and their names.
     pub all_cgroups: bool,
     /// The levels of all events.
@@ -114,6 +116,7 @@ impl Sampling {
             clock: clock(raw.clockid.as_deref())?,
             tracking,
             counts_of_threads: raw.stat,
+            fixed_periods: false,
             all_cgroups: raw.all_cgroups,
             levels: match (raw.all_user, raw.all_kernel) {
                 (true, _) => Levels::User,

@@ -1,6 +1,6 @@
 //! What `tare record` opens: events and groups as the kernel takes them, and where.
 //!
-//! `rate` says how often an event is sampled, `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
+//! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period; `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
 //! and steps back where it refuses what can be done without. `places` has the CPUs and tasks, `self_filter` keeps the recorder out.
 
 mod attr;
@@ -8,6 +8,7 @@ mod places;
 mod rate;
 mod self_filter;
 mod settle;
+mod speed;
 mod tracking;
 
 use std::ffi::CString;
@@ -28,6 +29,7 @@ use self::settle::Settling;
 use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::cli::resolved::stat::Begin;
 use crate::exit::Refusal;
+use crate::pipeline::ledger::FixedPeriod;
 
 /// What is opened.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(crate) struct PlannedEvent {
     pub(crate) cpus: CpuList,
     /// When it begins.
     pub(crate) start: Start,
+    /// The frequency that its period stands for, where children inherit it.
+    pub(crate) fixed: Option<FixedPeriod>,
     /// The fields of the tracepoint, for filters; `None` for what is none.
     fields: Option<Vec<String>>,
 }
@@ -116,7 +120,7 @@ impl Plan {
             groups => groups,
         };
         let all_cpus = cpus(&record.target, host)?;
-        let mut planner = Planner { record, common: common(record), sources: &sources, all_cpus, rates: Rates::new(&record.sampling, host) };
+        let mut planner = Planner { record, common: common(record), sources: &sources, all_cpus, rates: Rates::new(&record.sampling, host, kernel) };
         let mut settling = Settling::new(kernel, host, record.target.is_per_cpu());
         let mut events = Vec::new();
         check_cgroups(&record.target, groups.len())?;
@@ -209,7 +213,8 @@ impl Planner<'_> {
         let mut members: Vec<PlannedEvent> = Vec::new();
         for event in &group.events {
             let rate = if group.sample_read && !members.is_empty() { Sampled::None } else { self.rates.of(event)? };
-            let mut attr = self.common.attr(event, rate)?;
+            let fixed = self.rates.fixed(event, rate);
+            let mut attr = self.common.attr(event, fixed.map_or(rate, |fixed| Sampled::Period(fixed.period)))?;
             if group.sample_read {
                 match members.first() {
                     None => {
@@ -232,6 +237,7 @@ impl Planner<'_> {
                 event: event.clone(),
                 attr,
                 leader,
+                fixed,
                 start: Start::AtOnce,
             });
         }
@@ -259,7 +265,7 @@ impl Planner<'_> {
     fn dummy(&self) -> PlannedEvent {
         let (event, attr) = tracking::dummy(&self.common);
         let cgroup = matches!(self.record.target, Target::CommandInCgroup(_)).then_some(0);
-        PlannedEvent { event, attr, leader: None, cgroup, cpus: self.all_cpus.clone(), fields: None, start: Start::AtOnce }
+        PlannedEvent { event, attr, leader: None, cgroup, cpus: self.all_cpus.clone(), fixed: None, fields: None, start: Start::AtOnce }
     }
 
     /// Members start and stop with their leader; what follows processes never waits.

@@ -1,12 +1,17 @@
 //! How often each event is sampled.
 
 use tare_format::abi::Sampling as Sampled;
-use tare_format::abi::bindings::{PERF_TYPE_BREAKPOINT, PERF_TYPE_TRACEPOINT};
+use tare_format::abi::bindings::{PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT};
 use tare_kernel::host::Host;
+use tare_kernel::open::Kernel;
 use tare_measure::event::Event;
+
+use super::speed::cycles_per_second;
+use crate::command::record::followed::is_clock;
 
 use crate::cli::resolved::record::{Rate, Sampling};
 use crate::exit::Refusal;
+use crate::pipeline::ledger::FixedPeriod;
 
 /// Samples a second where the user doesn't say: enough for a percent of a second's work, and no multiple of the tick.
 const FREQUENCY: u64 = 999;
@@ -14,19 +19,26 @@ const FREQUENCY: u64 = 999;
 /// What a frequency may be at most (`kernel.perf_event_max_sample_rate`).
 const LIMIT: &str = "kernel.perf_event_max_sample_rate";
 
+/// What the clocks count a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
 /// Rates within what the kernel allows.
 pub(super) struct Rates<'a> {
     sampling: &'a Sampling,
+    host: &'a Host,
+    kernel: &'a dyn Kernel,
     /// `None` where the kernel doesn't tell: it will refuse what is too much.
     limit: Option<u64>,
     /// What was lowered, said once.
     pub(super) note: Option<String>,
+    /// Cycles of a CPU in a second, once that was asked for.
+    speed: Option<Option<u64>>,
 }
 
 impl<'a> Rates<'a> {
-    pub(super) fn new(sampling: &'a Sampling, host: &Host) -> Self {
+    pub(super) fn new(sampling: &'a Sampling, host: &'a Host, kernel: &'a dyn Kernel) -> Self {
         let limit = host.sysctl(LIMIT).ok().and_then(|limit| u64::try_from(limit).ok()).filter(|&limit| limit > 0);
-        Self { sampling, limit, note: None }
+        Self { sampling, host, kernel, limit, note: None, speed: None }
     }
 
     /// How often an event is sampled: as its own terms say, or the command line, or as suits it.
@@ -46,6 +58,24 @@ impl<'a> Rates<'a> {
         }
     }
 
+    /// The period of so many samples a second, for events that advance by themselves. The kernel would let each child find it anew, from 1 or
+    /// from what another task needed. `None` for other events, and where children inherit none.
+    pub(super) fn fixed(&mut self, event: &Event, rate: Sampled) -> Option<FixedPeriod> {
+        let Sampled::Frequency(hz) = rate else { return None };
+        if !self.sampling.fixed_periods || event.inherit == Some(false) {
+            return None;
+        }
+        let a_second = if is_clock(&event.attr) {
+            NANOSECONDS
+        } else if is_cycles(event) {
+            let (host, kernel) = (self.host, self.kernel);
+            (*self.speed.get_or_insert_with(|| cycles_per_second(host, kernel)))?
+        } else {
+            return None;
+        };
+        Some(FixedPeriod { hz, period: (a_second / hz).max(1), a_second })
+    }
+
     fn frequency(&mut self, hz: u64) -> Result<Sampled, Refusal> {
         let Some(limit) = self.limit.filter(|&limit| hz > limit) else { return Ok(Sampled::Frequency(hz)) };
         let raise = format!("{LIMIT} is {limit} (`sudo sysctl {LIMIT}={hz}` raises it)");
@@ -60,4 +90,9 @@ impl<'a> Rates<'a> {
 /// Tracepoints, probes and breakpoints: each occurrence says something of its own.
 fn happens_one_by_one(event: &Event) -> bool {
     matches!(event.attr.kind, PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || super::is_probe(event)
+}
+
+/// The generic event; those of one kind of cores have that PMU's number above (`PERF_PMU_TYPE_SHIFT`).
+fn is_cycles(event: &Event) -> bool {
+    event.attr.kind == PERF_TYPE_HARDWARE && event.attr.config & u64::from(u32::MAX) == u64::from(PERF_COUNT_HW_CPU_CYCLES)
 }

@@ -1,0 +1,121 @@
+//! What inherited events counted in each task, which the kernel writes when a task ends (`inherit_stat`), by command name.
+//!
+//! The kernel writes no such record of the task that has the original events, the command's own. What all tasks counted together is in the
+//! ledger, and what is missing from that is its count, with that of tasks that had not ended.
+
+use std::collections::BTreeMap;
+
+use tare_format::abi::Flags;
+use tare_format::file::Description;
+use tare_format::record::{RawRecord, Record, TaskRead};
+use tare_profile::{EventId, Profile, StringId};
+
+use super::history::History;
+use crate::pipeline::ledger::{FollowMode, Ledger};
+
+/// The counts of tasks.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// What tasks were called.
+    history: History,
+    reads: Vec<Read>,
+}
+
+struct Read {
+    place: usize,
+    tid: i32,
+    time_ns: u64,
+    count: Sum,
+}
+
+/// Counts of events that may share counters. A task has a copy of an event for each CPU: all of them are enabled wherever it runs, and the one
+/// of that CPU is running.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    value: u64,
+    enabled_ns: u64,
+    running_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.value = self.value.saturating_add(other.value);
+        self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
+        self.running_ns = self.running_ns.saturating_add(other.running_ns);
+    }
+
+    /// What there would have been had no event shared a counter.
+    fn scaled(self, copies: usize) -> u64 {
+        let enabled_ns = (self.enabled_ns / copies.max(1) as u64).max(self.running_ns);
+        let whole = (u128::from(self.value) * u128::from(enabled_ns)).checked_div(self.running_ns.into()).unwrap_or(0);
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+}
+
+impl Counts {
+    /// Takes in what a record tells of a task's name.
+    pub(super) fn see(&mut self, profile: &mut Profile, record: &Record<'_>, time_ns: u64) {
+        match record {
+            Record::Comm(comm) => {
+                let name = profile.add_string(comm.comm);
+                self.history.name(comm.tid, time_ns, name);
+            }
+            Record::Fork(task) => self.history.fork(task.tid, time_ns, task.ptid),
+            _ => {}
+        }
+    }
+
+    /// Takes in the count of a task that ended. Events in a group have the counts of all: the record's own is the one with its id.
+    pub(super) fn read(&mut self, raw: &RawRecord<'_>, description: &Description) {
+        let lookup = description.lookup();
+        let Some((place, layout)) = lookup.of(raw).and_then(|place| Some((place, lookup.layouts().get(place)?))) else { return };
+        let Ok(read) = TaskRead::decode(raw, layout) else { return };
+        let own = read.values.values().find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(place)));
+        let (enabled_ns, running_ns) = (read.values.enabled_ns.unwrap_or(1), read.values.running_ns.unwrap_or(1));
+        if let Some(value) = own {
+            let count = Sum { value: value.value, enabled_ns, running_ns };
+            self.reads.push(Read { place, tid: read.tid, time_ns: lookup.time_ns(raw).unwrap_or(u64::MAX), count });
+        }
+    }
+
+    /// What a thread was called last.
+    pub(super) fn last_name(&self, tid: i32) -> Option<StringId> {
+        self.history.at(tid, u64::MAX)
+    }
+
+    /// The sums by event and name; empty where not all of it is known.
+    pub(super) fn by_name(
+        &self,
+        profile: &mut Profile,
+        events: &[EventId],
+        description: &Description,
+        ledger: Option<&Ledger>,
+    ) -> BTreeMap<(EventId, StringId), u64> {
+        let mut sums = BTreeMap::new();
+        let Some(ledger) = ledger else { return sums };
+        let Some(follow) = ledger.follow.as_ref().filter(|follow| follow.mode == FollowMode::Inherit) else { return sums };
+        let holder = follow.root;
+        for (place, event) in description.events().iter().enumerate() {
+            let Some(counted) = ledger.events.get(place).and_then(|event| event.counted) else { continue };
+            if !event.attr.flags.contains(Flags::INHERIT_STAT) {
+                continue;
+            }
+            let Some(id) = events.get(place).copied() else { continue };
+            let mut of_event: BTreeMap<StringId, Sum> = BTreeMap::new();
+            for read in self.reads.iter().filter(|read| read.place == place) {
+                let name = self.history.at(read.tid, read.time_ns).unwrap_or_else(|| profile.add_string(format!(":{}", read.tid).as_bytes()));
+                of_event.entry(name).or_default().add(read.count);
+            }
+            let mut rest = counted;
+            for (name, sum) in of_event {
+                let count = sum.scaled(event.ids.len());
+                sums.insert((id, name), count);
+                rest = rest.saturating_sub(count);
+            }
+            let name = self.last_name(holder).unwrap_or_else(|| profile.add_string(format!(":{holder}").as_bytes()));
+            let sum: &mut u64 = sums.entry((id, name)).or_default();
+            *sum = sum.saturating_add(rest);
+        }
+        sums
+    }
+}
