@@ -21,6 +21,13 @@ pub struct Cgroup {
 pub enum Scope {
     /// The waiting child and what it starts.
     Command(i32),
+    /// A cgroup that the waiting child is in, and what it starts, on these CPUs.
+    CommandInCgroup {
+        /// Its folder.
+        folder: OwnedFd,
+        /// The CPUs.
+        cpus: CpuList,
+    },
     /// Running threads, and what they start.
     Tasks(Vec<i32>),
     /// Everything on these CPUs.
@@ -80,17 +87,18 @@ impl Scope {
     /// Whether it counts whole CPUs, which needs more rights than counting one's own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
-        matches!(self, Self::Cpus(_) | Self::Cgroups { .. })
+        matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandInCgroup { .. })
     }
 
     /// Where an event is to be opened, in the order of results.
     #[must_use]
     pub fn places(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Where, Target)> {
-        let target = |cpu| cgroup.map_or(Target::Cpu(cpu), |cgroup| Target::CgroupOnCpu(cgroup.folder.as_raw_fd(), cpu));
+        let folder = if let Self::CommandInCgroup { folder, .. } = self { Some(folder) } else { cgroup.map(|cgroup| &cgroup.folder) };
+        let target = |cpu| folder.map_or(Target::Cpu(cpu), |folder| Target::CgroupOnCpu(folder.as_raw_fd(), cpu));
         match self {
             Self::Command(pid) => vec![(Where::Command, Target::Task(*pid))],
             Self::Tasks(tids) => tids.iter().map(|&tid| (Where::Task(tid), Target::Task(tid))).collect(),
-            Self::Cpus(cpus) | Self::Cgroups { cpus, .. } => {
+            Self::Cpus(cpus) | Self::Cgroups { cpus, .. } | Self::CommandInCgroup { cpus, .. } => {
                 let counted = match &event.cpus {
                     Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => cpus.intersection(own),
                     None => cpus.clone(),

@@ -21,6 +21,7 @@ mod script;
 mod stat;
 mod stat_attr;
 mod stat_cgroup;
+mod stat_follow;
 mod stat_like_perf;
 mod three;
 mod uprobe;

@@ -68,6 +68,10 @@ pub struct Stat {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["pid", "tid"], help_heading = "Where")]
     pub for_each_cgroup: Vec<String>,
 
+    /// How what the command starts is counted: inherit (from its execve on) or cgroup (no cost per fork, with its execve) [default: inherit]
+    #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true, conflicts_with_all = ["all_cpus", "pid", "tid", "cpu", "cgroup", "for_each_cgroup"], help_heading = "Where")]
+    pub follow: Option<super::Follow>,
+
     /// Don't count what the task starts
     #[arg(short = 'i', long, help_heading = "Where")]
     pub no_inherit: bool,

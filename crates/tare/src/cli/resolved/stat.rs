@@ -69,6 +69,8 @@ pub struct Stat {
 pub enum Target {
     /// In the command and what it starts.
     Command,
+    /// In a cgroup that the command is started in, on these CPUs.
+    CommandInCgroup(CpuList),
     /// In all threads of these processes.
     Processes(Vec<i32>),
     /// In these threads.
@@ -221,10 +223,25 @@ fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     if let Some((names, pairing)) = named {
         return Ok(Target::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
     }
+    if raw.follow.is_some() && raw.command.is_empty() {
+        return Err(Refusal::usage("--follow is for what a command starts: give one"));
+    }
     if raw.all_cpus || raw.cpu.is_some() || raw.command.is_empty() {
         return Ok(Target::Cpus(cpus(&raw.cpu)?));
     }
-    Ok(Target::Command)
+    match raw.follow {
+        None | Some(raw::Follow::Inherit) => Ok(Target::Command),
+        Some(raw::Follow::Cgroup) => in_cgroup(raw, host),
+        Some(raw::Follow::Auto | raw::Follow::System) => Err(Refusal::usage("--follow: tare stat knows inherit and cgroup; -a counts all that runs")),
+    }
+}
+
+fn in_cgroup(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
+    let alone = [(raw.no_inherit, "-i leaves out what the command starts"), (raw.versus.vs.is_some(), "--vs counts by inherited events")];
+    if let Some((_, why)) = alone.into_iter().find(|(asked, _)| *asked) {
+        return Err(Refusal::usage(format!("--follow=cgroup: {why}; use --follow=inherit")));
+    }
+    Ok(Target::CommandInCgroup(place::cpus(None, host)?))
 }
 
 fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal> {
@@ -235,7 +252,7 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
         (raw.per_socket, Aggregation::Socket, "--per-socket"),
         (raw.per_node, Aggregation::Node, "--per-node"),
     ];
-    let counts_cpus = matches!(target, Target::Cpus(_) | Target::Cgroups { .. });
+    let counts_cpus = matches!(target, Target::Cpus(_) | Target::Cgroups { .. } | Target::CommandInCgroup(_));
     if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
         return match counts_cpus {
             true => Ok(aggregation),

@@ -29,11 +29,11 @@ impl Turns {
         // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
-            Target::Cpus(cpus) | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
+            Target::Cpus(cpus) | Target::CommandInCgroup(cpus) | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
             _ => Scope::Tasks(vec![own]),
         };
         let sets = plan_exact(session.kernel, &stat.groups, &scope).map_err(|error| session.explain(&error))?.0;
-        let in_time = !matches!(stat.target, Target::Command) && sets.len() > 1;
+        let in_time = !matches!(stat.target, Target::Command | Target::CommandInCgroup(_)) && sets.len() > 1;
         let turns = Self { sets, in_time };
         turns.announce(stat);
         Ok(turns)

@@ -28,8 +28,12 @@ pub(super) fn run(session: &Session<'_>, turns: &Turns, number: u32, on_interval
     let set = |&turn: &usize| turns.set(turn).iter().map(|&group| session.stat.groups[group].clone()).collect();
     let sets: Vec<Vec<EventGroup>> = chosen.iter().map(set).collect();
     // The child is forked before anything is opened, so that none of it is in its counts.
-    let child = session.command.as_ref().map(|command| WaitingChild::fork(command, session.signals, &session.files)).transpose()?;
-    let scope = session.scope(child.as_ref())?;
+    // Counting is over when the cgroup is dropped, which moves out who outlives the command.
+    let cgroup = session.cgroup()?;
+    let folder = cgroup.as_ref().map(AsFd::as_fd);
+    let fork = |command| WaitingChild::fork_into(command, session.signals, &session.files, folder);
+    let child = session.command.as_ref().map(fork).transpose()?;
+    let scope = session.scope(child.as_ref(), folder)?;
     let counters = session.open(&sets, &scope)?;
     let control = session.stat.control.as_deref().map(Control::open).transpose()?;
     let mut live = Live::new(session, &scope, turn, counters, control, session.targets()?, session.names(&scope));
@@ -60,7 +64,7 @@ struct Live<'a> {
 fn topology(session: &Session<'_>, scope: &Scope) -> Topology {
     match (session.stat.aggregation, scope) {
         (Aggregation::All | Aggregation::Cpu | Aggregation::Thread, _) => Topology::default(),
-        (_, Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. }) => session.host.topology(cpus),
+        (_, Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } | Scope::CommandInCgroup { cpus, .. }) => session.host.topology(cpus),
         _ => Topology::default(),
     }
 }

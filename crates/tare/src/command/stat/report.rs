@@ -146,7 +146,7 @@ impl<'a> Results<'a> {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let command = self.stat.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         printable(&match &self.stat.target {
-            Target::Command => format!("'{command}'"),
+            Target::Command | Target::CommandInCgroup(_) => format!("'{command}'"),
             Target::Processes(pids) => format!("process {}", list(pids)),
             Target::Threads(tids) => format!("thread {}", list(tids)),
             Target::Cpus(cpus) => format!("CPUs {cpus}"),

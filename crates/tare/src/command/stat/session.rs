@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::Context;
-use tare_kernel::cgroup::Cgroups;
+use tare_kernel::cgroup::{Cgroups, Transient, TransientPlace};
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
@@ -19,7 +19,7 @@ use super::run::Names;
 use crate::cli::resolved::stat::{Begin, Stat, Target};
 use crate::command::remedy;
 use crate::command::targets::Targets;
-use crate::exit::Refusal;
+use crate::exit::{Exit, Refusal};
 
 /// What all runs have in common.
 pub(super) struct Session<'a> {
@@ -61,11 +61,24 @@ impl<'a> Session<'a> {
         matches!(self.stat.target, Target::Command) && self.stat.schedule.begin == Begin::AtOnce
     }
 
+    /// The cgroup that the command of a run is started in, where it is counted by that.
+    pub(super) fn cgroup(&self) -> anyhow::Result<Option<Transient>> {
+        if !matches!(self.stat.target, Target::CommandInCgroup(_)) {
+            return Ok(None);
+        }
+        let refuse = |error| Refusal { exit: Exit::OwnFailure, message: format!("--follow=cgroup: {error}; use --follow=inherit") };
+        Ok(Some(TransientPlace::find(self.host).and_then(|place| place.create(self.host)).map_err(refuse)?))
+    }
+
     /// Where this run is counted: the child is its command.
-    pub(super) fn scope(&self, child: Option<&WaitingChild>) -> anyhow::Result<Scope> {
+    pub(super) fn scope(&self, child: Option<&WaitingChild>, cgroup: Option<BorrowedFd<'_>>) -> anyhow::Result<Scope> {
         let missing = |pid: i32| move |_| Refusal::usage(format!("there is no process {pid}"));
         Ok(match (&self.stat.target, child) {
             (Target::Command, Some(child)) => Scope::Command(child.pid()),
+            (Target::CommandInCgroup(cpus), _) => {
+                let folder = cgroup.context("the command has no cgroup")?.try_clone_to_owned().context("cannot keep the command's cgroup open")?;
+                Scope::CommandInCgroup { folder, cpus: cpus.clone() }
+            }
             (Target::Command, None) => Scope::Tasks(Vec::new()),
             (Target::Processes(pids), _) => {
                 let mut tids = BTreeSet::new();

@@ -8,6 +8,7 @@ use tare_measure::count::Key;
 use tare_measure::statistics::Summary;
 
 use super::super::report::{Line, Results, Value};
+use crate::cli::resolved::stat::Target;
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -18,12 +19,22 @@ struct Document {
     tool: &'static str,
     command: Vec<String>,
     target: String,
+    /// How what the command starts is counted, where that isn't by inheritance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follow: Option<Follow>,
     exact: bool,
     runs: usize,
     events: Vec<Event>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     intervals: Vec<Interval>,
     times: Times,
+}
+
+#[derive(Serialize)]
+struct Follow {
+    mode: &'static str,
+    /// Whether the command's execve is in the counts.
+    counts_exec: bool,
 }
 
 #[derive(Serialize)]
@@ -89,6 +100,7 @@ pub(super) fn write(out: &mut dyn Write, results: &Results<'_>, intervals: Inter
         tool: "tare stat",
         command: results.stat().command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         target: results.title(),
+        follow: matches!(results.stat().target, Target::CommandInCgroup(_)).then_some(Follow { mode: "cgroup", counts_exec: true }),
         exact: results.stat().exact,
         runs: results.runs(),
         events: results.lines().iter().map(event).collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::report::{Line, Results, Value};
 use super::{NOT_COUNTED, NOT_SUPPORTED};
-use crate::cli::resolved::stat::Output;
+use crate::cli::resolved::stat::{Output, Target};
 use crate::exit::printable;
 use tare_measure::count::{Key, Metric};
 use tare_measure::statistics::Summary;
@@ -32,6 +32,9 @@ pub(super) fn totals(out: &mut dyn Write, output: &Output, lines: &[Line], resul
     for (values, what) in [(&times.elapsed, "seconds time elapsed"), (&times.user, "seconds user"), (&times.system, "seconds sys")] {
         let Some(summary) = Summary::of(values) else { continue };
         writeln!(out, "{:>VALUE$.6} {what}{}", summary.mean, if repeated { spread(&summary, 6) } else { String::new() })?;
+    }
+    if matches!(results.stat().target, Target::CommandInCgroup(_)) {
+        writeln!(out, "\n (counted in a cgroup of its own, so that the command's execve is in the counts; --follow=inherit begins after it)")?;
     }
     if repeated && runs > 1 {
         writeln!(out, "\n (mean ± standard deviation, [95% interval of the mean])")?;
