@@ -18,4 +18,4 @@ build spin.c
 build burner.c
 build flood.c
 build used.c
-cp forks.sh "$into/"
+cp forks.sh commands.sh "$into/"

@@ -8,14 +8,14 @@ use crate::run::{Usage, run};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Variant {
     /// Its name in tables and files.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// The command.
     pub(crate) words: Vec<String>,
 }
 
 impl Variant {
-    pub(crate) fn new<S: Into<String>>(name: &'static str, words: impl IntoIterator<Item = S>) -> Self {
-        Self { name, words: words.into_iter().map(Into::into).collect() }
+    pub(crate) fn new<S: Into<String>>(name: impl Into<String>, words: impl IntoIterator<Item = S>) -> Self {
+        Self { name: name.into(), words: words.into_iter().map(Into::into).collect() }
     }
 }
 

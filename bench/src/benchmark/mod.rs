@@ -1,5 +1,6 @@
 //! One module a benchmark.
 
+mod follow;
 mod forks;
 mod record;
 mod three;
@@ -44,6 +45,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "true-cost", about: "what counting `true` costs, against perf and against bare `true`", run: true_cost::run },
     Benchmark { name: "three", about: "counts of a program of three instructions, run after run", run: three::run },
     Benchmark { name: "forks", about: "counting 2000 x date with five inherited software events", run: forks::run },
+    Benchmark { name: "forks-elapsed", about: "recording 500 x (date, expr) with one to five software events", run: follow::software },
+    Benchmark { name: "forks-traced", about: "the same with two tracepoints among the events", run: follow::traced },
     Benchmark { name: "equal", about: "100 comparisons of a command with itself by tare stat --vs", run: versus::equal },
     Benchmark { name: "planted", about: "10 comparisons with a command that works 3% longer", run: versus::planted },
     Benchmark { name: "record-idle", about: "every system call and switch of a machine at rest", run: record::idle::run },

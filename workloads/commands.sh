@@ -1,0 +1,8 @@
+#!/bin/sh
+# commands.sh N: runs date and expr N times each, one after the other.
+n=${1:-100}
+while [ "$n" -gt 0 ]; do
+    date >/dev/null
+    expr "$n" + 1 >/dev/null
+    n=$((n - 1))
+done
