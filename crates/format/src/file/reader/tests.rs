@@ -201,3 +201,78 @@ fn a_slow_pipe_gives_the_same_records() {
     let (kinds, losses) = read(Reader::stream(Trickle(&bytes.0, false)).unwrap());
     assert_eq!((kinds.len(), losses.is_empty()), (50, true));
 }
+
+/// A stream of these compressed records, and the account of what is read of it. Each record is a zstd stream's next part.
+fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
+    let bytes = parts
+        .iter()
+        .fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, part| bytes.header(kind::COMPRESSED, u16::try_from(part.len()).unwrap()).text(part));
+    let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
+    (kinds.into_iter().filter(|kind| *kind != kind::COMPRESSED).collect(), losses)
+}
+
+/// So many samples, as one zstd frame.
+fn frame(samples: u64) -> Vec<u8> {
+    let records = (0..samples).fold(Bytes(Vec::new(), Endian::Little), |bytes, i| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i]));
+    zstd::encode_all(&records.0[..], 1).unwrap()
+}
+
+#[test]
+fn a_frame_may_be_divided_anywhere_and_may_be_cut() {
+    let whole = frame(50);
+    for cut in 0..=whole.len() {
+        let (first, second) = whole.split_at(cut);
+        let (kinds, losses) = compressed(&[first, second]);
+        assert_eq!((kinds.len(), losses.is_empty()), (50, true), "{cut}: {losses:?}");
+        // A block comes out when it is there as a whole.
+        let (kinds, _) = compressed(&[first]);
+        assert!(kinds.len() <= 50 && (kinds.len() == 50 || cut < whole.len()), "{cut}");
+    }
+    let (kinds, losses) = compressed(&[&whole, &whole[..whole.len() - 20], &whole]);
+    assert!(kinds.len() >= 50 && kinds.len() < 150 && !losses.is_empty(), "{} {losses:?}", kinds.len());
+}
+
+#[test]
+fn garbage_ends_what_is_compressed_and_not_what_is_not() {
+    let (good, garbage) = (frame(50), b"no frame at all");
+    let (kinds, losses) = compressed(&[&good, garbage, &good]);
+    assert_eq!(kinds.len(), 50);
+    let why: Vec<_> = losses.gaps().iter().map(|gap| (gap.why, gap.bytes)).collect();
+    assert_eq!(why, [(Why::Compressed, garbage.len() as u64), (Why::Compressed, good.len() as u64)]);
+    // Damage within a frame, and a record of an impossible size.
+    for at in 5..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0x55;
+        let (kinds, losses) = compressed(&[&bad, &good]);
+        assert!(kinds.len() <= 100 && losses.gaps().iter().all(|gap| [Why::Compressed, Why::BadSize, Why::CutRecord].contains(&gap.why)), "{at}");
+    }
+    let (kinds, losses) = compressed(&[&zstd::encode_all(&[1_u8; 6][..], 1).unwrap(), &zstd::encode_all(&[0_u8; 100][..], 1).unwrap()]);
+    assert_eq!((kinds.len(), losses.gaps()[0].why), (0, Why::BadSize));
+    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::COMPRESSED, 8).words(&[0]).header(PERF_RECORD_LOST, 0);
+    assert_eq!(read(Reader::stream(&bytes.0[..]).unwrap()).0, [kind::COMPRESSED, PERF_RECORD_LOST]);
+}
+
+/// Some ten thousand bytes that are half a gigabyte of records.
+#[test]
+fn what_expands_hugely_is_read_piece_by_piece_up_to_a_limit() {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    let record = Bytes(Vec::new(), Endian::Little).header(PERF_RECORD_SAMPLE, 65_520).text(&[0; 65_520]);
+    for _ in 0..8192 {
+        io::Write::write_all(&mut encoder, &record.0).unwrap();
+    }
+    let frame = encoder.finish().unwrap();
+    assert!(frame.len() < 60_000, "{}", frame.len());
+    let before = peak_bytes();
+    let (kinds, losses) = compressed(&[&frame]);
+    let most = usize::try_from(limits::UNPACKED).unwrap() / record.0.len();
+    assert!((most - 8..=most).contains(&kinds.len()), "{} of {most}", kinds.len());
+    assert_eq!(losses.gaps()[0].why, Why::OverLimit);
+    assert!(peak_bytes() - before < 64 << 20);
+}
+
+/// The most memory that this process ever had, in bytes.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
