@@ -39,6 +39,8 @@ pub mod limits {
     pub const FILES: usize = 1 << 20;
     /// Bytes of the tables of call frames of all files.
     pub const UNWIND_BYTES: u64 = 1 << 30;
+    /// Bytes of the instructions for one function in a table of call frames: what unwinding one frame may have to go through.
+    pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;
     /// Bytes of a text of symbols: kallsyms, or what a just-in-time compiler wrote.

@@ -14,7 +14,7 @@ use framehop::{FrameAddress, Module};
 use object::elf;
 use object::read::ReadCache;
 
-use super::{End, Registers};
+use super::{End, Registers, bounded};
 use crate::disk;
 use crate::elf::{Frames, Places};
 use crate::files::{FileId, Files, Kind};
@@ -156,6 +156,7 @@ impl<U: framehop::Unwinder<Module = Module<Vec<u8>>> + Default> Machine<U> {
 fn load(options: &Options, files: &Files, id: FileId, most: u64) -> Option<Frames> {
     let file = files.get(id)?;
     let is_right = |frames: &Frames| file.build_id.is_none() || frames.build_id.is_none() || frames.build_id == file.build_id;
+    let is_right = |frames: &Frames| is_right(frames) && bounded::is_bounded(&frames.sections);
     match file.kind {
         Kind::Elf => disk::candidates(options, file).find_map(|path| {
             let cache = ReadCache::new(disk::open(&path).ok()?);
@@ -194,6 +195,39 @@ mod tests {
         let stack = [0, 0, START + 32, 0x2001, 0, 0x3001];
         assert_eq!(unwound(&stack, START + 16, 100), (End::Whole, vec![0x1000, 0x2000, 0x3000]));
         assert_eq!(unwound(&stack, START + 16, 2), (End::Whole, vec![0x1000, 0x2000]));
+    }
+
+    /// `DW_CFA_def_cfa_expression`, with a `DW_OP_skip` to itself and with one over nothing.
+    #[test]
+    fn an_expression_without_end_is_not_evaluated() {
+        for (skip, expected) in [("0xfd, 0xff", vec![0x1000]), ("0x00, 0x00, 0x77, 0x10", vec![0x1000, 0x2000])] {
+            let folder = tempfile::tempdir().unwrap();
+            let (source, path) = (folder.path().join("loop.s"), folder.path().join("loop.so"));
+            let length = 1 + skip.split(',').count();
+            let text = format!(
+                ".text\nf: .cfi_startproc\n.cfi_escape 0x0f, {length}, 0x2f, {skip}\n.cfi_offset 16, -8\nnop\nret\n.cfi_endproc\n.fill 0x3000, 1, 0x90\n"
+            );
+            std::fs::write(&source, text).unwrap();
+            let built = std::process::Command::new("cc").args(["-shared", "-nostdlib", "-o"]).arg(&path).arg(&source).status();
+            if !cfg!(target_arch = "x86_64") || !built.is_ok_and(|status| status.success()) {
+                return println!("skipped: no C compiler for x86_64");
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            let frames = Frames::read(bytes.as_slice(), u64::MAX).unwrap();
+            assert_eq!(bounded::is_bounded(&frames.sections), expected.len() == 2);
+            let mut files = Files::default();
+            let file = files.intern(File { kind: Kind::Elf, name: path.into_os_string().into_encoded_bytes(), build_id: None }).unwrap();
+            let mut space = Space::default();
+            // The code lies at 0x1000 in the file, as it does in what linkers make.
+            space.add(Map { start: 0x1000, end: 0x5000, pgoff: 0x1000, file });
+            let stack: Vec<u8> = [0, 0x2001_u64].iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mut general = [0; 16];
+            general[7] = START;
+            let mut addresses = Vec::new();
+            let registers = Registers::X86_64 { ip: 0x1000, general };
+            Unwinder::new(Options::default()).unwind((&files, &space), &registers, &stack, 2, &mut addresses);
+            assert_eq!(addresses, expected);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who called whom, from registers and a copy of the stack.
 
+mod bounded;
 mod dwarf;
 
 pub use dwarf::Unwinder;
