@@ -257,3 +257,6 @@ fn work(shared: &Shared, mut recording: Recording) -> Recording {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
