@@ -38,6 +38,7 @@ impl Account {
         say(self.throttled, format!("the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)", self.throttled));
         say(self.undecodable, format!("{} records could not be decoded", self.undecodable));
         say(self.late, format!("{} records came too late to be shown in order", self.late));
+        say(self.outside, format!("{} samples of what is not the command's are left out", self.outside));
         lines.extend(self.incomplete_stacks());
         let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
         for gap in self.unread.gaps() {
