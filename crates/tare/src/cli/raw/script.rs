@@ -23,7 +23,7 @@ pub struct Script {
     /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and the ledger
     #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
-    #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events"])]
+    #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events", "show_cgroup_events"])]
     pub json: bool,
 
     /// Print first what the recording says of its machine and its events
@@ -121,4 +121,8 @@ pub struct Script {
     /// Print records about namespaces too
     #[arg(long)]
     pub show_namespace_events: bool,
+
+    /// Print records about cgroups too
+    #[arg(long)]
+    pub show_cgroup_events: bool,
 }

@@ -28,6 +28,7 @@ pub(crate) struct Shown {
     pub(crate) losses: bool,
     pub(crate) rounds: bool,
     pub(crate) namespaces: bool,
+    pub(crate) cgroups: bool,
 }
 
 /// Which samples are printed. Empty lists are all.
@@ -96,6 +97,7 @@ impl Script {
             losses: raw.show_lost_events,
             rounds: raw.show_round_events,
             namespaces: raw.show_namespace_events,
+            cgroups: raw.show_cgroup_events,
         };
         Ok(Self {
             input: raw.input.clone().unwrap_or_else(usual_input),

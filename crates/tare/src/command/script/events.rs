@@ -1,7 +1,7 @@
 //! Records other than samples, as lines.
 
 use tare_format::abi::bindings::PERF_RECORD_MISC_MMAP_DATA;
-use tare_format::record::{FileId, Mmap, Namespaces, Record, Switch, Task, kind};
+use tare_format::record::{Cgroup, FileId, Mmap, Namespaces, Record, Switch, Task, kind};
 
 use super::line;
 use crate::cli::resolved::script::Shown;
@@ -14,6 +14,7 @@ pub(super) fn is_shown(record: &Record<'_>, kind: u32, shown: &Shown) -> Option<
         Record::Comm(comm) => shown.tasks.then_some(Some((comm.pid, comm.tid))),
         Record::Fork(task) | Record::Exit(task) => shown.tasks.then_some(Some((task.pid, task.tid))),
         Record::Namespaces(namespaces) => shown.namespaces.then_some(Some((namespaces.pid, namespaces.tid))),
+        Record::Cgroup(_) => shown.cgroups.then_some(None),
         Record::Switch(_) => shown.switches.then_some(None),
         Record::Lost(_) => shown.losses.then_some(None),
         _ => (kind == kind::FINISHED_ROUND && shown.rounds).then_some(None),
@@ -38,6 +39,10 @@ pub(super) fn record(text: &mut Vec<u8>, moment: &Moment<'_>, record: &Record<'_
         Record::Switch(switch) => self::switch(text, switch),
         Record::Lost(lost) => text.extend_from_slice(format!(" lost {}", lost.lost).as_bytes()),
         Record::Namespaces(namespaces) => links(text, namespaces),
+        Record::Cgroup(Cgroup { id, path }) => {
+            text.extend_from_slice(format!(" cgroup: {id} ").as_bytes());
+            line::name(text, path);
+        }
         _ => {}
     }
     text.push(b'\n');
