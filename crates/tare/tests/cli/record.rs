@@ -11,7 +11,7 @@ use tare_format::abi::bindings::{PERF_RECORD_LOST, PERF_RECORD_READ, PERF_RECORD
 use tare_format::file::Reader;
 use tare_format::record::{Record, Sample, kind};
 
-use crate::support::{Unprivileged, is_root, sh, stderr, tare};
+use crate::support::{Guarded, Unprivileged, Written, is_root, sh, stderr, tare};
 
 /// Some work that ends by itself.
 const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
@@ -194,7 +194,7 @@ fn signals_end_a_recording_that_is_whole() {
     }
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let place = Place::new();
-        let mut recorder = place.record(&["-a", "-e", "cpu-clock", "-q"]).spawn().unwrap();
+        let mut recorder = Guarded::spawn(&mut place.record(&["-a", "-e", "cpu-clock", "-q"]));
         wait_for(&place.file());
         send(signal, &recorder);
         assert_eq!(recorder.wait().unwrap().code(), Some(status), "{signal}");
@@ -206,7 +206,7 @@ fn signals_end_a_recording_that_is_whole() {
 #[test]
 fn the_command_ends_with_the_signal_and_says_so() {
     let place = Place::new();
-    let mut recorder = place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]).spawn().unwrap();
+    let mut recorder = Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
     wait_for(&place.file());
     send("TERM", &recorder);
     assert_eq!(recorder.wait().unwrap().code(), Some(143));
@@ -216,17 +216,16 @@ fn the_command_ends_with_the_signal_and_says_so() {
 #[test]
 fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read() {
     let place = Place::new();
-    let pid_file = place.folder.path().join("pid");
-    let script = format!("echo $$ >{}; while :; do :; done", pid_file.display());
-    let mut recorder =
-        place.record(&["--no-call-graph", "-e", "cpu-clock", "--flush-interval", "50", "-q", "--", "sh", "-c", &script]).spawn().unwrap();
-    wait_for(&pid_file);
+    let command = Written(place.folder.path().join("pid"));
+    let script = format!("echo $$ >{}; while :; do :; done", command.0.display());
+    let options = ["--no-call-graph", "-e", "cpu-clock", "--flush-interval", "50", "-q", "--", "sh", "-c", &script];
+    let mut recorder = Guarded::spawn(&mut place.record(&options));
+    wait_for(&command.0);
     std::thread::sleep(Duration::from_millis(300));
     send("KILL", &recorder);
     recorder.wait().unwrap();
-    let pid = std::fs::read_to_string(&pid_file).unwrap();
-    assert!(sh(&format!("kill -0 {pid}")).status.success(), "the command is gone");
-    sh(&format!("kill -9 {pid}"));
+    assert!(command.is_alive(), "the command is gone");
+    drop(command);
     let found = read(&place.file());
     let ledger = found.ledger.unwrap();
     assert!(found.samples > 0 && !found.finished && !ledger.finished);
@@ -257,7 +256,7 @@ fn a_command_that_cannot_run_costs_no_recording() {
 #[test]
 fn a_running_process_is_recorded_and_left_alone() {
     let place = Place::new();
-    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy = Guarded::busy();
     let pid = busy.id().to_string();
     let output = place.run(&["-e", "cpu-clock", "-p", &pid, "--timeout", "300"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -267,10 +266,9 @@ fn a_running_process_is_recorded_and_left_alone() {
     assert!(lines.is_none_or(|lines| lines.iter().any(|line| line.contains("sh"))));
     assert!(busy.try_wait().unwrap().is_none(), "the process ended");
     // The end of the process is the end of its recording.
-    let mut recorder = place.record(&["-e", "cpu-clock", "-q", "-p", &pid]).spawn().unwrap();
+    let mut recorder = Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "-p", &pid]));
     std::thread::sleep(Duration::from_millis(300));
-    busy.kill().unwrap();
-    busy.wait().unwrap();
+    busy.end();
     assert!(recorder.wait().unwrap().success());
     let output = place.run(&["-p", &pid]);
     assert_eq!((output.status.code(), stderr(&output).lines().last()), (Some(2), Some(&*format!("tare: there is no process {pid}"))));
@@ -385,8 +383,8 @@ fn orders_are_taken_and_answered() {
     let (orders, answers) = (place.folder.path().join("orders"), place.folder.path().join("answers"));
     assert!(sh(&format!("mkfifo {} {}", orders.display(), answers.display())).status.success());
     let control = format!("fifo:{},{}", orders.display(), answers.display());
-    let mut recorder =
-        place.record(&["-e", "cpu-clock", "-D", "-1", "--control", &control, "--", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    let options = ["-e", "cpu-clock", "-D", "-1", "--control", &control, "--", "sh", "-c", "while :; do :; done"];
+    let mut recorder = Guarded::spawn(&mut place.record(&options));
     wait_for(&place.file());
     let mut to = File::options().read(true).write(true).open(&orders).unwrap();
     let mut from = BufReader::new(File::options().read(true).write(true).open(&answers).unwrap());

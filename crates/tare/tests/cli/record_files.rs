@@ -1,14 +1,13 @@
 //! `tare record` into several files, and into one of limited size: each file tells of itself, and of nothing else.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE};
 use tare_format::file::Reader;
 
 use crate::record::{Place, perf_script, read, samples_of, send, wait_for};
-use crate::support::{is_root, stderr};
+use crate::support::{Guarded, is_root, stderr};
 
 /// Many page faults, each a sample.
 const FORKS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
@@ -94,7 +93,7 @@ fn sigusr2_has_what_there_is_written() {
     for keeps in [&["--switch-output"][..], &["--switch-output", "--overwrite"], &["--switch-output", "--keep-last", "5"], &["--keep-last", "5"]] {
         let place = Place::new();
         let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "-q"];
-        let mut recorder = place.record(&[&words[..], keeps, &["--", "sh", "-c", "while :; do :; done"]].concat()).spawn().unwrap();
+        let mut recorder = Guarded::spawn(&mut place.record(&[&words[..], keeps, &["--", "sh", "-c", "while :; do :; done"]].concat()));
         wait_for(&place.file());
         std::thread::sleep(Duration::from_millis(200));
         send("USR2", &recorder);
@@ -139,7 +138,7 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
     if !is_root() {
         return;
     }
-    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+    let busy = Guarded::busy();
     let pid = busy.id();
     let record = |options: &[&str]| {
         let place = Place::new();
@@ -147,8 +146,8 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
         assert!(output.status.success(), "{options:?}: {}", stderr(&output));
         places(&place.file(), pid)
     };
-    let ([all, at_the_end, tasks, nothing], _) = ([&[][..], &["--tail-synthesize"], &["--synth=task"], &["--synth=no"]].map(record), busy.kill());
-    busy.wait().unwrap();
+    let [all, at_the_end, tasks, nothing] = [&[][..], &["--tail-synthesize"], &["--synth=task"], &["--synth=no"]].map(record);
+    drop(busy);
     let (comms, maps, last_sample) = all;
     assert!(comms[0] < last_sample && maps[0] < last_sample && last_sample > 0, "{comms:?} {maps:?} {last_sample}");
     let (comms, maps, last_sample) = at_the_end;

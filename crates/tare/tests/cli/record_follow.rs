@@ -10,7 +10,7 @@ use tare_format::file::Reader;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::support::{Unprivileged, is_root, stderr, tare};
+use crate::support::{Guarded, Unprivileged, is_root, stderr, tare};
 
 /// Many short children.
 const CHILDREN: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
@@ -98,10 +98,9 @@ fn whole_cpus_are_narrowed_to_the_commands_tasks() {
     if !is_root() {
         return;
     }
-    let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut other = Guarded::busy();
     let recorded = record(&["--follow=system", "-e", "cpu-clock", "-F", "999"], &CHILDREN);
-    other.kill().unwrap();
-    other.wait().unwrap();
+    other.end();
     let report = recorded.report();
     assert!(report.contains("samples of what is not the command's are left out"), "{report}");
     let script = tare().args(["script", "-F", "tid", "-i"]).arg(recorded.file()).output().unwrap();

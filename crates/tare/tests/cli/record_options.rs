@@ -1,9 +1,10 @@
-//! `tare record` with each of its options: perf reads the recording, and finds as many samples as the ledger says.
+//! `tare record` with each of its options: tare and perf read the recording, and find as many samples as the ledger says; perf also copies it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use crate::support::{is_root, stderr, tare};
+use crate::support::{Guarded, is_root, left_out, sh, stderr, tare};
 
 /// Some milliseconds of work, system calls and children.
 const WORK: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/true; /bin/true"];
@@ -22,16 +23,33 @@ fn samples_of_ledger(text: &str) -> usize {
     line.rsplit(' ').next().unwrap_or_default().replace(',', "").parse().unwrap()
 }
 
-/// Samples by `perf report --stats`.
-fn samples_of_stats(file: &Path) -> usize {
-    let text = perf(&["report", "--stats"], file);
+/// Runs tare on a recording: its stdout.
+fn own(args: &[&str], file: &Path) -> Output {
+    let output = tare().args(args).arg("-i").arg(file).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "tare {args:?}: {}", stderr(&output));
+    output
+}
+
+/// Samples by `tare report --stats`.
+fn samples_of_own_stats(file: &Path) -> usize {
+    samples_of_stats(&String::from_utf8_lossy(&own(&STATS, file).stdout))
+}
+
+/// Samples by `tare script`, with those that it says it leaves out.
+fn samples_of_own_script(file: &Path) -> usize {
+    let output = own(&SCRIPT, file);
+    samples_of_script(&String::from_utf8_lossy(&output.stdout)) + left_out(&output)
+}
+
+/// Samples by what `report --stats` prints.
+fn samples_of_stats(text: &str) -> usize {
     let line = text.lines().find(|line| line.contains(" SAMPLE events:"));
     line.map_or(0, |line| line.split_whitespace().nth(2).unwrap_or_default().parse().unwrap())
 }
 
-/// Samples by `perf script`, which shows each in a line.
-fn samples_of_script(file: &Path) -> usize {
-    perf(&["script", "-F", "comm,tid,event"], file).lines().filter(|line| !line.trim().is_empty()).count()
+/// Samples by what `script` prints, which shows each in a line.
+fn samples_of_script(text: &str) -> usize {
+    text.lines().filter(|line| !line.trim().is_empty()).count()
 }
 
 /// Whether recordings can be made and checked here.
@@ -43,7 +61,19 @@ fn ready() -> bool {
     there && is_root()
 }
 
-/// Records with these options, a command of its own where they name none, and has perf read what came out.
+const SCRIPT: [&str; 3] = ["script", "-F", "comm,tid,event"];
+const STATS: [&str; 2] = ["report", "--stats"];
+
+/// Samples in the copy that `perf inject` makes.
+fn samples_of_copy(file: &Path) -> usize {
+    let copy = file.with_extension("copy");
+    perf(&["inject", "-o", copy.to_str().unwrap()], file);
+    let samples = samples_of_stats(&perf(&STATS, &copy));
+    std::fs::remove_file(copy).unwrap();
+    samples
+}
+
+/// Records with these options, a command of its own where they name none, and has perf and tare read what came out.
 fn check(options: &str, command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let options_typed = shlex::split(options).unwrap();
@@ -54,12 +84,16 @@ fn check(options: &str, command: &[&str]) {
     files.sort();
     assert!(!files.is_empty(), "{options}");
     let in_ledger = samples_of_ledger(&said);
-    let by_stats: usize = files.iter().map(|file| samples_of_stats(file)).sum();
-    assert_eq!(by_stats, in_ledger, "tare record {options}: {said}");
+    let sum = |count: &dyn Fn(&Path) -> usize| files.iter().map(|file| count(file)).sum::<usize>();
+    assert_eq!(sum(&|file| samples_of_stats(&perf(&STATS, file))), in_ledger, "tare record {options}: {said}");
+    assert_eq!(sum(&samples_of_own_stats), in_ledger, "tare report, tare record {options}: {said}");
     let may_have_none = ["-n", "mem:0x1000:w", "-u"].iter().any(|word| options_typed.iter().any(|typed| typed == word));
     assert!(in_ledger > 0 || may_have_none, "tare record {options}: {said}");
-    let by_script: usize = files.iter().map(|file| samples_of_script(file)).sum();
-    // perf shows a group's sample once for each member that went on.
+    assert!(in_ledger == 0 || sum(&samples_of_copy) == in_ledger, "perf inject, tare record {options}: {said}");
+    let by_script = sum(&|file| samples_of_script(&perf(&SCRIPT, file)));
+    // A group's sample is shown once for each member that went on; what is left out is counted as samples.
+    let by_own_script = sum(&samples_of_own_script);
+    assert!(by_own_script == by_script || options.contains(":S") && by_own_script <= by_script, "{options}: {by_own_script} {by_script}: {said}");
     assert!(by_script == in_ledger || options.contains(":S") && by_script >= in_ledger, "{options}: {by_script} {in_ledger}");
     for file in &files {
         perf(&["report", "--stdio"], file);
@@ -67,11 +101,16 @@ fn check(options: &str, command: &[&str]) {
     }
 }
 
-/// Each with some dozen samples of the command.
+/// Each with some dozen samples of the command, two at a time.
 fn check_all(options: &[&str]) {
-    if ready() {
-        options.iter().for_each(|options| check(options, &WORK));
+    if !ready() {
+        return;
     }
+    let (first, second) = options.split_at(options.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| first.iter().for_each(|options| check(options, &WORK)));
+        second.iter().for_each(|options| check(options, &WORK));
+    });
 }
 
 #[test]
@@ -152,12 +191,68 @@ fn where_and_when() {
     if !ready() {
         return;
     }
-    let mut spinning = Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    let spinning = Guarded::spawn(Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]));
     for option in ["-p", "-t", "-C 0 -p"] {
         check(&format!("--timeout 100 {option} {}", spinning.id()), &[]);
     }
-    spinning.kill().unwrap();
-    spinning.wait().unwrap();
+}
+
+/// Without call chains: of a stream perf prints them even where they are not asked for.
+const RECORD: &str = "\"$TARE\" record -e cpu-clock -c 100000 --no-call-graph";
+
+/// The same bytes are read as a stream and as a file, by both. perf 6.1 says `Couldn't decompress data` to small compressed streams, its own too.
+fn check_stream(stream: &Path, in_ledger: usize, is_compressed: bool) {
+    let read = |reader: &str, words: &[&str]| {
+        let output = Command::new(reader).args(words).args(["-i", "-"]).stdin(File::open(stream).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{reader} {words:?}: {}", stderr(&output));
+        output
+    };
+    let readers = [env!("CARGO_BIN_EXE_tare"), "perf"];
+    for reader in readers.into_iter().take(if is_compressed { 1 } else { 2 }) {
+        assert_eq!(samples_of_stats(&String::from_utf8_lossy(&read(reader, &STATS).stdout)), in_ledger, "{reader}");
+        let script = read(reader, &SCRIPT);
+        assert_eq!(samples_of_script(&String::from_utf8_lossy(&script.stdout)) + left_out(&script), in_ledger, "{reader}");
+    }
+    assert_eq!(samples_of_own_script(stream), in_ledger);
+    if is_compressed {
+        return;
+    }
+    let copy = stream.with_extension("copy");
+    read("perf", &["inject", "-o", copy.to_str().unwrap()]);
+    assert_eq!(samples_of_stats(&perf(&STATS, &copy)), in_ledger, "perf inject");
+}
+
+#[test]
+fn streams() {
+    if !ready() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let [fifo, saved, work] = [path("fifo").display().to_string(), path("saved").display().to_string(), shlex::try_join(WORK).unwrap()];
+    for line in [
+        format!("{RECORD} -o - -- {work} >{saved}"),
+        format!("{RECORD} -z -o - -- {work} | cat >{saved}"),
+        format!("mkfifo {fifo}; cat {fifo} >{saved} & {RECORD} -o {fifo} -- {work}; wait"),
+    ] {
+        let done = Command::new("sh").args(["-c", &line]).env("TARE", env!("CARGO_BIN_EXE_tare")).stdin(Stdio::null()).output().unwrap();
+        let in_ledger = samples_of_ledger(&stderr(&done));
+        assert!(done.status.success() && in_ledger > 0, "{line}: {}", stderr(&done));
+        check_stream(&path("saved"), in_ledger, line.contains(" -z "));
+    }
+}
+
+/// Only what runs between the orders is recorded.
+#[test]
+fn a_command_switches_its_own_recording() {
+    if !ready() {
+        return;
+    }
+    let fifo = tempfile::tempdir().unwrap();
+    let orders = fifo.path().join("orders");
+    assert!(sh(&format!("mkfifo {}", orders.display())).status.success());
+    let line = format!("exec 3<>{}; echo enable >&3; sleep 0.2; {}; echo disable >&3; sleep 0.2", orders.display(), WORK[2]);
+    check(&format!("-c 100000 -D -1 --control fifo:{}", orders.display()), &["sh", "-c", &line]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tare_format::file::Reader;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
-use crate::support::{stderr, tare};
+use crate::support::{Guarded, Written, is_root, left_out, stderr, tare};
 
 /// Each process has some hundred page faults, and each sample a copy of its stack.
 const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
@@ -93,6 +93,21 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
         assert!(stderr(&output).contains(" DROPPED"), "{way:?}: {}", stderr(&output));
         assert!(fs::metadata(&path).unwrap().len() > size * 9 / 10, "{way:?}");
         assert!(samples_of_both(&path) > 100, "{way:?}");
+    }
+}
+
+/// Two sizes of the file's end: descriptions of tracepoints make it larger.
+#[test]
+fn a_full_disk_ends_a_compressed_recording_of_tracepoints() {
+    for path in ["write", "mmap"] {
+        let Some(tmpfs) = Tmpfs::mount(3 << 20) else { return };
+        let file = tmpfs.0.path().join("perf.data");
+        let way = ["-z", "-e", "sched:*,raw_syscalls:*", "--output-path", path];
+        let output = run(record(&way).args(["-o", text(&file), "sh", "-c", &FORKS.replace("800", "1600")]));
+        assert_eq!(output.status.code(), Some(125), "{path}: {}", stderr(&output));
+        assert_eq!(stderr(&output).matches("ended early").count(), 1, "{path}: {}", stderr(&output));
+        assert!(fs::metadata(&file).unwrap().len() > (3 << 20) * 9 / 10, "{path}");
+        assert!(samples_of_both(&file) > 100, "{path}");
     }
 }
 
@@ -194,26 +209,35 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Kills a recorder so many milliseconds after its first samples.
+fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, command) = (folder.path().join("perf.data"), Written(folder.path().join("pid")));
+    let line = format!("echo $$ > {}; while :; do /bin/true; done", command.0.display());
+    let mut recorder = Guarded::spawn(recorder.args(way).args(["-o", text(&path), "sh", "-c", &line]).stdin(Stdio::null()).stderr(Stdio::null()));
+    wait_until(|| command.pid().is_some());
+    wait_until(|| look(&path).is_some_and(|(samples, _)| samples > 10));
+    std::thread::sleep(Duration::from_millis(at));
+    recorder.end();
+    assert!(command.is_alive(), "{way:?}: the command lives on");
+    drop(command);
+    let samples = samples_of_both(&path);
+    assert!(samples > 10, "{way:?}");
+    let script = run(tare().args(["script", "-F", "tid,time", "-G", "-i", text(&path)]));
+    assert!(script.status.success(), "{way:?}: {}", stderr(&script));
+    assert_eq!(String::from_utf8_lossy(&script.stdout).lines().filter(|line| !line.is_empty()).count() + left_out(&script), samples, "{way:?}");
+}
+
 #[test]
 fn a_recorder_that_is_killed_leaves_a_file_and_lets_the_command_live() {
-    let folder = tempfile::tempdir().unwrap();
     for (way, at) in WAYS.iter().zip([0, 100, 300, 700]) {
-        let (path, pid) = (folder.path().join("perf.data"), folder.path().join("pid"));
-        for file in [&path, &pid] {
-            let _ = fs::remove_file(file);
-        }
-        let line = format!("echo $$ > {}; while :; do /bin/true; done", pid.display());
-        let mut recorder = record(way).args(["-o", text(&path), "sh", "-c", &line]).stderr(Stdio::null()).spawn().unwrap();
-        wait_until(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
-        wait_until(|| look(&path).is_some_and(|(samples, _)| samples > 10));
-        std::thread::sleep(Duration::from_millis(at));
-        recorder.kill().unwrap();
-        recorder.wait().unwrap();
-        let command = PathBuf::from(format!("/proc/{}", fs::read_to_string(&pid).unwrap().trim()));
-        assert!(command.exists(), "{way:?}: the command lives on");
-        let killed = Command::new("kill").args(["-9", fs::read_to_string(&pid).unwrap().trim()]).status();
-        assert!(killed.unwrap().success());
-        assert!(samples_of_both(&path) > 10, "{way:?}");
+        kill_and_read(&mut record(&[]), way, at);
+    }
+    if !is_root() {
+        return;
+    }
+    for (way, at) in WAYS.iter().zip([250, 0, 150, 400]) {
+        kill_and_read(tare().args(["record", "-e", "sched:*,raw_syscalls:sys_enter", "-m", "512"]), way, at);
     }
 }
 

@@ -26,6 +26,10 @@ const OPTIONS: &[&[&str]] = &[
     &["-e", "page-faults", "-c", "1", "-s", "--user-regs=ip,sp", "-I=ip"],
     &["-a", "-e", "cpu-clock", "--switch-events", "--namespaces", "--all-cgroups"],
     &["-e", "cpu-clock", "-k", "raw", "--buildid-mmap", "-i"],
+    &["-e", "raw_syscalls:sys_enter,sched:sched_switch", "-g"],
+    &["-a", "-e", "raw_syscalls:*"],
+    &["-C", "0", "-e", "cpu-clock,context-switches"],
+    &["-G", "/", "-e", "cpu-clock"],
 ];
 
 /// Runs perf on a recording, which it gets as a stream: `inject` of perf 6.1 takes the header of a stream in a file, also of its own, for a

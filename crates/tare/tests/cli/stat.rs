@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use crate::support::{sh, stat, stderr, tare};
+use crate::support::{Guarded, sh, stat, stderr, tare};
 
 /// The first column of `-x,` lines.
 fn counts(output: &Output) -> Vec<String> {
@@ -223,7 +223,7 @@ fn three_hundred_events_at_once() {
 
 #[test]
 fn running_processes_and_threads() {
-    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy = Guarded::busy();
     let id = busy.id().to_string();
     let clock = |args: &[&str]| {
         let output = stat(&[args, &["-x,", "-e", "task-clock:u", "--timeout", "200"]].concat());
@@ -239,11 +239,11 @@ fn running_processes_and_threads() {
     // Its end ends the measurement.
     for option in ["-p", "-t"] {
         if option == "-t" {
-            busy = Command::new("sleep").arg("0.4").spawn().unwrap();
+            busy = Guarded::spawn(Command::new("sleep").arg("0.4"));
         }
         let child = spawn(&[option, &busy.id().to_string(), "-x,", "-e", "page-faults:u"]);
         if option == "-p" {
-            busy.kill().unwrap();
+            busy.end();
         }
         busy.wait().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -405,13 +405,12 @@ fn names_from_outside_do_not_reach_the_terminal_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let hostile = folder.path().join("a\u{1b}[31m,\"b");
     fs::copy(which("sleep"), &hostile).unwrap();
-    let mut child = Command::new(&hostile).arg("60").spawn().unwrap();
+    let mut child = Guarded::spawn(Command::new(&hostile).arg("60"));
     wait_until("the program has its name", || fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("a\u{1b}"));
     let id = child.id().to_string();
     let of = |form: &[&str]| stderr(&stat(&[form, &["-p", &id, "--per-thread", "--timeout", "50", "-e", "page-faults:u"]].concat()));
     let (text, csv, lines) = (of(&[]), of(&["-x,"]), of(&["-j"]));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.end();
     for form in [&text, &csv, &lines] {
         assert!(!form.contains('\u{1b}') && form.contains(&id), "{form}");
     }

@@ -1,7 +1,9 @@
 //! What the tests of the binary share.
 
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// The path of a workload of `workloads/`, compiled if need be. A machine without a C compiler can't build tare either.
 pub(crate) fn workload(name: &str) -> PathBuf {
@@ -33,6 +35,13 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Samples that `tare script` leaves out, as they are of tare's own child before it executed the command.
+pub(crate) fn left_out(output: &Output) -> usize {
+    let text = stderr(output);
+    let line = text.lines().find_map(|line| line.strip_prefix("tare: ")?.strip_suffix(" samples of what is not the command's are left out"));
+    line.map_or(0, |number| number.parse().expect("a number"))
+}
+
 /// Whether the tests run as root; says that the rest of the test is skipped if not.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -40,6 +49,81 @@ pub(crate) fn is_root() -> bool {
         println!("skipped: only root counts whole machines");
     }
     root
+}
+
+/// A process that would not end by itself: it is killed and reaped with its guard, also where the test fails.
+#[derive(Debug)]
+pub(crate) struct Guarded(Child);
+
+impl Guarded {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self(command.spawn().expect("the program is there"))
+    }
+
+    /// A shell that only counts.
+    pub(crate) fn busy() -> Self {
+        Self::spawn(Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).stdout(Stdio::null()))
+    }
+
+    /// Kills it now.
+    pub(crate) fn end(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Deref for Guarded {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Guarded {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Guarded {
+    /// A recorder is asked first: it then ends its command too.
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), rustix::process::Signal::TERM);
+        }
+        for _ in 0..500 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.end();
+    }
+}
+
+/// The process whose number somebody else writes into a file; it is killed with its guard, also where the test fails.
+#[derive(Debug)]
+pub(crate) struct Written(pub(crate) PathBuf);
+
+impl Written {
+    /// Its number, once the whole line is there.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.0).ok()?.strip_suffix('\n')?.parse().ok()
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.pid().is_some_and(|pid| PathBuf::from(format!("/proc/{pid}")).exists())
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+    }
 }
 
 /// A user without any privilege, and a copy of tare that it can execute.

@@ -1,7 +1,7 @@
 //! Probes in programs: counted and recorded, with nothing left behind.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stat, stderr, tare};
 
@@ -62,6 +62,45 @@ fn calls_are_recorded_with_the_function() {
     let script = String::from_utf8_lossy(&script.stdout).into_owned();
     let calls = script.lines().filter(|line| line.trim_start().starts_with("prog") && line.ends_with(" tick")).count();
     assert_eq!(calls, 100, "{script}");
+}
+
+/// A probe that perf made, and that goes with its guard.
+struct PerfProbe(String);
+
+impl PerfProbe {
+    /// `None`, with the reason, where perf can't make it.
+    fn new(program: &str) -> Option<Self> {
+        let group = format!("tare_test_{}", std::process::id());
+        let made = Command::new("perf").args(["probe", "-q", "-x", program, "--add", &format!("{group}:tick=tick")]).stdin(Stdio::null()).output();
+        match made {
+            Ok(done) if done.status.success() => Some(Self(group)),
+            other => {
+                println!("skipped: perf probe: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for PerfProbe {
+    fn drop(&mut self) {
+        let _ = Command::new("perf").args(["probe", "-q", "-d", &format!("{}:*", self.0)]).stdin(Stdio::null()).output();
+    }
+}
+
+#[test]
+fn probes_of_perf_are_printed_as_by_perf() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
+    let (path, file, before) = (program.to_str().unwrap(), folder.path().join("perf.data"), probes());
+    let Some(probe) = PerfProbe::new(path) else { return };
+    let options = ["-g", "-e", &format!("{}:tick", probe.0)];
+    let mut perf = Command::new("perf");
+    let recorded = perf.args(["record", "--no-bpf-event", "-q", "-o"]).arg(&file).args(options).arg(path).stdin(Stdio::null()).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    drop(probe);
+    assert_eq!(probes(), before);
+    crate::script::same_file(&file, &options, &[]);
 }
 
 #[test]

@@ -102,9 +102,10 @@ fn a_reader_that_goes_ends_the_recording() {
             let (account, bytes, appended, failed) = stream(seed, compress, most);
             let got = numbers(&bytes);
             assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "{seed}, {compress:?}");
-            // A small recording may be through before the reader goes.
-            let is_whole = bytes.len() < most;
-            assert_eq!((account.stopped.is_none(), account.dropped_bytes == 0), (is_whole, is_whole), "{seed}, {compress:?}: {account:?}");
+            // What fits into the pipe is through before the reader goes.
+            let is_through = account.stopped.is_none();
+            assert!(!is_through || account.dropped_bytes == 0 && account.bytes <= most as u64 + 65_536, "{seed}, {compress:?}: {account:?}");
+            assert!(is_through || bytes.len() == most, "{seed}, {compress:?}: {account:?}");
             assert!(failed.is_none() || failed == account.stopped, "{seed}: {failed:?}");
             assert!(got.len() as u64 <= appended);
         }
