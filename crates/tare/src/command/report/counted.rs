@@ -101,6 +101,10 @@ impl Counts {
                 continue;
             }
             let Some(id) = events.get(place).copied() else { continue };
+            // Kernels that write no such records leave nothing to tell the tasks apart by.
+            if follow.tasks.is_some_and(|tasks| tasks > 1) && !self.reads.iter().any(|read| read.place == place) {
+                continue;
+            }
             let mut of_event: BTreeMap<StringId, Sum> = BTreeMap::new();
             for read in self.reads.iter().filter(|read| read.place == place) {
                 let name = self.history.at(read.tid, read.time_ns).unwrap_or_else(|| profile.add_string(format!(":{}", read.tid).as_bytes()));
