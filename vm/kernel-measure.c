@@ -2,11 +2,12 @@
  * kernel-measure: runs a workload under inherited, sampling events, one per CPU, as a recorder without privileges would, and prints what came
  * out as one line of JSON. Runs in the guest of vm/kernel.sh; see docs/kernel.md.
  *
- *   kernel-measure [-n EVENTS] [-g] [-u] [-e NAME] [-F HZ | -c PERIOD | -i] [-t] [-l LABEL] -- WORKLOAD
+ *   kernel-measure [-n EVENTS] [-g] [-u] [-a] [-e NAME] [-F HZ | -c PERIOD | -i] [-t] [-l LABEL] -- WORKLOAD
  *
  *   -n  that many events of the same kind       -g  in one group          -u  user mode only
  *   -e  cycles, instructions, task-clock or page-faults (cycles unless told)
  *   -i  count only                              -t  with each command's share of the samples' weight
+ *   -a  on whole CPUs, whatever runs there
  *
  * A WORKLOAD is a program and its arguments, or one of these, which this program is itself:
  *   @children NUMBER MIN_US MAX_US      one after the other, of pseudo-random length in cycles (1 ns each); the parent only waits
@@ -16,6 +17,8 @@
  *   @spin US                            one process
  *   @faults NUMBER                      threads, one after the other, that touch 64 pages each: how a recorder can tell what the kernel does
  *   @pingpong NUMBER                    two processes that wake each other through pipes: one fork, many switches
+ *   @unlike NUMBER                      two threads that take turns, with a pause between them: one spins, one is in the kernel almost always
+ *   @bursts NUMBER BUSY_US IDLE_US      one process that spins and sleeps by turns
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,12 +33,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_CPUS = 4, MAX_EVENTS = 6, RING_PAGES = 2048, MAX_TASKS = 32768, COMM = 16 };
 
 struct options {
-    int events, group, user, count_only, shares;
+    int events, group, user, system, count_only, shares;
     uint64_t hz, period;
     const char *event, *label;
 };
@@ -132,25 +136,71 @@ static void faults(uint64_t number) {
     }
 }
 
-static int workload(char **argv) {
+struct turns {
+    uint64_t number, offset_ns;
+    int zeros; /* -1: spins */
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Works for the first 4 ms of each 10 ms, from its offset on, and sleeps meanwhile. */
+static void *take_turns(void *of) {
+    const struct turns *turns = of;
+    static char zeros[1 << 16];
+    uint64_t begin = now_ns() / 10000000 * 10000000 + 10000000 + turns->offset_ns;
+    for (uint64_t i = 0; i < turns->number; i++, begin += 10000000) {
+        struct timespec at = {.tv_sec = begin / 1000000000, .tv_nsec = begin % 1000000000};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        while (now_ns() < begin + 4000000) {
+            if (turns->zeros < 0) spin(20);
+            else check(read(turns->zeros, zeros, sizeof zeros) == sizeof zeros, "/dev/zero");
+        }
+    }
+    return NULL;
+}
+
+static void unlike(uint64_t number) {
+    pthread_t two[2];
+    struct turns turns[2] = {{number, 0, -1}, {number, 5000000, open("/dev/zero", O_RDONLY | O_CLOEXEC)}};
+    check(turns[1].zeros >= 0, "/dev/zero");
+    for (int t = 0; t < 2; t++) check(pthread_create(&two[t], NULL, take_turns, &turns[t]) == 0, "thread");
+    for (int t = 0; t < 2; t++) pthread_join(two[t], NULL);
+}
+
+static void bursts(uint64_t number, uint64_t busy, uint64_t idle) {
+    for (uint64_t i = 0; i < number; i++) {
+        spin(busy);
+        usleep(idle);
+    }
+}
+
+static int workload(const char *name, char **arguments) {
     uint64_t number[3] = {0};
-    for (int i = 0; i < 3 && argv[i + 1]; i++) number[i] = strtoull(argv[i + 1], NULL, 10);
-    if (!strcmp(*argv, "@children")) {
+    for (int i = 0; i < 3 && arguments[i]; i++) number[i] = strtoull(arguments[i], NULL, 10);
+    if (!strcmp(name, "@children")) {
         for (uint64_t i = 0; i < number[0]; i++) child(between(number[1], number[2]), NULL);
-    } else if (!strcmp(*argv, "@alternate")) {
+    } else if (!strcmp(name, "@alternate")) {
         for (uint64_t i = 0; i < number[0]; i++) child(number[1 + i % 2], i % 2 ? "kind-b" : "kind-a");
-    } else if (!strcmp(*argv, "@threads")) {
+    } else if (!strcmp(name, "@threads")) {
         threads(number[0], number[1], number[2]);
-    } else if (!strcmp(*argv, "@exits")) {
+    } else if (!strcmp(name, "@exits")) {
         for (uint64_t i = 0; i < number[0]; i++) child(0, NULL);
-    } else if (!strcmp(*argv, "@spin")) {
+    } else if (!strcmp(name, "@spin")) {
         spin(number[0]);
-    } else if (!strcmp(*argv, "@faults")) {
+    } else if (!strcmp(name, "@faults")) {
         faults(number[0]);
-    } else if (!strcmp(*argv, "@pingpong")) {
+    } else if (!strcmp(name, "@pingpong")) {
         pingpong(number[0]);
+    } else if (!strcmp(name, "@unlike")) {
+        unlike(number[0]);
+    } else if (!strcmp(name, "@bursts")) {
+        bursts(number[0], number[1], number[2]);
     } else {
-        fprintf(stderr, "there is no workload %s\n", *argv);
+        fprintf(stderr, "there is no workload %s\n", name);
         return 125;
     }
     return 0;
@@ -178,7 +228,7 @@ static void name_event(const struct options *options, struct perf_event_attr *at
 }
 
 static struct perf_event_attr inherited(const struct options *options) {
-    struct perf_event_attr attr = {.disabled = 1, .inherit = 1, .enable_on_exec = 1};
+    struct perf_event_attr attr = {.disabled = !options->system, .inherit = 1, .enable_on_exec = !options->system};
     name_event(options, &attr);
     attr.exclude_kernel = options->user;
     attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
@@ -299,7 +349,7 @@ static int measure(const struct options *options, char **argv) {
             struct perf_event_attr attr = inherited(options);
             int member = options->group && e > 0;
             if (member) attr.disabled = attr.enable_on_exec = 0;
-            fds[cpu][e] = open_event(&attr, pid, cpu, member ? fds[cpu][0] : -1);
+            fds[cpu][e] = open_event(&attr, options->system ? -1 : pid, cpu, member ? fds[cpu][0] : -1);
             if (options->count_only) continue;
             if (e == 0) ring[rings++] = map(fds[cpu][e]);
             else check(ioctl(fds[cpu][e], PERF_EVENT_IOC_SET_OUTPUT, fds[cpu][0]) == 0, "set output");
@@ -328,12 +378,14 @@ static int measure(const struct options *options, char **argv) {
 
 int main(int argc, char **argv) {
     struct options options = {.events = 1, .event = "cycles", .label = "?"};
-    if (**argv == '@') return workload(argv);
-    for (int option; (option = getopt(argc, argv, "+n:gue:F:c:itl:")) != -1;) {
+    const char *slash = strrchr(*argv, '/'), *name = slash ? slash + 1 : *argv;
+    if (*name == '@') return workload(name, argv + 1);
+    for (int option; (option = getopt(argc, argv, "+n:guae:F:c:itl:")) != -1;) {
         switch (option) {
         case 'n': options.events = atoi(optarg); break;
         case 'g': options.group = 1; break;
         case 'u': options.user = 1; break;
+        case 'a': options.system = 1; break;
         case 'e': options.event = optarg; break;
         case 'F': options.hz = strtoull(optarg, NULL, 10); break;
         case 'c': options.period = strtoull(optarg, NULL, 10); break;

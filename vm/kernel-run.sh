@@ -7,10 +7,34 @@ echo 0 >/proc/sys/kernel/randomize_va_space
 # shellcheck disable=SC2016 # for the shell that runs it
 echo 'i=0; while [ $i -lt $1 ]; do /bin/true; i=$((i + 1)); done' >/tmp/loop.sh
 
+# Workloads as programs of their own, for tare.
+for workload in children spin; do ln -s /job/kernel-measure /tmp/@$workload; done
+
 m() { # m LABEL OPTION... -- WORKLOAD
     label=$1
     shift
     kernel-measure -l "$label" "$@" || echo "FAILED $label $*: status $?"
+}
+
+# tare records as a user without privileges would. Its ledger goes along as it is; `said` is whether it told of the kernel.
+r() { # r LABEL HZ WORKLOAD
+    label=$1
+    hz=$2
+    shift 2
+    said=false
+    tare record --follow=inherit -e cycles -F "$hz" -o /tmp/perf.data -- "$@" >/tmp/said 2>&1 || echo "FAILED tare record, $label: $(tail -n 1 /tmp/said)"
+    if grep -q 'this kernel keeps what short-lived children count' /tmp/said; then said=true; fi
+    tare script --json -i /tmp/perf.data 2>/dev/null | sed -n '/^{"kind":"end",/p' |
+        sed "s/^{/{\"workload\":\"tare record: $label\",\"event\":\"cycles\",\"events\":1,\"group\":false,\"rate\":\"$hz Hz\",\"said\":$said,/"
+}
+
+# tare counts what its command and all inherited events did in user mode.
+s() { # s LABEL WORKLOAD
+    label=$1
+    shift
+    tare stat -x, -o /tmp/counts -e instructions:u -- "$@" >/tmp/said 2>&1 || echo "FAILED tare stat, $label: $(tail -n 1 /tmp/said)"
+    count=$(sed -n 's/,.*instructions:u.*//p' /tmp/counts)
+    echo "{\"workload\":\"tare stat: $label\",\"event\":\"instructions:u\",\"events\":1,\"group\":false,\"rate\":\"count\",\"count\":${count:-null}}"
 }
 
 forking() {
@@ -50,6 +74,10 @@ not_forking() {
     m "two busy threads" -c 1000000 -- @threads 2 300000 300000
     m "two that wake each other" -F 1000 -- @pingpong 4000
     m "two that wake each other" -F 4000 -- @pingpong 4000
+    # A family's average must not be forced on a member that has another rate, nor on events that have no family.
+    m "threads unlike" -u -F 1000 -- @unlike 450
+    m "bursts, whole CPUs" -a -u -F 1000 -- @bursts 40 2000 20000
+    m "bursts, whole CPUs" -a -u -F 4000 -- @bursts 40 2000 20000
 }
 
 # Whose samples: each a dense profile first. The children's length is half of the period, so that a pair takes as long as one.
@@ -68,11 +96,20 @@ shares() {
     m "shell, 300 x true, shares" -t -F 4000 -- sh /tmp/loop.sh 300
 }
 
-# Exact counts, to be the same on both kernels; and what forks and adjusted periods cost.
+# The program that all of this is for, in the guest.
+tare_itself() {
+    r "shell, 300 x true" 1000 /bin/sh /tmp/loop.sh 300
+    r "children of 0.1-1 ms" 4000 /tmp/@children 500 100 1000
+    s "shell, 300 x true" /bin/sh /tmp/loop.sh 300
+    s "children of 0.1-1 ms" /tmp/@children 500 100 1000
+    s "one process" /tmp/@spin 100000
+}
+
+# Exact counts, to be the same on both kernels, and what tare counts (by the same paths: their length costs instructions); and what forks and adjusted periods cost.
 counts() {
-    m "shell, 300 x true" -u -i -e instructions -- sh /tmp/loop.sh 300
-    m "children of 0.1-1 ms" -u -i -e instructions -- @children 500 100 1000
-    m "one process" -u -i -e instructions -- @spin 100000
+    m "shell, 300 x true" -u -i -e instructions -- /bin/sh /tmp/loop.sh 300
+    m "children of 0.1-1 ms" -u -i -e instructions -- /tmp/@children 500 100 1000
+    m "one process" -u -i -e instructions -- /tmp/@spin 100000
     m "children that end at once" -i -- @exits 1000
     m "children that end at once" -c 1000000000000 -- @exits 1000
     m "children that end at once" -n 5 -c 1000000000000 -- @exits 1000
@@ -82,6 +119,7 @@ counts() {
 if [ -e ./checking ]; then
     forking
     software
+    tare_itself
     shares >/dev/null
     if grep -q 'debug_locks: *1' /proc/lockdep_stats; then echo "ok lockdep is on, and had no reason to stop, with $cpus CPUs"; else echo "FAILED lockdep is off"; fi
     dmesg | grep -E 'WARNING|BUG|INFO: |possible|suspicious|invalid context|Call trace' && echo "FAILED the kernel complained"
@@ -90,6 +128,7 @@ else
     software
     not_forking
     shares
+    tare_itself
     if [ "$cpus" = 1 ]; then counts; fi
 fi
 exit 0

@@ -1,10 +1,9 @@
 # result.json as a table: a row for each run, the kernels beside each other.
-def percent: if . == null then "-" else . * 1000 | round / 10 | tostring + "%" end;
-def key: [.cpus, .workload, .event, .events, .group, .rate];
-def cells: [.samples // "-", (.coverage | percent), .low // "-", .instructions];
+include "kernel-rows";
+def cells: [.samples // "-", (if .coverage then .coverage | percent else "-" end), .low // "-", .instructions // "-"];
 (.rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels
 | (["CPUs, workload", "event", "rate", "wanted"] + [$kernels[] | ., "coverage", "low", "instructions"]),
-  (reduce .rows[] as $row ({}; .[$row | key | tojson][$row.kernel] = $row) | [.[]] | sort_by(first(.[]) | [.cpus, .rate == "count"])[]
+  (reduce .rows[] as $row ({}; .[$row | key][$row.kernel] = $row) | [.[]] | sort_by(first(.[]) | [.cpus, .rate == "count"])[]
    | (.series // .stock) as $one
    | ["\($one.cpus), \($one.workload)",
       "\(if $one.events > 1 then "\($one.events) x " else "" end)\($one.event)\(if $one.group then ", group" else "" end)",

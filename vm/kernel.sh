@@ -2,9 +2,10 @@
 # Builds a small arm64 kernel of Debian's linux-source package without and with the series in patches/linux, boots both with an emulated PMU, runs
 # the workloads of vm/kernel-run.sh, prints one table and writes target/vm-kernel/result.json: see docs/kernel.md.
 #
-#   vm/kernel.sh             both kernels, with 1 and 2 CPUs
-#   vm/kernel.sh --steps     also after each patch of the series
-#   vm/kernel.sh --lockdep   the kernel with the series checks its own locking (PROVE_LOCKING, DEBUG_ATOMIC_SLEEP); no table
+#   ./x vm-kernel             both kernels, with 1 and 2 CPUs
+#   ./x vm-kernel --steps     also after each patch of the series
+#   ./x vm-kernel --lockdep   the kernel with the series checks its own locking (PROVE_LOCKING, DEBUG_ATOMIC_SLEEP); no table
+#   ./x vm-kernel --markdown  the tables of docs/kernel.md, from the result.json that is there; builds and runs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=linux-source-6.1
@@ -102,7 +103,7 @@ image() { # image N
 measure() { # measure NAME IMAGE CPUS
     local log=$work/log.$1.$3
     RIG_IMAGE=$2 RIG_CPUS=$3 vm/rig.sh run "$work/job" >"$log" || die "the guest failed: $log"
-    grep '^{' "$log" | jq -c --arg kernel "$1" --argjson cpus "$3" '{kernel: $kernel, cpus: $cpus} + .' >"$work/rows.$1.$3"
+    grep '^{' "$log" | jq -c --arg kernel "$1" --argjson cpus "$3" -f vm/kernel-row.jq >"$work/rows.$1.$3"
 }
 
 both_sizes() { # both_sizes NAME IMAGE: with 1 and 2 CPUs at a time
@@ -119,6 +120,7 @@ job() {
     mkdir -p "$work/job"
     aarch64-linux-gnu-gcc -O2 -static -Wall -Wextra -pthread -o "$work/job/kernel-measure" vm/kernel-measure.c
     cp vm/kernel-run.sh "$work/job/run.sh"
+    cp target/aarch64-unknown-linux-gnu/release/tare "$work/job/"
     if [ "$lockdep" = yes ]; then touch "$work/job/checking"; fi
 }
 
@@ -136,11 +138,12 @@ style() {
 
 table() {
     cat "$work"/rows.*.[12] | jq -s --slurpfile meta <(jq -n --arg linux "$version" '{linux: $linux}') '{linux: $meta[0].linux, rows: .}' >"$work/result.json"
-    jq -r -f vm/kernel-table.jq "$work/result.json" | awk -F '\t' '
+    jq -r -L vm -f vm/kernel-table.jq "$work/result.json" | awk -F '\t' '
         { for (i = 1; i <= NF; i++) { cell[NR, i] = $i; if (length($i) > wide[i]) wide[i] = length($i) } fields[NR] = NF }
         END { for (r = 1; r <= NR; r++) { for (i = 1; i <= fields[r]; i++) printf i <= 3 ? "%-*s  " : "%*s  ", wide[i], cell[r, i]; print "" } }'
     echo
-    jq -r -f vm/kernel-verdicts.jq "$work/result.json"
+    jq -r -L vm -f vm/kernel-verdicts.jq "$work/result.json"
+    grep -h '^FAILED ' "$work"/log.* | sort -u || true
 }
 
 steps=no lockdep=no
@@ -148,7 +151,11 @@ for option; do
     case $option in
     --steps) steps=yes ;;
     --lockdep) lockdep=yes ;;
-    *) sed -n '2,7s/^# \?//p' "$0" && exit 2 ;;
+    --markdown)
+        [ -e "$work/result.json" ] || die "there are no figures yet: ./x vm-kernel"
+        exec jq -r -L vm -f vm/kernel-markdown.jq "$work/result.json"
+        ;;
+    *) sed -n '2,8s/^# \?//p' "$0" && exit 2 ;;
     esac
 done
 patches=("$root"/patches/linux/0*.patch)
@@ -172,7 +179,7 @@ else
         images+=("$(image "$n")")
     done
     names[0]=stock names[-1]=series
-    rm -f "$work"/rows.*
+    rm -f "$work"/rows.* "$work"/log.*
     for n in "${!names[@]}"; do both_sizes "${names[$n]}" "${images[$n]}"; done
     { table && style; } | tee "$work/verdicts"
 fi

@@ -1,0 +1,45 @@
+# result.json as the tables of docs/kernel.md.
+include "kernel-rows";
+def change: (. - 1) * 10000 | round / 100 | if . > 0 then "+\(.)%" else "\(.)%" end;
+def row: "| " + join(" | ") + " |";
+def heading: row, (map("---") | "|" + join("|") + "|");
+def what: "\(if .events > 1 then "\(.events) x " else "" end)\(.event)\(if .group then ", group" else "" end), \(if .rate[0:1] == "-" then "`\(.rate)`" else .rate end)";
+def figures: if .samples == null then "-" else "\(.samples) / \(.coverage | percent)\(if .low == null then "" else " / \(.low)" end)" end;
+.linux as $linux | .rows as $rows
+| ($rows | INDEX("\(.kernel) \(key)")) as $at
+| ($rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels
+| def of($kernel): $at["\($kernel) \(key)"];
+  def table($rows): (["CPUs, workload", "event, rate", "wanted", "stock: samples / coverage / low", "series"] | heading),
+    ($rows | sort_by(.cpus)[] | ["\(.cpus), \(.workload)", what, (.wanted | round), (of("stock") | figures), figures] | row);
+  def main($kernel): $rows | map(select(.kernel == $kernel and is_promised));
+  def low: map(select(may_storm) | .low) | add;
+  ($rows | map(select(.kernel == "series"))) as $series
+| ($series | map(select(.events == 1 and .samples != null and (.workload | test("kinds|dense|shares|at once|page faults") | not)))) as $one
+| (main("series")) as $main
+| "Linux \($linux)", "", "## Figures", "",
+  table($one | map(select((.event | startswith("cycles")) and ((is_steady | not) or (.workload | test("wake each other")))))), "",
+  table($one | map(select((.event | startswith("cycles") | not) or (is_steady and (.workload | test("wake each other") | not))))), "",
+  "## What it must show", "",
+  (["figure", "value"] | heading),
+  (["rows of cycles with coverage of at least 99%", "\($main | map(select(.coverage >= 0.99)) | length) of \($main | length)"] | row),
+  (["samples by those wanted", ($main | map(.samples / .wanted * 100 | round / 100) | "\(min) to \(max)")] | row),
+  (["low samples with 2 CPUs, stock and series", "\(main("stock") | low) and \($main | low)"] | row),
+  (["instructions of the guest where nothing forks", ($series | map(select(is_steady and .instructions != null) | .instructions / of("stock").instructions) | "\(min | change) to \(max | change)")] | row),
+  ($series[] | select((is_steady | not) and .rate == "4000 Hz" and .cpus == 2 and .instructions != null and (.event == "cycles") and (.group | not) and (.workload | test("0.1-1|2000 x true$")))
+    | ["instructions, 2 CPUs, \(.workload), \(what)", (.instructions / of("stock").instructions | change)] | row),
+  ($series[] | select(.workload | test("at once"))
+    | ["instructions, \(.workload), \(.cpus) CPUs, \(what)", "\(.instructions - of("stock").instructions) of \(.instructions)"] | row),
+  "", "## Beside the patch of 2017", "",
+  (["events", "instructions", "samples, stock and series (wanted)", "coverage, stock and series"] | heading),
+  ($series | map(select(.cpus == 2 and .workload == "children of 0.1-1 ms" and .event == "cycles" and .rate == "4000 Hz" and (.group | not))) | sort_by(.events)[]
+    | of("stock") as $stock | ["\(.events)", (.instructions / $stock.instructions | change), "\($stock.samples), \(.samples) (\(.wanted | round))", "\($stock.coverage | percent), \(.coverage | percent)"] | row),
+  (if ($kernels | length) > 2 then
+    "", "## Which patch pays what", "",
+    (["", $kernels[]] | heading),
+    (["rows of cycles with coverage of at least 99%", ($kernels[] | main(.) | "\(map(select(.coverage >= 0.99)) | length) of \(length)")] | row),
+    (["least coverage of them", ($kernels[] | main(.) | map(.coverage) | min | percent)] | row),
+    (["samples by those wanted", ($kernels[] | main(.) | map(.samples / .wanted * 100 | round / 100) | "\(min) to \(max)")] | row),
+    (["low samples with 2 CPUs", ($kernels[] | main(.) | low)] | row),
+    ($series | map(select(.cpus == 2 and .events == 1 and is_promised and (.rate | IN("1000 Hz", "-c 1000000")) and .event == "cycles" and .low != null and (.workload | test("kinds|shares") | not))) | sort_by(.rate)[]
+      | . as $one | ["\(.workload), \(what): \(.wanted | round) wanted", ($kernels[] as $k | $one | of($k) | figures)] | row)
+  else empty end)
