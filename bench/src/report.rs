@@ -82,6 +82,8 @@ pub(crate) struct Finding {
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
+    /// What noise hides is not asked for: the estimate itself is held against it, and its interval shown.
+    EstimateAtLeast(f64),
 }
 
 impl fmt::Display for Bound {
@@ -89,17 +91,19 @@ impl fmt::Display for Bound {
         match self {
             Self::AtMost(bound) => write!(f, "at most {bound:.4}"),
             Self::AtLeast(bound) => write!(f, "at least {bound:.4}"),
+            Self::EstimateAtLeast(bound) => write!(f, "(the estimate, not its interval) at least {bound:.4}"),
         }
     }
 }
 
 impl Finding {
-    /// Met only where the whole interval lies within the bound.
+    /// Met only where the whole interval lies within the bound, or the estimate where that is what is bound.
     pub(crate) fn met(&self) -> bool {
         let Estimate { value, low, high } = self.measured;
         match self.bound {
             Bound::AtMost(bound) => high.unwrap_or(value) <= bound,
             Bound::AtLeast(bound) => low.unwrap_or(value) >= bound,
+            Bound::EstimateAtLeast(bound) => value >= bound,
         }
     }
 }

@@ -34,7 +34,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Finding { what: "samples lost, tare, the most of any run".into(), measured: Estimate::exact(lost as f64), bound: Bound::AtMost(0.0) },
         Finding { what: "recorder CPU per GB, tare/perf at its default rings".into(), measured: ratio(&rounds, 0, 1, Run::cpu_per_gb), bound: sixth },
         Finding { what: "recorder CPU per GB, tare/perf -m 2048".into(), measured: ratio(&rounds, 0, 2, Run::cpu_per_gb), bound: sixth },
-        Finding { what: "calls of the loop, tare/the kernel alone".into(), measured: Estimate::median(reached), bound: Bound::AtLeast(0.95) },
+        // One loop after the other on a machine with neighbours: single ratios lie between a half and two.
+        Finding {
+            what: "calls of the loop, tare/the kernel alone, median".into(),
+            measured: Estimate::median(reached),
+            bound: Bound::EstimateAtLeast(0.95),
+        },
         Finding {
             what: "on each CPU: share of samples lost, tare - perf -m 2048".into(),
             measured: Estimate::median(more),
