@@ -36,11 +36,7 @@ struct Killed {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let count = setting.rounds.unwrap_or(200);
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = format!("'{}' 99999999999 & ", setting.workload("spin"));
-    let load = Beside::start(&format!("{}wait", spin.repeat(cpus)))?;
     let killed: Vec<Killed> = (0..count).map(|at| kill(&scratch, WAYS[at % WAYS.len()])).collect::<anyhow::Result<_>>()?;
-    drop(load);
     let bad = killed.iter().filter(|one| one.error.is_some()).count();
     let differ = killed.iter().filter(|one| one.perf_samples != Some(one.tare_samples)).count();
     let mut ages: Vec<f64> = killed.iter().map(|one| one.age_s).collect();
@@ -63,6 +59,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 
 fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
     use std::os::unix::process::CommandExt;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let spin = format!("'{}' 99999999999 & ", scratch.setting.workload("spin"));
+    let load = Beside::start(&format!("{}wait", spin.repeat(cpus)))?;
     let file = scratch.path("killed");
     let recorder = scratch.recorder(Tool::Tare, &file);
     let mut command = Command::new(&recorder[0]);
@@ -78,6 +77,7 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
     child.wait()?;
     // The command lives on.
     kill_group(&child);
+    drop(load);
     let mut killed = Killed { way, after_s: ended - started, tare_samples: 0, perf_samples: None, age_s: ended - started, error: None };
     match script(&scratch.setting.tare(), &file, &["-F", "time", "--ns"]) {
         Ok((0, _)) => {}
