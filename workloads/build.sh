@@ -12,10 +12,20 @@ build() { # build SOURCE OPTION...
         mv "$into/$name.$$" "$into/$name"
     fi
 }
+build_library() { # build_library SOURCE
+    library=$into/${1%.*}.so
+    if [ ! "$library" -nt "$1" ]; then
+        ${CC:-cc} -O2 -shared -fPIC -o "$library.$$" "$1"
+        mv "$library.$$" "$library"
+    fi
+}
 build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
 build burner.c
 build flood.c
 build used.c
-cp forks.sh commands.sh "$into/"
+build threads.c
+build waited.c waits.c
+build_library waits.c
+cp forks.sh commands.sh limits.sh "$into/"

@@ -1,5 +1,11 @@
 //! What recording a shell loop of short processes adds to its elapsed time, by the number of events and by how children are followed.
 
+pub(super) mod build;
+pub(super) mod clean;
+pub(super) mod coverage;
+mod recorded;
+pub(super) mod threads;
+
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};

@@ -1,0 +1,172 @@
+//! A command that was recorded, beside the CPU time that each of its processes really used.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+use tare_format::abi::Sampling;
+use tare_format::file::Reader;
+use tare_format::record::Sample;
+use tare_format::record::kind::PERF_RECORD_SAMPLE;
+
+use crate::benchmark::Setting;
+use crate::run::{Outcome, outcome};
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Who {
+    Perf,
+    /// With this `--follow`.
+    Tare(&'static str),
+}
+
+impl Who {
+    /// perf, and tare in each mode.
+    pub(super) const ALL: [Self; 4] = [Self::Perf, Self::Tare("cgroup"), Self::Tare("system"), Self::Tare("inherit")];
+
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Perf => "perf".to_owned(),
+            Self::Tare(mode) => format!("tare {mode}"),
+        }
+    }
+}
+
+/// What one name of a command stands for, in seconds of CPU time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Time {
+    /// What the kernel counted.
+    pub(super) exact_s: f64,
+    /// What samples stand for.
+    pub(super) sampled_s: f64,
+}
+
+/// A command that was recorded.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Recorded {
+    pub(super) samples: u64,
+    /// By the last name of each process: so what a process does before its execve counts for the program, in both columns.
+    pub(super) names: BTreeMap<String, Time>,
+}
+
+impl Recorded {
+    /// What samples stand for, of what was used.
+    pub(super) fn coverage(&self) -> f64 {
+        let sum = |of: fn(&Time) -> f64| self.names.values().map(of).sum::<f64>();
+        sum(|time| time.sampled_s) / sum(|time| time.exact_s)
+    }
+}
+
+/// The folder that recordings go to. It is gone at the end.
+#[derive(Debug)]
+pub(super) struct Folder<'a> {
+    pub(super) setting: &'a Setting,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Folder<'a> {
+    pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
+        Ok(Self { setting, folder: tempfile::tempdir_in(setting.tare.parent().unwrap_or(&setting.tare))? })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn recording(&self) -> PathBuf {
+        self.path("perf.data")
+    }
+
+    /// The whole command line of a recorder.
+    pub(super) fn recorder(&self, who: Who, options: &[&str], command: &[String]) -> Vec<String> {
+        let text = |path: PathBuf| path.display().to_string();
+        let mut words = match who {
+            Who::Perf => ["perf", "--buildid-dir", &text(self.path("buildid")), "record", "--no-bpf-event"].map(str::to_owned).to_vec(),
+            Who::Tare(mode) => vec![self.setting.tare(), "record".to_owned(), "-q".to_owned(), format!("--follow={mode}")],
+        };
+        words.extend(["-o".to_owned(), text(self.recording())]);
+        words.extend(options.iter().map(|&option| option.to_owned()));
+        words.push("--".to_owned());
+        words.extend(command.iter().cloned());
+        words
+    }
+
+    /// Records a command, with a note of what each of its processes used. The recording stays.
+    pub(super) fn record(&self, who: Who, options: &[&str], command: &[String]) -> anyhow::Result<Recorded> {
+        let used = self.path("used");
+        let library = std::fs::canonicalize(self.setting.workload("waits.so"))?;
+        let mut noted = vec![self.setting.workload("waited"), library.display().to_string(), used.display().to_string()];
+        noted.extend(command.iter().cloned());
+        succeed(&self.recorder(who, options, &noted))?;
+        let exact = exact(&std::fs::read_to_string(&used)?)?;
+        std::fs::remove_file(&used)?;
+        sampled(&self.recording(), &exact)
+    }
+}
+
+/// Runs a command that must succeed.
+pub(super) fn succeed(words: &[String]) -> anyhow::Result<Outcome> {
+    let done = outcome(words)?;
+    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    Ok(done)
+}
+
+/// The last name and the own CPU time of each process in a file of the workload `waited`, by pid.
+fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
+    let parse = |line: &str| {
+        let mut fields = line.splitn(4, ' ');
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?.to_owned()))
+    };
+    let lines: Vec<(i32, i32, f64, String)> = log.lines().map(|line| parse(line).with_context(|| format!("'{line}'"))).collect::<Result<_, _>>()?;
+    let mut of_children: HashMap<i32, f64> = HashMap::new();
+    for (waiter, _, us, _) in &lines {
+        *of_children.entry(*waiter).or_default() += us;
+    }
+    // The last line has no waiter, and nothing of children in it.
+    let own = |(waiter, pid, us, name): (i32, i32, f64, String)| {
+        let children = of_children.get(&pid).copied().filter(|_| waiter != 0).unwrap_or(0.0);
+        (pid, (name, (us - children) / 1e6))
+    };
+    Ok(lines.into_iter().map(own).collect())
+}
+
+/// Joins samples with processes. Others than the command's are left out, as a recording of whole CPUs has them.
+fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<Recorded> {
+    let mut recorded = Recorded { samples: 0, names: BTreeMap::new() };
+    for (name, own_s) in exact.values() {
+        recorded.names.entry(name.clone()).or_default().exact_s += own_s;
+    }
+    let mut reader = Reader::open(File::open(path)?).with_context(|| path.display().to_string())?;
+    while let Some(entry) = reader.next_record()? {
+        if entry.record.kind != PERF_RECORD_SAMPLE {
+            continue;
+        }
+        let sample = Sample::of(&entry.record, entry.description.lookup())?;
+        let event = entry.description.lookup().of(&entry.record).and_then(|at| entry.description.events().get(at));
+        let period_ns = match event.map(|event| event.attr.sampling) {
+            Some(Sampling::Period(period)) => period,
+            _ => sample.period.context("a sample says no period")?,
+        };
+        let Some((name, _)) = sample.pid.and_then(|pid| exact.get(&pid)) else { continue };
+        recorded.samples += 1;
+        recorded.names.entry(name.clone()).or_default().sampled_s += period_ns as f64 / 1e9;
+    }
+    anyhow::ensure!(reader.losses().is_empty(), "{}: not all of it can be read: {:?}", path.display(), reader.losses());
+    Ok(recorded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_children_used_is_not_their_parents() {
+        let own = exact("2 3 100 date\n2 4 300 expr\n1 2 1000 sh\n0 1 50 waited\n").unwrap();
+        let near = |pid: i32, name: &str, us: f64| own[&pid].0 == name && (own[&pid].1 * 1e6 - us).abs() < 1e-6;
+        assert!(near(2, "sh", 600.0) && near(4, "expr", 300.0) && near(1, "waited", 50.0), "{own:?}");
+        assert!(exact("1 x 3 sh").is_err());
+    }
+}
