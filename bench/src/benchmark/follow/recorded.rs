@@ -148,9 +148,9 @@ fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<R
         let event = entry.description.lookup().of(&entry.record).and_then(|at| entry.description.events().get(at));
         let period_ns = match event.map(|event| event.attr.sampling) {
             Some(Sampling::Period(period)) => period,
-            _ => sample.period.context("a sample says no period")?,
+            _ => sample.head.period.context("a sample says no period")?,
         };
-        let Some((name, _)) = sample.pid.and_then(|pid| exact.get(&pid)) else { continue };
+        let Some((name, _)) = sample.head.pid.and_then(|pid| exact.get(&pid)) else { continue };
         recorded.samples += 1;
         recorded.names.entry(name.clone()).or_default().sampled_s += period_ns as f64 / 1e9;
     }

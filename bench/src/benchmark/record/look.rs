@@ -47,8 +47,8 @@ pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
                 let sample = Sample::of(&entry.record, entry.description.lookup())?;
                 look.samples += 1;
                 look.sample_bytes += size;
-                look.last_ns = look.last_ns.max(sample.time_ns.unwrap_or(0));
-                let names_own = sample.tid.is_some_and(|tid| own.contains(&tid)) || fields.name_any(&own, event, &sample, entry.description);
+                look.last_ns = look.last_ns.max(sample.head.time_ns.unwrap_or(0));
+                let names_own = sample.head.tid.is_some_and(|tid| own.contains(&tid)) || fields.name_any(&own, event, &sample, entry.description);
                 look.own += u64::from(names_own);
             }
             FINISHED_INIT => {

@@ -15,24 +15,8 @@ use crate::bytes::{Cursor, Endian, Words};
 /// A sample. What the event's samples don't hold is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample<'a> {
-    /// The event's id (`IDENTIFIER`, else `ID`).
-    pub id: Option<u64>,
-    /// Where the CPU was.
-    pub ip: Option<u64>,
-    /// The process.
-    pub pid: Option<i32>,
-    /// The thread.
-    pub tid: Option<i32>,
-    /// When, in the recording's clock.
-    pub time_ns: Option<u64>,
-    /// The address that was accessed; what it is depends on the event.
-    pub addr: Option<u64>,
-    /// The counter's id.
-    pub stream_id: Option<u64>,
-    /// The CPU.
-    pub cpu: Option<u32>,
-    /// How many occurrences the sample stands for (nanoseconds for the clock events).
-    pub period: Option<u64>,
+    /// What it begins with.
+    pub head: SampleHead,
     /// The counts of the event or its group.
     pub read: Option<ReadValues<'a>>,
     /// Return addresses, the innermost first, with `PERF_CONTEXT_*` markers between them.
@@ -198,16 +182,14 @@ impl<'a> Sample<'a> {
     /// The record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
-        let mut sample = Self::default();
-        let whole = sample.fill_fixed(&mut fields).and_then(|()| sample.fill_sized(&mut fields)).and_then(|()| sample.fill_last(&mut fields));
-        whole.ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })?;
-        Ok(sample)
+        Self::whole(&mut fields).ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
-    fn fill_fixed(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
-        let SampleHead { id, ip, pid, tid, time_ns, addr, stream_id, cpu, period } = fields.head()?;
-        *self = Self { id, ip, pid, tid, time_ns, addr, stream_id, cpu, period, ..*self };
-        Some(())
+    fn whole(fields: &mut Fields<'a, '_>) -> Option<Self> {
+        let mut sample = Self { head: fields.head()?, ..Self::default() };
+        sample.fill_sized(fields)?;
+        sample.fill_last(fields)?;
+        Some(sample)
     }
 
     /// The fields that say their own size.

@@ -248,9 +248,9 @@ fn every_field_of_a_sample() {
     both_orders(|body| {
         let body = full_sample(body);
         let sample = Sample::decode(&body.record(PERF_RECORD_SAMPLE, 0), &everything()).unwrap();
-        assert_eq!((sample.id, sample.ip, sample.pid, sample.tid), (Some(50), Some(51), Some(52), Some(53)));
-        assert_eq!((sample.time_ns, sample.addr, sample.stream_id), (Some(54), Some(55), Some(57)));
-        assert_eq!((sample.cpu, sample.period), (Some(58), Some(59)));
+        assert_eq!((sample.head.id, sample.head.ip, sample.head.pid, sample.head.tid), (Some(50), Some(51), Some(52), Some(53)));
+        assert_eq!((sample.head.time_ns, sample.head.addr, sample.head.stream_id), (Some(54), Some(55), Some(57)));
+        assert_eq!((sample.head.cpu, sample.head.period), (Some(58), Some(59)));
         let read = sample.read.unwrap();
         assert_eq!((read.enabled_ns, read.running_ns), (Some(100), Some(90)));
         let value = |value, id, lost| ReadValue { value, id: Some(id), lost: Some(lost) };
@@ -337,7 +337,7 @@ fn id_and_time_are_found_without_decoding_the_rest() {
         events.add(layout, []);
         let (sample, other) = (body.record(PERF_RECORD_SAMPLE, 0), body.record(PERF_RECORD_COMM, 0));
         let decoded = Sample::decode(&sample, &layout).unwrap();
-        assert_eq!(layout.time_ns(&sample), decoded.time_ns, "{chosen:#x}");
+        assert_eq!(layout.time_ns(&sample), decoded.head.time_ns, "{chosen:#x}");
         assert_eq!(layout.time_ns(&other), layout.sample_id(&other).time_ns, "{chosen:#x}");
         assert_eq!((events.of(&sample), events.of(&other)), (Some(0), Some(0)), "{chosen:#x}");
     }

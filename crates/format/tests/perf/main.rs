@@ -98,8 +98,8 @@ fn samples_say_what_perf_script_prints() {
                 let sample = Sample::of(&entry.record, entry.description.lookup()).unwrap();
                 let event = &entry.description.events()[entry.description.lookup().of(&entry.record).unwrap()];
                 let name = String::from_utf8_lossy(event.name.as_deref().unwrap()).into_owned();
-                let period = sample.period.unwrap_or(1);
-                samples.push((sample.time_ns.unwrap(), sample.tid.unwrap(), period, name, sample.ip.unwrap()));
+                let period = sample.head.period.unwrap_or(1);
+                samples.push((sample.head.time_ns.unwrap(), sample.head.tid.unwrap(), period, name, sample.head.ip.unwrap()));
             }
         });
         samples.sort();

@@ -156,7 +156,7 @@ impl Delivered {
             PERF_RECORD_SAMPLE => {
                 self.samples += 1;
                 let Ok(sample) = Sample::decode(record, layout) else { return };
-                self.times_ns.extend(sample.time_ns);
+                self.times_ns.extend(sample.head.time_ns);
                 self.frames += sample.callchain.map_or(0, |chain| chain.len() as u64);
             }
             PERF_RECORD_THROTTLE => self.throttles += 1,

@@ -165,11 +165,11 @@ impl Trace {
                 return;
             }
             let Ok(sample) = Sample::decode(record, &layout) else { return };
-            let Some(time) = sample.time_ns else { return };
+            let Some(time) = sample.head.time_ns else { return };
             if let Some(at) = took_at {
                 let took = sample.raw.and_then(|raw| Some(u64::from_ne_bytes(*raw.get(at..)?.first_chunk()?)));
                 spans.extend(took.map(|took| Span { from: time.saturating_sub(took), to: time }));
-            } else if sample.id == Some(first_id) {
+            } else if sample.head.id == Some(first_id) {
                 began = Some(time);
             } else if let Some(from) = began.take() {
                 spans.push(Span { from, to: time });

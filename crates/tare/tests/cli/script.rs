@@ -215,7 +215,8 @@ fn flags_of_timers_are_those_of_the_raw_bytes() {
     while let Some(entry) = reader.next_record().unwrap() {
         if let Ok(sample) = Sample::of(&entry.record, entry.description.lookup()) {
             // The field's place in the format of this event since Linux 6.6.
-            recorded.extend(sample.raw.and_then(|raw| raw.get(48..52)?.try_into().ok()).map(|flags| (sample.time_ns, u32::from_le_bytes(flags))));
+            recorded
+                .extend(sample.raw.and_then(|raw| raw.get(48..52)?.try_into().ok()).map(|flags| (sample.head.time_ns, u32::from_le_bytes(flags))));
         }
     }
     recorded.sort_unstable();

@@ -51,9 +51,9 @@ impl Replayed {
         if !self.filling.takes_time(moment.time_ns) {
             return;
         }
-        let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
-        let weight = Weight { period: self.filling.period(sample.period, place), samples: 1 };
-        let cpu = self.filling.cpu(sample.cpu);
+        let (pid, tid) = (sample.head.pid.unwrap_or(-1), sample.head.tid.unwrap_or(-1));
+        let weight = Weight { period: self.filling.period(sample.head.period, place), samples: 1 };
+        let cpu = self.filling.cpu(sample.head.cpu);
         let profile = &mut self.filling.profile;
         let comm = match machine.tasks.comm(tid) {
             Some(comm) => profile.add_string(comm),
@@ -61,7 +61,7 @@ impl Replayed {
         };
         let thread: ThreadId = profile.add_thread(Thread { pid, tid });
         profile.name_thread(thread, comm);
-        let leaf = sample.ip.map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
+        let leaf = sample.head.ip.map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
         machine.unwind(sample, usize::MAX, &mut self.unwound);
         let stack = sample.callchain.and_then(|chain| self.places.stack(profile, machine, pid, (chain, &self.unwound)));
         profile.add_samples(Row { event, thread: Some(thread), comm: Some(comm), cpu, leaf, stack }, weight);

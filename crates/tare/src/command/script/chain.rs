@@ -49,7 +49,7 @@ impl Chains {
         let mut chain = std::mem::take(&mut self.chain);
         addresses(machine, sample, self.max_stack, &mut chain);
         for (mode, ip) in &chain {
-            let place = machine.place(*mode, sample.pid.unwrap_or(-1), *ip);
+            let place = machine.place(*mode, sample.head.pid.unwrap_or(-1), *ip);
             if fields.contains(Fields::IP) {
                 // An address of a program's file says more than one of a process that is gone.
                 let shown = place.filter(|place| is_user(machine, *place)).map_or(*ip, |place| place.address);

@@ -23,10 +23,10 @@ pub(super) fn before_ip(
     misc: u16,
     (fields, has_data_address): (Fields, bool),
 ) {
-    if let Some(addr) = sample.addr.filter(|_| fields.contains(Fields::ADDR)) {
+    if let Some(addr) = sample.head.addr.filter(|_| fields.contains(Fields::ADDR)) {
         line::hex(text, addr, 16);
         if has_data_address && fields.intersects(Fields::SYM | Fields::DSO) {
-            let pid = sample.pid.unwrap_or(-1);
+            let pid = sample.head.pid.unwrap_or(-1);
             let other = if Mode::of(misc) == Mode::Kernel { Mode::User } else { Mode::Kernel };
             let place = machine.place(Mode::of(misc), pid, addr).or_else(|| machine.place(other, pid, addr));
             chains.symbol(text, machine, place, fields);
@@ -55,7 +55,7 @@ pub(super) fn behind_ip(text: &mut Vec<u8>, (machine, chains): (&mut Machine, &m
             for (address, end) in [(branch.from, "/"), (branch.to, "")] {
                 // Which half of the address space it is tells user from kernel.
                 let mode = if address >> 63 == 1 { Mode::Kernel } else { Mode::User };
-                let place = machine.place(mode, sample.pid.unwrap_or(-1), address);
+                let place = machine.place(mode, sample.head.pid.unwrap_or(-1), address);
                 chains.symbol(text, machine, place, Fields::SYM | Fields::SYMOFF);
                 text.extend_from_slice(end.as_bytes());
             }

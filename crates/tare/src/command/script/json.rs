@@ -88,7 +88,7 @@ impl<'a> Objects<'a> {
         self.tracing.learn(moment.description);
         let Some(event) = moment.event.and_then(|event| moment.description.events().get(event)) else { return Ok(()) };
         self.samples += 1;
-        let (mode, pid) = (Mode::of(moment.raw.misc), sample.pid.unwrap_or(-1));
+        let (mode, pid) = (Mode::of(moment.raw.misc), sample.head.pid.unwrap_or(-1));
         let trace = sample.raw.and_then(|raw| {
             let mut trace = Vec::new();
             self.tracing.print(&mut trace, machine, event.attr.config, raw);
@@ -102,13 +102,13 @@ impl<'a> Objects<'a> {
         let line = SampleLine {
             event: text_of(&self.tracing.event_name(event)),
             time_ns: moment.time_ns,
-            comm: sample.tid.and_then(|tid| machine.tasks.comm(tid)).map(text_of),
-            pid: sample.pid,
-            tid: sample.tid,
-            cpu: sample.cpu,
-            period: sample.period.or(fixed),
-            at: sample.ip.map(|ip| frame(machine, (mode, pid), ip)),
-            addr: sample.addr.map(|addr| format!("{addr:#x}")),
+            comm: sample.head.tid.and_then(|tid| machine.tasks.comm(tid)).map(text_of),
+            pid: sample.head.pid,
+            tid: sample.head.tid,
+            cpu: sample.head.cpu,
+            period: sample.head.period.or(fixed),
+            at: sample.head.ip.map(|ip| frame(machine, (mode, pid), ip)),
+            addr: sample.head.addr.map(|addr| format!("{addr:#x}")),
             trace,
             callchain: has_chain.then(|| self.chain.iter().map(|(mode, ip)| frame(machine, (*mode, pid), *ip)).collect()),
         };

@@ -80,17 +80,17 @@ impl<'a> Printer<'a> {
             return Ok(());
         }
         let who = Who {
-            comm_tid: sample.tid.unwrap_or(-1),
-            pid: sample.pid,
-            tid: sample.tid,
-            cpu: sample.cpu,
+            comm_tid: sample.head.tid.unwrap_or(-1),
+            pid: sample.head.pid,
+            tid: sample.head.tid,
+            cpu: sample.head.cpu,
             time_ns: moment.time_ns,
             misc: moment.raw.misc,
             kind: moment.raw.kind,
         };
         self.front(text, machine, &who, fields, has_chain);
         if fields.contains(Fields::PERIOD) {
-            line::decimal(text, sample.period.unwrap_or(period), 10, b' ');
+            line::decimal(text, sample.head.period.unwrap_or(period), 10, b' ');
             text.push(b' ');
         }
         if fields.contains(Fields::EVENT) {
@@ -118,7 +118,7 @@ impl<'a> Printer<'a> {
                 self.chains.chain(text, machine, sample, fields);
             } else {
                 let mode = Mode::of(misc);
-                self.chains.address(text, machine, (mode, sample.pid.unwrap_or(-1)), sample.ip.unwrap_or(0), fields);
+                self.chains.address(text, machine, (mode, sample.head.pid.unwrap_or(-1)), sample.head.ip.unwrap_or(0), fields);
             }
         }
         extra::behind_ip(text, (machine, &mut self.chains), sample, fields);

@@ -21,7 +21,7 @@ pub(crate) use input::open;
 pub(crate) use machine::{Machine, Mode, Place};
 use tare_format::file::{Description, Reader};
 use tare_format::order::Sorter;
-use tare_format::record::{RawRecord, ReadValues, Record, Sample, kind};
+use tare_format::record::{RawRecord, ReadValues, Record, Sample, SampleHead, kind};
 use tare_symbols::Options;
 
 /// A record whose turn it is. The machine has taken it in already.
@@ -138,7 +138,7 @@ impl State {
                 self.account.undecodable += 1;
                 return Ok(ControlFlow::Continue(()));
             };
-            if !self.machine.family.keeps(sample.tid, time_ns) {
+            if !self.machine.family.keeps(sample.head.tid, time_ns) {
                 self.account.outside += 1;
                 return Ok(ControlFlow::Continue(()));
             }
@@ -182,7 +182,7 @@ impl State {
             if period == 0 {
                 continue;
             }
-            let sample = Sample { id: Some(id), period: Some(period), ..*sample };
+            let sample = Sample { head: SampleHead { id: Some(id), period: Some(period), ..sample.head }, ..*sample };
             let moment = Moment { time_ns, description, event: Some(event), raw, what: What::Sample(&sample) };
             if visit(&mut self.machine, &moment)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -33,7 +33,7 @@ impl Machine {
             return;
         }
         self.stacks.unwound += 1;
-        let space = sample.pid.and_then(|pid| self.spaces.of(pid));
+        let space = sample.head.pid.and_then(|pid| self.spaces.of(pid));
         let end = match registers(&recorded).zip(space) {
             Some((registers, space)) => self.stacks.unwinder.unwind((&self.files, space), &registers, stack.bytes, most, addresses),
             None => End::Incomplete,
