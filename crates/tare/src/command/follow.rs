@@ -1,5 +1,7 @@
 //! How what a command starts is followed, and in which cgroup it runs meanwhile.
 
+use std::os::fd::{AsFd, AsRawFd};
+
 use rustix::io::Errno;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, Flags};
@@ -56,11 +58,10 @@ impl Following {
         if wish.follow == Follow::System {
             return Ok(Self { mode: FollowMode::System, why: None, cgroup: None });
         }
-        let made = TransientPlace::find(host).and_then(|place| if wish.dry_run { Ok(None) } else { place.create(host).map(Some) });
-        match made {
+        match own_cgroup(wish.dry_run, host, kernel) {
             Ok(cgroup) => Ok(Self { mode: FollowMode::Cgroup, why: None, cgroup }),
-            Err(error) if forced => Err(refusal(wish.follow, &error.to_string())),
-            Err(error) => Ok(Self { mode: FollowMode::System, why: Some(error.to_string()), cgroup: None }),
+            Err(why) if forced => Err(refusal(wish.follow, &why)),
+            Err(why) => Ok(Self { mode: FollowMode::System, why: Some(why), cgroup: None }),
         }
     }
 
@@ -76,11 +77,31 @@ fn refusal(follow: Follow, why: &str) -> Refusal {
     Refusal { exit: Exit::OwnFailure, message: format!("--follow={name}: {why}; use --follow={others}") }
 }
 
-/// Asks with an event that never happens.
+/// Makes a cgroup that events can be opened on; none where nothing is to be run. Else: what stands in the way.
+fn own_cgroup(dry_run: bool, host: &Host, kernel: &dyn Kernel) -> Result<Option<Transient>, String> {
+    let place = TransientPlace::find(host).map_err(|error| error.to_string())?;
+    if dry_run {
+        return Ok(None);
+    }
+    let cgroup = place.create(host).map_err(|error| error.to_string())?;
+    // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this controller reached it).
+    let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), first_cpu(host));
+    may_count(target, kernel).map_err(|errno| format!("no event can be opened on a new cgroup ({errno})"))?;
+    Ok(Some(cgroup))
+}
+
 fn may_count_cpus(host: &Host, kernel: &dyn Kernel) -> Result<(), Errno> {
+    may_count(Target::Cpu(first_cpu(host)), kernel)
+}
+
+/// Asks with an event that never happens.
+fn may_count(target: Target, kernel: &dyn Kernel) -> Result<(), Errno> {
     let (kind, config) = (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY.into());
-    let cpu = host.online_cpus().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0);
-    kernel.open(&Attr { kind, config, flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL, ..Attr::default() }, Target::Cpu(cpu), None).map(drop)
+    kernel.open(&Attr { kind, config, flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL, ..Attr::default() }, target, None).map(drop)
+}
+
+fn first_cpu(host: &Host) -> u32 {
+    host.online_cpus().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -104,6 +125,10 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
+        let refuses = Scripted::new().rule(|_, target| matches!(target, Target::CgroupOnCpu(..)), Answer::Refuse(Errno::NOENT));
+        let stepped = Following::choose(Wish { follow: Follow::Auto, needs_inherit: None, dry_run: false }, &host, &refuses).unwrap();
+        assert!(stepped.mode == FollowMode::System && stepped.why.is_some_and(|why| why.contains("on a new cgroup")));
+        assert_eq!(std::fs::read_dir(root.path().join("cg")).unwrap().count(), 1, "the cgroup that was tried is gone");
         let all = Scripted::new();
         assert_eq!(choose(Follow::Auto, None, &host, &all), Ok((FollowMode::Cgroup, None)));
         assert_eq!(choose(Follow::Auto, Some("-i"), &host, &all), Ok((FollowMode::Inherit, Some("-i asks for it".to_owned()))));
