@@ -112,9 +112,14 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("so that children start with the right period it is fixed: {}", fixed.join(", ")));
     }
     let covered: Vec<_> = ledger.events.iter().filter_map(|event| Some(format!("{} {}", event.name, event.coverage?.text()?))).collect();
-    if !covered.is_empty() {
-        lines.push(format!("coverage: the samples stand for {}{}", covered.join(", "), tasks(follow)));
-    }
+    let unknown = uncovered(ledger, follow);
+    let sentence = match (covered.is_empty(), unknown.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(format!("not known, as nothing counts {} by task in this mode", unknown.join(", "))),
+        (false, true) => Some(format!("the samples stand for {}", covered.join(", "))),
+        (false, false) => Some(format!("the samples stand for {}; not known for {}", covered.join(", "), unknown.join(", "))),
+    };
+    lines.extend(sentence.map(|sentence| format!("coverage: {sentence}{}", tasks(follow))));
     let too_little =
         |event: &&Event| event.coverage.filter(|c| !c.is_little).and_then(|c| c.percent()).is_some_and(|percent| percent < ENOUGH_PERCENT);
     if let Some(event) = ledger.events.iter().find(too_little) {
@@ -130,6 +135,13 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("{} processes outlive the command: they are where they would have been without tare", follow.outlived));
     }
     lines
+}
+
+/// Events on whole CPUs count what other tasks do as well: of events that are no clocks nothing says how often the command's tasks had them.
+fn uncovered<'a>(ledger: &'a Ledger, follow: &Follow) -> Vec<&'a str> {
+    let is_uncovered = |event: &&Event| event.samples > 0 && event.coverage.is_none();
+    let told = follow.mode == FollowMode::System && follow.tasks.is_some();
+    ledger.events.iter().filter(is_uncovered).filter(|_| told).map(|event| event.name.as_str()).collect()
 }
 
 fn tasks(follow: &Follow) -> String {

@@ -160,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn what_nothing_counts_by_task_has_no_coverage() {
+        let mut ledger = ledger();
+        ledger.follow.as_mut().unwrap().mode = FollowMode::System;
+        let line = text(&ledger).into_iter().find(|line| line.starts_with("coverage: ")).unwrap();
+        assert!(line.ends_with("(63.3%); not known for page-faults; 990 of 1,001 tasks have no sample"), "{line}");
+        ledger.events[0].coverage = None;
+        assert!(text(&ledger).contains(
+            &"coverage: not known, as nothing counts cpu-clock, page-faults by task in this mode; 990 of 1,001 tasks have no sample".to_owned()
+        ));
+    }
+
+    #[test]
     fn all_that_a_ledger_can_say() {
         let expected = "\
 1,239 samples in 2.000 s, 7 LOST; 4.1 MB, 2.0 MB/s
