@@ -63,4 +63,47 @@ exact=$(stat --exact -a -e "$ten" -- sleep 1)
 verdict "--exact takes turns in time on a whole machine" 10 "$(echo "$exact" | awk -F, '$5 == "100.00" && $1 > 0' | wc -l)"
 verdict "--exact says so" yes "$(grep -q 'take turns of 100 ms' /tmp/stderr && echo yes)"
 
+# Many short processes. Nothing else runs on the guest's one CPU, so that the loop has all of its cycles.
+cat >/tmp/forks <<'END'
+i=0
+while [ $i -lt 300 ]; do
+    /bin/true
+    i=$((i + 1))
+done
+END
+
+# fields NAMES: of each sample in the recording.
+fields() {
+    tare script -i /tmp/recording -F "$1" 2>/dev/null
+}
+
+within() { # within NAME PERCENT EXPECTED GOT
+    verdict "$1 ($4 of $3)" yes "$(awk -v percent="$2" -v expected="$3" -v got="$4" \
+        'BEGIN { off = 100 * (got / expected - 1); print ((off >= -percent && off <= percent) ? "yes" : "no") }')"
+}
+
+whole=$(stat -a -e cycles -- sh /tmp/forks | awk -F, '/cycles/ { sum += $1 } END { print sum }')
+for hz in 1000 4000; do
+    # The middle one of three, as one in ten has 3% less.
+    sampled=$(for run in 1 2 3; do
+        tare record -q -o /tmp/recording --follow=system -e cycles -F "$hz" -- sh /tmp/forks
+        fields period | awk '{ sum += $1 } END { print sum }'
+    done | sort -n | sed -n 2p)
+    within "at $hz Hz samples stand for the cycles of a loop of short processes" 3 "$whole" "$sampled"
+done
+verdict "at $hz Hz each child has a sample" 300 "$(fields comm,tid | awk '$1 == "true"' | sort -u | wc -l)"
+tare record -q -o /tmp/recording --follow=inherit -e cycles -F 4000 -- sh /tmp/forks
+verdict "inherited cycles have no sample at a period far below the average" 0 "$(fields period |
+    awk '{ period[NR] = $1; sum += $1 } END { for (i = 1; i <= NR; i++) if (period[i] < sum / NR / 10) low++; print (NR ? low + 0 : "no samples") }')"
+if tare report -i /tmp/recording --weight=exact --sort comm -G >/tmp/report 2>/tmp/stderr; then
+    within "--weight=exact has the sum that is counted" 1 "$(count cycles sh /tmp/forks)" "$(sed -n 's/^# Event count (approx.): //p' /tmp/report)"
+else
+    echo "skipped: $(head -n 1 /tmp/stderr)"
+fi
+mkdir /tmp/cgroups
+mount -t cgroup2 none /tmp/cgroups
+tare record -o /tmp/recording -e cycles -F 4000 -- sh /tmp/forks 2>/tmp/stderr
+verdict "a cgroup that can have no events is not used" "0 yes" "$? $(grep -q 'on all CPUs.*on a new cgroup' /tmp/stderr && echo yes)"
+verdict "it is gone" 0 "$(find /tmp/cgroups -name 'tare-*' | wc -l)"
+
 exit "$failures"
