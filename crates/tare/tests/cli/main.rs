@@ -9,6 +9,7 @@ mod events;
 mod help;
 mod list;
 mod overhead;
+mod predicted_cost;
 mod record;
 mod record_files;
 mod record_follow;

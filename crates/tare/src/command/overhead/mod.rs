@@ -4,6 +4,7 @@ mod document;
 mod page;
 mod place;
 mod plot;
+pub(crate) mod predict;
 mod profiler;
 mod rate_limit;
 mod state;

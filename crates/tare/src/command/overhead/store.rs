@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tare_measure::overhead::calibration::Place;
+use serde::Deserialize;
+use tare_measure::overhead::calibration::{Calibration, Place, VERSION as CALIBRATION};
 
 use super::document::{Kept, Study, VERSION};
 use super::state::StateFolder;
@@ -34,6 +35,22 @@ pub(super) fn load_all(folder: &StateFolder) -> anyhow::Result<Vec<Study>> {
     }
     found.sort_by_key(|study| std::cmp::Reverse(study.time));
     Ok(found)
+}
+
+/// What of a study is for those who predict with it.
+#[derive(Deserialize)]
+struct ForPrediction {
+    calibration: Option<Calibration>,
+}
+
+/// The calibration for a place; none where nothing was measured there, or can't be read.
+pub(super) fn calibration(folder: &StateFolder, place: &Place) -> Option<Calibration> {
+    let text = folder.read(&file_name(place)).ok()??;
+    let calibration = serde_json::from_str::<ForPrediction>(&text).ok()?.calibration?;
+    // Anybody can have written the file: what no sample can cost is not believed.
+    let slope = calibration.sample_us();
+    let is_sane = [slope.low, slope.value, slope.high].iter().all(|us| us.is_finite() && us.abs() < 1e6) && slope.value > 0.0;
+    (calibration.version == CALIBRATION && calibration.place == *place && is_sane).then_some(calibration)
 }
 
 /// A name that says what it is, and differs for every place.

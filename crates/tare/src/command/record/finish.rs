@@ -9,6 +9,7 @@ use tare_format::file::writer::Feature;
 use tare_kernel::child::Ended;
 
 use super::account;
+use super::cost;
 use super::followed;
 use super::live::{End, Live, cpu_ns};
 use crate::command::interrupt::end_child;
@@ -74,6 +75,8 @@ impl Live<'_> {
             (ledger, account::sample_time(&figures.rings))
         });
         ledger.command = ended.map(account::command);
+        let costs = cost::of_samples(self.session);
+        cost::complete(&mut ledger, self.session, &costs);
         // How much the samples stand for is known of the recording as a whole.
         let earlier = self.total.take();
         if earlier.is_none() {
@@ -82,6 +85,7 @@ impl Live<'_> {
         let note = note::encode(&ledger.to_note())?;
         if let Some(earlier) = earlier {
             ledger = earlier.and(&ledger);
+            cost::complete(&mut ledger, self.session, &costs);
             self.complete_followed(&mut ledger, ended);
         }
         let Self { shared: last, mut description, .. } = self;

@@ -7,6 +7,7 @@ use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::account::sample_time;
+use super::cost;
 use super::live::{Live, Stopped, cpu_ns};
 use crate::exit::say;
 use crate::pipeline::ledger;
@@ -46,7 +47,8 @@ impl Live<'_> {
         let shared = Arc::clone(&self.shared);
         let finished = shared.end_file(|output, figures| {
             ending.features.extend(sample_time(&figures.rings));
-            let ledger = self.ledger_of_file(&figures, output, until_ns);
+            let mut ledger = self.ledger_of_file(&figures, output, until_ns);
+            cost::complete(&mut ledger, self.session, &cost::of_samples(self.session));
             last.extend(note::encode(&ledger.to_note()).map_err(anyhow::Error::from)?);
             self.add_to_total(&ledger);
             let closing = Closing { description: &ending, records: &last };

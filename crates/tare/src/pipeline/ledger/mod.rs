@@ -5,6 +5,7 @@
 //! known even where the recorder was killed; the one at its end holds everything.
 
 mod follow;
+mod sampling;
 mod text;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
+pub use sampling::{SampleCost, SamplingCost, ShareOf};
 pub use text::text;
 
 /// The version that this program writes. A reader takes what it knows of any version.
@@ -44,6 +46,8 @@ pub struct Ledger {
     pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
+    /// What sampling cost those who were sampled; `None` where no event's cost is known.
+    pub sampling: Option<SamplingCost>,
     /// Where the bytes went.
     pub output: Output,
     /// The rings.
@@ -84,6 +88,8 @@ pub struct Event {
     pub fixed: Option<FixedPeriod>,
     /// What it counted in all tasks together, where they inherit it and that is known.
     pub counted: Option<u64>,
+    /// What one sample costs; `None` where nothing is known of that, as for tracepoints.
+    pub sample_cost: Option<SampleCost>,
 }
 
 /// What found no room in a ring.
@@ -176,6 +182,7 @@ impl Event {
             coverage: None,
             fixed: self.fixed,
             counted: None,
+            sample_cost: self.sample_cost.clone(),
         }
     }
 }

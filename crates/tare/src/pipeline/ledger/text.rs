@@ -1,6 +1,6 @@
 //! The ledger in lines: the most telling first.
 
-use super::{Cost, Ledger, follow};
+use super::{Cost, Ledger, follow, sampling};
 
 const SECOND_NS: f64 = 1e9;
 
@@ -21,6 +21,7 @@ pub fn text(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)", grouped(ledger.throttled)));
     }
     lines.extend(own(ledger));
+    lines.extend(sampling::line(ledger));
     lines.push(cost(&ledger.cost, ledger.recorded_ns));
     lines.push(rings(ledger));
     if let Some(command) = &ledger.command {

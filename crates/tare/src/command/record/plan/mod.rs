@@ -75,6 +75,11 @@ pub(crate) enum Start {
 }
 
 impl PlannedEvent {
+    /// Whether it is a probe, which no type of the kernel's own says.
+    pub(crate) fn is_probe(&self) -> bool {
+        is_probe(&self.event)
+    }
+
     /// The filter to set once it is open: the user's, joined with one that leaves out these threads.
     ///
     /// # Errors

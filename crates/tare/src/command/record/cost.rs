@@ -1,0 +1,53 @@
+//! What sampling costs those who are sampled.
+
+use std::collections::BTreeSet;
+
+use tare_format::abi::bindings::{PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_STACK_USER, PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT};
+use tare_format::abi::{Attr, Sampling};
+use tare_measure::overhead::plan::CallGraph;
+
+use super::followed::is_clock;
+use super::plan::PlannedEvent;
+use super::session::Session;
+use crate::cli::resolved::record::Target;
+use crate::command::overhead::predict;
+use crate::pipeline::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
+
+/// What a sample of each event costs, as far as that is known.
+pub(super) fn of_samples(session: &Session<'_>) -> Vec<Option<SampleCost>> {
+    let of = |planned: &PlannedEvent| {
+        let attr = &planned.attr;
+        (attr.sampling != Sampling::None).then(|| predict::sample_cost(session.host, &planned.event.name, call_graph(attr), interrupts(planned)))?
+    };
+    session.plan.events.iter().map(of).collect()
+}
+
+fn call_graph(attr: &Attr) -> CallGraph {
+    let has = |field: u32| attr.sample_type & u64::from(field) != 0;
+    match (has(PERF_SAMPLE_STACK_USER), has(PERF_SAMPLE_CALLCHAIN)) {
+        (true, _) => CallGraph::Dwarf,
+        (false, true) => CallGraph::Fp,
+        (false, false) => CallGraph::None,
+    }
+}
+
+/// Whether each sample is an interrupt: of a timer or of a counter.
+pub(super) fn interrupts(planned: &PlannedEvent) -> bool {
+    let happens = matches!(planned.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || planned.is_probe();
+    is_clock(&planned.attr) || !happens
+}
+
+/// Completes a ledger that has its events, its times, and what the command used.
+pub(super) fn complete(ledger: &mut Ledger, session: &Session<'_>, costs: &[Option<SampleCost>]) {
+    for (event, cost) in ledger.events.iter_mut().zip(costs) {
+        event.sample_cost.clone_from(cost);
+    }
+    let cpus: BTreeSet<u32> = session.plan.events.iter().flat_map(|planned| planned.cpus.as_slice()).copied().collect();
+    let of = match session.record.target {
+        Target::Command(_) | Target::CommandInCgroup(_) => ShareOf::Command,
+        // Samples of whole CPUs are not the command's alone.
+        Target::CommandOnCpus(_) | Target::Cpus(_) => ShareOf::Cpus,
+        Target::Processes(..) | Target::Threads(..) | Target::User(..) | Target::Cgroups { .. } => ShareOf::Tasks,
+    };
+    ledger.sampling = SamplingCost::new(ledger, of, cpus.len());
+}

@@ -1,0 +1,47 @@
+//! What `tare record` and `tare report` say that sampling cost.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::support::{stderr, tare};
+
+const BURNER: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"];
+
+/// The line that the recorder says, and what the recording says of it.
+fn recorded(folder: &Path) -> (String, Value) {
+    let file = folder.join("perf.data");
+    let mut record = tare();
+    record.env("XDG_STATE_HOME", folder).args(["record", "-F", "999", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").args(BURNER);
+    let said = stderr(&record.stdin(Stdio::null()).output().unwrap());
+    let line = said.lines().find(|line| line.contains("sampling cost ≈ ")).unwrap_or_else(|| panic!("{said}")).to_owned();
+    let report = |options: &[&str]| {
+        let output = tare().args(["report", "-G", "--sort", "comm"]).args(options).arg("-i").arg(&file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(report(&[]).contains(line.trim_start_matches("tare: ")), "report says the same");
+    let document: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    (line, document["ledger"].clone())
+}
+
+#[test]
+fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let (line, ledger) = recorded(folder.path());
+    assert!(line.contains("an estimate") && line.contains("start-up apart"), "{line}");
+    assert_eq!(ledger["sampling"]["calibrated"], false);
+
+    let mut study = tare();
+    study.env("XDG_STATE_HOME", folder.path());
+    let study = study.args(["overhead", "-e", "cpu-clock", "--rates", "0,1000,4000", "--pairs", "10", "--loops", "counting"]).output().unwrap();
+    assert!(study.status.success(), "{}", stderr(&study));
+    let (line, ledger) = recorded(folder.path());
+    assert!(line.contains("calibrated on ") && line.contains("with call graph none, not fp"), "{line}");
+    let (sampling, event) = (&ledger["sampling"], &ledger["events"][0]);
+    assert_eq!(sampling["calibrated"], true);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let expected = number(&event["samples"]) * number(&event["sample_cost"]["us"]["value"]) * 1e3 + number(&sampling["recorder_ns"]);
+    let share = number(&sampling["share"]["value"]) * number(&sampling["cpu_ns"]);
+    assert!((expected - share).abs() < 1e-3 * expected, "{expected} {share}");
+}
