@@ -4,6 +4,7 @@
 
 mod support;
 
+mod budget;
 mod doctor;
 mod events;
 mod help;

@@ -37,17 +37,21 @@ pub(super) fn interrupts(planned: &PlannedEvent) -> bool {
     is_clock(&planned.attr) || !happens
 }
 
+/// How many CPUs are recorded.
+pub(super) fn cpus(session: &Session<'_>) -> usize {
+    session.plan.events.iter().flat_map(|planned| planned.cpus.as_slice()).collect::<BTreeSet<_>>().len()
+}
+
 /// Completes a ledger that has its events, its times, and what the command used.
 pub(super) fn complete(ledger: &mut Ledger, session: &Session<'_>, costs: &[Option<SampleCost>]) {
     for (event, cost) in ledger.events.iter_mut().zip(costs) {
         event.sample_cost.clone_from(cost);
     }
-    let cpus: BTreeSet<u32> = session.plan.events.iter().flat_map(|planned| planned.cpus.as_slice()).copied().collect();
     let of = match session.record.target {
         Target::Command(_) | Target::CommandInCgroup(_) => ShareOf::Command,
         // Samples of whole CPUs are not the command's alone.
         Target::CommandOnCpus(_) | Target::Cpus(_) => ShareOf::Cpus,
         Target::Processes(..) | Target::Threads(..) | Target::User(..) | Target::Cgroups { .. } => ShareOf::Tasks,
     };
-    ledger.sampling = SamplingCost::new(ledger, of, cpus.len());
+    ledger.sampling = SamplingCost::new(ledger, of, cpus(session));
 }

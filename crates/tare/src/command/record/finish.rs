@@ -77,6 +77,7 @@ impl Live<'_> {
         ledger.command = ended.map(account::command);
         let costs = cost::of_samples(self.session);
         cost::complete(&mut ledger, self.session, &costs);
+        ledger.budget = self.kept_budget(&ledger);
         // How much the samples stand for is known of the recording as a whole.
         let earlier = self.total.take();
         if earlier.is_none() {
@@ -86,6 +87,7 @@ impl Live<'_> {
         if let Some(earlier) = earlier {
             ledger = earlier.and(&ledger);
             cost::complete(&mut ledger, self.session, &costs);
+            ledger.budget = self.kept_budget(&ledger);
             self.complete_followed(&mut ledger, ended);
         }
         let Self { shared: last, mut description, .. } = self;

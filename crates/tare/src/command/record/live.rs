@@ -10,6 +10,7 @@ use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 
 use super::account::Before;
 use super::followed::CgroupSeen;
+use super::pace::Pace;
 use super::plan::Start;
 use super::session::Session;
 use super::snapshot::Snapshots;
@@ -62,6 +63,8 @@ pub(super) struct Live<'a> {
     pub(super) shortest: Option<Duration>,
     /// Why nothing more is recorded, though the command may go on.
     pub(super) stopped: Option<Stopped>,
+    /// What keeps within a budget, if there is one.
+    pub(super) pace: Option<Pace>,
 }
 
 /// How a recording ended.
@@ -156,6 +159,7 @@ impl Live<'_> {
     pub(super) fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
         let plan = self.session.plan;
         self.cgroup.at_start(self.session.follow);
+        self.begin_pace()?;
         let at_once = |event: usize| plan.events[event].start == Start::AtOnce;
         if self.stopped.is_none() {
             self.events.set_enabled(true, at_once).context("cannot enable the events")?;
@@ -200,7 +204,9 @@ impl Live<'_> {
             self.counts.wake_ups += 1;
             self.counts.system_calls += 1;
             let now = Instant::now();
-            self.read(now, &mut deadlines.flush, interval);
+            if self.read(now, &mut deadlines.flush, interval) {
+                self.keep_pace()?;
+            }
             let stop = woken.by(Waker::Control) && self.orders()?;
             let insisted = woken.by(Waker::Signal) && self.signals(&mut signal)?;
             if let Some(ended) = self.command_ended(woken)? {
@@ -219,15 +225,19 @@ impl Live<'_> {
         }
     }
 
-    /// Empties the rings, and has what was in them in the recording where that is due.
-    fn read(&mut self, now: Instant, flush: &mut Instant, interval: Duration) {
+    /// Empties the rings, and has what was in them in the recording where that is due; whether it was.
+    fn read(&mut self, now: Instant, flush: &mut Instant, interval: Duration) -> bool {
         let is_due = *flush <= now;
         if is_due {
             *flush = now + interval;
         }
-        if self.stopped.is_some() {
-            return;
+        if self.stopped.is_none() {
+            self.empty(is_due);
         }
+        is_due && self.stopped.is_none()
+    }
+
+    fn empty(&mut self, is_due: bool) {
         // Files that fill one after the other are not to keep signals and orders waiting.
         for _ in 0..FILES_A_WAKE {
             let read = self.reader.pass(&self.shared);

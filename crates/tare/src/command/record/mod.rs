@@ -3,14 +3,16 @@
 //! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session` begins a recording, `live` sees it through,
 //! `snapshot` and `finish`
 //! dump what is kept back and end it; `followed` is what is known of a command and its children then; `description` and `account` say what it is of and what it cost,
-//! `cost` what it cost those who were sampled. The bytes' way is in `crate::pipeline`.
+//! `cost` what it cost those who were sampled, `pace` keeps that within a `budget`. The bytes' way is in `crate::pipeline`.
 
 mod account;
+mod budget;
 mod cost;
 mod description;
 mod finish;
 mod followed;
 mod live;
+mod pace;
 pub(crate) mod plan;
 mod ring_size;
 mod session;

@@ -32,6 +32,7 @@ use super::account::Before;
 use super::finish::Recorded;
 use super::followed::CgroupSeen;
 use super::live::{Clock, Counts, Live};
+use super::pace::Pace;
 use super::plan::{Plan, Start};
 use super::ring_size;
 use super::snapshot::Snapshots;
@@ -138,6 +139,7 @@ impl Session<'_> {
         let wanted = |planned: &super::plan::PlannedEvent| Wanted {
             name: planned.event.name.clone(),
             attr: planned.attr.clone(),
+            slower: planned.slower.clone(),
             leader: planned.leader,
             places: planned.places(&subjects.threads, &cgroups).collect(),
         };
@@ -221,6 +223,7 @@ impl Session<'_> {
             total: None,
             shortest: None,
             stopped: None,
+            pace: Pace::new(self),
         })
     }
 

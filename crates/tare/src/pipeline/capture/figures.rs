@@ -61,6 +61,11 @@ impl Handed {
         self.now.clone_from(&meter.figures);
     }
 
+    /// How often events were stopped for sampling too often.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.now.throttled
+    }
+
     /// What the file at hand holds; the next file begins.
     pub(crate) fn take(&mut self) -> Figures {
         let of_file = Figures { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 
 use rustix::io::Errno;
-use tare_format::abi::{Attr, Count, Flags, Reading};
+use tare_format::abi::{Attr, Count, Flags, Reading, Sampling};
 use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 use tare_measure::count::OpenError;
@@ -25,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) name: String,
     /// As the kernel is to get it.
     pub(crate) attr: Attr,
+    /// Lower frequencies that it is opened with, too: one of all is on at a time.
+    pub(crate) slower: Vec<u64>,
     /// The event that leads its group, where another does: an index before its own.
     pub(crate) leader: Option<usize>,
     /// The CPUs that it is opened on, and what of each.
@@ -35,6 +37,8 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 struct Opened {
     event: usize,
+    /// Which of the event's frequencies it has.
+    step: usize,
     cpu: u32,
     place: Target,
     file: Box<dyn EventFile>,
@@ -45,6 +49,10 @@ struct Opened {
 pub(crate) struct Events {
     wanted: Vec<Wanted>,
     opened: Vec<Opened>,
+    /// Which of their frequencies events have: the one of this number, or their last.
+    step: usize,
+    /// Events that are on.
+    enabled: BTreeSet<usize>,
     /// Never enabled.
     unswapped: Vec<Box<dyn EventFile>>,
 }
@@ -68,7 +76,7 @@ impl Rings {
 
 /// Descriptors that [`Events::open`] will use.
 pub(crate) fn needed_files(wanted: &[Wanted]) -> usize {
-    wanted.iter().map(|wanted| wanted.places.len()).sum::<usize>() + unswapped(wanted).len()
+    wanted.iter().map(|wanted| wanted.places.len() * (1 + wanted.slower.len())).sum::<usize>() + unswapped(wanted).len()
 }
 
 impl Events {
@@ -80,12 +88,12 @@ impl Events {
         let needed = needed_files(&wanted);
         let mut opened: Vec<Opened> = Vec::with_capacity(needed);
         let mut gone = BTreeSet::new();
-        for (event, Wanted { name, attr, leader, places }) in wanted.iter().enumerate() {
+        for (event, step, attr, Wanted { name, leader, places, .. }) in attrs(&wanted) {
             for &(cpu, place) in places {
                 let leads = |leader| opened.iter().find(|one| one.event == leader && one.place == place);
                 let leader = leader.and_then(leads).map(|one| &*one.file);
-                match kernel.open(attr, place, leader) {
-                    Ok(file) => opened.push(Opened { event, cpu, place, file }),
+                match kernel.open(&attr, place, leader) {
+                    Ok(file) => opened.push(Opened { event, step, cpu, place, file }),
                     Err(errno) => match refusal(errno, name, place, needed, opened.len()) {
                         OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
                         error => return Err(error),
@@ -98,7 +106,7 @@ impl Events {
             Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
             _ => {
                 let unswapped = open_unswapped(kernel, &wanted, (needed, opened.len()))?;
-                Ok(Self { wanted, opened, unswapped })
+                Ok(Self { wanted, opened, unswapped, ..Self::default() })
             }
         }
     }
@@ -175,10 +183,31 @@ impl Events {
     ///
     /// # Errors
     /// The kernel's own.
-    pub(crate) fn set_enabled(&self, enabled: bool, which: impl Fn(usize) -> bool) -> Result<(), Errno> {
-        let leads = |opened: &&Opened| self.wanted[opened.event].leader.is_none() && which(opened.event);
+    pub(crate) fn set_enabled(&mut self, enabled: bool, which: impl Fn(usize) -> bool) -> Result<(), Errno> {
+        for event in (0..self.wanted.len()).filter(|event| which(*event)) {
+            let _ = if enabled { self.enabled.insert(event) } else { self.enabled.remove(&event) };
+        }
+        let leads =
+            |opened: &&Opened| self.wanted[opened.event].leader.is_none() && which(opened.event) && (!enabled || self.has_step(opened, self.step));
         let mut chosen = self.opened.iter().filter(leads);
         chosen.try_for_each(|opened| if enabled { opened.file.enable() } else { opened.file.disable() })
+    }
+
+    fn has_step(&self, opened: &Opened, step: usize) -> bool {
+        opened.step == step.min(self.wanted[opened.event].slower.len())
+    }
+
+    /// Has events sampled at another of their frequencies, those that are on at once.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn set_step(&mut self, step: usize) -> Result<(), Errno> {
+        let before = std::mem::replace(&mut self.step, step);
+        let changes = |opened: &&Opened| self.enabled.contains(&opened.event) && self.has_step(opened, before) != self.has_step(opened, step);
+        for opened in self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, before)) {
+            opened.file.disable()?;
+        }
+        self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, step)).try_for_each(|opened| opened.file.enable())
     }
 
     /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`, Linux 6.0).
@@ -224,6 +253,14 @@ impl Events {
     }
 }
 
+/// What is opened at each place, the rate that was asked for first: an event, which of its frequencies, and its attribute.
+fn attrs(wanted: &[Wanted]) -> impl Iterator<Item = (usize, usize, Attr, &Wanted)> {
+    wanted.iter().enumerate().flat_map(|(event, of)| {
+        let slower = of.slower.iter().map(|&hz| Attr { sampling: Sampling::Frequency(hz), ..of.attr.clone() });
+        std::iter::once(of.attr.clone()).chain(slower).enumerate().map(move |(step, attr)| (event, step, attr, of))
+    })
+}
+
 /// What an event would have counted had it not shared a counter; `None` where it never ran.
 fn scaled(count: Count) -> Option<u64> {
     let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
@@ -261,7 +298,7 @@ mod tests {
     use super::*;
 
     fn wanted(name: &str, config: u64, places: &[(u32, Target)]) -> Wanted {
-        Wanted { name: name.to_owned(), attr: Attr { config, ..Attr::default() }, leader: None, places: places.to_vec() }
+        Wanted { name: name.to_owned(), attr: Attr { config, ..Attr::default() }, slower: Vec::new(), leader: None, places: places.to_vec() }
     }
 
     /// Two events of two tasks on two CPUs each.

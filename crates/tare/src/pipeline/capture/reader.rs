@@ -176,6 +176,11 @@ impl Shared {
         self.lock().output.flush()
     }
 
+    /// How often the kernel stopped events for sampling too often.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.lock().rings.iter().map(|ring| ring.handed.throttled()).sum()
+    }
+
     /// The output, for what only one thread asks of it.
     pub(crate) fn with_output<T>(&self, ask: impl FnOnce(&mut Output) -> T) -> T {
         ask(&mut self.lock().output)

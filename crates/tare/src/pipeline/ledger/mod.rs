@@ -4,6 +4,7 @@
 //! As a note it is JSON of a version. A recording begins with one that names the recorder's threads, so that their samples are
 //! known even where the recorder was killed; the one at its end holds everything.
 
+mod budget;
 mod follow;
 mod sampling;
 mod text;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use budget::{Budget, RateChange};
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use sampling::{SampleCost, SamplingCost, ShareOf};
 pub use text::text;
@@ -52,6 +54,8 @@ pub struct Ledger {
     pub output: Output,
     /// The rings.
     pub rings: Rings,
+    /// The budget of sampling, where there was one.
+    pub budget: Option<Budget>,
     /// What the command used; `None` where there was none, or it goes on.
     pub command: Option<Command>,
     /// Why the recording ended before it was over.

@@ -96,7 +96,7 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     Some(format!("sampling cost ≈ {amount}{of}, start-up apart: {recorder}, and samples ({})", costs.join("; ")))
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent < 0.1 { format!("{percent:.3}") } else { format!("{percent:.2}") }
 }

@@ -1,6 +1,6 @@
 //! The ledger in lines: the most telling first.
 
-use super::{Cost, Ledger, follow, sampling};
+use super::{Cost, Ledger, budget, follow, sampling};
 
 const SECOND_NS: f64 = 1e9;
 
@@ -22,6 +22,7 @@ pub fn text(ledger: &Ledger) -> Vec<String> {
     }
     lines.extend(own(ledger));
     lines.extend(sampling::line(ledger));
+    lines.extend(budget::lines(ledger));
     lines.push(cost(&ledger.cost, ledger.recorded_ns));
     lines.push(rings(ledger));
     if let Some(command) = &ledger.command {

@@ -10,6 +10,14 @@ pub struct Sampling {
     #[arg(long, requires = "frequency")]
     pub strict_freq: bool,
 
+    /// Keep sampling and recorder together below this share of the recorded CPUs' time, by lower rates where -F costs more
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["count", "no_samples"])]
+    pub max_overhead: Option<String>,
+
+    /// With --max-overhead: no lower rate than this, even where it costs more
+    #[arg(long, value_name = "HZ", requires = "max_overhead", default_value_t = 19, value_parser = clap::value_parser!(u64).range(1..))]
+    pub min_rate: u64,
+
     /// A sample every so many occurrences (nanoseconds for the clocks)
     #[arg(short, long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,

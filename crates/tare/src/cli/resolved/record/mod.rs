@@ -13,7 +13,7 @@ use tare_measure::event::{self, EventGroup, Sources};
 
 pub use self::output::Output;
 pub use self::registers::user_registers;
-pub use self::sampling::{Callchains, Levels, Rate, Sampling};
+pub use self::sampling::{Budget, Callchains, Levels, Rate, Sampling};
 pub use self::target::{Cpus, Target};
 use super::events;
 use super::stat::Begin;

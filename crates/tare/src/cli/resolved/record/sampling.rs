@@ -20,6 +20,8 @@ pub struct Sampling {
     pub rate: Rate,
     /// Whether a frequency that the kernel doesn't allow is an error.
     pub strict_frequency: bool,
+    /// What sampling may cost.
+    pub budget: Option<Budget>,
     /// How events get call chains that don't say it themselves.
     pub call_graph: CallGraph,
     /// Whether tracepoints have call chains too.
@@ -48,6 +50,15 @@ pub struct Sampling {
     pub all_cgroups: bool,
     /// The levels of all events.
     pub levels: Levels,
+}
+
+/// What sampling may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// A share of the recorded CPUs' time.
+    pub share: f64,
+    /// Samples a second that are kept whatever they cost.
+    pub min_hz: u64,
 }
 
 /// How often an event is sampled that doesn't say it itself.
@@ -101,6 +112,7 @@ impl Sampling {
         Ok(Self {
             rate: rate(raw)?,
             strict_frequency: raw.strict_freq,
+            budget: budget(raw)?,
             call_graph,
             call_graph_of_tracepoints: raw.with_call_graph || raw.call_graph.is_some(),
             stack_bytes,
@@ -161,6 +173,14 @@ fn rate(raw: &raw::record::Sampling) -> Result<Rate, Refusal> {
             _ => return Err(Refusal::usage(format!("-F {text}: give samples a second, or max"))),
         },
     })
+}
+
+fn budget(raw: &raw::record::Sampling) -> Result<Option<Budget>, Refusal> {
+    let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
+    match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate })),
+        _ => Err(Refusal::usage(format!("--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"))),
+    }
 }
 
 fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> {

@@ -8,6 +8,7 @@ mod places;
 mod rate;
 mod self_filter;
 mod settle;
+mod slower;
 mod speed;
 mod tracking;
 
@@ -57,6 +58,8 @@ pub(crate) struct PlannedEvent {
     pub(crate) start: Start,
     /// The frequency that its period stands for, where children inherit it.
     pub(crate) fixed: Option<FixedPeriod>,
+    /// Lower rates that it may be sampled at, falling, where there is a budget.
+    pub(crate) slower: Vec<u64>,
     /// The fields of the tracepoint, for filters; `None` for what is none.
     fields: Option<Vec<String>>,
 }
@@ -138,6 +141,9 @@ impl Plan {
             settling.group(&mut members, group.weak)?;
             events.extend(members);
         }
+        if let Some(budget) = record.sampling.budget {
+            slower::add(&record.target, budget, &mut events)?;
+        }
         if dummy_tracks {
             let mut dummy = [planner.dummy()];
             settling.group(&mut dummy, false)?;
@@ -209,6 +215,8 @@ impl Planner<'_> {
         let sees_some = matches!(self.record.target, Target::Cgroups { .. }) || first.cpus.is_some() || first.attr.flags.contains(Flags::PINNED);
         let differs = first.sampling.time == Some(false) || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
         let overwritten = first.sampling.overwrite.unwrap_or(self.common.overwrite);
+        // The rates of one that has a budget start and stop.
+        let starts_and_stops = starts_and_stops || self.record.sampling.budget.is_some();
         let several = self.record.target.is_per_cpu() && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
         starts_and_stops || sees_some || differs || overwritten || several || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
     }
@@ -243,6 +251,7 @@ impl Planner<'_> {
                 attr,
                 leader,
                 fixed,
+                slower: Vec::new(),
                 start: Start::AtOnce,
             });
         }
@@ -270,7 +279,17 @@ impl Planner<'_> {
     fn dummy(&self) -> PlannedEvent {
         let (event, attr) = tracking::dummy(&self.common);
         let cgroup = matches!(self.record.target, Target::CommandInCgroup(_)).then_some(0);
-        PlannedEvent { event, attr, leader: None, cgroup, cpus: self.all_cpus.clone(), fixed: None, fields: None, start: Start::AtOnce }
+        PlannedEvent {
+            event,
+            attr,
+            leader: None,
+            cgroup,
+            cpus: self.all_cpus.clone(),
+            fixed: None,
+            slower: Vec::new(),
+            fields: None,
+            start: Start::AtOnce,
+        }
     }
 
     /// Members start and stop with their leader; what follows processes never waits.

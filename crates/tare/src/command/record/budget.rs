@@ -1,0 +1,159 @@
+//! Which rate keeps within a budget: pure, from what samples cost and what the recorder was seen to use.
+//!
+//! Rates are steps, the one that was asked for first. A step's cost is what a CPU that is busy all the time gives up to samples at that
+//! rate: no CPU gives up more, however few are busy. The recorder's CPU time comes on top, spread over the recorded CPUs.
+
+use std::time::Duration;
+
+/// How much below the budget the choice stays: what is predicted has errors.
+const MARGIN: f64 = 0.9;
+/// A faster step is taken only where so much of the room for it is left.
+const ROOM: f64 = 0.9;
+/// What the latest look weighs in the recorder's share.
+const LATEST: f64 = 0.3;
+/// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was wrong.
+const PATIENCE: u32 = 8;
+const MOST_PATIENCE: u32 = 256;
+
+/// What was seen since the last look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// For how long events were enabled.
+    pub(super) enabled: Duration,
+    /// The recorder's CPU time.
+    pub(super) recorder: Duration,
+    /// How often the kernel stopped an event.
+    pub(super) throttled: u64,
+}
+
+/// Chooses steps.
+#[derive(Debug)]
+pub(super) struct Controller {
+    budget: f64,
+    /// Of a busy CPU's time, by step, falling.
+    costs: Vec<f64>,
+    cpus: usize,
+    step: usize,
+    /// Of the recorded CPUs' time; `None` until there was a look.
+    recorder: Option<f64>,
+    looks_here: u32,
+    patience: u32,
+    /// Whether the last change was to a faster step.
+    tried: bool,
+}
+
+impl Controller {
+    /// `budget` and `costs` are shares; the first step goes by the costs alone.
+    pub(super) fn new(budget: f64, costs: Vec<f64>, cpus: usize) -> Self {
+        let mut new = Self { budget, costs, cpus: cpus.max(1), step: 0, recorder: None, looks_here: 0, patience: PATIENCE, tried: false };
+        new.step = new.within(MARGIN * budget);
+        new
+    }
+
+    /// The step to sample at, counted from the fastest.
+    pub(super) fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The fastest step that costs no more; the slowest where none is so cheap.
+    fn within(&self, share: f64) -> usize {
+        self.costs.iter().position(|cost| *cost <= share).unwrap_or(self.costs.len().saturating_sub(1))
+    }
+
+    /// Whether even the slowest step costs more than the budget leaves: then it is taken all the same.
+    pub(super) fn floor_wins(&self) -> bool {
+        self.costs.last().is_some_and(|cost| cost + self.recorder.unwrap_or(0.0) > self.budget)
+    }
+
+    /// Takes in what was seen; whether the step is another now.
+    pub(super) fn look(&mut self, seen: Seen) -> bool {
+        if seen.enabled.is_zero() {
+            return false;
+        }
+        let share = seen.recorder.as_secs_f64() / (seen.enabled.as_secs_f64() * self.cpus as f64);
+        let recorder = self.recorder.map_or(share, |before| before + LATEST * (share - before));
+        self.recorder = Some(recorder);
+        self.looks_here = self.looks_here.saturating_add(1);
+        let left = MARGIN * self.budget - recorder;
+        let slowest = self.costs.len().saturating_sub(1);
+        // The kernel stops what samples too often: whatever was predicted, this step is too fast.
+        let needed = if seen.throttled > 0 { self.within(left).max((self.step + 1).min(slowest)) } else { self.within(left) };
+        let next = if needed > self.step {
+            if std::mem::take(&mut self.tried) {
+                self.patience = (2 * self.patience).min(MOST_PATIENCE);
+            }
+            needed
+        } else if self.looks_here >= self.patience && self.within(ROOM * left) < self.step {
+            self.tried = true;
+            self.step - 1
+        } else {
+            return false;
+        };
+        self.looks_here = 0;
+        std::mem::replace(&mut self.step, next) != next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1000 Hz and slower by halves, at 10 us: 1%, 0.5%, 0.25%, 0.125%.
+    fn costs() -> Vec<f64> {
+        vec![0.01, 0.005, 0.0025, 0.00125]
+    }
+
+    /// Looks of 250 ms of two CPUs, at which the recorder uses this share of both.
+    fn looks(controller: &mut Controller, number: usize, recorder: impl Fn(usize) -> f64) -> usize {
+        let seen = |share: f64| Seen { enabled: Duration::from_millis(250), recorder: Duration::from_secs_f64(share * 0.5), throttled: 0 };
+        (0..number).filter(|look| controller.look(seen(recorder(*look)))).count()
+    }
+
+    #[test]
+    fn a_step_of_the_recorders_cost_is_answered_at_once_and_taken_back_with_patience() {
+        let mut controller = Controller::new(0.01, costs(), 2);
+        assert_eq!(controller.step(), 1, "1% is not below 90% of 1%");
+        assert_eq!(looks(&mut controller, 4, |_| 0.0002), 0);
+        looks(&mut controller, 12, |_| 0.005);
+        assert_eq!(controller.step(), 2);
+        assert!(!controller.floor_wins());
+        looks(&mut controller, 40, |_| 0.0002);
+        assert_eq!(controller.step(), 1);
+    }
+
+    #[test]
+    fn an_idle_program_keeps_its_rate() {
+        let mut controller = Controller::new(0.02, costs(), 2);
+        assert_eq!((looks(&mut controller, 200, |_| 0.0005), controller.step()), (0, 0));
+    }
+
+    #[test]
+    fn noise_moves_it_seldom() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let noise: Vec<f64> = (0..400).map(|_| 0.0035 + 0.003 * (rng.f64() - 0.5)).collect();
+        let mut controller = Controller::new(0.01, costs(), 2);
+        let changes = looks(&mut controller, 400, |look| noise[look]);
+        assert!(changes <= 12, "{changes} in 100 seconds");
+        assert!((1..=2).contains(&controller.step()));
+    }
+
+    #[test]
+    fn the_floor_wins_where_nothing_is_cheap_enough() {
+        let mut tight = Controller::new(0.001, costs(), 2);
+        assert_eq!((tight.step(), tight.floor_wins()), (3, true));
+        looks(&mut tight, 50, |_| 0.0);
+        assert_eq!(tight.step(), 3);
+        let mut busy = Controller::new(0.01, costs(), 2);
+        looks(&mut busy, 50, |_| 0.02);
+        assert_eq!((busy.step(), busy.floor_wins()), (3, true), "the recorder alone uses more");
+    }
+
+    #[test]
+    fn throttling_makes_it_slower_whatever_was_predicted() {
+        let mut controller = Controller::new(0.5, costs(), 2);
+        assert_eq!(controller.step(), 0);
+        assert!(controller.look(Seen { enabled: Duration::from_millis(250), recorder: Duration::ZERO, throttled: 3 }));
+        assert_eq!(controller.step(), 1);
+        assert!(!controller.look(Seen { enabled: Duration::ZERO, recorder: Duration::ZERO, throttled: 1 }), "nothing was on");
+    }
+}
