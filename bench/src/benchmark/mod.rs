@@ -2,6 +2,7 @@
 
 mod follow;
 mod forks;
+mod overhead;
 mod record;
 mod three;
 mod true_cost;
@@ -65,4 +66,10 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "record-full", about: "full disks and limits on the size of files", run: record::full::run },
     Benchmark { name: "record-report", about: "a report of a recording of 1 GB", run: record::report::run },
     Benchmark { name: "record-paths", about: "both ways into a file: file systems, compression, loads and traces", run: record::paths::run },
+    Benchmark { name: "overhead-zero", about: "10 studies at 0 Hz: nothing is lost", run: overhead::zero },
+    Benchmark { name: "overhead-planted", about: "10 studies of a fake profiler that burns 2%", run: overhead::planted },
+    Benchmark { name: "overhead-nested", about: "10 studies: handler, interrupt and stolen time lie in each other", run: overhead::nested },
+    Benchmark { name: "overhead-predict", about: "10 times the cost at 10,000 Hz, from lower rates", run: overhead::predict },
+    Benchmark { name: "overhead-table", about: "one study of all rates, with its time", run: overhead::table },
+    Benchmark { name: "overhead-peer", about: "what tare and perf add to the event at 4000 Hz with call chains", run: overhead::peer },
 ];

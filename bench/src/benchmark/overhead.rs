@@ -1,0 +1,158 @@
+//! Whether `tare overhead` finds what is there, and nothing where there is nothing: each figure from studies of its own, with cpu-clock.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use tare_measure::statistics::median;
+
+use super::Setting;
+use crate::report::{Bound, Estimate, Finding, Report};
+
+/// Studies unless told.
+const STUDIES: usize = 10;
+
+/// What the fake profiler burns, in percent.
+const PLANTED_PERCENT: f64 = 2.0;
+
+/// One study, as its document says.
+fn study(setting: &Setting, args: &[&str]) -> anyhow::Result<Value> {
+    let mut command = Command::new(&setting.tare);
+    command.args(["overhead", "--json", "--no-save", "-e", "cpu-clock"]).args(args).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().context("cannot run tare overhead")?;
+    anyhow::ensure!(output.status.success(), "tare overhead {args:?}: {}", output.status);
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(document["studies"][0].clone())
+}
+
+fn studies(setting: &Setting, args: &[&str]) -> anyhow::Result<Vec<Value>> {
+    (0..setting.rounds.unwrap_or(STUDIES)).map(|_| study(setting, args)).collect()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn rows(study: &Value) -> &[Value] {
+    study["rows"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn at_least(what: &str, measured: f64, bound: f64) -> Finding {
+    Finding { what: what.into(), measured: Estimate::exact(measured), bound: Bound::AtLeast(bound) }
+}
+
+fn at_most(what: &str, measured: f64, bound: f64) -> Finding {
+    Finding { what: what.into(), measured: Estimate::exact(measured), bound: Bound::AtMost(bound) }
+}
+
+/// The share of figures for which something holds.
+fn share(holds: impl Iterator<Item = bool>) -> f64 {
+    let all: Vec<bool> = holds.collect();
+    all.iter().filter(|holds| **holds).count() as f64 / all.len() as f64
+}
+
+fn highest(figures: impl Iterator<Item = f64>) -> f64 {
+    figures.fold(f64::NAN, f64::max)
+}
+
+/// At 0 Hz a loop loses nothing.
+pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
+    let studies = studies(setting, &["--rates", "0"])?;
+    let lost: Vec<&Value> = studies.iter().map(|study| &rows(study)[0]["losses"][0]["lost"]).collect();
+    let half_width = |lost: &&Value| (number(&lost["high"]) - number(&lost["low"])) / 2.0;
+    let findings = vec![
+        at_least(
+            "share of studies whose interval of the counting loop holds 0",
+            share(lost.iter().map(|lost| number(&lost["low"]) <= 0.0 && number(&lost["high"]) >= 0.0)),
+            0.8,
+        ),
+        at_most("half width of that interval, the most of any, points", 100.0 * highest(lost.iter().map(half_width)), 0.5),
+    ];
+    Ok(Report { table: lost.iter().map(ToString::to_string).collect(), findings, raw: json!(lost) })
+}
+
+/// A fake profiler that burns CPU time is found, and how much.
+pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
+    let burner = setting.workload("burner");
+    let profiler = format!("sh -c 'x={{control}}; x=${{x#fd:}}; exec {burner} {{cpu}} {PLANTED_PERCENT} ${{x%,*}} ${{x#*,}}'");
+    let studies = studies(setting, &["--profiler", &profiler, "--rates", "500", "--loops", "counting"])?;
+    let found: Vec<f64> = studies.iter().map(|study| 100.0 * number(&rows(study)[0]["losses"][1]["beyond_events"]["value"])).collect();
+    let median = median(&sorted(&found)).context("no study")?;
+    let findings = vec![
+        at_least("loss found where 2% are burnt, median, percent", median, 0.75 * PLANTED_PERCENT),
+        at_most("loss found where 2% are burnt, median, percent", median, 1.25 * PLANTED_PERCENT),
+    ];
+    Ok(Report { table: found.iter().map(|percent| format!("{percent:.2}%")).collect(), findings, raw: json!(found) })
+}
+
+fn sorted(figures: &[f64]) -> Vec<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The figures of a sample lie in each other, and come back.
+pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
+    let studies = studies(setting, &["--rates", "2000,4000,10000", "--loops", "counting"])?;
+    let costs = |row: usize| studies.iter().map(move |study| &rows(study)[row]["cost"]);
+    let within = |inner: &Value, outer: &Value| number(&inner["low"]) <= number(&outer["high"]);
+    let nests = |cost: &Value| within(&cost["handler_us"], &cost["interrupt_us"]) && within(&cost["interrupt_us"], &cost["stolen_us"]);
+    let mut findings = vec![at_least("share of rows in which handler <= interrupt <= stolen", share((0..3).flat_map(costs).map(nests)), 1.0)];
+    let mut table = Vec::new();
+    for (row, hz) in [2000, 4000, 10_000].into_iter().enumerate() {
+        for figure in ["handler_us", "interrupt_us", "stolen_us"] {
+            let us: Vec<f64> = costs(row).map(|cost| number(&cost[figure]["value"])).collect();
+            let median = median(&sorted(&us)).context("no study")?;
+            let near = share(us.iter().map(|us| (us - median).abs() <= 0.25 * median));
+            table.push(format!("{hz} Hz, {figure}: {us:.2?}"));
+            findings.push(at_least(&format!("{hz} Hz, {figure}: share of studies within 25% of their median"), near, 0.8));
+        }
+    }
+    Ok(Report { table, findings, raw: json!(studies) })
+}
+
+/// A line through lower rates says what a handler costs at 10,000 Hz.
+pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
+    let mut ratios = Vec::new();
+    for _ in 0..setting.rounds.unwrap_or(STUDIES) {
+        let fitted = study(setting, &["--rates", "0,100,500,2000,4000", "--loops", "counting"])?;
+        let measured = study(setting, &["--rates", "10000", "--loops", "counting"])?;
+        let fits = fitted["fits"].as_array().context("no fit")?;
+        let line = &fits.iter().find(|fit| fit["figure"] == "handler").context("no handler's cost: this needs root")?["fit"];
+        let row = &rows(&measured)[0];
+        let hz = number(&row["delivered_hz"]);
+        let predicted = number(&line["intercept"]["value"]) + number(&line["slope_us"]["value"]) * 1e-6 * hz;
+        ratios.push(predicted / (number(&row["cost"]["handler_us"]["value"]) * 1e-6 * hz));
+    }
+    let good = share(ratios.iter().map(|ratio| (0.8..=1.2).contains(ratio)));
+    let findings = vec![at_least("share of predictions for 10,000 Hz within 20%", good, 0.8)];
+    Ok(Report { table: ratios.iter().map(|ratio| format!("predicted / measured: {ratio:.3}")).collect(), findings, raw: json!(ratios) })
+}
+
+/// Both tables of the article by one command.
+pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
+    let start = Instant::now();
+    let study = study(setting, &[])?;
+    let seconds = start.elapsed().as_secs_f64();
+    let findings = vec![at_most("one study of all rates and loops, seconds", seconds, 180.0)];
+    Ok(Report { table: vec![format!("{} rates in {seconds:.1} s", rows(&study).len())], findings, raw: study })
+}
+
+/// tare's recorder beside perf's.
+pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
+    let study = study(setting, &["--profiler", "perf", "--profiler", "tare", "--rates", "4000", "--call-graph", "fp", "--loops", "counting"])?;
+    let row = &rows(&study)[0];
+    let of =
+        |list: &str, name: &str| row[list].as_array().and_then(|list| list.iter().find(|one| one["profiler"] == name).cloned()).unwrap_or_default();
+    let rounds =
+        |name: &str| of("losses", name)["rounds"].as_array().map(|rounds| rounds.iter().map(number).collect::<Vec<f64>>()).unwrap_or_default();
+    let differences: Vec<f64> = rounds("tare").iter().zip(rounds("perf")).map(|(tare, perf)| 100.0 * (tare - perf)).collect();
+    anyhow::ensure!(!differences.is_empty(), "a profiler did not run");
+    let cpu = number(&of("recorders", "tare")["cpu_share"]) / number(&of("recorders", "perf")["cpu_share"]);
+    let findings = vec![
+        Finding { what: "loss with tare less that with perf, points".into(), measured: Estimate::of(differences), bound: Bound::AtMost(0.3) },
+        at_most("CPU time of the recorder, tare/perf", cpu, 0.25),
+    ];
+    Ok(Report { table: Vec::new(), findings, raw: study })
+}
