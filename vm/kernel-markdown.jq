@@ -24,7 +24,9 @@ def figures: if .samples == null then "-" else "\(.samples) / \(.coverage | perc
   (["rows of cycles with coverage of at least 99%", "\($main | map(select(.coverage >= 0.99)) | length) of \($main | length)"] | row),
   (["samples by those wanted", ($main | map(.samples / .wanted * 100 | round / 100) | "\(min) to \(max)")] | row),
   (["low samples with 2 CPUs, stock and series", "\(main("stock") | low) and \($main | low)"] | row),
-  (["instructions of the guest where nothing forks", ($series | map(select(is_steady and .instructions != null) | .instructions / of("stock").instructions) | "\(min | change) to \(max | change)")] | row),
+  ($series | map(select(is_steady and .instructions != null and .workload != "threads unlike") | {cpus, change: (.instructions / of("stock").instructions)})
+    | (["instructions of the guest where nothing forks, 1 CPU", (map(select(.cpus == 1).change) | "\(min | change) to \(max | change)")] | row),
+      (["the same with 2 CPUs", (map(select(.cpus == 2).change) | sort | "\(.[length / 2 | floor] | change) in the median, \(min | change) to \(max | change)")] | row)),
   ($series[] | select((is_steady | not) and .rate == "4000 Hz" and .cpus == 2 and .instructions != null and (.event == "cycles") and (.group | not) and (.workload | test("0.1-1|2000 x true$")))
     | ["instructions, 2 CPUs, \(.workload), \(what)", (.instructions / of("stock").instructions | change)] | row),
   ($series[] | select(.workload | test("at once"))

@@ -15,8 +15,14 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
   (($main | map(select(may_storm))) as $two
     | ($two | map(.low) | add) as $now | ($two | map($stock[key].low) | add) as $before
     | verdict("samples at a tenth of the average period or less, 2 CPUs: \($now), stock \($before): at most 5%"; if $now <= 0.05 * $before then [] else [$now] end)),
-  verdict("instructions of what does not fork are within 1%"; $series | map(select(is_steady and .instructions != null))
-    | map(select((.instructions / $stock[key].instructions - 1) | fabs > 0.01)) | map("\(name): \(.instructions) and \($stock[key].instructions)")),
+  # Not of threads with pauses, whose run is a tenth longer or shorter from one run of the same kernel to the next. With two CPUs how long one waits for the
+  # other depends on the host, so single rows may be off by some percent either way.
+  ($series | map(select(is_steady and .instructions != null and .workload != "threads unlike") | .change = .instructions / $stock[key].instructions - 1)
+    | (map(select(.cpus == 1)) | verdict("instructions of what does not fork are within 1% in each of \(length) rows, 1 CPU"; map(select(.change | fabs > 0.01))
+        | map("\(name): \(.instructions) and \($stock[key].instructions)"))),
+      (map(select(.cpus == 2) | .change) | sort | .[length / 2 | floor] as $middle
+        | verdict("instructions of what does not fork are within 1% in the median of \(length) rows, 2 CPUs: \($middle * 10000 | round / 100)%, from \(.[0] * 10000 | round / 100)% to \(.[-1] * 10000 | round / 100)%";
+            if ($middle | fabs) > 0.01 then [$middle] else [] end))),
   verdict("events on whole CPUs have the samples that they had, within 10%"; $series | map(select(.workload | test("whole CPUs")))
     | map(select((.samples / $stock[key].samples - 1) | fabs > 0.1)) | map("\(name): \(.samples) and \($stock[key].samples)")),
   verdict("threads of unlike rates have at least 0.7 times the samples that they had, or those wanted"; $series | map(select(.workload == "threads unlike"))
