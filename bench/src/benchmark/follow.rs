@@ -6,6 +6,8 @@ pub(super) mod coverage;
 mod recorded;
 pub(super) mod threads;
 
+use anyhow::Context;
+
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
@@ -28,8 +30,11 @@ pub(crate) fn traced(setting: &Setting) -> anyhow::Result<Report> {
 }
 
 fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
-    let folder = tempfile::tempdir_in(setting.tare.parent().unwrap_or(&setting.tare))?;
-    let file = |name: &str| folder.path().join(name).display().to_string();
+    // Relative, as the raw figures keep it: an absolute path would tell where this machine has the project.
+    let beside = setting.tare.parent().unwrap_or(&setting.tare);
+    let folder = tempfile::tempdir_in(beside)?;
+    let root = beside.join(folder.path().file_name().context("a folder has a name")?);
+    let file = |name: &str| root.join(name).display().to_string();
     let (tare, script) = (setting.tare(), setting.workload("commands.sh"));
     let mut variants = vec![Variant::new("bare", [&script, LOOPS])];
     for number in 1..=events.len() {
