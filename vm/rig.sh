@@ -6,11 +6,13 @@
 #   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package, of the guest's architecture or of all, and unpacks it
 #   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
 #
-# RIG_IMAGE (another kernel), RIG_CPUS (1), RIG_TIMEOUT (300 seconds) and RIG_QEMU (further options of qemu) change what run does.
+# RIG_IMAGE (another kernel than Image: a path, or Image-newest), RIG_CPUS (1), RIG_TIMEOUT (300 seconds), RIG_QEMU (further options of qemu) and RIG_KERNEL (of the kernel's
+# command line) change what run does.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tare/vm
 libraries=/usr/aarch64-linux-gnu/lib
+newest_suite=trixie-backports
 # name:package of what the host needs
 programs=(qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu cpio:cpio)
 
@@ -37,17 +39,35 @@ guest_apt_setup() {
     # The host's own Debian sources, in either form.
     cp /etc/apt/sources.list.d/debian.sources "$root/etc/sources.list.d/" 2>/dev/null ||
         grep -h '^deb .*debian' /etc/apt/sources.list >"$root/etc/sources.list"
+    write_guest_apt_conf "$root"
+    guest_apt apt-get -qq update
+    # The archive that these sources name has the newest kernel too, in a suite that apt takes packages from only where no other has them.
+    guest_apt apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
+        sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $newest_suite main|" >"$root/etc/sources.list.d/newest.list"
+    guest_apt apt-get -qq update
+}
+
+write_guest_apt_conf() { # write_guest_apt_conf FOLDER
+    local root=$1
     cat >"$root/apt.conf" <<END
 Dir::State "$root/state"; Dir::State::status "$root/state/status"; Dir::Cache "$root/cache"; Dir::Etc "$root/etc";
 APT::Architecture "arm64"; APT::Architectures { "arm64"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
 END
-    guest_apt apt-get -qq update
 }
 
 # unpack PACKAGE FOLDER: downloads a package for the guest and unpacks it.
 unpack() {
     mkdir -p "$2" "$cache/debs"
     (cd "$cache/debs" && guest_apt apt-get -qq download "$1" && dpkg -x "$1"_*.deb "$2")
+}
+
+# kernel PACKAGE FILE: fetches a kernel for the guest.
+kernel() {
+    rm -rf "$cache/kernel"
+    unpack "$1" "$cache/kernel" &&
+        find "$cache/kernel" -name 'vmlinuz*' -type f -exec mv {} "$2" \; &&
+        rm -rf "$cache/kernel" &&
+        [ -e "$2" ]
 }
 
 # The file system that every guest starts with: busybox and init.
@@ -65,16 +85,17 @@ base_file_system() {
 setup() {
     host_packages
     mkdir -p "$cache"
-    if [ ! -e "$cache/Image" ]; then
-        local kernel
-        say "fetching a kernel and busybox for the guest into $cache"
+    if [ ! -e "$cache/Image" ] || [ ! -e "$cache/Image-newest" ]; then
+        local version
+        say "fetching two kernels and busybox for the guest into $cache"
         rm -rf "$cache/debs"
         guest_apt_setup
-        kernel=$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)
         unpack busybox-static "$cache/busybox"
-        unpack "$kernel" "$cache/kernel"
-        mv "$cache"/kernel/boot/vmlinuz-* "$cache/Image"
-        rm -rf "$cache/kernel" "$cache/debs"
+        kernel "$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)" "$cache/Image"
+        # Newer ones come in a package of their own, which has no signature that a boot loader would ask for.
+        version=$(guest_apt apt-cache pkgnames linux-binary-unsigned- | sed -n 's/^linux-binary-unsigned-\(.*-cloud-arm64\)$/\1/p' | sort -V | tail -n 1)
+        kernel "linux-binary-unsigned-$version" "$cache/Image-newest" || say "no newest kernel: $newest_suite has none, or can't be reached"
+        rm -rf "$cache/debs"
     fi
     if [ ! "$cache/base.cpio" -nt "$here/init" ]; then base_file_system; fi
 }
@@ -98,7 +119,12 @@ rustc() {
 }
 
 run() {
-    local work status=0 reported
+    local work status=0 reported image=${RIG_IMAGE:-Image}
+    case $image in /*) ;; *) image=$cache/$image ;; esac
+    if [ ! -e "$image" ]; then
+        echo "skipped: $image could not be fetched"
+        exit
+    fi
     work=$(mktemp -d)
     # shellcheck disable=SC2064 # the folder's name is needed now: `work` is gone when the shell ends
     trap "rm -rf '$work'" EXIT
@@ -109,8 +135,8 @@ run() {
     # icount: one instruction takes one nanosecond of virtual time, so that counts are exact and the same on every run.
     # shellcheck disable=SC2086 # RIG_QEMU is several words
     timeout "${RIG_TIMEOUT:-300}" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -smp "${RIG_CPUS:-1}" -m 1024 -icount shift=0 \
-        -nographic -no-reboot -nic none ${RIG_QEMU:-} -kernel "${RIG_IMAGE:-$cache/Image}" -initrd "$work/initrd" \
-        -append "console=ttyAMA0 quiet panic=-1" </dev/null >"$work/log" 2>&1 || status=$?
+        -nographic -no-reboot -nic none ${RIG_QEMU:-} -kernel "$image" -initrd "$work/initrd" \
+        -append "console=ttyAMA0 quiet panic=-1 ${RIG_KERNEL:-}" </dev/null >"$work/log" 2>&1 || status=$?
     tr -d '\r' <"$work/log" | sed '/^rig: status /d; s/\x1b\[[0-9;]*[A-Za-z]//g'
     reported=$(tr -d '\r' <"$work/log" | sed -n 's/^rig: status \([0-9]*\)$/\1/p' | tail -n 1)
     if [ -z "$reported" ]; then
