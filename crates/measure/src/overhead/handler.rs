@@ -16,6 +16,7 @@
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
+use tare_kernel::priority;
 
 use super::Estimate;
 use super::plan::Plan;
@@ -134,7 +135,7 @@ struct Looker<'a> {
 
 impl Looker<'_> {
     fn slice(&mut self, mut trace: Option<&mut Trace>, seen: &mut Seen) -> Result<(), SamplerError> {
-        let first = self.plan.first();
+        let first = priority::first();
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
         self.sampler.on()?;
         let watched = watch(self.plan.slice_ns, &self.clock);

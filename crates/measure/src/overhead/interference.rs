@@ -1,9 +1,8 @@
 //! What sampling takes from a loop: short slices with sampling on and off, in random order, paired.
 
-use std::time::Duration;
-
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
+use tare_kernel::priority;
 
 use super::Estimate;
 use super::load::{Kind, Load};
@@ -105,19 +104,15 @@ pub fn losses(
         rng.shuffle(&mut order);
         for &at in &order {
             let switch = switches.get_mut(at).map(|(_, switch)| switch);
-            let _first = plan.first();
+            let _first = priority::first();
             speeds[at] = match switch {
                 Some(switch) => {
                     switch.on()?;
-                    begin_afresh(plan);
                     let speed = load.run(ticks).speed;
                     switch.off()?;
                     speed
                 }
-                None => {
-                    begin_afresh(plan);
-                    load.run(ticks).speed
-                }
+                None => load.run(ticks).speed,
             };
         }
         let without = speeds[switches.len()];
@@ -130,14 +125,6 @@ pub fn losses(
     }
     let names = switches.iter().map(|(name, _)| name.clone());
     Ok(Some(names.enumerate().filter_map(|(at, name)| Loss::of(kind, name, &rounds, at, rng)).collect()))
-}
-
-/// A thread that has waited for a profiler's answer gets a fresh turn from the scheduler, and on a busy CPU comes further in its slice than one that has
-/// not: let all of them wait.
-fn begin_afresh(plan: &Plan) {
-    if !plan.uninterrupted {
-        std::thread::sleep(Duration::from_micros(200));
-    }
 }
 
 impl Loss {
@@ -172,17 +159,7 @@ mod tests {
 
     fn plan(pairs: usize) -> Plan {
         let event = Event::new("cpu-clock", Attr::default());
-        Plan {
-            event,
-            call_graph: CallGraph::None,
-            rates: vec![0],
-            cpu: 0,
-            slice_ns: 100_000,
-            pairs,
-            loads: vec![Kind::Counting],
-            uninterrupted: false,
-            seed: 1,
-        }
+        Plan { event, call_graph: CallGraph::None, rates: vec![0], cpu: 0, slice_ns: 100_000, pairs, loads: vec![Kind::Counting], seed: 1 }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What a study is to do.
 
 use serde::{Deserialize, Serialize};
-use tare_kernel::priority::{self, First};
 
 use super::load::Kind;
 use crate::event::Event;
@@ -50,9 +49,6 @@ pub struct Plan {
     pub pairs: usize,
     /// The loops.
     pub loads: Vec<Kind>,
-    /// Whether slices come before all other programs on their CPU, where this user may have that. Not with profilers: what they take on that CPU
-    /// is part of what they cost.
-    pub uninterrupted: bool,
     /// Decides the order of slices.
     pub seed: u64,
 }
@@ -62,11 +58,6 @@ impl Plan {
     #[must_use]
     pub fn looks(&self) -> usize {
         (self.pairs / 5 * 4).max(5)
-    }
-
-    /// Puts this thread before others for a slice.
-    pub(super) fn first(&self) -> Option<First> {
-        if self.uninterrupted { priority::first() } else { None }
     }
 
     /// Steps that the whole study takes, for progress bars.

@@ -12,8 +12,8 @@ use rustix::io::FdFlags;
 use rustix::process::Signal;
 use tare_kernel::child::{Command, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
-use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
+use tare_kernel::{priority, procfs};
 use tare_measure::overhead::interference::{Switch, SwitchError};
 use tare_measure::overhead::plan::CallGraph;
 use tare_measure::overhead::study;
@@ -109,7 +109,11 @@ impl Attached {
         let name = name(profiler);
         let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).context("/dev/null");
         let command = Command::find(&words, std::env::var_os("PATH").as_deref())?.with_standard_files([Some(null()?), Some(null()?), None]);
-        let child = WaitingChild::fork(&command, signals, &FileLimit::now())?.start().with_context(|| format!("cannot start '{name}'"))?;
+        // What it does on the loop's CPU is part of its cost, what others do there is none: it comes before the loop, which comes before them.
+        let ahead = priority::before_first();
+        let waiting = WaitingChild::fork(&command, signals, &FileLimit::now())?;
+        drop(ahead);
+        let child = waiting.start().with_context(|| format!("cannot start '{name}'"))?;
         let mut attached = Self { name, child, orders: Some(File::from(orders)), answers };
         drop((childs_orders, childs_answers));
         attached.order("ping").map_err(|error| anyhow::anyhow!("{error}"))?;

@@ -149,7 +149,6 @@ impl<'a> Session<'a> {
             slice_ns: asked.slice_ns,
             pairs: asked.pairs,
             loads: asked.loads.clone(),
-            uninterrupted: asked.profilers.is_empty(),
             seed: asked.seed,
         };
         let waited_before = waited_ns(self.host);
@@ -174,7 +173,7 @@ impl<'a> Session<'a> {
             slice_ms: plan.slice_ns as f64 / 1e6,
             pairs: plan.pairs,
             seed: plan.seed,
-            uninterrupted: plan.uninterrupted && tare_kernel::priority::first().is_some(),
+            uninterrupted: tare_kernel::priority::first().is_some(),
             max_sample_rate: self.limit.before(),
             fits: study::fits(&rows),
             rows,
