@@ -99,6 +99,23 @@ if tare report -i /tmp/recording --weight=exact --sort comm -G >/tmp/report 2>/t
 else
     echo "skipped: Linux $(uname -r): $(head -n 1 /tmp/stderr)"
 fi
+# What sampling costs: every interrupt of the PMU is counted, and each is the one of a sample.
+study() { # study NAME: a number of the study's first row.
+    sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}$/\1/p" /tmp/study | head -n 1
+}
+
+interrupts() {
+    awk '/pmu/ { print $2 }' /proc/interrupts
+}
+
+for hz in 0 1000 4000; do
+    before=$(interrupts)
+    tare overhead -e cycles --rates "$hz" --pairs 20 --loops counting --no-save --json >/tmp/study 2>/tmp/stderr
+    verdict "a study at $hz Hz has a sample of each interrupt" "$(($(interrupts) - before))" "$(study samples)"
+    verdict "each interrupt that is traced at $hz Hz is a sample's" "$(study traced_samples)" "$(study traced_interrupts)"
+done
+verdict "the study has samples" yes "$([ "$(study traced_samples)" -gt 500 ] && echo yes)"
+
 mkdir /tmp/cgroups
 mount -t cgroup2 none /tmp/cgroups
 tare record -o /tmp/recording -e cycles -F 4000 -- sh /tmp/forks 2>/tmp/stderr
