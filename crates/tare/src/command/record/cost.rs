@@ -13,13 +13,13 @@ use crate::cli::resolved::record::Target;
 use crate::command::overhead::predict;
 use crate::pipeline::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
 
-/// What a sample of each event costs, as far as that is known.
-pub(super) fn of_samples(session: &Session<'_>) -> Vec<Option<SampleCost>> {
+/// What a sample of each event costs, as far as that is known. It is looked up once a recording.
+pub(super) fn of_samples<'a>(session: &'a Session<'_>) -> &'a [Option<SampleCost>] {
     let of = |planned: &PlannedEvent| {
         let attr = &planned.attr;
         (attr.sampling != Sampling::None).then(|| predict::sample_cost(session.host, &planned.event.name, call_graph(attr), interrupts(planned)))?
     };
-    session.plan.events.iter().map(of).collect()
+    session.sample_costs.get_or_init(|| session.plan.events.iter().map(of).collect())
 }
 
 fn call_graph(attr: &Attr) -> CallGraph {
@@ -43,8 +43,8 @@ pub(super) fn cpus(session: &Session<'_>) -> usize {
 }
 
 /// Completes a ledger that has its events, its times, and what the command used.
-pub(super) fn complete(ledger: &mut Ledger, session: &Session<'_>, costs: &[Option<SampleCost>]) {
-    for (event, cost) in ledger.events.iter_mut().zip(costs) {
+pub(super) fn complete(ledger: &mut Ledger, session: &Session<'_>) {
+    for (event, cost) in ledger.events.iter_mut().zip(of_samples(session)) {
         event.sample_cost.clone_from(cost);
     }
     let of = match session.record.target {

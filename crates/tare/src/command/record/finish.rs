@@ -75,8 +75,7 @@ impl Live<'_> {
             (ledger, account::sample_time(&figures.rings))
         });
         ledger.command = ended.map(account::command);
-        let costs = cost::of_samples(self.session);
-        cost::complete(&mut ledger, self.session, &costs);
+        cost::complete(&mut ledger, self.session);
         ledger.budget = self.kept_budget(&ledger);
         // How much the samples stand for is known of the recording as a whole.
         let earlier = self.total.take();
@@ -86,7 +85,7 @@ impl Live<'_> {
         let note = note::encode(&ledger.to_note())?;
         if let Some(earlier) = earlier {
             ledger = earlier.and(&ledger);
-            cost::complete(&mut ledger, self.session, &costs);
+            cost::complete(&mut ledger, self.session);
             ledger.budget = self.kept_budget(&ledger);
             self.complete_followed(&mut ledger, ended);
         }

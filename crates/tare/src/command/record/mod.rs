@@ -20,6 +20,7 @@ mod snapshot;
 mod subjects;
 mod switch;
 
+use std::cell::OnceCell;
 use std::io::Write;
 use std::os::fd::AsFd;
 
@@ -100,7 +101,7 @@ fn recorded(record: &Record, follow: Option<&Following>, host: &Host) -> Outcome
         }
         (command, _) => command,
     };
-    let session = Session { record, plan: &plan, follow, host, kernel: &System, signals: &signals, files, command };
+    let session = Session { record, plan: &plan, follow, host, kernel: &System, signals: &signals, files, command, sample_costs: OnceCell::new() };
     let recorded = session.record(&|| open(record, &signals))?;
     show(record, &recorded);
     Ok(exit(record, &recorded))

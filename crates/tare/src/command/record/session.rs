@@ -9,6 +9,7 @@
 //! start           of the child, and of what doesn't start with it
 //! ```
 
+use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ use crate::pipeline::capture::meter::{Known, Meter};
 use crate::pipeline::capture::opening::{self, Events, Rings, Wanted};
 use crate::pipeline::capture::reader::{CpuRing, Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes};
-use crate::pipeline::ledger::{Ledger, Recorder};
+use crate::pipeline::ledger::{Ledger, Recorder, SampleCost};
 use crate::pipeline::output::{Output, OutputError};
 use crate::pipeline::synthesize;
 
@@ -66,6 +67,8 @@ pub(super) struct Session<'a> {
     pub(super) signals: &'a Signals,
     pub(super) files: FileLimit,
     pub(super) command: Option<Command>,
+    /// What a sample of each event costs: `cost` fills it in.
+    pub(super) sample_costs: OnceCell<Vec<Option<SampleCost>>>,
 }
 
 impl Session<'_> {

@@ -48,7 +48,7 @@ impl Live<'_> {
         let finished = shared.end_file(|output, figures| {
             ending.features.extend(sample_time(&figures.rings));
             let mut ledger = self.ledger_of_file(&figures, output, until_ns);
-            cost::complete(&mut ledger, self.session, &cost::of_samples(self.session));
+            cost::complete(&mut ledger, self.session);
             last.extend(note::encode(&ledger.to_note()).map_err(anyhow::Error::from)?);
             self.add_to_total(&ledger);
             let closing = Closing { description: &ending, records: &last };
