@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use tare_format::abi::bindings::{PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_STACK_USER, PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT};
+use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 use tare_format::abi::{Attr, Sampling};
 use tare_measure::overhead::plan::CallGraph;
 
 use super::followed::is_clock;
-use super::plan::PlannedEvent;
+use super::plan::{PlannedEvent, is_software};
 use super::session::Session;
 use crate::cli::resolved::record::Target;
 use crate::command::overhead::predict;
@@ -23,8 +23,8 @@ pub(super) fn of_samples<'a>(session: &'a Session<'_>) -> &'a [Option<SampleCost
 }
 
 fn call_graph(attr: &Attr) -> CallGraph {
-    let has = |field: u32| attr.sample_type & u64::from(field) != 0;
-    match (has(PERF_SAMPLE_STACK_USER), has(PERF_SAMPLE_CALLCHAIN)) {
+    let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
+    match (has_stack, attr.has_callchain()) {
         (true, _) => CallGraph::Dwarf,
         (false, true) => CallGraph::Fp,
         (false, false) => CallGraph::None,
@@ -33,8 +33,7 @@ fn call_graph(attr: &Attr) -> CallGraph {
 
 /// Whether each sample is an interrupt: of a timer or of a counter.
 pub(super) fn interrupts(planned: &PlannedEvent) -> bool {
-    let happens = matches!(planned.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || planned.is_probe();
-    is_clock(&planned.attr) || !happens
+    is_clock(&planned.attr) || !is_software(&planned.event)
 }
 
 /// How many CPUs are recorded.

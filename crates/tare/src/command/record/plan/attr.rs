@@ -4,7 +4,7 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_measure::event::{CallGraph, Event};
 
-use super::{is_probe, is_traced};
+use super::{is_software, is_traced};
 use crate::cli::resolved::record::{Callchains, Sampling, user_registers};
 use crate::exit::Refusal;
 
@@ -138,7 +138,3 @@ impl Common<'_> {
 const LBR_CALL_STACK: u64 = (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
 /// Without what a stack of calls doesn't need (Linux 4.4), with the place in the CPU's own table (Linux 5.7).
 pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES | abi::PERF_SAMPLE_BRANCH_NO_FLAGS | abi::PERF_SAMPLE_BRANCH_HW_INDEX) as u64;
-
-fn is_software(event: &Event) -> bool {
-    matches!(event.attr.kind, abi::PERF_TYPE_SOFTWARE | abi::PERF_TYPE_TRACEPOINT | abi::PERF_TYPE_BREAKPOINT) || is_probe(event)
-}

@@ -78,11 +78,6 @@ pub(crate) enum Start {
 }
 
 impl PlannedEvent {
-    /// Whether it is a probe, which no type of the kernel's own says.
-    pub(crate) fn is_probe(&self) -> bool {
-        is_probe(&self.event)
-    }
-
     /// The filter to set once it is open: the user's, joined with one that leaves out these threads.
     ///
     /// # Errors
@@ -107,6 +102,12 @@ fn is_traced(event: &Event) -> bool {
     event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
 }
 
+/// Events of the kernel's own: no counter of the hardware has them.
+pub(super) fn is_software(event: &Event) -> bool {
+    matches!(event.attr.kind, abi::PERF_TYPE_SOFTWARE | abi::PERF_TYPE_TRACEPOINT | abi::PERF_TYPE_BREAKPOINT) || is_probe(event)
+}
+
+/// No type of the kernel's own says so: each PMU has a number of this machine's.
 fn is_probe(event: &Event) -> bool {
     matches!(event.pmu.as_deref(), Some("uprobe" | "kprobe"))
 }
