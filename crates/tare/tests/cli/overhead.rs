@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{is_root, stderr, tare, workload};
+use crate::support::{Unprivileged, is_root, stderr, tare, workload};
 
 /// tare with a state directory of its own.
 fn overhead(state: &Path, args: &[&str]) -> Output {
@@ -74,6 +74,23 @@ fn the_interrupts_are_those_of_the_samples() {
     // A timer that is late delivers two samples at once only where the hypervisor held the CPU back.
     assert!(samples > 100 && interrupts <= samples && interrupts * 100 >= samples * 95, "{interrupts} interrupts, {samples} samples");
     assert!(cost["handler_us"]["high"].as_f64() < cost["stolen_us"]["high"].as_f64(), "{cost}");
+}
+
+/// Without privileges the stolen time and what loops lose are left, and the rest is named with its remedy.
+#[test]
+fn as_an_unprivileged_user() {
+    let Some(nobody) = Unprivileged::new() else { return };
+    let output = nobody.tare("overhead", &["--json", "--no-save", "-e", "cpu-clock", "--rates", "0,2000", "--pairs", "10", "--loops", "counting"]);
+    if !output.status.success() && stderr(&output).contains("perf_event_paranoid") {
+        println!("skipped: this kernel lets nobody sample without privileges");
+        return;
+    }
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let study = &document["studies"][0];
+    let last = &rows(study)[1];
+    assert!(last["cost"]["stolen_us"]["value"].as_f64().unwrap() > 0.0, "{study}");
+    assert!(last["losses"][0]["lost"]["value"].is_number(), "{study}");
+    assert!(last["cost"]["handler_us"].is_null() && study["notes"].to_string().contains("no handler and interrupt figures"), "{study}");
 }
 
 #[test]
