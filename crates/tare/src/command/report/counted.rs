@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tare_format::abi::Flags;
 use tare_format::file::Description;
-use tare_format::record::{RawRecord, Record, TaskRead};
+use tare_format::record::{RawRecord, TaskRead};
 use tare_profile::{EventId, Profile, StringId};
 
 use super::history::History;
@@ -16,8 +16,6 @@ use crate::pipeline::ledger::{FollowMode, Ledger};
 /// The counts of tasks.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// What tasks were called.
-    history: History,
     reads: Vec<Read>,
 }
 
@@ -53,18 +51,6 @@ impl Sum {
 }
 
 impl Counts {
-    /// Takes in what a record tells of a task's name.
-    pub(super) fn see(&mut self, profile: &mut Profile, record: &Record<'_>, time_ns: u64) {
-        match record {
-            Record::Comm(comm) => {
-                let name = profile.add_string(comm.comm);
-                self.history.name(comm.tid, time_ns, name);
-            }
-            Record::Fork(task) => self.history.fork(task.tid, time_ns, task.ptid),
-            _ => {}
-        }
-    }
-
     /// Takes in the count of a task that ended. Events in a group have the counts of all: the record's own is the one with its id.
     pub(super) fn read(&mut self, raw: &RawRecord<'_>, description: &Description) {
         let lookup = description.lookup();
@@ -78,15 +64,11 @@ impl Counts {
         }
     }
 
-    /// What a thread was called last.
-    pub(super) fn last_name(&self, tid: i32) -> Option<StringId> {
-        self.history.at(tid, u64::MAX)
-    }
-
-    /// The sums by event and name; empty where not all of it is known.
+    /// The sums by event and name, as tasks were called when they ended; empty where not all of it is known.
     pub(super) fn by_name(
         &self,
         profile: &mut Profile,
+        history: &History,
         events: &[EventId],
         description: &Description,
         ledger: Option<&Ledger>,
@@ -107,7 +89,7 @@ impl Counts {
             }
             let mut of_event: BTreeMap<StringId, Sum> = BTreeMap::new();
             for read in self.reads.iter().filter(|read| read.place == place) {
-                let name = self.history.at(read.tid, read.time_ns).unwrap_or_else(|| profile.add_string(format!(":{}", read.tid).as_bytes()));
+                let name = history.at(read.tid, read.time_ns).unwrap_or_else(|| profile.add_string(format!(":{}", read.tid).as_bytes()));
                 of_event.entry(name).or_default().add(read.count);
             }
             let mut rest = counted;
@@ -116,7 +98,7 @@ impl Counts {
                 sums.insert((id, name), count);
                 rest = rest.saturating_sub(count);
             }
-            let name = self.last_name(holder).unwrap_or_else(|| profile.add_string(format!(":{holder}").as_bytes()));
+            let name = history.last(holder).unwrap_or_else(|| profile.add_string(format!(":{holder}").as_bytes()));
             let sum: &mut u64 = sums.entry((id, name)).or_default();
             *sum = sum.saturating_add(rest);
         }

@@ -7,6 +7,7 @@ use tare_profile::{EventId, Key, Profile, Thread};
 use tare_render::Column;
 
 use super::counted::Counts;
+use super::history::History;
 use crate::cli::resolved::report::{Report, Time};
 use crate::command::header::event_name;
 use crate::exit::Refusal;
@@ -15,6 +16,8 @@ use crate::pipeline::ledger::Ledger;
 /// A profile while it is filled.
 pub(super) struct Filling {
     pub(super) profile: Profile,
+    /// What threads were called.
+    pub(super) history: History,
     include_self: bool,
     /// Whether rows are told apart by CPU.
     by_cpu: bool,
@@ -44,8 +47,18 @@ impl Filling {
         };
         let cpu = Column::Key(Key::Cpu);
         let by_cpu = report.sort.contains(&cpu) || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
-        let (profile, include_self, exact, counts) = (Profile::default(), report.include_self, report.exact, Counts::default());
-        let mut filling = Self { profile, include_self, by_cpu, from_ns, to_ns, events: Vec::new(), periods: Vec::new(), counts, exact };
+        let mut filling = Self {
+            profile: Profile::default(),
+            history: History::default(),
+            include_self: report.include_self,
+            by_cpu,
+            from_ns,
+            to_ns,
+            events: Vec::new(),
+            periods: Vec::new(),
+            counts: Counts::default(),
+            exact: report.exact,
+        };
         filling.learn(description);
         Ok(filling)
     }
@@ -96,7 +109,14 @@ impl Filling {
 
     /// Takes in a task's name or begin.
     pub(super) fn see_task(&mut self, record: &Record<'_>, time_ns: u64) {
-        self.counts.see(&mut self.profile, record, time_ns);
+        match record {
+            Record::Comm(comm) => {
+                let name = self.profile.add_string(comm.comm);
+                self.history.name(comm.tid, time_ns, name);
+            }
+            Record::Fork(task) => self.history.fork(task.tid, time_ns, task.ptid),
+            _ => {}
+        }
     }
 
     fn count(&mut self, raw: &RawRecord<'_>, description: &Description) {
@@ -140,9 +160,9 @@ impl Filling {
 impl Filling {
     /// Puts samples beside exact counts, and has them weigh as much where that is asked for.
     fn compare(&mut self, description: &Description, ledger: Option<&Ledger>) {
-        let Self { counts, profile, events, .. } = self;
-        let by_name = counts.by_name(profile, events, description, ledger);
-        let last_name = |thread: &Thread| counts.last_name(thread.tid);
+        let Self { counts, history, profile, events, .. } = self;
+        let by_name = counts.by_name(profile, history, events, description, ledger);
+        let last_name = |thread: &Thread| history.last(thread.tid);
         profile.compare_with_counts(&by_name, last_name);
         if self.exact {
             profile.weigh_by_counts(last_name);

@@ -92,6 +92,11 @@ impl History {
         None
     }
 
+    /// What a thread was called last.
+    pub(super) fn last(&self, tid: i32) -> Option<StringId> {
+        self.at(tid, u64::MAX)
+    }
+
     /// The row that alike samples of a thread were added to, while its name was the same.
     pub(super) fn cached(&mut self, (pid, tid): (i32, i32), place: u16, cpu: Option<u32>, time_ns: u64) -> Option<RowId> {
         let at = self.place(tid);

@@ -14,11 +14,10 @@
 use std::io::Read;
 
 use tare_format::file::Reader;
-use tare_format::record::{RawRecord, Record, SampleHead, kind};
+use tare_format::record::{RawRecord, SampleHead, kind};
 use tare_profile::{Row, Thread, Weight};
 
 use super::filling::{Filled, Filling};
-use super::history::History;
 use crate::pipeline::replay::Family;
 
 /// Samples of a round that wait at most; more are a round of their own.
@@ -36,7 +35,6 @@ struct Digest {
 
 struct Quick {
     filling: Filling,
-    history: History,
     family: Family,
     this_round: Vec<Digest>,
     round_before: Vec<Digest>,
@@ -49,11 +47,10 @@ struct Quick {
 
 /// Reads a recording to its end.
 pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::Result<Filled> {
-    let (history, family) = (History::default(), Family::default());
-    let (this_round, round_before) = (Vec::new(), Vec::new());
-    let mut quick = Quick { filling, history, family, this_round, round_before, clock_ns: 0, has_times: true, counted_ns: 0 };
+    let (family, this_round, round_before) = (Family::default(), Vec::new(), Vec::new());
+    let mut quick = Quick { filling, family, this_round, round_before, clock_ns: 0, has_times: true, counted_ns: 0 };
     let swapper = quick.filling.profile.add_string(b"swapper");
-    quick.history.name(0, 0, swapper);
+    quick.filling.history.name(0, 0, swapper);
     while let Some(entry) = reader.next_record()? {
         let (raw, description) = (entry.record, entry.description);
         match raw.kind {
@@ -99,18 +96,9 @@ impl Quick {
         // What a recorder made up has no time: it holds for all that is still to be counted. Without any times the order is the file's.
         let from_ns = time_ns.unwrap_or(if self.has_times { self.counted_ns } else { self.clock_ns + 1 });
         self.filling.profile.loss.late_records += u64::from(from_ns < self.counted_ns);
-        let decoded = raw.decode();
-        decoded.iter().for_each(|record| {
-            self.family.see(record, from_ns);
-            self.filling.see_task(record, from_ns);
-        });
-        match decoded {
-            Ok(Record::Comm(comm)) => {
-                let name = self.filling.profile.add_string(comm.comm);
-                self.history.name(comm.tid, from_ns, name);
-            }
-            Ok(Record::Fork(task)) => self.history.fork(task.tid, from_ns, task.ptid),
-            _ => {}
+        if let Ok(record) = raw.decode() {
+            self.family.see(&record, from_ns);
+            self.filling.see_task(&record, from_ns);
         }
     }
 
@@ -125,7 +113,7 @@ impl Quick {
         let Digest { time_ns, period, pid, tid, place, cpu } = *digest;
         self.counted_ns = self.counted_ns.max(time_ns);
         let weight = Weight { period, samples: 1 };
-        if let Some(row) = self.history.cached((pid, tid), place, cpu, time_ns) {
+        if let Some(row) = self.filling.history.cached((pid, tid), place, cpu, time_ns) {
             self.filling.profile.add_to_row(row, weight);
             return;
         }
@@ -134,11 +122,11 @@ impl Quick {
             return;
         }
         let Some(event) = self.filling.event(place.into()) else { return };
-        let profile = &mut self.filling.profile;
-        let comm = self.history.at(tid, time_ns).unwrap_or_else(|| profile.add_string(format!(":{tid}").as_bytes()));
+        let Filling { profile, history, .. } = &mut self.filling;
+        let comm = history.at(tid, time_ns).unwrap_or_else(|| profile.add_string(format!(":{tid}").as_bytes()));
         let thread = Some(profile.add_thread(Thread { pid, tid }));
         let row = profile.add_samples(Row { event, thread, comm: Some(comm), cpu, leaf: None, stack: None }, weight);
-        self.history.cache((pid, tid), place, cpu, time_ns, row);
+        history.cache((pid, tid), place, cpu, time_ns, row);
     }
 
     fn finish<R: Read>(mut self, reader: &Reader<R>) -> Filled {
@@ -146,7 +134,7 @@ impl Quick {
         self.round();
         let threads: Vec<_> = self.filling.profile.rows().filter_map(|(row, _)| Some((row.thread?, row.comm?))).collect();
         for (id, comm) in threads {
-            let last = self.filling.profile.thread(id).and_then(|thread| self.history.at(thread.tid, u64::MAX));
+            let last = self.filling.profile.thread(id).and_then(|thread| self.filling.history.last(thread.tid));
             self.filling.profile.name_thread(id, last.unwrap_or(comm));
         }
         self.filling.finish(reader.description(), reader.losses())
