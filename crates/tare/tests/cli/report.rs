@@ -197,6 +197,22 @@ fn threads_have_the_counts_that_were_recorded() {
     assert!(ours.len() > 4, "{ours:?}");
 }
 
+/// The record of a thread that ended has the counts of all events of the group, whichever of them it is about.
+#[test]
+fn counts_of_a_group_are_those_of_each_event() {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report-group");
+    let options = ["record", "-q", "--follow=inherit", "-s", "-c", "50", "-e", "{page-faults,context-switches}:S", "-o"];
+    let made = tare().args(options).arg(&file).args(["--", "sh", "-c", "date; date; date; :"]).stdin(Stdio::null()).output().unwrap();
+    if !made.status.success() {
+        return println!("skipped: this kernel lets no child inherit events that are read together: {}", stderr(&made));
+    }
+    let text = stdout(&report(&file, &["-T", "-G", "--sort", "comm"]));
+    let rows = text.lines().skip_while(|line| !line.contains(" TID ")).skip(1).take_while(|line| !line.starts_with('#'));
+    let rows: Vec<Vec<u64>> = rows.map(|line| line.split_whitespace().map(|count| count.parse().unwrap()).collect()).collect();
+    assert!(rows.len() >= 3 && rows.iter().all(|row| row[2] > 2 * row[3]), "{text}");
+    std::fs::remove_file(file).unwrap();
+}
+
 #[test]
 fn records_are_counted_as_perf_counts_them() {
     let Some(made) = Recordings::get() else { return };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tare_format::abi::Flags;
 use tare_format::file::Description;
-use tare_format::record::{RawRecord, TaskRead};
+use tare_format::record::TaskRead;
 use tare_profile::{EventId, Profile, StringId};
 
 use super::history::History;
@@ -51,17 +51,10 @@ impl Sum {
 }
 
 impl Counts {
-    /// Takes in the count of a task that ended. Events in a group have the counts of all: the record's own is the one with its id.
-    pub(super) fn read(&mut self, raw: &RawRecord<'_>, description: &Description) {
-        let lookup = description.lookup();
-        let Some((place, layout)) = lookup.of(raw).and_then(|place| Some((place, lookup.layouts().get(place)?))) else { return };
-        let Ok(read) = TaskRead::decode(raw, layout) else { return };
-        let own = read.values.values().find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(place)));
-        let (enabled_ns, running_ns) = (read.values.enabled_ns.unwrap_or(1), read.values.running_ns.unwrap_or(1));
-        if let Some(value) = own {
-            let count = Sum { value: value.value, enabled_ns, running_ns };
-            self.reads.push(Read { place, tid: read.tid, time_ns: lookup.time_ns(raw).unwrap_or(u64::MAX), count });
-        }
+    /// Takes in what the event at a place had counted in a task that ended then.
+    pub(super) fn add(&mut self, place: usize, read: &TaskRead<'_>, value: u64, time_ns: u64) {
+        let count = Sum { value, enabled_ns: read.values.enabled_ns.unwrap_or(1), running_ns: read.values.running_ns.unwrap_or(1) };
+        self.reads.push(Read { place, tid: read.tid, time_ns, count });
     }
 
     /// The sums by event and name, as tasks were called when they ended; empty where not all of it is known.

@@ -119,17 +119,16 @@ impl Filling {
         }
     }
 
+    /// Takes in the count of a task that ended. Events in a group have the counts of all: the record's own is the one with its id.
     fn count(&mut self, raw: &RawRecord<'_>, description: &Description) {
-        self.counts.read(raw, description);
-        let Some(place) = description.lookup().of(raw) else { return };
-        let layout = description.lookup().layouts().get(place);
-        let read = layout.and_then(|layout| TaskRead::decode(raw, layout).ok());
-        if let (Some(read), Some(event)) = (read, self.event(place))
-            && let Some(value) = read.values.values().next()
-        {
-            let thread = self.profile.add_thread(Thread { pid: read.pid, tid: read.tid });
-            self.profile.add_count(thread, event, value.value);
-        }
+        let lookup = description.lookup();
+        let Some((place, layout)) = lookup.of(raw).and_then(|place| Some((place, lookup.layouts().get(place)?))) else { return };
+        let (Ok(read), Some(event)) = (TaskRead::decode(raw, layout), self.event(place)) else { return };
+        let own = read.values.values().find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(place)));
+        let Some(value) = own.map(|own| own.value) else { return };
+        self.counts.add(place, &read, value, lookup.time_ns(raw).unwrap_or(u64::MAX));
+        let thread = self.profile.add_thread(Thread { pid: read.pid, tid: read.tid });
+        self.profile.add_count(thread, event, value);
     }
 
     /// The recording has ended.
