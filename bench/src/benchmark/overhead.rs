@@ -1,6 +1,6 @@
 //! Whether `tare overhead` finds what is there, and nothing where there is nothing: each figure from studies of its own, with cpu-clock.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -9,6 +9,7 @@ use tare_measure::statistics::median;
 
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::{Round, Variant};
 
 /// Studies unless told.
 const STUDIES: usize = 10;
@@ -139,20 +140,59 @@ pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table: vec![format!("{} rates in {seconds:.1} s", rows(&study).len())], findings, raw: study })
 }
 
-/// tare's recorder beside perf's.
+/// How many recordings of each recorder, beyond the study.
+const RECORDINGS: usize = 10;
+
+/// tare's recorder beside perf's: what a loop loses to each, and what whole recordings of a busy process cost the recorder itself.
 pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
     let study = study(setting, &["--profiler", "perf", "--profiler", "tare", "--rates", "4000", "--call-graph", "fp", "--loops", "counting"])?;
     let row = &rows(&study)[0];
     let of =
         |list: &str, name: &str| row[list].as_array().and_then(|list| list.iter().find(|one| one["profiler"] == name).cloned()).unwrap_or_default();
-    let rounds =
-        |name: &str| of("losses", name)["rounds"].as_array().map(|rounds| rounds.iter().map(number).collect::<Vec<f64>>()).unwrap_or_default();
-    let differences: Vec<f64> = rounds("tare").iter().zip(rounds("perf")).map(|(tare, perf)| 100.0 * (tare - perf)).collect();
+    let lost = |name: &str| of("losses", name)["rounds"].as_array().map(|rounds| rounds.iter().map(number).collect::<Vec<f64>>()).unwrap_or_default();
+    let differences: Vec<f64> = lost("tare").iter().zip(lost("perf")).map(|(tare, perf)| 100.0 * (tare - perf)).collect();
     anyhow::ensure!(!differences.is_empty(), "a profiler did not run");
-    let cpu = number(&of("recorders", "tare")["cpu_share"]) / number(&of("recorders", "perf")["cpu_share"]);
+
+    let recordings = recordings(setting)?;
+    let ratios = recordings.iter().map(|round| round.usage[0].cpu_ns as f64 / round.usage[1].cpu_ns as f64);
+    let ms =
+        |at: usize| 1e-6 * median(&sorted(&recordings.iter().map(|round| round.usage[at].cpu_ns as f64).collect::<Vec<_>>())).unwrap_or(f64::NAN);
+    let steady = |name: &str| 100.0 * number(&of("recorders", name)["cpu_share"]);
+    let table = vec![
+        format!("CPU time of a recorder for 2 s at 4000 Hz with its start and end, median: tare {:.1} ms, perf {:.1} ms", ms(0), ms(1)),
+        format!("CPU time while recording to /dev/null: tare {:.3}% of a CPU, perf {:.3}%", steady("tare"), steady("perf")),
+    ];
     let findings = vec![
         Finding { what: "loss with tare less that with perf, points".into(), measured: Estimate::of(differences), bound: Bound::AtMost(0.3) },
-        at_most("CPU time of the recorder, tare/perf", cpu, 0.25),
+        Finding {
+            what: "CPU time of the recorder, whole recordings, tare/perf".into(),
+            measured: Estimate::of_ratios(ratios),
+            bound: Bound::AtMost(0.25),
+        },
     ];
-    Ok(Report { table: Vec::new(), findings, raw: study })
+    Ok(Report { table, findings, raw: json!({ "study": study, "recordings": recordings }) })
+}
+
+/// Recordings of one busy process, whose own time is no part of the recorder's.
+fn recordings(setting: &Setting) -> anyhow::Result<Vec<Round>> {
+    let folder = tempfile::tempdir_in("target/bench")?;
+    let spin = Spinning(Command::new(setting.workload("spin")).arg(u64::MAX.to_string()).spawn().context("cannot run spin")?);
+    let variant = |name: &str, recorder: &[&str]| {
+        let mut words: Vec<String> = recorder.iter().map(ToString::to_string).collect();
+        let (pid, file) = (spin.0.id().to_string(), folder.path().join(name).display().to_string());
+        words.extend(["-q", "-F", "4000", "-e", "cpu-clock", "-g", "-p", &pid, "-o", &file, "--", "sleep", "2"].map(String::from));
+        Variant::new(name, words)
+    };
+    let variants = [variant("tare", &[&setting.tare.to_string_lossy(), "record"]), variant("perf", &["perf", "record", "--no-bpf-event"])];
+    crate::rounds::rounds(&variants, setting.rounds.unwrap_or(RECORDINGS))
+}
+
+/// A process that is killed when this goes.
+struct Spinning(Child);
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -8,7 +8,7 @@ use super::Estimate;
 use super::fit::{Fit, Point};
 use super::handler::{HandlerCost, cost};
 use super::interference::{Alone, Loss, Switch, SwitchError, losses};
-use super::load::Kind;
+use super::load::{Kind, Load};
 use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
 use super::stolen::Clock;
@@ -16,6 +16,9 @@ use super::tracing::Probes;
 
 /// The profiler that is none: the event alone.
 pub const EVENTS: &str = "events";
+
+/// For how long a profiler's own CPU time is watched.
+const STRETCH_NS: u64 = 2_000_000_000;
 
 /// Less than this share of the asked rate is a throttled row.
 const DELIVERED_AT_LEAST: f64 = 0.9;
@@ -51,7 +54,7 @@ pub struct Row {
 pub struct Recorder {
     /// Its name.
     pub profiler: String,
-    /// CPU seconds of its threads for each second that it sampled; its start and end are apart.
+    /// CPU seconds of its threads for each second that it samples a busy loop; its start and end are apart.
     pub cpu_share: f64,
 }
 
@@ -191,26 +194,19 @@ fn row<S: Surroundings>(plan: &Plan, hz: u64, kernel: &dyn Kernel, probes: &Prob
     let Some((cost, looked_at)) = cost(plan, hz, kernel, probes, &mut || around.step()).map_err(failed)? else { return Ok(None) };
     let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
     let mut alone = Alone::new(sampler);
-    let mut profilers: Vec<_> = around
-        .profilers(hz)?
-        .into_iter()
-        .map(|(name, mut profiler)| (name, profiler.cpu_ns(), Timed { switch: profiler, clock: Stopwatch::default() }))
-        .collect();
+    let mut profilers = around.profilers(hz)?;
     let mut rng = Rng::with_seed(plan.seed.wrapping_add(hz));
     let mut found = Vec::new();
     for &kind in &plan.loads {
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![(EVENTS.to_owned(), &mut alone)];
-        switches.extend(profilers.iter_mut().map(|(name, _, profiler)| (name.clone(), profiler as &mut dyn Switch)));
+        switches.extend(profilers.iter_mut().map(|(name, profiler)| (name.clone(), profiler as &mut dyn Switch)));
         match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || around.step()).map_err(S::Error::from)? {
             Some(losses) => found.extend(losses),
             None => return Ok(None),
         }
     }
-    let recorders = profilers.iter_mut().map(|(name, before, profiler)| Recorder {
-        profiler: name.clone(),
-        cpu_share: profiler.switch.cpu_ns().saturating_sub(*before) as f64 / profiler.clock.on_ns.max(1) as f64,
-    });
-    let recorders = recorders.collect();
+    let recorders = profilers.iter_mut().map(|(name, profiler)| Recorder::watch(name, profiler.as_mut(), plan.seed));
+    let recorders = recorders.collect::<Result<_, _>>().map_err(S::Error::from)?;
     let mut all = alone.delivered;
     all.add(&looked_at);
     Ok(Some(finish(hz, &all, cost, found, recorders, around.limit_lowered_to())))
@@ -223,29 +219,17 @@ fn finish(hz: u64, all: &Delivered, cost: HandlerCost, losses: Vec<Loss>, record
     Row { asked_hz: hz, delivered_hz, samples, lost, throttles, limit_lowered_to, frames, cost, losses, recorders }
 }
 
-/// How long something was on.
-#[derive(Debug, Default)]
-struct Stopwatch {
-    since: u64,
-    on_ns: u64,
-}
-
-/// A switch with a stopwatch.
-struct Timed<S> {
-    switch: S,
-    clock: Stopwatch,
-}
-
-impl<S: Switch> Switch for Timed<S> {
-    fn on(&mut self) -> Result<(), SwitchError> {
-        self.switch.on()?;
-        self.clock.since = tare_kernel::timestamp::raw_ns();
-        Ok(())
-    }
-
-    fn off(&mut self) -> Result<(), SwitchError> {
-        self.clock.on_ns += tare_kernel::timestamp::raw_ns() - self.clock.since;
-        self.switch.off()
+impl Recorder {
+    /// Watches a profiler for one stretch: switching it on and off as often as slices do costs more than what it does in between.
+    fn watch(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
+        let ticks = Clock::measure().ticks_in(STRETCH_NS);
+        let mut load = Load::new(Kind::Counting, seed);
+        profiler.on()?;
+        let (began_ns, cpu_ns) = (tare_kernel::timestamp::raw_ns(), profiler.cpu_ns());
+        load.run(ticks);
+        let (used_ns, on_ns) = (profiler.cpu_ns().saturating_sub(cpu_ns), tare_kernel::timestamp::raw_ns() - began_ns);
+        profiler.off()?;
+        Ok(Self { profiler: name.to_owned(), cpu_share: used_ns as f64 / on_ns.max(1) as f64 })
     }
 }
 

@@ -70,7 +70,7 @@ fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Res
                 own = std::env::current_exe().context("cannot find this binary")?;
                 vec![own.as_os_str(), OsStr::new("record")]
             };
-            let rest = ["-D", "-1", "--control", "{control}", "-F", "{rate}", "-e", "{event}", "-t", "{tid}", "-o", "/dev/null"];
+            let rest = ["-q", "-D", "-1", "--control", "{control}", "-F", "{rate}", "-e", "{event}", "-t", "{tid}", "-o", "/dev/null"];
             words.extend(rest.map(OsStr::new));
             match blanks.call_graph {
                 CallGraph::None => {}
@@ -206,6 +206,6 @@ mod tests {
     fn the_known_ones_attach_to_the_loop_and_start_switched_off() {
         let words = words(&Profiler::Perf, &blanks(), "fd:3,4").unwrap();
         let line = words.join(OsStr::new(" ")).into_string().unwrap();
-        assert_eq!(line, "perf record --no-bpf-event -D -1 --control fd:3,4 -F 99 -e cpu-clock -t 7 -o /dev/null -g");
+        assert_eq!(line, "perf record --no-bpf-event -q -D -1 --control fd:3,4 -F 99 -e cpu-clock -t 7 -o /dev/null -g");
     }
 }
