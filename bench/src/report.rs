@@ -83,6 +83,8 @@ pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
     /// What noise hides is not asked for: the estimate itself is held against it, and its interval shown.
+    EstimateAtMost(f64),
+    /// The same from below.
     EstimateAtLeast(f64),
 }
 
@@ -91,6 +93,7 @@ impl fmt::Display for Bound {
         match self {
             Self::AtMost(bound) => write!(f, "at most {bound:.4}"),
             Self::AtLeast(bound) => write!(f, "at least {bound:.4}"),
+            Self::EstimateAtMost(bound) => write!(f, "(the estimate, not its interval) at most {bound:.4}"),
             Self::EstimateAtLeast(bound) => write!(f, "(the estimate, not its interval) at least {bound:.4}"),
         }
     }
@@ -103,6 +106,7 @@ impl Finding {
         match self.bound {
             Bound::AtMost(bound) => high.unwrap_or(value) <= bound,
             Bound::AtLeast(bound) => low.unwrap_or(value) >= bound,
+            Bound::EstimateAtMost(bound) => value <= bound,
             Bound::EstimateAtLeast(bound) => value >= bound,
         }
     }
@@ -183,9 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_met_by_the_whole_interval() {
+    fn a_bound_is_met_by_the_whole_interval_unless_it_is_one_of_the_estimate() {
         let finding = |bound| Finding { what: String::new(), measured: Estimate { value: 2.0, low: Some(1.0), high: Some(3.0) }, bound };
         assert!(finding(Bound::AtMost(3.0)).met() && !finding(Bound::AtMost(2.5)).met());
         assert!(finding(Bound::AtLeast(1.0)).met() && !finding(Bound::AtLeast(1.5)).met());
+        assert!(finding(Bound::EstimateAtMost(2.0)).met() && !finding(Bound::EstimateAtMost(1.5)).met());
+        assert!(finding(Bound::EstimateAtLeast(2.0)).met() && !finding(Bound::EstimateAtLeast(2.5)).met());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             table.push(format!("{:<13} {rate:>4} Hz: coverage {coverage}", who.name()));
             if sees_all(who) {
                 let finding = |bound| Finding { what: format!("coverage at {rate} Hz, {}", who.name()), measured: coverage, bound };
-                findings.extend([Bound::AtLeast(0.95), Bound::AtMost(1.05)].map(finding));
+                findings.extend([Bound::EstimateAtLeast(0.95), Bound::EstimateAtMost(1.05)].map(finding));
             }
         }
         let (split, line) = split(runs.iter().filter(|run| run.who == who).map(|run| &run.recorded));
