@@ -5,6 +5,7 @@ mod machine;
 mod report;
 mod rounds;
 mod run;
+mod scratch;
 
 use std::io::Write;
 use std::path::PathBuf;

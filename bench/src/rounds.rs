@@ -38,11 +38,18 @@ pub(crate) fn rounds(variants: &[Variant], count: usize) -> anyhow::Result<Vec<R
 }
 
 fn round(variants: &[Variant]) -> anyhow::Result<Round> {
-    let mut order: Vec<usize> = (0..variants.len()).collect();
+    let (order, usage) = in_random_order(variants, |variant| run(&variant.words))?;
+    Ok(Round { order, usage })
+}
+
+/// Does something with each of all, in a random order: returns that, as indices, and what came of each, in the order of `all`.
+///
+/// # Errors
+/// The first one.
+pub(crate) fn in_random_order<T, R>(all: &[T], mut each: impl FnMut(&T) -> anyhow::Result<R>) -> anyhow::Result<(Vec<usize>, Vec<R>)> {
+    let mut order: Vec<usize> = (0..all.len()).collect();
     fastrand::shuffle(&mut order);
-    let mut usage = vec![None; variants.len()];
-    for &at in &order {
-        usage[at] = Some(run(&variants[at].words)?);
-    }
-    Ok(Round { order, usage: usage.into_iter().flatten().collect() })
+    let mut done: Vec<(usize, R)> = order.iter().map(|&at| Ok((at, each(&all[at])?))).collect::<anyhow::Result<_>>()?;
+    done.sort_by_key(|(at, _)| *at);
+    Ok((order, done.into_iter().map(|(_, result)| result).collect()))
 }

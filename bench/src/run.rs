@@ -65,6 +65,16 @@ pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
     Ok(Outcome { pid, grandchild, ended, stdout: text_of(&mut out)?, stderr: text_of(&mut log)? })
 }
 
+/// The same for a command that must succeed.
+///
+/// # Errors
+/// It can't be started, or ended with another status than 0: with what it wrote to stderr.
+pub(crate) fn succeed(words: &[String]) -> anyhow::Result<Outcome> {
+    let done = outcome(words)?;
+    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    Ok(done)
+}
+
 fn first_child(pid: i32) -> Option<i32> {
     std::thread::sleep(Duration::from_millis(100));
     std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()

@@ -6,16 +6,15 @@ pub(super) mod coverage;
 mod recorded;
 pub(super) mod threads;
 
-use anyhow::Context;
-
+use self::recorded::Who;
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
+use crate::scratch::Scratch;
 
 const SOFTWARE: [&str; 5] = ["page-faults", "minor-faults", "context-switches", "cpu-migrations", "major-faults"];
 const TRACED: [&str; 5] = ["page-faults", "minor-faults", "context-switches", "kmem:mm_page_alloc", "raw_syscalls:sys_enter"];
 
-const MODES: [&str; 3] = ["cgroup", "system", "inherit"];
 /// Commands that one run of the loop starts, twice.
 const LOOPS: &str = "500";
 
@@ -30,22 +29,14 @@ pub(crate) fn traced(setting: &Setting) -> anyhow::Result<Report> {
 }
 
 fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
-    // Relative, as the raw figures keep it: an absolute path would tell where this machine has the project.
-    let beside = setting.tare.parent().unwrap_or(&setting.tare);
-    let folder = tempfile::tempdir_in(beside)?;
-    let root = beside.join(folder.path().file_name().context("a folder has a name")?);
-    let file = |name: &str| root.join(name).display().to_string();
-    let (tare, script) = (setting.tare(), setting.workload("commands.sh"));
-    let mut variants = vec![Variant::new("bare", [&script, LOOPS])];
+    let scratch = Scratch::new(setting)?;
+    let command = [setting.workload("commands.sh"), LOOPS.to_owned()];
+    let mut variants = vec![Variant::new("bare", command.clone())];
     for number in 1..=events.len() {
         let chosen = events[..number].join(",");
-        let (cache, recording) = (file("buildid"), file("perf.data"));
-        let options = ["record", "--no-bpf-event", "-o", &recording, "-F", "4000", "-e", &chosen, "--", &script, LOOPS];
-        variants.push(Variant::new(format!("perf, {number} events"), [&["perf", "--buildid-dir", &cache], &options[..]].concat()));
-        for mode in MODES {
-            let follow = format!("--follow={mode}");
-            let words = [&tare, "record", "-q", "-o", &recording, &follow, "-F", "4000", "-e", &chosen, "--", &script, LOOPS];
-            variants.push(Variant::new(format!("tare {mode}, {number} events"), words));
+        for who in Who::ALL {
+            let words = scratch.following(who, &["-F", "4000", "-e", &chosen], &command);
+            variants.push(Variant::new(format!("{}, {number} events", who.name()), words));
         }
     }
     let rounds = rounds(&variants, setting.rounds.unwrap_or(20))?;
@@ -54,15 +45,15 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
         let added = |nth: usize| {
             Estimate::median(rounds.iter().map(|round| 100.0 * (elapsed(round, place(number, nth)) / elapsed(round, 0) - 1.0)).collect())
         };
-        let added: Vec<_> = ["perf"].into_iter().chain(MODES).enumerate().map(|(nth, who)| format!("{who} {:+.1}%", added(nth).value)).collect();
+        let added: Vec<_> = Who::ALL.iter().enumerate().map(|(nth, who)| format!("{} {:+.1}%", who.name(), added(nth).value)).collect();
         report.table.push(format!("{number} events add to the elapsed time, medians: {}", added.join(", ")));
     }
     Ok(report)
 }
 
-/// Among the variants: perf is 0, then come the modes.
+/// Among the variants, of the nth of [`Who::ALL`]: perf is 0, then come tare's modes.
 fn place(number: usize, nth: usize) -> usize {
-    1 + (number - 1) * (1 + MODES.len()) + nth
+    1 + (number - 1) * Who::ALL.len() + nth
 }
 
 fn elapsed(round: &Round, at: usize) -> f64 {
@@ -71,18 +62,19 @@ fn elapsed(round: &Round, at: usize) -> f64 {
 
 fn findings(rounds: &[Round], events: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (nth, mode) in MODES.iter().enumerate().take(2).map(|(nth, mode)| (nth + 1, mode)) {
+    for (nth, who) in Who::ALL.iter().enumerate().skip(1).take(2) {
+        let who = who.name();
         for number in 1..=events {
             let added = |round: &Round, nth| elapsed(round, place(number, nth)) - elapsed(round, 0);
             // Where noise has perf add nothing the ratio says nothing: medians of both are held against each other.
             let of = |nth| Estimate::median(rounds.iter().map(|round| added(round, nth)).collect()).value;
             let measured = Estimate::exact(of(nth) / of(0));
-            findings.push(Finding { what: format!("elapsed added by {number} events, tare {mode}/perf"), measured, bound: Bound::AtMost(1.0 / 3.0) });
+            findings.push(Finding { what: format!("elapsed added by {number} events, {who}/perf"), measured, bound: Bound::AtMost(1.0 / 3.0) });
         }
         let growth = |round: &Round| (elapsed(round, place(events, nth)) - elapsed(round, place(1, nth))) / elapsed(round, 0);
         let measured = Estimate::median(rounds.iter().map(growth).collect());
         findings.push(Finding {
-            what: format!("{events} events instead of 1 add to the elapsed time, tare {mode}"),
+            what: format!("{events} events instead of 1 add to the elapsed time, {who}"),
             measured,
             bound: Bound::EstimateAtMost(0.03),
         });

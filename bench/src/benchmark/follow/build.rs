@@ -6,31 +6,26 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::recorded::{Folder, Who, succeed};
+use super::recorded::Who;
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::in_random_order;
+use crate::run::succeed;
+use crate::scratch::Scratch;
 
 /// The package among the dependencies whose sources have the library.
 const PACKAGE: &str = "zstd-sys";
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let folder = Folder::new(setting)?;
-    let objects = folder.path("objects");
+    let scratch = Scratch::new(setting)?;
+    let objects = scratch.path("objects");
     std::fs::create_dir(&objects)?;
-    let makefile = folder.path("Makefile");
+    let makefile = scratch.path("Makefile");
     std::fs::write(&makefile, rules(&sources()?, &objects)?)?;
     let command = ["make", "-s", "-j2", "-B", "-f", &makefile.display().to_string()].map(str::to_owned);
     succeed(&command)?;
-    let mut rounds = Vec::new();
-    for _ in 0..setting.rounds.unwrap_or(10) {
-        let mut order: Vec<usize> = (0..Who::ALL.len()).collect();
-        fastrand::shuffle(&mut order);
-        let mut round = vec![Compared::default(); order.len()];
-        for at in order {
-            round[at] = compare(&folder, Who::ALL[at], &command)?;
-        }
-        rounds.push(round);
-    }
+    let round = || Ok(in_random_order(&Who::ALL, |&who| compare(&scratch, who, &command))?.1);
+    let rounds: Vec<Vec<Compared>> = (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<anyhow::Result<_>>()?;
     let (mut table, mut findings) = (Vec::new(), Vec::new());
     for (at, who) in Who::ALL.into_iter().enumerate() {
         let furthest = Estimate::median(rounds.iter().map(|round| round[at].furthest()).collect());
@@ -61,25 +56,25 @@ impl Compared {
     }
 }
 
-fn compare(folder: &Folder<'_>, who: Who, command: &[String]) -> anyhow::Result<Compared> {
-    let recorded = folder.record(who, &["-e", "cpu-clock", "-F", "1000"], command)?;
+fn compare(scratch: &Scratch<'_>, who: Who, command: &[String]) -> anyhow::Result<Compared> {
+    let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", "1000"], command)?;
     let whole: f64 = recorded.names.values().map(|time| time.exact_s).sum();
     let mut compared = BTreeMap::new();
     for (name, time) in &recorded.names {
         compared.insert(name.clone(), (0.0, 100.0 * time.exact_s / whole));
     }
-    for (name, percent) in reported(folder, who)? {
+    for (name, percent) in reported(scratch, who)? {
         compared.entry(name).or_insert((0.0, 0.0)).0 = percent;
     }
     Ok(Compared(compared))
 }
 
 /// The rows of the recorder's own report.
-fn reported(folder: &Folder<'_>, who: Who) -> anyhow::Result<Vec<(String, f64)>> {
-    let file = folder.recording().display().to_string();
+fn reported(scratch: &Scratch<'_>, who: Who) -> anyhow::Result<Vec<(String, f64)>> {
+    let file = scratch.recording().display().to_string();
     let words = match who {
         Who::Perf => ["perf", "report", "--stdio", "--sort", "comm", "-i", &file].map(str::to_owned),
-        Who::Tare(_) => [&folder.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file].map(str::to_owned),
+        Who::Tare(_) => [&scratch.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file].map(str::to_owned),
     };
     let done = succeed(&words)?;
     let row = |line: &str| {

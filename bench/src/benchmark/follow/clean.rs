@@ -12,20 +12,22 @@ use serde_json::json;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use super::recorded::{Folder, Who, succeed};
+use super::recorded::Who;
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::run::succeed;
+use crate::scratch::Scratch;
 
 /// What a command may take to end by itself, once its recorder was killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let folder = Folder::new(setting)?;
-    let temporary = folder.path("temporary");
+    let scratch = Scratch::new(setting)?;
+    let temporary = scratch.path("temporary");
     std::fs::create_dir(&temporary)?;
     let before = cgroups()?;
     let script = [setting.workload("commands.sh"), "60".to_owned()];
-    let words = folder.recorder(Who::Tare("cgroup"), &["-e", "cpu-clock", "-F", "4000"], &script);
+    let words = scratch.following(Who::Tare("cgroup"), &["-e", "cpu-clock", "-F", "4000"], &script);
     let count = setting.rounds.unwrap_or(100);
     let mut groups = Vec::new();
     for at in 0..count {
@@ -40,10 +42,10 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     groups.push(once(&words, &temporary, false)?);
     let left = cgroups()?.difference(&before).count();
     let expected = ["perf.data", "perf.data.old", "temporary"];
-    let files = std::fs::read_dir(folder.path("."))?.chain(std::fs::read_dir(&temporary)?).collect::<std::io::Result<Vec<_>>>()?;
+    let files = std::fs::read_dir(scratch.folder())?.chain(std::fs::read_dir(&temporary)?).collect::<std::io::Result<Vec<_>>>()?;
     let files: Vec<_> =
         files.iter().map(|file| file.file_name().to_string_lossy().into_owned()).filter(|name| !expected.contains(&name.as_str())).collect();
-    let limits = limits(&folder)?;
+    let limits = limits(&scratch)?;
     let table =
         vec![format!("{count} recorders, of which {} were killed and left {swept} cgroups for the next to sweep; files: {files:?}", count / 2)];
     let none = |what: &str, value: usize| Finding { what: what.to_owned(), measured: Estimate::exact(value as f64), bound: Bound::AtMost(0.0) };
@@ -86,12 +88,12 @@ fn cgroups() -> anyhow::Result<BTreeSet<PathBuf>> {
 }
 
 /// In how many modes the command sees other limits than without tare.
-fn limits(folder: &Folder<'_>) -> anyhow::Result<usize> {
-    let command = [folder.setting.workload("limits.sh")];
+fn limits(scratch: &Scratch<'_>) -> anyhow::Result<usize> {
+    let command = [scratch.setting.workload("limits.sh")];
     let bare = succeed(&command)?.stdout;
     let mut differ = 0;
     for who in Who::ALL.into_iter().filter(|who| *who != Who::Perf) {
-        differ += usize::from(succeed(&folder.recorder(who, &["-e", "cpu-clock"], &command))?.stdout != bare);
+        differ += usize::from(succeed(&scratch.following(who, &["-e", "cpu-clock"], &command))?.stdout != bare);
     }
     Ok(differ)
 }

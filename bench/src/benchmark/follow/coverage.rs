@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::recorded::{Folder, Recorded, Time, Who};
+use super::recorded::{Recorded, Time, Who};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::scratch::Scratch;
 
 const RATES: [&str; 3] = ["99", "1000", "4000"];
 const LOOPS: &str = "1000";
@@ -19,14 +20,14 @@ struct Run {
 }
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let folder = Folder::new(setting)?;
+    let scratch = Scratch::new(setting)?;
     let command = [setting.workload("commands.sh"), LOOPS.to_owned()];
     let mut runs = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(10) {
         let mut ways: Vec<_> = Who::ALL.into_iter().flat_map(|who| RATES.map(|rate| (who, rate))).collect();
         fastrand::shuffle(&mut ways);
         for (who, rate) in ways {
-            let recorded = folder.record(who, &["-e", "cpu-clock", "-F", rate], &command)?;
+            let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", rate], &command)?;
             runs.push(Run { who, rate, recorded });
         }
     }

@@ -11,8 +11,8 @@ use tare_format::file::Reader;
 use tare_format::record::Sample;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
-use crate::benchmark::Setting;
-use crate::run::{Outcome, outcome};
+use crate::run::succeed;
+use crate::scratch::{Scratch, Tool};
 
 /// Who records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,34 +60,17 @@ impl Recorded {
     }
 }
 
-/// The folder that recordings go to. It is gone at the end.
-#[derive(Debug)]
-pub(super) struct Folder<'a> {
-    pub(super) setting: &'a Setting,
-    folder: tempfile::TempDir,
-}
-
-impl<'a> Folder<'a> {
-    pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
-        Ok(Self { setting, folder: tempfile::tempdir_in(setting.tare.parent().unwrap_or(&setting.tare))? })
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
+impl Scratch<'_> {
     pub(super) fn recording(&self) -> PathBuf {
         self.path("perf.data")
     }
 
-    /// The whole command line of a recorder.
-    pub(super) fn recorder(&self, who: Who, options: &[&str], command: &[String]) -> Vec<String> {
-        let text = |path: PathBuf| path.display().to_string();
+    /// The whole command line of a recorder that follows a command.
+    pub(super) fn following(&self, who: Who, options: &[&str], command: &[String]) -> Vec<String> {
         let mut words = match who {
-            Who::Perf => ["perf", "--buildid-dir", &text(self.path("buildid")), "record", "--no-bpf-event"].map(str::to_owned).to_vec(),
-            Who::Tare(mode) => vec![self.setting.tare(), "record".to_owned(), "-q".to_owned(), format!("--follow={mode}")],
+            Who::Perf => self.recorder(Tool::Perf, &self.recording()),
+            Who::Tare(mode) => [self.recorder(Tool::Tare, &self.recording()), vec!["-q".to_owned(), format!("--follow={mode}")]].concat(),
         };
-        words.extend(["-o".to_owned(), text(self.recording())]);
         words.extend(options.iter().map(|&option| option.to_owned()));
         words.push("--".to_owned());
         words.extend(command.iter().cloned());
@@ -95,23 +78,16 @@ impl<'a> Folder<'a> {
     }
 
     /// Records a command, with a note of what each of its processes used. The recording stays.
-    pub(super) fn record(&self, who: Who, options: &[&str], command: &[String]) -> anyhow::Result<Recorded> {
-        let used = self.path("used");
-        let library = std::fs::canonicalize(self.setting.workload("waits.so"))?;
+    pub(super) fn follow(&self, who: Who, options: &[&str], command: &[String]) -> anyhow::Result<Recorded> {
+        // Processes may have other working folders.
+        let (used, library) = (std::path::absolute(self.path("used"))?, std::fs::canonicalize(self.setting.workload("waits.so"))?);
         let mut noted = vec![self.setting.workload("waited"), library.display().to_string(), used.display().to_string()];
         noted.extend(command.iter().cloned());
-        succeed(&self.recorder(who, options, &noted))?;
+        succeed(&self.following(who, options, &noted))?;
         let exact = exact(&std::fs::read_to_string(&used)?)?;
         std::fs::remove_file(&used)?;
         sampled(&self.recording(), &exact)
     }
-}
-
-/// Runs a command that must succeed.
-pub(super) fn succeed(words: &[String]) -> anyhow::Result<Outcome> {
-    let done = outcome(words)?;
-    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
-    Ok(done)
 }
 
 /// The last name and the own CPU time of each process in a file of the workload `waited`, by pid.

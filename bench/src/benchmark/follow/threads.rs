@@ -4,28 +4,28 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::SOFTWARE;
-use super::recorded::{Folder, Who, succeed};
+use super::recorded::Who;
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::in_random_order;
+use crate::run::succeed;
+use crate::scratch::Scratch;
 
 const THREADS: &str = "20000";
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let folder = Folder::new(setting)?;
+    let scratch = Scratch::new(setting)?;
     let command = [setting.workload("threads"), THREADS.to_owned()];
     let events = SOFTWARE.join(",");
     let options = ["-F", "4000", "-e", &events];
-    let recorders = Who::ALL.map(|who| (who.name(), folder.recorder(who, &options, &command)));
+    let recorders = Who::ALL.map(|who| (who.name(), scratch.following(who, &options, &command)));
     let ways: Vec<_> = std::iter::once(("bare".to_owned(), command.to_vec())).chain(recorders).collect();
     let round = || -> anyhow::Result<Vec<f64>> {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        fastrand::shuffle(&mut order);
-        let mut thread_ns = vec![f64::NAN; ways.len()];
-        for at in order {
-            let printed = succeed(&ways[at].1)?.stdout;
-            thread_ns[at] = printed.trim().parse().with_context(|| format!("'{printed}' is no time"))?;
-        }
-        Ok(thread_ns)
+        let thread_ns = |(_, words): &(String, Vec<String>)| {
+            let printed = succeed(words)?.stdout;
+            printed.trim().parse().with_context(|| format!("'{printed}' is no time"))
+        };
+        Ok(in_random_order(&ways, thread_ns)?.1)
     };
     round()?;
     let rounds: Vec<Vec<f64>> = (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<Result<_, _>>()?;

@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::trial;
-use super::trial::{Run, Scratch, Tool, median, ratio, raw, table};
+use super::trial::{Run, median, ratio, raw, table};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::scratch::{Scratch, Tool};
 
 const EVENTS: &str = "-a -e raw_syscalls:*";
 

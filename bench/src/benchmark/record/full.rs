@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::look::look;
-use super::trial::{Scratch, Tool};
 use super::{script, words};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::outcome;
+use crate::scratch::{Scratch, Tool};
 
 /// Of the file system, and of the file.
 const SPACE: u64 = 20 << 20;

@@ -1,9 +1,10 @@
 //! A machine at rest: what a recorder writes is then about itself, if it can't help it.
 
 use super::trial;
-use super::trial::{Run, Scratch, Tool, median, raw, table};
+use super::trial::{Run, median, raw, table};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::scratch::{Scratch, Tool};
 
 const EVENTS: &str = "-a -e raw_syscalls:*,sched:sched_switch";
 

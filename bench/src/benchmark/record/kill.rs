@@ -8,10 +8,11 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::json;
 
-use super::trial::{Beside, Scratch, Tool, kill_group};
+use super::trial::{Beside, kill_group};
 use super::{script, words};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
+use crate::scratch::{Scratch, Tool};
 
 /// Half with a tracepoint, half compressed.
 const WAYS: [&str; 4] = ["", "-e sched:sched_switch", "-z", "-z -e sched:sched_switch"];

@@ -14,7 +14,9 @@ pub(super) mod true_cost;
 
 use std::path::Path;
 
-use trial::{Tool, Trial};
+use crate::run::succeed;
+use crate::scratch::Tool;
+use trial::Trial;
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
@@ -29,8 +31,7 @@ fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
 fn script(tool: &str, file: &Path, options: &[&str]) -> anyhow::Result<(u64, String)> {
     let file = file.display().to_string();
     let words = [&[tool, "script", "-i", &file], options].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let done = crate::run::outcome(&words)?;
-    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    let done = succeed(&words)?;
     let mut lines = done.stdout.lines().filter(|line| !line.trim().is_empty());
     let last = lines.clone().next_back().unwrap_or_default().to_owned();
     Ok((lines.by_ref().count() as u64, last))

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::trial::{Round, Run, Scratch, Tool, Trial, median, raw};
+use super::trial::{Round, Run, Trial, median, raw};
 use super::{trial, words};
 use crate::benchmark::Setting;
 use crate::report::Report;
 use crate::run::outcome;
+use crate::scratch::{Folder, Scratch, Tool};
 
 /// Traces by name, with their events.
 const TRACES: [(&str, &str); 3] = [("system calls", "raw_syscalls:*"), ("page faults", "exceptions:page_fault_*"), ("block", "block:*")];
@@ -17,7 +18,7 @@ const WAYS: [(&str, Tool, &str); 3] =
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let memory = tempfile::tempdir_in("/dev/shm")?;
+    let memory = Folder::new_in(Path::new("/dev/shm"))?;
     let folders = [scratch.path("disk"), memory.path().to_owned()];
     std::fs::create_dir_all(&folders[0])?;
     let mut trials = Vec::new();

@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::trial::{Run, Scratch, Tool, ratio, raw, table};
+use super::trial::{Run, ratio, raw, table};
 use super::{trial, words};
 use crate::benchmark::Setting;
 use crate::report::{Bound, Finding, Report};
+use crate::scratch::{Scratch, Tool};
 
 /// What is recorded, by its name: options and command.
 const SUBJECTS: [(&str, &str, &str); 2] = [

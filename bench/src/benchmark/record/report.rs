@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::synthetic;
-use super::trial::Scratch;
 use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
-use crate::run::{Usage, outcome};
+use crate::run::{Usage, succeed};
+use crate::scratch::Scratch;
 
 const SAMPLES: u64 = 10_000_000;
 
@@ -38,8 +38,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 
 /// The rows of a report: percentage and name, sorted.
 fn rows(words: &[String]) -> anyhow::Result<Vec<String>> {
-    let done = outcome(words)?;
-    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    let done = succeed(words)?;
     let row = |line: &str| {
         let mut fields = line.split_whitespace();
         let share = fields.next().filter(|share| share.ends_with('%'))?;

@@ -11,20 +11,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::look::look;
-use crate::benchmark::Setting;
 use crate::report::Estimate;
-use crate::run::{Outcome, outcome};
+use crate::rounds::in_random_order;
+use crate::run::{Outcome, succeed};
+use crate::scratch::{Scratch, Tool};
 
 /// What is counted of the recorder, where it is counted.
 const COUNTED: [&str; 3] = ["raw_syscalls:sys_enter", "page-faults", "task-clock"];
-
-/// Who records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Tool {
-    Tare,
-    Perf,
-}
 
 /// A way to record something.
 #[derive(Clone, Debug, Serialize)]
@@ -86,39 +79,7 @@ pub(super) struct Round {
     pub(super) runs: Vec<Run>,
 }
 
-/// The folder that recordings go to, on the file system of the measured binary. It is gone at the end.
-#[derive(Debug)]
-pub(super) struct Scratch<'a> {
-    pub(super) setting: &'a Setting,
-    /// As a path from here: raw results name it.
-    root: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-impl<'a> Scratch<'a> {
-    pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
-        let beside = setting.tare.parent().context("the binary to measure has no folder")?;
-        let folder = tempfile::tempdir_in(beside)?;
-        let root = beside.join(folder.path().file_name().context("a folder has a name")?);
-        Ok(Self { setting, root, _folder: folder })
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
-    /// A recorder's command line, up to the command. perf keeps its cache of build ids in the folder, too.
-    pub(super) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
-        let into = into.display().to_string();
-        match tool {
-            Tool::Tare => vec![self.setting.tare(), "record".into(), "-o".into(), into],
-            Tool::Perf => {
-                let cache = self.path("buildid").display().to_string();
-                ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into].map(str::to_owned).to_vec()
-            }
-        }
-    }
-
+impl Scratch<'_> {
     /// Runs every trial once as a warm-up, then `count` rounds, each in a random order.
     pub(super) fn rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<Round>> {
         self.round(trials, &BTreeMap::new())?;
@@ -138,19 +99,15 @@ impl<'a> Scratch<'a> {
 
     /// Every trial once, in a random order.
     fn round(&self, trials: &[Trial], bare: &BTreeMap<Vec<String>, f64>) -> anyhow::Result<Round> {
-        let mut order: Vec<usize> = (0..trials.len()).collect();
-        fastrand::shuffle(&mut order);
-        let mut runs = vec![None; trials.len()];
-        for &at in &order {
-            let trial = &trials[at];
+        let (order, runs) = in_random_order(trials, |trial| {
             let run = self.run(trial, bare.get(&trial.command).copied().unwrap_or(0.0));
-            runs[at] = Some(run.with_context(|| trial.name.clone())?);
-        }
-        Ok(Round { order, runs: runs.into_iter().flatten().collect() })
+            run.with_context(|| trial.name.clone())
+        })?;
+        Ok(Round { order, runs })
     }
 
     fn run(&self, trial: &Trial, bare_calls: f64) -> anyhow::Result<Run> {
-        let folder = trial.folder.as_deref().unwrap_or(&self.root);
+        let folder = trial.folder.as_deref().unwrap_or_else(|| self.folder());
         let file = folder.join("recording");
         let (used, stat) = (self.path("used"), self.path("stat"));
         let mut words = if trial.counted { self.counting(&stat) } else { Vec::new() };
@@ -159,9 +116,8 @@ impl<'a> Scratch<'a> {
         words.push("--".into());
         words.extend(self.using(&used, &trial.command));
         let beside = trial.beside.as_deref().map(Beside::start).transpose()?;
-        let done = outcome(&words)?;
+        let done = succeed(&words)?;
         drop(beside);
-        anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
         let [used_us, used_faults] = numbers(&used)?;
         let mut cpu_s = (done.ended.user + done.ended.system).as_secs_f64() - used_us / 1e6;
         let (mut system_calls, mut page_faults) = (None, None);
@@ -196,8 +152,7 @@ impl<'a> Scratch<'a> {
     fn bare_calls(&self, command: &[String]) -> anyhow::Result<f64> {
         let (used, stat) = (self.path("used"), self.path("stat"));
         let words = [self.counting(&stat), self.using(&used, command)].concat();
-        let done = outcome(&words)?;
-        anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+        succeed(&words)?;
         Ok(counts(&stat)?[0])
     }
 

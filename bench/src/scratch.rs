@@ -1,0 +1,124 @@
+//! The folder that a benchmark's recordings go to, and the recorders that write there.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+use tempfile::{Builder, TempDir};
+
+use crate::benchmark::Setting;
+
+/// What the names of all such folders begin with.
+const PREFIX: &str = "tare-bench-";
+
+/// A folder that is gone at the end. One whose benchmark was killed goes when the next is made beside it: until then its lock is held.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    _folder: TempDir,
+    _lock: File,
+}
+
+impl Folder {
+    /// A new folder in this one.
+    pub(crate) fn new_in(place: &Path) -> anyhow::Result<Self> {
+        let made = || -> anyhow::Result<Self> {
+            // Held while folders come and go, so that nobody sweeps one that is not locked as yet.
+            let all = File::open(place)?;
+            flock(&all, FlockOperation::LockExclusive)?;
+            sweep(place)?;
+            let folder = Builder::new().prefix(PREFIX).tempdir_in(place)?;
+            // Relative where the place is: an absolute path would tell where this machine has the project.
+            let path = place.join(folder.path().file_name().context("a folder has a name")?);
+            let lock = File::open(&path)?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(Self { path, _folder: folder, _lock: lock })
+        };
+        made().with_context(|| format!("cannot make a folder in {}", place.display()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Removes the folders that no benchmark holds any more. What can't be removed is another user's, or still written to: then the next run tries.
+fn sweep(place: &Path) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(place)? {
+        let entry = entry?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            let folder = File::open(entry.path());
+            if folder.is_ok_and(|folder| flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tool {
+    Tare,
+    Perf,
+}
+
+/// A folder on the file system of the measured binary.
+#[derive(Debug)]
+pub(crate) struct Scratch<'a> {
+    pub(crate) setting: &'a Setting,
+    folder: Folder,
+}
+
+impl<'a> Scratch<'a> {
+    pub(crate) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
+        let beside = setting.tare.parent().context("the binary to measure has no folder")?;
+        Ok(Self { setting, folder: Folder::new_in(beside)? })
+    }
+
+    /// As a path from here: raw results name it.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// A recorder's command line, up to the options. perf keeps its cache of build ids in the folder, too.
+    pub(crate) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
+        let into = into.display().to_string();
+        match tool {
+            Tool::Tare => vec![self.setting.tare(), "record".into(), "-o".into(), into],
+            Tool::Perf => {
+                let cache = self.path("buildid").display().to_string();
+                ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into].map(str::to_owned).to_vec()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_benchmarks_that_were_killed_are_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let at_work = Folder::new_in(place.path()).unwrap();
+        let [killed, other] = ["tare-bench-killed", "other"].map(|name| place.path().join(name));
+        for folder in [&killed, &other] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("perf.data"), "").unwrap();
+        }
+        let next = Folder::new_in(place.path()).unwrap();
+        assert!(at_work.path().exists() && next.path().exists() && other.exists() && !killed.exists());
+        let ended = at_work.path().to_owned();
+        drop(at_work);
+        assert!(!ended.exists());
+    }
+}
