@@ -23,6 +23,7 @@ build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
 build burner.c
+build timer.c
 build flood.c
 build used.c
 build threads.c

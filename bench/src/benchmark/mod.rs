@@ -69,6 +69,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "overhead-zero", about: "10 studies at 0 Hz: nothing is lost", run: overhead::zero },
     Benchmark { name: "overhead-planted", about: "10 studies of a fake profiler that burns 2%", run: overhead::planted },
     Benchmark { name: "overhead-nested", about: "10 studies: handler, interrupt and stolen time lie in each other", run: overhead::nested },
+    Benchmark { name: "overhead-between", about: "10 studies beside a timer's interrupt without a sample", run: overhead::between },
     Benchmark { name: "overhead-predict", about: "10 times the cost at 10,000 Hz, from lower rates", run: overhead::predict },
     Benchmark { name: "overhead-table", about: "one study of all rates, with its time", run: overhead::table },
     Benchmark { name: "overhead-peer", about: "what tare and perf add to the event at 4000 Hz with call chains", run: overhead::peer },

@@ -113,6 +113,29 @@ pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(studies) })
 }
 
+/// What lies between the handler and the stolen time: a timer's interrupt without a sample takes most of it.
+pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
+    const NAMES: [&str; 6] = ["handler", "interrupt", "stolen", "timer", "exit", "call"];
+    let mut rounds: Vec<[f64; 6]> = Vec::new();
+    for _ in 0..setting.rounds.unwrap_or(STUDIES) {
+        let study = study(setting, &["--rates", "4000", "--loops", "counting", "--pairs", "50"])?;
+        let cost = &rows(&study)[0]["cost"];
+        let bare = crate::run::outcome(&[setting.workload("timer"), study["cpu"].to_string()])?.stdout;
+        let ns = |name: &str| bare.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok()).unwrap_or(f64::NAN);
+        let sampled = |name: &str| number(&cost[name]["value"]);
+        rounds.push([sampled("handler_us"), sampled("interrupt_us"), sampled("stolen_us"), 1e-3 * ns("timer"), 1e-3 * ns("exit"), 1e-3 * ns("call")]);
+    }
+    let medians = std::array::from_fn::<_, 6, _>(|at| Estimate::median(rounds.iter().map(|round| round[at]).collect()));
+    let table = NAMES.iter().zip(&medians).map(|(name, us)| format!("{name}: {us} us")).collect();
+    let unexplained = rounds.iter().map(|[handler, _, stolen, timer, ..]| (stolen - timer - handler).abs() / stolen).collect();
+    let findings = vec![Finding {
+        what: "stolen by a sample, less a timer's interrupt without one, less the handler: share of stolen".into(),
+        measured: Estimate::median(unexplained),
+        bound: Bound::EstimateAtMost(0.25),
+    }];
+    Ok(Report { table, findings, raw: json!({ "figures": NAMES, "rounds_us": rounds }) })
+}
+
 /// A line through lower rates says what a handler costs at 10,000 Hz.
 pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
     let mut ratios = Vec::new();
