@@ -23,6 +23,10 @@ pub const XEON_E5530: [Published; 5] = [
     Published { hz: 100_000.0, handler: 0.146_878_577, counting: 0.1421 },
 ];
 
+/// How many times as much a sample costs that interrupts the kernel as one of a loop in user mode, where call chains are taken: the kernel finds its own
+/// callers by tables, which are seldom in a cache. `./x bench overhead-budget` shows both (`docs/overhead.md`).
+pub const IN_KERNEL: f64 = 2.0;
+
 /// What a sample costs a program where nobody measured it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Typical {

@@ -73,6 +73,26 @@ fn forks_and_sleep_have_their_samples_and_the_floor_says_that_it_won() {
     let floor = record(folder.path(), &["--max-overhead", "0.01%", "--min-rate", "99"], BURNER);
     assert!(floor.changes.iter().all(|change| change.hz[0] == 99), "{:?}", floor.changes);
     assert!(floor.said.contains("budget: the floor won for "), "{}", floor.said);
+    // Until its very end, not until the last look.
+    let ledger = &floor.ledger;
+    assert!(ledger.budget.as_ref().unwrap().floor_ns as f64 > 0.99 * ledger.recorded_ns as f64, "{ledger:?}");
+}
+
+#[test]
+fn samples_of_the_kernel_are_dearer_and_lower_the_rate() {
+    if !is_root() {
+        return println!("skipped: events of cgroups need CAP_PERFMON");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "timeout 2 cat /dev/zero >/dev/null; true";
+    let recorded = record(folder.path(), &["-F", "20000", "--max-overhead", "2%"], script);
+    let event = &recorded.ledger.events[0];
+    assert!(event.in_kernel > event.samples / 2 && event.in_kernel <= event.samples, "{event:?}");
+    assert!(recorded.changes.last().unwrap().hz[0] < recorded.changes[0].hz[0], "{:?}", recorded.changes);
+    assert!(recorded.said.contains("times that for the "), "{}", recorded.said);
+    let without = record(folder.path(), &["-F", "20000", "--max-overhead", "2%", "--no-call-graph"], script);
+    assert_eq!(without.changes[0].hz, recorded.changes[0].hz);
+    assert!(!without.said.contains("times that for the "), "{}", without.said);
 }
 
 #[test]

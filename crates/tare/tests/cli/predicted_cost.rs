@@ -41,7 +41,10 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
     let (sampling, event) = (&ledger["sampling"], &ledger["events"][0]);
     assert_eq!(sampling["calibrated"], true);
     let number = |value: &Value| value.as_f64().unwrap();
-    let expected = number(&event["samples"]) * number(&event["sample_cost"]["us"]["value"]) * 1e3 + number(&sampling["recorder_ns"]);
+    let cost = &event["sample_cost"];
+    assert_eq!(number(&cost["in_kernel"]), 2.0, "call chains were recorded");
+    let samples = number(&event["samples"]) + number(&event["in_kernel"]);
+    let expected = samples * number(&cost["us"]["value"]) * 1e3 + number(&sampling["recorder_ns"]);
     let share = number(&sampling["share"]["value"]) * number(&sampling["cpu_ns"]);
     assert!((expected - share).abs() < 1e-3 * expected, "{expected} {share}");
 }

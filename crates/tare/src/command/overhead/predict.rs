@@ -32,13 +32,20 @@ fn calibrated(folder: Option<&StateFolder>, host: &Host, event: &str, call_graph
     let calibration = ways.into_iter().find_map(found)?;
     let way = calibration.place.call_graph;
     let but = if way == call_graph { String::new() } else { format!(" with call graph {}, not {}", way.name(), call_graph.name()) };
-    Some(SampleCost { us: calibration.sample_us(), calibrated: true, source: format!("calibrated on {host}{but}"), time: Some(calibration.time) })
+    Some(SampleCost {
+        us: calibration.sample_us(),
+        in_kernel: 1.0,
+        calibrated: true,
+        source: format!("calibrated on {host}{but}"),
+        time: Some(calibration.time),
+    })
 }
 
 fn estimated(host: &Host) -> SampleCost {
     let typical = typical(host.hypervisor().is_some());
     SampleCost {
         us: Estimate::exact(typical.us),
+        in_kernel: 1.0,
         calibrated: false,
         source: format!("an estimate, as of {}: `tare overhead` measures it here", typical.of),
         time: None,

@@ -86,6 +86,7 @@ fn events(description: &Description, seen: &FileFigures, lost: &[Option<u64>]) -
         name: name.clone(),
         samples: kept(number, |tally| tally.samples),
         own: kept(number, |tally| tally.own),
+        in_kernel: kept(number, |tally| tally.in_kernel),
         lost: lost.get(number).copied().flatten(),
         ..Event::default()
     };

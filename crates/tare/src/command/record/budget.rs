@@ -1,7 +1,8 @@
 //! Which rate keeps within a budget: pure, from what samples cost and what the recorder was seen to use.
 //!
 //! Rates are steps, the one that was asked for first. A step's cost is what a CPU that is busy all the time gives up to samples at that
-//! rate: no CPU gives up more, however few are busy. The recorder's CPU time comes on top, spread over the recorded CPUs.
+//! rate: no CPU gives up more, however few are busy. Samples that interrupt the kernel cost more than those of the loops that costs were measured with: what
+//! was sampled last says by how much. The recorder's CPU time comes on top, spread over the recorded CPUs.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ const MARGIN: f64 = 0.9;
 const ROOM: f64 = 0.9;
 /// What the latest look weighs in the recorder's share.
 const LATEST: f64 = 0.3;
+/// What samples weigh a look later, of what they weighed before.
+const EARLIER: f64 = 0.8;
 /// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was wrong.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
@@ -24,14 +27,27 @@ pub(super) struct Seen {
     pub(super) recorder: Duration,
     /// How often the kernel stopped an event.
     pub(super) throttled: u64,
+    /// What samples cost.
+    pub(super) samples: SamplesCost,
+}
+
+/// What samples cost, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct SamplesCost {
+    /// As if they all were of a loop in user mode.
+    pub(super) of_loops: f64,
+    /// By what they interrupted.
+    pub(super) all: f64,
 }
 
 /// Chooses steps.
 #[derive(Debug)]
 pub(super) struct Controller {
     budget: f64,
-    /// Of a busy CPU's time, by step, falling.
+    /// Of a busy CPU's time, by step, falling; of a loop in user mode.
     costs: Vec<f64>,
+    /// What was sampled last.
+    samples: SamplesCost,
     cpus: usize,
     step: usize,
     /// Of the recorded CPUs' time; `None` until there was a look.
@@ -45,7 +61,17 @@ pub(super) struct Controller {
 impl Controller {
     /// `budget` and `costs` are shares; the first step goes by the costs alone.
     pub(super) fn new(budget: f64, costs: Vec<f64>, cpus: usize) -> Self {
-        let mut new = Self { budget, costs, cpus: cpus.max(1), step: 0, recorder: None, looks_here: 0, patience: PATIENCE, tried: false };
+        let mut new = Self {
+            budget,
+            costs,
+            samples: SamplesCost::default(),
+            cpus: cpus.max(1),
+            step: 0,
+            recorder: None,
+            looks_here: 0,
+            patience: PATIENCE,
+            tried: false,
+        };
         new.step = new.within(MARGIN * budget);
         new
     }
@@ -55,14 +81,20 @@ impl Controller {
         self.step
     }
 
+    /// How many times as much as those of a loop samples cost.
+    fn dearer(&self) -> f64 {
+        let SamplesCost { of_loops, all } = self.samples;
+        if of_loops > 0.0 { (all / of_loops).max(1.0) } else { 1.0 }
+    }
+
     /// The fastest step that costs no more; the slowest where none is so cheap.
     fn within(&self, share: f64) -> usize {
-        self.costs.iter().position(|cost| *cost <= share).unwrap_or(self.costs.len().saturating_sub(1))
+        self.costs.iter().position(|cost| cost * self.dearer() <= share).unwrap_or(self.costs.len().saturating_sub(1))
     }
 
     /// Whether even the slowest step costs more than the budget leaves: then it is taken all the same.
     pub(super) fn floor_wins(&self) -> bool {
-        self.costs.last().is_some_and(|cost| cost + self.recorder.unwrap_or(0.0) > self.budget)
+        self.costs.last().is_some_and(|cost| cost * self.dearer() + self.recorder.unwrap_or(0.0) > self.budget)
     }
 
     /// Takes in what was seen; whether the step is another now.
@@ -73,6 +105,9 @@ impl Controller {
         let share = seen.recorder.as_secs_f64() / (seen.enabled.as_secs_f64() * self.cpus as f64);
         let recorder = self.recorder.map_or(share, |before| before + LATEST * (share - before));
         self.recorder = Some(recorder);
+        let weigh = |before: f64, latest: f64| EARLIER * before + latest;
+        self.samples.of_loops = weigh(self.samples.of_loops, seen.samples.of_loops);
+        self.samples.all = weigh(self.samples.all, seen.samples.all);
         self.looks_here = self.looks_here.saturating_add(1);
         let left = MARGIN * self.budget - recorder;
         let slowest = self.costs.len().saturating_sub(1);
@@ -103,9 +138,13 @@ mod tests {
         vec![0.01, 0.005, 0.0025, 0.00125]
     }
 
+    fn look_of(ms: u64) -> Seen {
+        Seen { enabled: Duration::from_millis(ms), recorder: Duration::ZERO, throttled: 0, samples: SamplesCost::default() }
+    }
+
     /// Looks of 250 ms of two CPUs, at which the recorder uses this share of both.
     fn looks(controller: &mut Controller, number: usize, recorder: impl Fn(usize) -> f64) -> usize {
-        let seen = |share: f64| Seen { enabled: Duration::from_millis(250), recorder: Duration::from_secs_f64(share * 0.5), throttled: 0 };
+        let seen = |share: f64| Seen { recorder: Duration::from_secs_f64(share * 0.5), ..look_of(250) };
         (0..number).filter(|look| controller.look(seen(recorder(*look)))).count()
     }
 
@@ -149,11 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn samples_of_the_kernel_make_it_slower_as_long_as_there_are_such() {
+        let mut controller = Controller::new(0.01, costs(), 2);
+        let seen = |all| Seen { samples: SamplesCost { of_loops: 1000.0, all }, ..look_of(250) };
+        assert!(controller.look(seen(1990.0)), "0.5% is now nearly 1%");
+        assert_eq!(controller.step(), 2);
+        assert!((0..20).all(|_| !controller.look(seen(1990.0))));
+        assert_eq!((0..40).filter(|_| controller.look(seen(1010.0))).count(), 1);
+        assert_eq!(controller.step(), 1);
+        let mut tight = Controller::new(0.002, costs(), 2);
+        assert!(!tight.floor_wins() && !tight.look(seen(1990.0)) && tight.floor_wins());
+    }
+
+    #[test]
     fn throttling_makes_it_slower_whatever_was_predicted() {
         let mut controller = Controller::new(0.5, costs(), 2);
         assert_eq!(controller.step(), 0);
-        assert!(controller.look(Seen { enabled: Duration::from_millis(250), recorder: Duration::ZERO, throttled: 3 }));
+        assert!(controller.look(Seen { throttled: 3, ..look_of(250) }));
         assert_eq!(controller.step(), 1);
-        assert!(!controller.look(Seen { enabled: Duration::ZERO, recorder: Duration::ZERO, throttled: 1 }), "nothing was on");
+        assert!(!controller.look(Seen { throttled: 1, ..look_of(0) }), "nothing was on");
     }
 }

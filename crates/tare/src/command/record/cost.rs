@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
-use tare_format::abi::{Attr, Sampling};
+use tare_format::abi::{Attr, Flags, Sampling};
 use tare_measure::overhead::plan::CallGraph;
+use tare_measure::overhead::published::IN_KERNEL;
 
 use super::followed::is_clock;
 use super::plan::{PlannedEvent, is_software};
@@ -17,7 +18,9 @@ use crate::pipeline::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
 pub(super) fn of_samples<'a>(session: &'a Session<'_>) -> &'a [Option<SampleCost>] {
     let of = |planned: &PlannedEvent| {
         let attr = &planned.attr;
-        (attr.sampling != Sampling::None).then(|| predict::sample_cost(session.host, &planned.event.name, call_graph(attr), interrupts(planned)))?
+        let known = || predict::sample_cost(session.host, &planned.event.name, call_graph(attr), interrupts(planned));
+        let cost = (attr.sampling != Sampling::None).then(known)??;
+        Some(SampleCost { in_kernel: if has_kernel_chains(attr) { IN_KERNEL } else { 1.0 }, ..cost })
     };
     session.sample_costs.get_or_init(|| session.plan.events.iter().map(of).collect())
 }
@@ -29,6 +32,11 @@ fn call_graph(attr: &Attr) -> CallGraph {
         (false, true) => CallGraph::Fp,
         (false, false) => CallGraph::None,
     }
+}
+
+/// Whether samples of the kernel hold its part of their call chains.
+fn has_kernel_chains(attr: &Attr) -> bool {
+    attr.has_callchain() && !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_KERNEL)
 }
 
 /// Whether each sample is an interrupt: of a timer or of a counter.

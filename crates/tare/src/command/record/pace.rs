@@ -7,13 +7,14 @@ use tare_format::abi::Sampling;
 use tare_format::file::note;
 
 use super::account::nanos;
-use super::budget::{Controller, Seen};
+use super::budget::{Controller, SamplesCost, Seen};
 use super::cost;
 use super::live::{Live, cpu_ns};
 use super::plan::PlannedEvent;
 use super::session::Session;
 use crate::cli::resolved::record::Budget;
-use crate::pipeline::ledger::{self, Ledger, RateChange, SamplingCost, ShareOf};
+use crate::pipeline::capture::meter::Tally;
+use crate::pipeline::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
 
 /// A budget and what was seen of it.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Pace {
     recorded: Duration,
     recorder_ns: u64,
     throttled: u64,
+    tallies: Vec<Tally>,
     changes: u64,
     floor: Duration,
 }
@@ -44,7 +46,19 @@ impl Pace {
         let costs = (0..steps).map(of_step).collect();
         let controller = Controller::new(budget.share, costs, cost::cpus(session));
         let (recorded, floor) = (Duration::ZERO, Duration::ZERO);
-        Some(Self { budget, controller, rates, recorded, recorder_ns: 0, throttled: 0, changes: 0, floor })
+        Some(Self { budget, controller, rates, recorded, recorder_ns: 0, throttled: 0, tallies: Vec::new(), changes: 0, floor })
+    }
+
+    /// What samples cost since the last look.
+    fn samples(&mut self, now: Vec<Tally>, costs: &[Option<SampleCost>]) -> SamplesCost {
+        let before = std::mem::replace(&mut self.tallies, now);
+        let mut cost = SamplesCost::default();
+        for (event, (now, sample)) in self.tallies.iter().zip(costs).enumerate() {
+            let (Some(sample), seen) = (sample, now.since(before.get(event).unwrap_or(&Tally::default()))) else { continue };
+            cost.of_loops += sample.of(seen.samples as f64, 0.0).high;
+            cost.all += sample.of(seen.samples as f64, seen.in_kernel as f64).high;
+        }
+        cost
     }
 
     fn hz(&self) -> Vec<u64> {
@@ -75,6 +89,7 @@ impl Live<'_> {
             enabled: recorded.saturating_sub(pace.recorded),
             recorder: Duration::from_nanos(recorder_ns.saturating_sub(pace.recorder_ns)),
             throttled: throttled.saturating_sub(pace.throttled),
+            samples: pace.samples(self.shared.tallies(), cost::of_samples(self.session)),
         };
         let changed = pace.controller.look(seen);
         if pace.controller.floor_wins() {
@@ -104,6 +119,8 @@ impl Live<'_> {
         let spent = SamplingCost::new(ledger, ShareOf::Cpus, cost::cpus(self.session)).and_then(|cost| cost.share);
         let hz = pace.hz().into_iter().max().unwrap_or(0);
         let Budget { share: asked, min_hz } = pace.budget;
-        Some(ledger::Budget { asked, spent, min_hz, hz, changes: pace.changes, floor_ns: nanos(pace.floor) })
+        // Since the last look, too.
+        let rest = if pace.controller.floor_wins() { self.clock.recorded().saturating_sub(pace.recorded) } else { Duration::ZERO };
+        Some(ledger::Budget { asked, spent, min_hz, hz, changes: pace.changes, floor_ns: nanos(pace.floor + rest) })
     }
 }

@@ -27,7 +27,7 @@ impl Figures {
         let zero = Tally::default();
         let tally = |(event, now): (usize, &Tally)| {
             let before = before.tallies.get(event).unwrap_or(&zero);
-            Tally { samples: now.samples.saturating_sub(before.samples), own: now.own.saturating_sub(before.own) }
+            now.since(before)
         };
         let lost = self.lost.filter(|lost| Some(*lost) != before.lost).map(|lost| match before.lost {
             Some(known) => Lost { records: lost.records.saturating_sub(known.records), after_ns: known.until_ns, until_ns: lost.until_ns },
@@ -66,6 +66,11 @@ impl Handed {
         self.now.throttled
     }
 
+    /// Samples of the recording so far, by event.
+    pub(crate) fn tallies(&self) -> &[Tally] {
+        &self.now.tallies
+    }
+
     /// What the file at hand holds; the next file begins.
     pub(crate) fn take(&mut self) -> Figures {
         let of_file = Figures { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };
@@ -81,7 +86,7 @@ mod tests {
     #[test]
     fn figures_of_files_sum_up_to_those_of_the_recording() {
         let figures = |samples, records, bytes, last_ns| Figures {
-            tallies: vec![Tally { samples, own: 1 }],
+            tallies: vec![Tally { samples, own: 1, in_kernel: 2 }],
             lost: (records > 0).then_some(Lost { records, after_ns: Some(5), until_ns: last_ns }),
             bytes,
             last_ns,
@@ -91,7 +96,7 @@ mod tests {
         assert_eq!(handed.take(), Figures { first_ns: Some(4), ..figures(3, 0, 30, Some(7)) });
         handed.now = figures(10, 4, 100, Some(9));
         let second = handed.take();
-        assert_eq!((second.tallies[0].samples, second.tallies[0].own, second.bytes, second.first_ns), (7, 0, 70, None));
+        assert_eq!((second.tallies[0], second.bytes, second.first_ns), (Tally { samples: 7, own: 0, in_kernel: 0 }, 70, None));
         assert_eq!(second.lost, Some(Lost { records: 4, after_ns: Some(5), until_ns: Some(9) }));
         handed.now = figures(10, 6, 100, Some(12));
         assert_eq!(handed.take().lost, Some(Lost { records: 2, after_ns: Some(9), until_ns: Some(12) }));

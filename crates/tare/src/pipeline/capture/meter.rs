@@ -7,9 +7,9 @@ use super::figures::Figures;
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE,
-    PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD,
-    PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL,
+    PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 use tare_format::record::{Layout, RawRecord};
 
@@ -91,6 +91,21 @@ pub(crate) struct Tally {
     pub(crate) samples: u64,
     /// Those made by the recorder itself.
     pub(crate) own: u64,
+    /// Those that interrupted the kernel.
+    pub(crate) in_kernel: u64,
+}
+
+impl Tally {
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
+        Self { samples: since(|tally| tally.samples), own: since(|tally| tally.own), in_kernel: since(|tally| tally.in_kernel) }
+    }
+
+    /// Both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self { samples: self.samples + other.samples, own: self.own + other.own, in_kernel: self.in_kernel + other.in_kernel }
+    }
 }
 
 /// Records that a ring had no room for.
@@ -131,6 +146,12 @@ fn header(bytes: &[u8]) -> Option<(u32, usize)> {
     let &[a, b, c, d, _, _, g, h] = bytes.first_chunk::<HEADER>()?;
     let size = usize::from(u16::from_ne_bytes([g, h]));
     Some((u32::from_ne_bytes([a, b, c, d]), if size < HEADER { bytes.len() } else { size }))
+}
+
+/// Whether a sample interrupted the kernel, by its header.
+fn in_kernel(record: &[u8]) -> bool {
+    let misc = record.get(4..6).map_or(0, |misc| u32::from(u16::from_ne_bytes([misc[0], misc[1]])));
+    misc & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL
 }
 
 impl Meter {
@@ -214,6 +235,7 @@ impl Meter {
         }
         let tally = &mut self.figures.tallies[event];
         tally.samples += 1;
+        tally.in_kernel += u64::from(in_kernel(record));
         if let Some(at) = self.known.tid_at[event] {
             let tid = record.get(at..at + 4).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
             tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));

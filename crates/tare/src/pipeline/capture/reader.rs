@@ -17,7 +17,7 @@ use tare_kernel::host::Host;
 use tare_kernel::ring::{Batch, Ring};
 
 use super::figures::{Figures, Handed};
-use super::meter::{Known, Meter};
+use super::meter::{Known, Meter, Tally};
 use super::recent::{Recent, without_samples};
 use super::rounds::Rounds;
 use crate::pipeline::describe::BuildIds;
@@ -179,6 +179,17 @@ impl Shared {
     /// How often the kernel stopped events for sampling too often.
     pub(crate) fn throttled(&self) -> u64 {
         self.lock().rings.iter().map(|ring| ring.handed.throttled()).sum()
+    }
+
+    /// Samples of the recording so far, by event.
+    pub(crate) fn tallies(&self) -> Vec<Tally> {
+        let mut all: Vec<Tally> = Vec::new();
+        for ring in &self.lock().rings {
+            let of_ring = ring.handed.tallies();
+            all.resize(all.len().max(of_ring.len()), Tally::default());
+            all.iter_mut().zip(of_ring).for_each(|(sum, tally)| *sum = sum.and(tally));
+        }
+        all
     }
 
     /// The output, for what only one thread asks of it.

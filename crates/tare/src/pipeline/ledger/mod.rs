@@ -84,6 +84,8 @@ pub struct Event {
     pub samples: u64,
     /// Of them, those that the recorder itself made.
     pub own: u64,
+    /// Of all, those that interrupted the kernel.
+    pub in_kernel: u64,
     /// Samples that found no room; `None` where the kernel doesn't tell (before Linux 6.0).
     pub lost: Option<u64>,
     /// What the samples stand for, where a command was followed and that is known.
@@ -182,6 +184,7 @@ impl Event {
             name: self.name.clone(),
             samples: self.samples + next.samples,
             own: self.own + next.own,
+            in_kernel: self.in_kernel + next.in_kernel,
             lost,
             coverage: None,
             fixed: self.fixed,

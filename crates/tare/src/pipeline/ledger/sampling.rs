@@ -10,12 +10,27 @@ use super::Ledger;
 pub struct SampleCost {
     /// Microseconds.
     pub us: Estimate,
+    /// How many times that a sample costs that interrupts the kernel, where its functions are looked up for a call chain.
+    #[serde(default = "once")]
+    pub in_kernel: f64,
     /// Whether `tare overhead` measured it on the host that recorded; else it is an estimate.
     pub calibrated: bool,
     /// Where it comes from, as part of a sentence.
     pub source: String,
     /// When it was measured, in seconds since 1970.
     pub time: Option<u64>,
+}
+
+/// For ledgers that don't tell.
+fn once() -> f64 {
+    1.0
+}
+
+impl SampleCost {
+    /// Microseconds that samples took together, so many of which interrupted the kernel.
+    pub(crate) fn of(&self, samples: f64, in_kernel: f64) -> Estimate {
+        self.us.times(samples + (self.in_kernel - 1.0) * in_kernel)
+    }
 }
 
 /// Whose CPU time a share is of.
@@ -55,7 +70,9 @@ impl SamplingCost {
         known().next()?;
         let mut samples_ns = Estimate::exact(0.0);
         for (event, cost) in known() {
-            let ns = cost.us.times(1e3 * event.samples.saturating_add(event.lost.unwrap_or(0)) as f64);
+            // Those that found no room are taken to be like the others.
+            let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
+            let ns = cost.of(all, all * in_kernel(event)).times(1e3);
             samples_ns = Estimate { value: samples_ns.value + ns.value, low: samples_ns.low + ns.low, high: samples_ns.high + ns.high };
         }
         let cpu_ns = match of {
@@ -70,6 +87,11 @@ impl SamplingCost {
         });
         Some(Self { samples_ns, recorder_ns, share, of, cpu_ns, calibrated: known().all(|(_, cost)| cost.calibrated) })
     }
+}
+
+/// The share of samples that interrupted the kernel.
+fn in_kernel(event: &super::Event) -> f64 {
+    event.in_kernel as f64 / event.samples.max(1) as f64
 }
 
 /// The line that tells of it.
@@ -89,7 +111,10 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     };
     let one = |event: &super::Event| {
         let cost = event.sample_cost.as_ref()?;
-        Some(format!("{} {:.1} us a sample, {}", event.name, cost.us.value, cost.source))
+        let share = in_kernel(event);
+        let dearer = cost.in_kernel > 1.0 && share > 0.0;
+        let more = if dearer { format!(", {} times that for the {:.0}% in the kernel", cost.in_kernel, 100.0 * share) } else { String::new() };
+        Some(format!("{} {:.1} us a sample{more}, {}", event.name, cost.us.value, cost.source))
     };
     let costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
     let recorder = format!("{:.1} ms of the recorder", cost.recorder_ns as f64 / 1e6);
@@ -108,7 +133,8 @@ mod tests {
 
     fn ledger(calibrated: bool) -> Ledger {
         let us = if calibrated { Estimate { value: 5.0, low: 4.0, high: 6.0 } } else { Estimate::exact(5.0) };
-        let cost = SampleCost { us, calibrated, source: if calibrated { "calibrated on h" } else { "an estimate" }.to_owned(), time: None };
+        let cost =
+            SampleCost { us, in_kernel: 2.0, calibrated, source: if calibrated { "calibrated on h" } else { "an estimate" }.to_owned(), time: None };
         Ledger {
             finished: true,
             events: vec![
@@ -136,6 +162,15 @@ mod tests {
         assert!(line_of(false, ShareOf::Cpus).starts_with("sampling cost ≈ 0.25% of the recorded CPUs' time, "));
         let tasks = line_of(false, ShareOf::Tasks);
         assert!(tasks.starts_with("sampling cost ≈ 10.0 ms, ") && tasks.contains("an estimate"), "{tasks}");
+    }
+
+    #[test]
+    fn samples_of_the_kernel_cost_more() {
+        let mut ledger = ledger(false);
+        ledger.events[0].in_kernel = 450;
+        ledger.sampling = SamplingCost::new(&ledger, ShareOf::Command, 2);
+        assert!((ledger.sampling.as_ref().unwrap().samples_ns.value - 7_500_000.0).abs() < 1.0, "1,000 samples, 500 of which count twice");
+        assert!(line(&ledger).unwrap().contains("cpu-clock 5.0 us a sample, 2 times that for the 50% in the kernel, an estimate"));
     }
 
     #[test]
