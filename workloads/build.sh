@@ -27,6 +27,7 @@ build timer.c
 build flood.c
 build used.c
 build threads.c
+build mix.c
 build waited.c waits.c
 build_library waits.c
-cp forks.sh commands.sh limits.sh "$into/"
+cp forks.sh commands.sh limits.sh recorded.sh "$into/"

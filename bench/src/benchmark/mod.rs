@@ -73,4 +73,9 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "overhead-predict", about: "10 times the cost at 10,000 Hz, from lower rates", run: overhead::predict },
     Benchmark { name: "overhead-table", about: "one study of all rates, with its time", run: overhead::table },
     Benchmark { name: "overhead-peer", about: "what tare and perf add to the event at 4000 Hz with call chains", run: overhead::peer },
+    Benchmark {
+        name: "overhead-budget",
+        about: "recordings within 0.5, 1 and 2%, held against trace events and full rate",
+        run: overhead::budget::run,
+    },
 ];

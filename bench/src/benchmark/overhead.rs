@@ -1,5 +1,7 @@
 //! Whether `tare overhead` finds what is there, and nothing where there is nothing: each figure from studies of its own, with cpu-clock.
 
+pub(crate) mod budget;
+
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 

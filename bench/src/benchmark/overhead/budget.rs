@@ -1,0 +1,210 @@
+//! Whether `tare record --max-overhead` keeps its word, by what others than the recorder see, and whether its profiles say the same.
+
+mod interrupts;
+mod recording;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use tare_kernel::host::Host;
+
+use self::interrupts::Part;
+use self::recording::{Place, Recording, Weight};
+use super::{at_least, at_most};
+use crate::benchmark::Setting;
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::in_random_order;
+
+/// Rounds unless told: the fewest with an interval.
+const ROUNDS: usize = 5;
+/// What may be spent, in percent.
+const BUDGETS: [&str; 3] = ["0.5", "1", "2"];
+/// What may be spent over the budget is a quarter of it.
+const OF_BUDGET: f64 = 1.25;
+/// Samples a second where there is no budget, and the most where there is one.
+const FULL_HZ: &str = "4000";
+/// Rows of a profile from this share on.
+const ROW: f64 = 0.005;
+
+/// What is recorded.
+struct Program {
+    name: &'static str,
+    mode: &'static str,
+    /// With the amount in place of `{}`.
+    command: &'static str,
+    /// At the full rate, then by budget: enough for 5,000 samples in all rounds.
+    amounts: [&'static str; 4],
+    sort: &'static str,
+}
+
+const PROGRAMS: [Program; 4] = [
+    Program { name: "busy", mode: "--follow=cgroup", command: "mix {} 100 2", amounts: ["1.5", "2.5", "1.5", "1.5"], sort: "sym" },
+    Program { name: "forks", mode: "--follow=cgroup", command: "commands.sh {}", amounts: ["500", "1400", "900", "700"], sort: "comm" },
+    Program { name: "idle", mode: "--follow=cgroup", command: "mix {} 10 2", amounts: ["3", "13", "6.5", "3.5"], sort: "sym" },
+    Program { name: "idle -a", mode: "-a", command: "mix {} 10 2", amounts: ["1", "2", "1.5", "1.5"], sort: "comm" },
+];
+
+impl Program {
+    /// `way` is 0 for the full rate, then one of [`BUDGETS`].
+    fn record(&self, place: &Place<'_>, way: usize) -> anyhow::Result<Recording> {
+        let budget = way.checked_sub(1).map_or_else(String::new, |at| format!("--max-overhead {}%", BUDGETS[at]));
+        place.record(&format!("-F {FULL_HZ} {} {budget}", self.mode), &self.command.replace("{}", self.amounts[way]), self.sort)
+    }
+
+    /// Where nothing fits, the lowest rate is kept, and the ledger says so.
+    fn floor(&self, place: &Place<'_>) -> anyhow::Result<Recording> {
+        let options = format!("-F {FULL_HZ} {} --max-overhead 0.01% --min-rate 19", self.mode);
+        place.record(&options, &self.command.replace("{}", self.amounts[3]), self.sort)
+    }
+
+    /// Whether all that was sampled is the command's.
+    fn is_followed(&self) -> bool {
+        self.mode != "-a"
+    }
+}
+
+/// All recordings of a program, by way.
+type Ways = [Vec<Recording>; 4];
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let place = Place::new(setting)?;
+    let cpus = Host::default().online_cpus()?.as_slice().len();
+    let nobody = place.nobody()?;
+    let all: Vec<(usize, usize)> = (0..PROGRAMS.len()).flat_map(|program| (0..4).map(move |way| (program, way))).collect();
+    let mut recordings: [Ways; PROGRAMS.len()] = Default::default();
+    for _ in 0..setting.rounds.unwrap_or(ROUNDS) {
+        let (_, round) = in_random_order(&all, |&(program, way)| PROGRAMS[program].record(&place, way))?;
+        for (&(program, way), recording) in all.iter().zip(round) {
+            recordings[program][way].push(recording);
+        }
+    }
+    let floors: Vec<Recording> = PROGRAMS.iter().map(|program| program.floor(&place)).collect::<Result<_, _>>()?;
+    let mut table = vec![format!("{} interrupts that sample in a second while nobody records: more than 0 are of other programs", nobody.foreign)];
+    let mut findings = Vec::new();
+    for (program, ways) in PROGRAMS.iter().zip(&recordings) {
+        for (budget, way) in BUDGETS.iter().zip(1..) {
+            let (name, percent) = (format!("{}, {budget}%", program.name), budget.parse::<f64>()?);
+            findings.extend(costs(program, &name, &ways[way], percent, cpus));
+            findings.extend(shares(program, &name, &ways[way], &ways[0]));
+            table.push(line(&name, &ways[way], cpus));
+        }
+        table.push(line(&format!("{}, full rate", program.name), &ways[0], cpus));
+    }
+    let sampled = |run: &Recording| run.interrupts.number as f64 / run.ledger["samples"].as_f64().unwrap_or(f64::NAN);
+    let apart = recordings.iter().flatten().flatten().map(|run| (sampled(run) - 1.0).abs()).fold(0.0, f64::max);
+    findings.push(at_most("interrupts a sample, furthest from 1 of any run, by", apart, 0.02));
+    let least = floors.iter().map(|floor| floor.floor).fold(f64::INFINITY, f64::min);
+    findings.push(at_least("share of the time for which the ledger says that the floor won, where it must, least of the programs", least, 0.95));
+    let programs = PROGRAMS.iter().zip(&recordings).zip(&floors).map(|((program, ways), floor)| {
+        json!({ "program": program.name, "command": program.command, "full_rate": ways[0], "budgets": BUDGETS, "within": ways[1..], "floor": floor })
+    });
+    Ok(Report { table, findings, raw: json!({ "cpus": cpus, "nobody": nobody, "programs": programs.collect::<Vec<_>>() }) })
+}
+
+/// A figure a run, in percent.
+fn percent(runs: &[Recording], of: impl Fn(&Recording) -> f64) -> Vec<f64> {
+    runs.iter().map(|run| 100.0 * of(run)).collect()
+}
+
+/// Of the recorded CPUs' time, which a budget is a share of.
+fn spent(run: &Recording, cpus: usize) -> f64 {
+    (run.interrupts.ns + run.recorder_ns) as f64 / (run.elapsed_ns as f64 * cpus as f64)
+}
+
+/// Of the command's CPU time, what samples took: no CPU gives up more than the budget to these.
+fn of_command(run: &Recording) -> f64 {
+    run.interrupts.ns as f64 / run.command_ns as f64
+}
+
+fn costs(program: &Program, name: &str, runs: &[Recording], budget: f64, cpus: usize) -> Vec<Finding> {
+    let finding = |what: &str, figures: Vec<f64>| {
+        let what = format!("{name}: {what}");
+        Finding { what, measured: Estimate::of(figures), bound: Bound::AtMost(OF_BUDGET * budget) }
+    };
+    let mut findings = vec![finding("interrupts and recorder, percent of the recorded CPUs' time", percent(runs, |run| spent(run, cpus)))];
+    if program.is_followed() {
+        findings.push(finding("interrupts alone, percent of the command's CPU time", percent(runs, of_command)));
+    }
+    findings
+}
+
+/// Shares are held against each other where all that was sampled is the command's: what others do on the CPUs differs from run to run.
+fn shares(program: &Program, name: &str, runs: &[Recording], full: &[Recording]) -> Vec<Finding> {
+    let (rows, full) = (pooled(runs), pooled(full));
+    if !program.is_followed() {
+        return Vec::new();
+    }
+    vec![
+        at_most(&format!("{name}: a share's difference to full rate beyond 2 standard errors, points"), furthest(&rows, &full), 2.0),
+        at_least(&format!("{name}: samples"), samples(&rows).min(samples(&full)), 5000.0),
+    ]
+}
+
+fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
+    let mean = |figures: Vec<f64>| Estimate::of(figures).value;
+    let us = |of: fn(&Recording) -> Part| {
+        let sum = |of_part: fn(Part) -> u64| runs.iter().map(|run| of_part(of(run))).sum::<u64>() as f64;
+        sum(|part| part.ns) / 1e3 / sum(|part| part.number)
+    };
+    // Without a budget there is neither.
+    let kept = |of: fn(&Value) -> &Value| runs.iter().map(|run| of(&run.ledger["budget"]).as_f64()).collect::<Option<Vec<f64>>>().map(mean);
+    let said = kept(|budget| &budget["spent"]["value"]).map(|said| format!(", said {:.3}%", 100.0 * said));
+    let hz = kept(|budget| &budget["hz"]).map(|hz| format!("{hz:.0} Hz at the end, "));
+    format!(
+        "{name:<18} spent {:.3}%{}; recorder {:.3}%; {:.2} us an interrupt of user mode, {:.2} of the kernel; {}{:.0} samples; all {:.2}% of the command's time",
+        mean(percent(runs, |run| spent(run, cpus))),
+        said.unwrap_or_default(),
+        mean(percent(runs, |run| run.recorder_ns as f64 / (run.elapsed_ns as f64 * cpus as f64))),
+        us(|run| run.interrupts.of_user),
+        us(|run| run.interrupts.of_kernel),
+        hz.unwrap_or_default(),
+        samples(&pooled(runs)),
+        mean(percent(runs, |run| (run.interrupts.ns + run.recorder_ns) as f64 / run.command_ns as f64)),
+    )
+}
+
+fn pooled(runs: &[Recording]) -> BTreeMap<String, Weight> {
+    let mut all: BTreeMap<String, Weight> = BTreeMap::new();
+    for (name, weight) in runs.iter().flat_map(|run| &run.rows) {
+        let row = all.entry(name.clone()).or_default();
+        *row = Weight { samples: row.samples + weight.samples, ns: row.ns + weight.ns };
+    }
+    all
+}
+
+fn samples(rows: &BTreeMap<String, Weight>) -> f64 {
+    rows.values().map(|row| row.samples).sum()
+}
+
+/// By how many points the share of a row differs at most, beyond two standard errors of the difference.
+fn furthest(rows: &BTreeMap<String, Weight>, full: &BTreeMap<String, Weight>) -> f64 {
+    let share = |rows: &BTreeMap<String, Weight>, name: &str| {
+        let share = rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>();
+        (share, share * (1.0 - share) / samples(rows))
+    };
+    let names: BTreeSet<&String> = rows.keys().chain(full.keys()).collect();
+    let beyond = names.into_iter().filter_map(|name| {
+        let ((one, one_variance), (other, other_variance)) = (share(rows, name), share(full, name));
+        (one.max(other) >= ROW).then(|| 100.0 * ((one - other).abs() - 2.0 * (one_variance + other_variance).sqrt()).max(0.0))
+    });
+    beyond.fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(shares: [f64; 3], samples: f64) -> BTreeMap<String, Weight> {
+        let weight = |share: f64| Weight { samples: share * samples, ns: share * 1e9 };
+        ["a", "b", "c"].into_iter().zip(shares).map(|(name, share)| (name.to_owned(), weight(share))).collect()
+    }
+
+    #[test]
+    fn a_difference_is_what_chance_does_not_explain() {
+        let full = rows([0.5, 0.3, 0.2], 10_000.0);
+        assert!(furthest(&rows([0.505, 0.295, 0.2], 10_000.0), &full) < 1e-9);
+        // Of 5 points, 2 √(0.3 x 0.7 / 10,000 + 0.25 x 0.75 / 10,000) are chance.
+        assert!((furthest(&rows([0.55, 0.25, 0.2], 10_000.0), &full) - 3.738).abs() < 0.01);
+        assert!(furthest(&rows([0.7, 0.3, 0.0], 1e12), &full) > 19.0, "a row that is missing");
+    }
+}
