@@ -21,7 +21,7 @@ pub(super) struct Weight {
 }
 
 /// A command that was recorded.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Recording {
     pub(super) interrupts: Interrupts,
     /// CPU time of the recorder while the command ran, from the kernel's account of its threads.
