@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tare_measure::overhead::load::Kind;
 use tare_measure::overhead::study::{Figure, Row, fits};
 use tare_measure::statistics::median;
 
@@ -61,20 +62,22 @@ fn highest(figures: impl Iterator<Item = f64>) -> f64 {
     figures.fold(f64::NAN, f64::max)
 }
 
-/// At 0 Hz a loop loses nothing.
+/// At 0 Hz no loop loses anything.
 pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "0"])?;
-    let lost: Vec<&Value> = studies.iter().map(|study| &rows(study)[0]["losses"][0]["lost"]).collect();
-    let half_width = |lost: &&Value| (number(&lost["high"]) - number(&lost["low"])) / 2.0;
-    let findings = vec![
-        at_least(
-            "share of studies whose interval of the counting loop holds 0",
-            share(lost.iter().map(|lost| number(&lost["low"]) <= 0.0 && number(&lost["high"]) >= 0.0)),
-            0.8,
-        ),
-        at_most("half width of that interval, the most of any, points", 100.0 * highest(lost.iter().map(half_width)), 0.5),
-    ];
-    Ok(Report { table: lost.iter().map(ToString::to_string).collect(), findings, raw: json!(lost) })
+    let (mut findings, mut table) = (Vec::new(), Vec::new());
+    for load in Kind::ALL.map(Kind::name) {
+        let losses = studies.iter().filter_map(|study| rows(study)[0]["losses"].as_array()?.iter().find(|loss| loss["load"] == load));
+        let lost: Vec<&Value> = losses.map(|loss| &loss["lost"]).collect();
+        let holds_zero = share(lost.iter().map(|lost| number(&lost["low"]) <= 0.0 && number(&lost["high"]) >= 0.0));
+        findings.push(at_least(&format!("share of studies whose interval of the {load} loop holds 0"), holds_zero, 0.8));
+        if load == Kind::Counting.name() {
+            let half_widths = lost.iter().map(|lost| (number(&lost["high"]) - number(&lost["low"])) / 2.0);
+            findings.push(at_most("half width of the counting loop's interval, the most of any, points", 100.0 * highest(half_widths), 0.5));
+        }
+        table.extend(lost.iter().map(|lost| format!("{load}: {lost}")));
+    }
+    Ok(Report { table, findings, raw: json!(studies) })
 }
 
 /// A fake profiler that burns CPU time is found, and how much.

@@ -103,17 +103,14 @@ pub fn losses(
     for _ in 0..plan.pairs {
         rng.shuffle(&mut order);
         for &at in &order {
-            let switch = switches.get_mut(at).map(|(_, switch)| switch);
             let _first = priority::first();
-            speeds[at] = match switch {
-                Some(switch) => {
-                    switch.on()?;
-                    let speed = load.run(ticks).speed;
-                    switch.off()?;
-                    speed
-                }
-                None => load.run(ticks).speed,
-            };
+            if let Some((_, switch)) = switches.get_mut(at) {
+                switch.on()?;
+            }
+            speeds[at] = load.run(ticks).speed;
+            if let Some((_, switch)) = switches.get_mut(at) {
+                switch.off()?;
+            }
         }
         let without = speeds[switches.len()];
         for (rounds, speed) in rounds.iter_mut().zip(&speeds) {
