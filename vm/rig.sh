@@ -42,6 +42,7 @@ guest_apt_setup() {
     write_guest_apt_conf "$root"
     guest_apt apt-get -qq update
     # The archive that these sources name has the newest kernel too, in a suite that apt takes packages from only where no other has them.
+    # shellcheck disable=SC2016 # $(REPO_URI) is for apt to fill in
     guest_apt apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
         sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $newest_suite main|" >"$root/etc/sources.list.d/newest.list"
     guest_apt apt-get -qq update
