@@ -32,12 +32,18 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
     assert!(line.contains("an estimate") && line.contains("start-up apart"), "{line}");
     assert_eq!(ledger["sampling"]["calibrated"], false);
 
-    let mut study = tare();
-    study.env("XDG_STATE_HOME", folder.path());
-    let study = study.args(["overhead", "-e", "cpu-clock", "--rates", "0,1000,4000", "--pairs", "10", "--loops", "counting"]).output().unwrap();
-    assert!(study.status.success(), "{}", stderr(&study));
-    let (line, ledger) = recorded(folder.path());
-    assert!(line.contains("calibrated on ") && line.contains("with call graph none, not fp"), "{line}");
+    let calibrated = || {
+        let mut study = tare();
+        study.env("XDG_STATE_HOME", folder.path());
+        let rates = "0,500,1000,2000,4000";
+        let study = study.args(["overhead", "-e", "cpu-clock", "--rates", rates, "--pairs", "10", "--loops", "counting"]).output().unwrap();
+        assert!(study.status.success(), "{}", stderr(&study));
+        recorded(folder.path())
+    };
+    // Rates that a busy hypervisor delivers too little of are left out of lines, and a line needs two.
+    let mut tries = std::iter::repeat_with(calibrated).take(3);
+    let (line, ledger) = tries.find(|(line, _)| line.contains("calibrated on ")).expect("one of three studies can be fitted");
+    assert!(line.contains("with call graph none, not fp"), "{line}");
     let (sampling, event) = (&ledger["sampling"], &ledger["events"][0]);
     assert_eq!(sampling["calibrated"], true);
     let number = |value: &Value| value.as_f64().unwrap();

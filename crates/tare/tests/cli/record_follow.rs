@@ -266,10 +266,12 @@ fn exact_weights_are_what_each_command_counted() {
     let minor = of("minor-faults", "date") / date;
     assert!((0.98..=1.0).contains(&minor), "{minor} {}", String::from_utf8_lossy(&json.stdout));
     let time: f64 = ["sh", "date", "expr"].map(|comm| of("task-clock", comm)).iter().sum();
-    let used = recorded.ledger().command.unwrap();
-    // A task's events end before its exit does: a tenth of what such short ones use comes after.
-    let counted = time / (used.user_ns + used.system_ns) as f64;
-    assert!((0.7..1.1).contains(&counted), "{time} {used:?}");
+    let ledger = recorded.ledger();
+    let used = ledger.command.as_ref().unwrap();
+    // A task's events end before its exit does: a tenth of what such short ones use comes after. task-clock also has the time that a
+    // hypervisor takes from a task; the loop runs one process at a time.
+    let used_ns = (used.user_ns + used.system_ns) as f64;
+    assert!(time > 0.7 * used_ns && time < 1.1 * used_ns.max(ledger.recorded_ns as f64), "{time} {ledger:?}");
     let weighed: f64 = document["events"][0]["entries"].as_array().unwrap().iter().map(|row| row["own"]["period"].as_f64().unwrap()).sum();
     assert!((weighed / time - 1.0).abs() < 1e-6, "{weighed} of {time}");
     assert!(recorded.report().contains("# What samples stand for beside what was counted"));
