@@ -61,9 +61,7 @@ fn place(number: usize, nth: usize) -> usize {
 
 /// The middle one of a round's bare runs.
 fn bare(round: &Round) -> f64 {
-    let mut runs: Vec<f64> = (0..BARE_RUNS).map(|at| elapsed(round, at)).collect();
-    runs.sort_by(f64::total_cmp);
-    runs[BARE_RUNS / 2]
+    Estimate::median((0..BARE_RUNS).map(|at| elapsed(round, at)).collect()).value
 }
 
 fn elapsed(round: &Round, at: usize) -> f64 {

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tare_measure::overhead::load::Kind;
 use tare_measure::overhead::study::{Figure, Row, fits};
-use tare_measure::statistics::median;
 
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
-use crate::rounds::{Round, Variant};
+use crate::rounds::{Round, Variant, rounds};
+use crate::run::outcome;
+use crate::scratch::{Scratch, Tool};
 
 /// Studies unless told.
 const STUDIES: usize = 10;
@@ -86,18 +87,12 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     let profiler = format!("sh -c 'x={{control}}; x=${{x#fd:}}; exec {burner} {{cpu}} {PLANTED_PERCENT} ${{x%,*}} ${{x#*,}}'");
     let studies = studies(setting, &["--profiler", &profiler, "--rates", "500", "--loops", "counting"])?;
     let found: Vec<f64> = studies.iter().map(|study| 100.0 * number(&rows(study)[0]["losses"][1]["beyond_events"]["value"])).collect();
-    let median = median(&sorted(&found)).context("no study")?;
+    let median = Estimate::median(found.clone()).value;
     let findings = vec![
         at_least("loss found where 2% are burnt, median, percent", median, 0.75 * PLANTED_PERCENT),
         at_most("loss found where 2% are burnt, median, percent", median, 1.25 * PLANTED_PERCENT),
     ];
     Ok(Report { table: found.iter().map(|percent| format!("{percent:.2}%")).collect(), findings, raw: json!(found) })
-}
-
-fn sorted(figures: &[f64]) -> Vec<f64> {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted
 }
 
 /// The figures of a sample lie in each other, and come back.
@@ -111,7 +106,7 @@ pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     for (row, hz) in [2000, 4000, 10_000].into_iter().enumerate() {
         for figure in ["handler_us", "interrupt_us", "stolen_us"] {
             let us: Vec<f64> = costs(row).map(|cost| number(&cost[figure]["value"])).collect();
-            let median = median(&sorted(&us)).context("no study")?;
+            let median = Estimate::median(us.clone()).value;
             let near = share(us.iter().map(|us| (us - median).abs() <= 0.25 * median));
             table.push(format!("{hz} Hz, {figure}: {us:.2?}"));
             findings.push(at_least(&format!("{hz} Hz, {figure}: share of studies within 25% of their median"), near, 0.8));
@@ -127,7 +122,7 @@ pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
     for _ in 0..setting.rounds.unwrap_or(STUDIES) {
         let study = study(setting, &["--rates", "4000", "--loops", "counting", "--pairs", "50"])?;
         let cost = &rows(&study)[0]["cost"];
-        let bare = crate::run::outcome(&[setting.workload("timer"), study["cpu"].to_string()])?.stdout;
+        let bare = outcome(&[setting.workload("timer"), study["cpu"].to_string()])?.stdout;
         let ns = |name: &str| bare.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok()).unwrap_or(f64::NAN);
         let sampled = |name: &str| number(&cost[name]["value"]);
         rounds.push([sampled("handler_us"), sampled("interrupt_us"), sampled("stolen_us"), 1e-3 * ns("timer"), 1e-3 * ns("exit"), 1e-3 * ns("call")]);
@@ -185,8 +180,7 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
 
     let recordings = recordings(setting)?;
     let ratios = recordings.iter().map(|round| round.usage[0].cpu_ns as f64 / round.usage[1].cpu_ns as f64);
-    let ms =
-        |at: usize| 1e-6 * median(&sorted(&recordings.iter().map(|round| round.usage[at].cpu_ns as f64).collect::<Vec<_>>())).unwrap_or(f64::NAN);
+    let ms = |at: usize| 1e-6 * Estimate::median(recordings.iter().map(|round| round.usage[at].cpu_ns as f64).collect()).value;
     let steady = |name: &str| 100.0 * number(&of("recorders", name)["cpu_share"]);
     let table = vec![
         format!("CPU time of a recorder for 2 s at 4000 Hz with its start and end, median: tare {:.1} ms, perf {:.1} ms", ms(0), ms(1)),
@@ -205,16 +199,14 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
 
 /// Recordings of one busy process, whose own time is no part of the recorder's.
 fn recordings(setting: &Setting) -> anyhow::Result<Vec<Round>> {
-    let folder = tempfile::tempdir_in("target/bench")?;
+    let scratch = Scratch::new(setting)?;
     let spin = Spinning(Command::new(setting.workload("spin")).arg(u64::MAX.to_string()).spawn().context("cannot run spin")?);
-    let variant = |name: &str, recorder: &[&str]| {
-        let mut words: Vec<String> = recorder.iter().map(ToString::to_string).collect();
-        let (pid, file) = (spin.0.id().to_string(), folder.path().join(name).display().to_string());
-        words.extend(["-q", "-F", "4000", "-e", "cpu-clock", "-g", "-p", &pid, "-o", &file, "--", "sleep", "2"].map(String::from));
-        Variant::new(name, words)
-    };
-    let variants = [variant("tare", &[&setting.tare.to_string_lossy(), "record"]), variant("perf", &["perf", "record", "--no-bpf-event"])];
-    crate::rounds::rounds(&variants, setting.rounds.unwrap_or(RECORDINGS))
+    let pid = spin.0.id().to_string();
+    let variants = [("tare", Tool::Tare), ("perf", Tool::Perf)].map(|(name, tool)| {
+        let options = ["-q", "-F", "4000", "-e", "cpu-clock", "-g", "-p", &pid, "--", "sleep", "2"].map(str::to_owned);
+        Variant::new(name, [scratch.recorder(tool, &scratch.path(name)), options.to_vec()].concat())
+    });
+    rounds(&variants, setting.rounds.unwrap_or(RECORDINGS))
 }
 
 /// A process that is killed when this goes.
