@@ -152,5 +152,5 @@ setup) setup ;;
 rustc) rustc ;;
 unpack) [ -e "$cache/apt/apt.conf" ] || guest_apt_setup; unpack "$2" "$3" ;;
 run) run "$2" ;;
-*) sed -n '2,9s/^# \?//p' "$0" ;;
+*) sed -n '2,10s/^# \?//p' "$0" ;;
 esac
