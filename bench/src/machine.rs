@@ -22,9 +22,11 @@ impl Machine {
     pub(crate) fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
-        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let model =
+            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let clean = output("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
-        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let time =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpu: model.map_or("unknown", |(_, name)| name).to_owned(),
@@ -43,12 +45,17 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Linux {}, {} x {}, {}, tare {}", self.kernel, self.cpus, self.cpu, self.perf, self.tare)
+        write!(
+            f,
+            "Linux {}, {} x {}, {}, tare {}",
+            self.kernel, self.cpus, self.cpu, self.perf, self.tare
+        )
     }
 }
 
 /// The first line that a program prints; empty where it can't be run.
 fn output(program: &str, args: &[&str]) -> String {
-    let text = Command::new(program).args(args).output().map(|done| done.stdout).unwrap_or_default();
+    let text =
+        Command::new(program).args(args).output().map(|done| done.stdout).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned()
 }

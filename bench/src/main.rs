@@ -14,7 +14,8 @@ use clap::Parser;
 
 use crate::benchmark::{BENCHMARKS, Benchmark, Setting};
 
-/// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap intervals. Raw results go to bench/runs/.
+/// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap
+/// intervals. Raw results go to bench/runs/.
 #[derive(Debug, Parser)]
 #[command(name = "./x bench")]
 struct Arguments {
@@ -44,7 +45,8 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let chosen = choose(&arguments.names)?;
-    let setting = Setting { tare: arguments.tare, workloads: arguments.workloads, rounds: arguments.pairs };
+    let setting =
+        Setting { tare: arguments.tare, workloads: arguments.workloads, rounds: arguments.pairs };
     let machine = machine::Machine::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {
@@ -63,5 +65,11 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
         return Ok(BENCHMARKS.iter().collect());
     }
     let find = |name: &String| BENCHMARKS.iter().find(|benchmark| benchmark.name == name);
-    names.iter().map(|name| find(name).ok_or_else(|| anyhow::anyhow!("there is no benchmark '{name}'; --list shows them"))).collect()
+    names
+        .iter()
+        .map(|name| {
+            find(name)
+                .ok_or_else(|| anyhow::anyhow!("there is no benchmark '{name}'; --list shows them"))
+        })
+        .collect()
 }

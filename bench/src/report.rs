@@ -10,7 +10,8 @@ use crate::machine::Machine;
 use crate::rounds::{Round, Variant};
 use crate::run::Usage;
 
-/// The 20% trimmed mean of paired figures with its 95% bootstrap interval; no interval for fewer than five rounds.
+/// The 20% trimmed mean of paired figures with its 95% bootstrap interval; no interval for fewer
+/// than five rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) value: f64,
@@ -29,16 +30,21 @@ impl Estimate {
         figures.sort_by(f64::total_cmp);
         let value = Trimmed::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&figures, &mut fastrand::Rng::with_seed(1));
-        Self { value, low: interval.map(|Interval { low, .. }| low), high: interval.map(|Interval { high, .. }| high) }
+        Self {
+            value,
+            low: interval.map(|Interval { low, .. }| low),
+            high: interval.map(|Interval { high, .. }| high),
+        }
     }
 
-    /// The median, with its interval from the binomial distribution of how many figures lie below it: at least 95%, and none for
-    /// fewer than six figures.
+    /// The median, with its interval from the binomial distribution of how many figures lie below
+    /// it: at least 95%, and none for fewer than six figures.
     pub(crate) fn median(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let n = figures.len();
         let mut below = 0.0;
-        // Of n tosses of a coin, 0 heads; then 1; and so on: as long as all of these are together less likely than 2.5%.
+        // Of n tosses of a coin, 0 heads; then 1; and so on: as long as all of these are together
+        // less likely than 2.5%.
         let mut chance = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
         let mut rank = 0;
         while rank < n && below + chance <= 0.025 {
@@ -47,10 +53,15 @@ impl Estimate {
             rank += 1;
         }
         let at = |at: usize| figures.get(at).copied().filter(|_| rank > 0);
-        Self { value: median(&figures).unwrap_or(f64::NAN), low: at(rank.wrapping_sub(1)), high: at(n.wrapping_sub(rank)) }
+        Self {
+            value: median(&figures).unwrap_or(f64::NAN),
+            low: at(rank.wrapping_sub(1)),
+            high: at(n.wrapping_sub(rank)),
+        }
     }
 
-    /// Of one ratio a round: the geometric mean, as twice as much and half as much are equally far from the same.
+    /// Of one ratio a round: the geometric mean, as twice as much and half as much are equally far
+    /// from the same.
     pub(crate) fn of_ratios(ratios: impl Iterator<Item = f64>) -> Self {
         let logs = Self::of(ratios.map(f64::ln).collect());
         Self { value: logs.value.exp(), low: logs.low.map(f64::exp), high: logs.high.map(f64::exp) }
@@ -82,7 +93,8 @@ pub(crate) struct Finding {
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// What noise hides is not asked for: the estimate itself is held against it, and its interval shown.
+    /// What noise hides is not asked for: the estimate itself is held against it, and its interval
+    /// shown.
     EstimateAtMost(f64),
     /// The same from below.
     EstimateAtLeast(f64),
@@ -93,14 +105,19 @@ impl fmt::Display for Bound {
         match self {
             Self::AtMost(bound) => write!(f, "at most {bound:.4}"),
             Self::AtLeast(bound) => write!(f, "at least {bound:.4}"),
-            Self::EstimateAtMost(bound) => write!(f, "(the estimate, not its interval) at most {bound:.4}"),
-            Self::EstimateAtLeast(bound) => write!(f, "(the estimate, not its interval) at least {bound:.4}"),
+            Self::EstimateAtMost(bound) => {
+                write!(f, "(the estimate, not its interval) at most {bound:.4}")
+            }
+            Self::EstimateAtLeast(bound) => {
+                write!(f, "(the estimate, not its interval) at least {bound:.4}")
+            }
         }
     }
 }
 
 impl Finding {
-    /// Met only where the whole interval lies within the bound, or the estimate where that is what is bound.
+    /// Met only where the whole interval lies within the bound, or the estimate where that is what
+    /// is bound.
     pub(crate) fn met(&self) -> bool {
         let Estimate { value, low, high } = self.measured;
         match self.bound {
@@ -125,12 +142,35 @@ pub(crate) struct Report {
 
 impl Report {
     /// Of rounds of commands: the table has a line a command.
-    pub(crate) fn of_rounds(variants: &[Variant], rounds: &[Round], findings: Vec<Finding>) -> Self {
-        let mut table = vec![format!("{:<24} {:>12} {:>12} {:>12}   (trimmed means of {})", "", "elapsed ms", "CPU ms", "peak KiB", rounds.len())];
+    pub(crate) fn of_rounds(
+        variants: &[Variant],
+        rounds: &[Round],
+        findings: Vec<Finding>,
+    ) -> Self {
+        let mut table = vec![format!(
+            "{:<24} {:>12} {:>12} {:>12}   (trimmed means of {})",
+            "",
+            "elapsed ms",
+            "CPU ms",
+            "peak KiB",
+            rounds.len()
+        )];
         for (at, variant) in variants.iter().enumerate() {
-            let mean = |of: fn(&Usage) -> u64| Estimate::of(rounds.iter().map(|round| of(&round.usage[at]) as f64).collect()).value;
-            let (elapsed, cpu, peak) = (mean(|usage| usage.elapsed_ns), mean(|usage| usage.cpu_ns), mean(|usage| usage.peak_bytes));
-            table.push(format!("{:<24} {:>12.3} {:>12.3} {:>12.0}", variant.name, elapsed / 1e6, cpu / 1e6, peak / 1024.0));
+            let mean = |of: fn(&Usage) -> u64| {
+                Estimate::of(rounds.iter().map(|round| of(&round.usage[at]) as f64).collect()).value
+            };
+            let (elapsed, cpu, peak) = (
+                mean(|usage| usage.elapsed_ns),
+                mean(|usage| usage.cpu_ns),
+                mean(|usage| usage.peak_bytes),
+            );
+            table.push(format!(
+                "{:<24} {:>12.3} {:>12.3} {:>12.0}",
+                variant.name,
+                elapsed / 1e6,
+                cpu / 1e6,
+                peak / 1024.0
+            ));
         }
         Self { table, findings, raw: serde_json::json!({ "variants": variants, "rounds": rounds }) }
     }
@@ -151,7 +191,8 @@ impl Report {
         let folder = PathBuf::from("bench/runs");
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{name}-{}.json", machine.label()));
-        let text = serde_json::to_string(&Saved { version: 1, benchmark: name, machine, report: self })?;
+        let text =
+            serde_json::to_string(&Saved { version: 1, benchmark: name, machine, report: self })?;
         std::fs::write(&file, text + "\n")?;
         Ok(file)
     }
@@ -164,7 +205,11 @@ impl fmt::Display for Report {
         }
         for finding in &self.findings {
             let verdict = if finding.met() { "met" } else { "not met" };
-            writeln!(f, "  {}: target {}, measured {}: {verdict}", finding.what, finding.bound, finding.measured)?;
+            writeln!(
+                f,
+                "  {}: target {}, measured {}: {verdict}",
+                finding.what, finding.bound, finding.measured
+            )?;
         }
         Ok(())
     }
@@ -188,10 +233,19 @@ mod tests {
 
     #[test]
     fn a_bound_is_met_by_the_whole_interval_unless_it_is_one_of_the_estimate() {
-        let finding = |bound| Finding { what: String::new(), measured: Estimate { value: 2.0, low: Some(1.0), high: Some(3.0) }, bound };
+        let finding = |bound| Finding {
+            what: String::new(),
+            measured: Estimate { value: 2.0, low: Some(1.0), high: Some(3.0) },
+            bound,
+        };
         assert!(finding(Bound::AtMost(3.0)).met() && !finding(Bound::AtMost(2.5)).met());
         assert!(finding(Bound::AtLeast(1.0)).met() && !finding(Bound::AtLeast(1.5)).met());
-        assert!(finding(Bound::EstimateAtMost(2.0)).met() && !finding(Bound::EstimateAtMost(1.5)).met());
-        assert!(finding(Bound::EstimateAtLeast(2.0)).met() && !finding(Bound::EstimateAtLeast(2.5)).met());
+        assert!(
+            finding(Bound::EstimateAtMost(2.0)).met() && !finding(Bound::EstimateAtMost(1.5)).met()
+        );
+        assert!(
+            finding(Bound::EstimateAtLeast(2.0)).met()
+                && !finding(Bound::EstimateAtLeast(2.5)).met()
+        );
     }
 }

@@ -14,7 +14,10 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    pub(crate) fn new<S: Into<String>>(name: impl Into<String>, words: impl IntoIterator<Item = S>) -> Self {
+    pub(crate) fn new<S: Into<String>>(
+        name: impl Into<String>,
+        words: impl IntoIterator<Item = S>,
+    ) -> Self {
         Self { name: name.into(), words: words.into_iter().map(Into::into).collect() }
     }
 }
@@ -28,7 +31,8 @@ pub(crate) struct Round {
     pub(crate) usage: Vec<Usage>,
 }
 
-/// Runs every variant once as a warm-up that doesn't count, then `count` rounds, each in a random order.
+/// Runs every variant once as a warm-up that doesn't count, then `count` rounds, each in a random
+/// order.
 ///
 /// # Errors
 /// A run failed.
@@ -42,14 +46,19 @@ fn round(variants: &[Variant]) -> anyhow::Result<Round> {
     Ok(Round { order, usage })
 }
 
-/// Does something with each of all, in a random order: returns that, as indices, and what came of each, in the order of `all`.
+/// Does something with each of all, in a random order: returns that, as indices, and what came of
+/// each, in the order of `all`.
 ///
 /// # Errors
 /// The first one.
-pub(crate) fn in_random_order<T, R>(all: &[T], mut each: impl FnMut(&T) -> anyhow::Result<R>) -> anyhow::Result<(Vec<usize>, Vec<R>)> {
+pub(crate) fn in_random_order<T, R>(
+    all: &[T],
+    mut each: impl FnMut(&T) -> anyhow::Result<R>,
+) -> anyhow::Result<(Vec<usize>, Vec<R>)> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     fastrand::shuffle(&mut order);
-    let mut done: Vec<(usize, R)> = order.iter().map(|&at| Ok((at, each(&all[at])?))).collect::<anyhow::Result<_>>()?;
+    let mut done: Vec<(usize, R)> =
+        order.iter().map(|&at| Ok((at, each(&all[at])?))).collect::<anyhow::Result<_>>()?;
     done.sort_by_key(|(at, _)| *at);
     Ok((order, done.into_iter().map(|(_, result)| result).collect()))
 }

@@ -17,8 +17,8 @@ pub(crate) struct Usage {
     pub(crate) elapsed_ns: u64,
     /// User and system time.
     pub(crate) cpu_ns: u64,
-    /// The largest resident set of any one of its processes. It can't be less than the benchmark's own, whose memory the child
-    /// shares until its execve.
+    /// The largest resident set of any one of its processes. It can't be less than the benchmark's
+    /// own, whose memory the child shares until its execve.
     pub(crate) peak_bytes: u64,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct Outcome {
 /// Runs a command to its end, without a line of it on the terminal.
 ///
 /// # Errors
-/// It can't be started, or ended with another status than 0 (a run that failed measures nothing): with what it wrote to stderr.
+/// It can't be started, or ended with another status than 0 (a run that failed measures nothing):
+/// with what it wrote to stderr.
 pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
     let mut log = tempfile::tempfile()?;
     let line = words.join(" ");
@@ -47,7 +48,11 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
         anyhow::bail!("'{line}' ended with status {}\n{}", ended.status, text_of(&mut log)?);
     }
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Usage { elapsed_ns: nanos(ended.elapsed), cpu_ns: nanos(ended.user + ended.system), peak_bytes: ended.peak_memory })
+    Ok(Usage {
+        elapsed_ns: nanos(ended.elapsed),
+        cpu_ns: nanos(ended.user + ended.system),
+        peak_bytes: ended.peak_memory,
+    })
 }
 
 /// Runs a command to its end, and keeps what it says.
@@ -57,7 +62,8 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
 pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
     let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let started = Instant::now();
-    let child = start(words, out.try_clone()?.into(), &log).with_context(|| format!("running '{}'", words.join(" ")))?;
+    let child = start(words, out.try_clone()?.into(), &log)
+        .with_context(|| format!("running '{}'", words.join(" ")))?;
     let pid = i32::try_from(child.id())?;
     let looker = std::thread::spawn(move || first_child(pid));
     let ended = wait_for(pid, started)?;
@@ -71,13 +77,24 @@ pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
 /// It can't be started, or ended with another status than 0: with what it wrote to stderr.
 pub(crate) fn succeed(words: &[String]) -> anyhow::Result<Outcome> {
     let done = outcome(words)?;
-    anyhow::ensure!(done.ended.status == 0, "'{}' ended with status {}\n{}", words.join(" "), done.ended.status, done.stderr);
+    anyhow::ensure!(
+        done.ended.status == 0,
+        "'{}' ended with status {}\n{}",
+        words.join(" "),
+        done.ended.status,
+        done.stderr
+    );
     Ok(done)
 }
 
 fn first_child(pid: i32) -> Option<i32> {
     std::thread::sleep(Duration::from_millis(100));
-    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .ok()?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// All of a file, from its start.
@@ -88,11 +105,20 @@ fn text_of(file: &mut File) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Not by `WaitingChild`: a copy of this process would add what copying costs, half a millisecond, to every figure, and so would
-/// failed attempts along `$PATH`. The standard library's spawn shares the memory until execve.
+/// Not by `WaitingChild`: a copy of this process would add what copying costs, half a millisecond,
+/// to every figure, and so would failed attempts along `$PATH`. The standard library's spawn shares
+/// the memory until execve.
 fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     let (name, args) = words.split_first().context("no command")?;
-    let program =
-        if name.contains('/') { name.into() } else { find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")? };
-    Ok(Command::new(program).args(args).stdin(Stdio::null()).stdout(out).stderr(log.try_clone()?).spawn()?)
+    let program = if name.contains('/') {
+        name.into()
+    } else {
+        find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")?
+    };
+    Ok(Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(log.try_clone()?)
+        .spawn()?)
 }

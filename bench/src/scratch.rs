@@ -13,7 +13,8 @@ use crate::benchmark::Setting;
 /// What the names of all such folders begin with.
 const PREFIX: &str = "tare-bench-";
 
-/// A folder that is gone at the end. One whose benchmark was killed goes when the next is made beside it: until then its lock is held.
+/// A folder that is gone at the end. One whose benchmark was killed goes when the next is made
+/// beside it: until then its lock is held.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -30,7 +31,8 @@ impl Folder {
             flock(&all, FlockOperation::LockExclusive)?;
             sweep(place)?;
             let folder = Builder::new().prefix(PREFIX).tempdir_in(place)?;
-            // Relative where the place is: an absolute path would tell where this machine has the project.
+            // Relative where the place is: an absolute path would tell where this machine has the
+            // project.
             let path = place.join(folder.path().file_name().context("a folder has a name")?);
             let lock = File::open(&path)?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -44,14 +46,17 @@ impl Folder {
     }
 }
 
-/// Removes the folders that no benchmark holds any more. What can't be removed is another user's, or still written to: then the next run tries.
+/// Removes the folders that no benchmark holds any more. What can't be removed is another user's,
+/// or still written to: then the next run tries.
 fn sweep(place: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(place)? {
         let entry = entry?;
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder && entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
             let folder = File::open(entry.path());
-            if folder.is_ok_and(|folder| flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+            if folder.is_ok_and(|folder| {
+                flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+            }) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
@@ -89,14 +94,17 @@ impl<'a> Scratch<'a> {
         self.folder().join(name)
     }
 
-    /// A recorder's command line, up to the options. perf keeps its cache of build ids in the folder, too.
+    /// A recorder's command line, up to the options. perf keeps its cache of build ids in the
+    /// folder, too.
     pub(crate) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
         let into = into.display().to_string();
         match tool {
             Tool::Tare => vec![self.setting.tare(), "record".into(), "-o".into(), into],
             Tool::Perf => {
                 let cache = self.path("buildid").display().to_string();
-                ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into].map(str::to_owned).to_vec()
+                ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into]
+                    .map(str::to_owned)
+                    .to_vec()
             }
         }
     }
@@ -116,7 +124,9 @@ mod tests {
             std::fs::write(folder.join("perf.data"), "").unwrap();
         }
         let next = Folder::new_in(place.path()).unwrap();
-        assert!(at_work.path().exists() && next.path().exists() && other.exists() && !killed.exists());
+        assert!(
+            at_work.path().exists() && next.path().exists() && other.exists() && !killed.exists()
+        );
         let ended = at_work.path().to_owned();
         drop(at_work);
         assert!(!ended.exists());

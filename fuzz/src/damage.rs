@@ -6,9 +6,11 @@ use fastrand::Rng;
 const MAX_BYTES: usize = 1 << 20;
 
 /// Numbers at which sizes and counts go wrong.
-const HURTFUL: [u64; 12] = [0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, u64::MAX >> 1, u64::MAX];
+const HURTFUL: [u64; 12] =
+    [0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, u64::MAX >> 1, u64::MAX];
 
-/// Changes one to eight places, half of the time near the front, where the numbers are that everything else hangs on.
+/// Changes one to eight places, half of the time near the front, where the numbers are that
+/// everything else hangs on.
 pub fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..rng.usize(1..=8) {
         if bytes.is_empty() {

@@ -16,10 +16,12 @@ pub use targets::{TARGETS, Target};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that reading may ask for in all, whatever the input: the reader's buffers, that of the decompressor, and tables.
+/// Bytes that reading may ask for in all, whatever the input: the reader's buffers, that of the
+/// decompressor, and tables.
 const FIXED_BYTES: usize = 24 << 20;
 
-/// And for each byte of input: what is decoded is larger than its bytes, and lists double as they grow.
+/// And for each byte of input: what is decoded is larger than its bytes, and lists double as they
+/// grow.
 const BYTES_FOR_EACH: usize = 512;
 
 /// What an input did that it should not.
@@ -39,7 +41,11 @@ pub fn try_input(target: &Target, input: &[u8]) -> Result<(), Failure> {
     let region = Region::new(ALLOCATOR);
     catch_unwind(AssertUnwindSafe(|| (target.read)(input))).map_err(|_| Failure::Panic)?;
     let asked = region.change().bytes_allocated;
-    if asked > FIXED_BYTES + BYTES_FOR_EACH * input.len() { Err(Failure::Memory(asked)) } else { Ok(()) }
+    if asked > FIXED_BYTES + BYTES_FOR_EACH * input.len() {
+        Err(Failure::Memory(asked))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// Seeds are read, and what was found once is not found again. A file is named by its target and anything behind a `-`.
+    /// Seeds are read, and what was found once is not found again. A file is named by its target
+    /// and anything behind a `-`.
     #[test]
     fn seeds_and_what_was_found() {
         for target in TARGETS {
@@ -59,7 +66,11 @@ mod tests {
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/found")).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            let Some(target) = TARGETS.iter().find(|target| name.split('-').next() == Some(target.name)) else { continue };
+            let Some(target) =
+                TARGETS.iter().find(|target| name.split('-').next() == Some(target.name))
+            else {
+                continue;
+            };
             assert_eq!(try_input(target, &std::fs::read(&path).unwrap()), Ok(()), "{name}");
         }
     }
@@ -73,7 +84,13 @@ mod tests {
         let failed = try_input(&panics, &[1]);
         std::panic::set_hook(hook);
         assert_eq!(failed, Err(Failure::Panic));
-        let greedy = Target { name: "greedy", seeds, read: |_| drop(std::hint::black_box(vec![0_u8; 2 * FIXED_BYTES])) };
-        assert!(matches!(try_input(&greedy, &[1]), Err(Failure::Memory(bytes)) if bytes >= 2 * FIXED_BYTES));
+        let greedy = Target {
+            name: "greedy",
+            seeds,
+            read: |_| drop(std::hint::black_box(vec![0_u8; 2 * FIXED_BYTES])),
+        };
+        assert!(
+            matches!(try_input(&greedy, &[1]), Err(Failure::Memory(bytes)) if bytes >= 2 * FIXED_BYTES)
+        );
     }
 }

@@ -10,13 +10,19 @@ use tare_fuzz::{TARGETS, Target, damage, try_input};
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1).peekable();
-    let seconds = words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
+    let seconds =
+        words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
     let names: Vec<String> = words.collect();
-    if let Some(unknown) = names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {
+    if let Some(unknown) =
+        names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name))
+    {
         let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
         bail!("there is no target '{unknown}': give some of {}", known.join(", "));
     }
-    let chosen: Vec<_> = TARGETS.iter().filter(|target| names.is_empty() || names.iter().any(|name| name == target.name)).collect();
+    let chosen: Vec<_> = TARGETS
+        .iter()
+        .filter(|target| names.is_empty() || names.iter().any(|name| name == target.name))
+        .collect();
     let share = Duration::from_secs(seconds) / u32::try_from(chosen.len())?;
     let mut failed = 0;
     for target in chosen {
@@ -25,7 +31,8 @@ fn main() -> anyhow::Result<()> {
     if failed > 0 { bail!("{failed} targets failed") } else { Ok(()) }
 }
 
-/// Feeds a target until its time is over or it fails; whether it didn't. The seed of the random numbers is in its line of output.
+/// Feeds a target until its time is over or it fails; whether it didn't. The seed of the random
+/// numbers is in its line of output.
 fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     let seed = fastrand::u64(..);
     let mut rng = Rng::with_seed(seed);
@@ -38,11 +45,17 @@ fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
         if let Err(failure) = try_input(target, &input) {
             let folder = Path::new("target/fuzz");
             let path = folder.join(format!("{}-{seed:x}-{inputs}", target.name));
-            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, &input)).context("the input can't be kept")?;
+            std::fs::create_dir_all(folder)
+                .and_then(|()| std::fs::write(&path, &input))
+                .context("the input can't be kept")?;
             writeln!(std::io::stdout(), "{}: {failure:?}: {}", target.name, path.display())?;
             return Ok(false);
         }
     }
-    writeln!(std::io::stdout(), "{:11} {inputs} inputs, {bytes} bytes, seed {seed:x}", target.name)?;
+    writeln!(
+        std::io::stdout(),
+        "{:11} {inputs} inputs, {bytes} bytes, seed {seed:x}",
+        target.name
+    )?;
     Ok(true)
 }

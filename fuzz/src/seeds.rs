@@ -3,13 +3,17 @@
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::note;
 use tare_format::file::writer::{
-    BuildId, Cache, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND, Feature, Group,
-    HEADER_SIZE, MemoryTopology, NumaNode, data_size,
+    BuildId, Cache, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription,
+    FINISHED_INIT, FINISHED_ROUND, Feature, Group, HEADER_SIZE, MemoryTopology, NumaNode,
+    data_size,
 };
 use tare_format::record::encode::Encoder;
-use tare_format::record::{BpfEvent, Cgroup, Comm, FileId, Ksymbol, Layout, Lost, Mmap, NamespaceLink, SampleId, Task};
+use tare_format::record::{
+    BpfEvent, Cgroup, Comm, FileId, Ksymbol, Layout, Lost, Mmap, NamespaceLink, SampleId, Task,
+};
 
-/// `PERF_SAMPLE_*`: IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID, RAW, BRANCH_STACK, REGS_USER, STACK_USER, IDENTIFIER.
+/// `PERF_SAMPLE_*`: IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID, RAW,
+/// BRANCH_STACK, REGS_USER, STACK_USER, IDENTIFIER.
 pub(crate) const SAMPLE_TYPE: u64 = 0x1_3fff;
 
 fn attr(kind: u32) -> Attr {
@@ -33,9 +37,20 @@ pub(crate) fn features() -> Vec<Feature> {
     let cpus = vec![CpuPlace::default(); 2];
     let lists = || vec!["0-1".to_owned()];
     let text = || "a text".to_owned();
-    let cache = Cache { level: 1, line_size: 64, sets: 64, ways: 8, kind: text(), size: text(), cpus: text() };
+    let cache = Cache {
+        level: 1,
+        line_size: 64,
+        sets: 64,
+        ways: 8,
+        kind: text(),
+        size: text(),
+        cpus: text(),
+    };
     vec![
-        Feature::BuildIds(vec![BuildId { kernel: true, id: vec![7; 20], path: text() }, BuildId { kernel: false, id: vec![8; 16], path: text() }]),
+        Feature::BuildIds(vec![
+            BuildId { kernel: true, id: vec![7; 20], path: text() },
+            BuildId { kernel: false, id: vec![8; 16], path: text() },
+        ]),
         Feature::Hostname(text()),
         Feature::OsRelease(text()),
         Feature::Version(text()),
@@ -46,13 +61,19 @@ pub(crate) fn features() -> Vec<Feature> {
         Feature::TotalMemoryKib(1 << 20),
         Feature::CommandLine(vec![text(); 3]),
         Feature::CpuTopology(CpuTopology { sockets: lists(), cores: lists(), dies: lists(), cpus }),
-        Feature::NumaTopology(vec![NumaNode { node: 0, total_kib: 2, free_kib: 1, cpus: text() }; 2]),
+        Feature::NumaTopology(vec![
+            NumaNode { node: 0, total_kib: 2, free_kib: 1, cpus: text() };
+            2
+        ]),
         Feature::BranchStack,
         Feature::PmuMappings(vec![(1, text()), (2, text())]),
         Feature::Groups(vec![Group { name: text(), leader: 0, members: 2 }]),
         Feature::Caches(vec![cache; 2]),
         Feature::SampleTime { first_ns: 1, last_ns: 2 },
-        Feature::MemoryTopology(MemoryTopology { block_bytes: 1 << 27, nodes: vec![(0, vec![0, 1, 90])] }),
+        Feature::MemoryTopology(MemoryTopology {
+            block_bytes: 1 << 27,
+            nodes: vec![(0, vec![0, 1, 90])],
+        }),
         Feature::ClockResolutionNs(1),
         Feature::CpuPmuCaps(pairs(2)),
         Feature::Clock(Clock { clockid: 1, wall_clock_ns: 2, clock_ns: 1 }),
@@ -62,8 +83,13 @@ pub(crate) fn features() -> Vec<Feature> {
 }
 
 fn description() -> Description {
-    let event = |kind, ids| EventDescription { attr: attr(kind), ids, name: format!("event{kind}") };
-    Description { events: vec![event(1, vec![10, 11]), event(2, vec![20])], features: features(), tracing_data: Some(vec![9; 100]) }
+    let event =
+        |kind, ids| EventDescription { attr: attr(kind), ids, name: format!("event{kind}") };
+    Description {
+        events: vec![event(1, vec![10, 11]), event(2, vec![20])],
+        features: features(),
+        tracing_data: Some(vec![9; 100]),
+    }
 }
 
 /// A sample of an event with [`SAMPLE_TYPE`].
@@ -108,7 +134,8 @@ pub(crate) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
 /// One of each kind that the kernel makes, and samples of two events, out of order.
 pub(crate) fn records() -> Vec<Vec<u8>> {
     let layout = Layout::from(&attr(1));
-    let encoder = Encoder::new(&layout, &SampleId { id: Some(10), time_ns: Some(5), ..SampleId::default() });
+    let encoder =
+        Encoder::new(&layout, &SampleId { id: Some(10), time_ns: Some(5), ..SampleId::default() });
     let mmap = Mmap {
         pid: 1,
         tid: 1,
@@ -135,8 +162,15 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
         one(&|into| _ = encoder.exit(into, &task)),
         one(&|into| _ = encoder.namespaces(into, 1, 1, &[NamespaceLink { dev: 1, inode: 2 }; 7])),
         one(&|into| _ = encoder.cgroup(into, &Cgroup { id: 1, path: b"/a" })),
-        one(&|into| _ = encoder.ksymbol(into, &Ksymbol { addr: 1, len: 2, ksym_type: 1, flags: 0, name: b"symbol" })),
-        one(&|into| _ = encoder.bpf_event(into, &BpfEvent { event_type: 1, flags: 0, id: 1, tag: [1; 8] })),
+        one(&|into| {
+            _ = encoder.ksymbol(
+                into,
+                &Ksymbol { addr: 1, len: 2, ksym_type: 1, flags: 0, name: b"symbol" },
+            )
+        }),
+        one(&|into| {
+            _ = encoder.bpf_event(into, &BpfEvent { event_type: 1, flags: 0, id: 1, tag: [1; 8] })
+        }),
         one(&|into| _ = encoder.lost(into, &Lost { id: 10, lost: 3 })),
     ];
     records.extend([(10, 50), (20, 40), (11, 60)].map(|(id, time_ns)| sample(id, time_ns)));

@@ -62,12 +62,21 @@ fn in_stream(input: &[u8]) {
     recording(&seeds::stream(input));
 }
 
-/// The first byte chooses the section, the rest is the section, as a record and in a machine with two CPUs.
+/// The first byte chooses the section, the rest is the section, as a record and in a machine with
+/// two CPUs.
 fn feature(input: &[u8]) {
     let Some((number, content)) = input.split_first() else { return };
     let cpus = Feature::CpuCount { available: 2, online: 2 };
-    let section = |number: u32, content: &[u8]| seeds::record(kind::HEADER_FEATURE, &[&u64::from(number).to_ne_bytes()[..], content].concat());
-    in_stream(&[section(cpus.number(), &cpus.content()), section(u32::from(*number % 34), content)].concat());
+    let section = |number: u32, content: &[u8]| {
+        seeds::record(
+            kind::HEADER_FEATURE,
+            &[&u64::from(number).to_ne_bytes()[..], content].concat(),
+        )
+    };
+    in_stream(
+        &[section(cpus.number(), &cpus.content()), section(u32::from(*number % 34), content)]
+            .concat(),
+    );
 }
 
 /// The first byte chooses kind and byte order, the second `misc`.
@@ -76,7 +85,8 @@ fn record(input: &[u8]) {
     let endian = if chosen & 0x80 == 0 { Endian::Little } else { Endian::Big };
     let misc = u16::from(*misc) << 8 | u16::from(*misc);
     let raw = RawRecord { kind: u32::from(chosen & 0x7f), misc, body, endian };
-    let layout = Layout { sample_type: seeds::SAMPLE_TYPE, sample_id_all: true, ..Layout::default() };
+    let layout =
+        Layout { sample_type: seeds::SAMPLE_TYPE, sample_id_all: true, ..Layout::default() };
     fields(&raw, Some(&layout));
 }
 
@@ -84,7 +94,13 @@ fn record(input: &[u8]) {
 fn sample(input: &[u8]) {
     let Some((layout, body)) = input.split_first_chunk::<24>() else { return };
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| layout[at + n]));
-    let layout = Layout { sample_type: word(0), branch_sample_type: word(8), regs_user: word(16), regs_intr: word(16), ..Layout::default() };
+    let layout = Layout {
+        sample_type: word(0),
+        branch_sample_type: word(8),
+        regs_user: word(16),
+        regs_intr: word(16),
+        ..Layout::default()
+    };
     for endian in [Endian::Little, Endian::Big] {
         fields(&RawRecord { kind: kind::PERF_RECORD_SAMPLE, misc: 0, body, endian }, Some(&layout));
     }
@@ -118,7 +134,11 @@ fn fields(raw: &RawRecord<'_>, layout: Option<&Layout>) {
         black_box(sample.callchain.map_or(0, |chain| chain.iter().count()));
         black_box(sample.branches.map_or(0, |branches| branches.iter().count()));
         black_box(sample.read.map_or(0, |read| read.values().count()));
-        black_box(sample.regs_user.map_or(0, |regs| (0..65).filter_map(|register| regs.get(register)).count()));
+        black_box(
+            sample
+                .regs_user
+                .map_or(0, |regs| (0..65).filter_map(|register| regs.get(register)).count()),
+        );
     }
 }
 
@@ -127,10 +147,29 @@ fn sections(description: &Description) {
     for bit in features.bits() {
         black_box((features.text(bit).is_ok(), features.number(bit).is_ok()));
     }
-    black_box((features.cmdline().is_ok(), features.event_desc().is_ok(), features.cpu_topology().is_ok(), features.numa_topology().is_ok()));
-    black_box((features.pmu_mappings().is_ok(), features.group_desc().is_ok(), features.caches().is_ok(), features.memory_topology().is_ok()));
-    black_box((features.cpu_pmu_caps().is_ok(), features.pmu_caps().is_ok(), features.hybrid_topology().is_ok(), features.compression().is_ok()));
-    black_box((features.sample_time_ns().is_ok(), features.clock_data().is_ok(), features.build_ids().map_or(0, Iterator::count)));
+    black_box((
+        features.cmdline().is_ok(),
+        features.event_desc().is_ok(),
+        features.cpu_topology().is_ok(),
+        features.numa_topology().is_ok(),
+    ));
+    black_box((
+        features.pmu_mappings().is_ok(),
+        features.group_desc().is_ok(),
+        features.caches().is_ok(),
+        features.memory_topology().is_ok(),
+    ));
+    black_box((
+        features.cpu_pmu_caps().is_ok(),
+        features.pmu_caps().is_ok(),
+        features.hybrid_topology().is_ok(),
+        features.compression().is_ok(),
+    ));
+    black_box((
+        features.sample_time_ns().is_ok(),
+        features.clock_data().is_ok(),
+        features.build_ids().map_or(0, Iterator::count),
+    ));
     black_box(description.notes().len());
 }
 
@@ -140,19 +179,27 @@ fn headers() -> Vec<Vec<u8>> {
 }
 
 fn attrs() -> Vec<Vec<u8>> {
-    vec![Attr { kind: 1, config: 2, sample_type: seeds::SAMPLE_TYPE, ..Attr::default() }.to_bytes().to_vec()]
+    vec![
+        Attr { kind: 1, config: 2, sample_type: seeds::SAMPLE_TYPE, ..Attr::default() }
+            .to_bytes()
+            .to_vec(),
+    ]
 }
 
 fn features() -> Vec<Vec<u8>> {
     // A number of a section is below 34.
-    let seed = |feature: Feature| [&[u8::try_from(feature.number()).unwrap_or(0)][..], &feature.content()].concat();
+    let seed = |feature: Feature| {
+        [&[u8::try_from(feature.number()).unwrap_or(0)][..], &feature.content()].concat()
+    };
     seeds::features().into_iter().map(seed).collect()
 }
 
 fn kernel_and_recorder() -> Vec<Vec<u8>> {
     let mut all = seeds::records();
     // The recorder's own: a count, and so many words.
-    all.extend((kind::USER_TYPE_START..=kind::COMPRESSED2).map(|kind| seeds::record(kind, &[1; 64])));
+    all.extend(
+        (kind::USER_TYPE_START..=kind::COMPRESSED2).map(|kind| seeds::record(kind, &[1; 64])),
+    );
     all.iter().map(|record| [&[record[0], record[5]], &record[8..]].concat()).collect()
 }
 
@@ -165,9 +212,12 @@ fn samples() -> Vec<Vec<u8>> {
 /// A zstd frame with one raw block (RFC 8878), which holds records.
 fn compressed() -> Vec<Vec<u8>> {
     let records = seeds::records().concat();
-    // Three bytes: whether it is the last block, its type, its size. There is one that ends the frame and one that doesn't.
+    // Three bytes: whether it is the last block, its type, its size. There is one that ends the
+    // frame and one that doesn't.
     let block = |last: u32| (last | u32::try_from(records.len()).unwrap_or(0) << 3).to_le_bytes();
-    let frame = |last: u32| [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58][..], &block(last)[..3], &records].concat();
+    let frame = |last: u32| {
+        [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58][..], &block(last)[..3], &records].concat()
+    };
     vec![frame(0), frame(1)]
 }
 
@@ -177,8 +227,14 @@ fn notes() -> Vec<Vec<u8>> {
 
 /// Records without anything that describes them but one event.
 fn order() -> Vec<Vec<u8>> {
-    let attr = Attr { sample_type: seeds::SAMPLE_TYPE, sample_regs_user: 0b11, flags: tare_format::abi::Flags::SAMPLE_ID_ALL, ..Attr::default() };
-    let event = seeds::record(kind::HEADER_ATTR, &[&attr.to_bytes()[..], &10_u64.to_ne_bytes()].concat());
+    let attr = Attr {
+        sample_type: seeds::SAMPLE_TYPE,
+        sample_regs_user: 0b11,
+        flags: tare_format::abi::Flags::SAMPLE_ID_ALL,
+        ..Attr::default()
+    };
+    let event =
+        seeds::record(kind::HEADER_ATTR, &[&attr.to_bytes()[..], &10_u64.to_ne_bytes()].concat());
     let round = seeds::record(kind::FINISHED_ROUND, &[]);
     vec![[event, seeds::records().join(&round[..])].concat()]
 }
@@ -193,7 +249,15 @@ mod tests {
     #[test]
     fn seeds_are_read_to_their_end() {
         let streams = [compressed(), order()].concat();
-        for bytes in [seeds::recordings(), streams[..2].iter().map(|data| seeds::stream(&seeds::record(kind::COMPRESSED, data))).collect()].concat() {
+        for bytes in [
+            seeds::recordings(),
+            streams[..2]
+                .iter()
+                .map(|data| seeds::stream(&seeds::record(kind::COMPRESSED, data)))
+                .collect(),
+        ]
+        .concat()
+        {
             let mut reader = Reader::open(Cursor::new(&bytes)).unwrap();
             let mut samples = 0;
             while let Some(entry) = reader.next_record().unwrap() {
@@ -201,7 +265,13 @@ mod tests {
                 samples += usize::from(is_sample);
                 let decoded = Sample::of(&entry.record, entry.description.lookup());
                 let is_described = !entry.description.events().is_empty();
-                assert!(!is_sample || !is_described || decoded.is_ok_and(|sample| sample.stack_user.is_some_and(|stack| stack.bytes.len() == 8)));
+                assert!(
+                    !is_sample
+                        || !is_described
+                        || decoded.is_ok_and(|sample| sample
+                            .stack_user
+                            .is_some_and(|stack| stack.bytes.len() == 8))
+                );
             }
             assert_eq!((samples, reader.losses().bytes()), (3, 0), "{:?}", reader.losses());
         }

@@ -72,7 +72,8 @@ pub(crate) fn formats() -> Vec<Vec<u8>> {
 
 pub(crate) fn sections() -> Vec<Vec<u8>> {
     let sized = |text: &[u8]| [&(text.len() as u64).to_le_bytes()[..], text].concat();
-    let sized32 = |text: &[u8]| [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], text].concat();
+    let sized32 =
+        |text: &[u8]| [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], text].concat();
     let one = 1_u32.to_le_bytes();
     let parts: [&[u8]; 12] = [
         b"\x17\x08\x44tracing0.6\0\x00\x08\x00\x10\x00\x00",
@@ -103,9 +104,15 @@ mod tests {
         let mut out = Vec::new();
         format.print(&sample(), Endian::Little, &mut NoNames, &mut out);
         let text = String::from_utf8_lossy(&out).into_owned();
-        assert!(format.has_print() && text.starts_with("sh abc ") && text.ends_with("{0x1,0x2}"), "{text}");
+        assert!(
+            format.has_print() && text.starts_with("sh abc ") && text.ends_with("{0x1,0x2}"),
+            "{text}"
+        );
         let seed = &sections()[0];
         let data = TracingData::parse(split(seed).unwrap().1).unwrap();
-        assert_eq!((data.error, data.name(1), data.printk(1)), (None, Some("sched:example".to_owned()), Some("text")));
+        assert_eq!(
+            (data.error, data.name(1), data.printk(1)),
+            (None, Some("sched:example".to_owned()), Some("text"))
+        );
     }
 }

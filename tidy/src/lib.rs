@@ -1,4 +1,5 @@
-//! The files of the project and what the rules of STYLE.md ask of them; the tests beside this hold each rule against all files.
+//! The files of the project and what the rules of STYLE.md ask of them; the tests beside this hold
+//! each rule against all files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,9 @@ pub struct File {
 /// The root of the workspace.
 #[must_use]
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
 /// What a program prints, run in the root of the workspace.
@@ -37,13 +40,17 @@ pub fn output(program: &str, args: &[&str]) -> std::io::Result<String> {
 /// That git can't be run here. A file that isn't text, or is gone, is left out.
 pub fn files() -> std::io::Result<Vec<File>> {
     let list = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
-    let read = |path: &str| Some(File { path: path.to_owned(), text: std::fs::read_to_string(root().join(path)).ok()? });
+    let read = |path: &str| {
+        Some(File { path: path.to_owned(), text: std::fs::read_to_string(root().join(path)).ok()? })
+    };
     Ok(list.split_terminator('\0').filter_map(read).collect())
 }
 
-/// The name of each function in a file that rustfmt wrote, its first line (from 1) and its number of lines.
+/// The name of each function in a file that rustfmt wrote, its first line (from 1) and its number
+/// of lines.
 ///
-/// rustfmt puts the closing brace of an item below the item's first letter: the first such brace ends the function.
+/// rustfmt puts the closing brace of an item below the item's first letter: the first such brace
+/// ends the function.
 #[must_use]
 pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
@@ -60,7 +67,8 @@ pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
 }
 
 fn function_name(code: &str) -> Option<&str> {
-    let words = ["pub ", "pub(crate) ", "pub(super) ", "const ", "async ", "unsafe ", "extern \"C\" "];
+    let words =
+        ["pub ", "pub(crate) ", "pub(super) ", "const ", "async ", "unsafe ", "extern \"C\" "];
     let mut rest = code;
     while let Some(shorter) = words.iter().find_map(|word| rest.strip_prefix(word)) {
         rest = shorter;
@@ -69,7 +77,8 @@ fn function_name(code: &str) -> Option<&str> {
     name.split(['(', '<']).next()
 }
 
-/// The targets of the links in a Markdown text: what stands in the round brackets of `[text](target)`, outside of code.
+/// The targets of the links in a Markdown text: what stands in the round brackets of
+/// `[text](target)`, outside of code.
 #[must_use]
 pub fn links(markdown: &str) -> Vec<&str> {
     let mut found = Vec::new();
@@ -96,11 +105,17 @@ mod tests {
     #[test]
     fn functions_are_found_with_their_length() {
         let text = "impl X {\n    pub(crate) const fn one<T>(t: T) {}\n\n    fn two(\n        a: u8,\n    ) {\n        if a {\n        }\n    }\n}\nfn three();\n";
-        assert_eq!(functions(text), [("one".into(), 2, 1), ("two".into(), 4, 6), ("three".into(), 11, 1)]);
+        assert_eq!(
+            functions(text),
+            [("one".into(), 2, 1), ("two".into(), 4, 6), ("three".into(), 11, 1)]
+        );
     }
 
     #[test]
     fn links_in_code_are_none() {
-        assert_eq!(links("[a](b.md) and `[c](d)` and [e](f#g)\n```\n[h](i)\n```\n[j](k)"), ["b.md", "f#g", "k"]);
+        assert_eq!(
+            links("[a](b.md) and `[c](d)` and [e](f#g)\n```\n[h](i)\n```\n[j](k)"),
+            ["b.md", "f#g", "k"]
+        );
     }
 }

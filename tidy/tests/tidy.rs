@@ -1,5 +1,9 @@
 //! The rules of STYLE.md that a program can keep, held against every file of the project.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::collections::BTreeMap;
 
@@ -36,13 +40,24 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-symbols", &[]),
         ("tare-profile", &[]),
         ("tare-render", &["tare-profile"]),
-        ("tare-perf", &["tare-format", "tare-kernel", "tare-measure", "tare-profile", "tare-render", "tare-symbols"]),
+        (
+            "tare-perf",
+            &[
+                "tare-format",
+                "tare-kernel",
+                "tare-measure",
+                "tare-profile",
+                "tare-render",
+                "tare-symbols",
+            ],
+        ),
         ("tare-bench", &["tare-format", "tare-kernel", "tare-measure"]),
         ("tare-fuzz", &["tare-format"]),
         ("tare-tidy", &[]),
     ]);
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let text = output(&cargo, &["metadata", "--no-deps", "--format-version", "1", "--offline"]).unwrap();
+    let text =
+        output(&cargo, &["metadata", "--no-deps", "--format-version", "1", "--offline"]).unwrap();
     let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut found = BTreeMap::new();
     for package in metadata["packages"].as_array().unwrap() {
@@ -52,7 +67,8 @@ fn crate_edges_are_those_of_the_architecture() {
         names.sort_unstable();
         found.insert(package["name"].as_str().unwrap(), names);
     }
-    let allowed: BTreeMap<_, _> = allowed.into_iter().map(|(name, edges)| (name, edges.to_vec())).collect();
+    let allowed: BTreeMap<_, _> =
+        allowed.into_iter().map(|(name, edges)| (name, edges.to_vec())).collect();
     assert_eq!(found, allowed, "an edge is added here, in ARCHITECTURE.md, and with a reason");
 }
 
@@ -60,12 +76,19 @@ fn crate_edges_are_those_of_the_architecture() {
 fn unsafe_is_in_the_kernel_crate_alone() {
     let Some(files) = rust_files() else { return };
     let keyword = concat!("uns", "afe");
-    let is_code = |line: &&str| !line.trim_start().starts_with("//") && !line.contains(&format!("{keyword}_code"));
+    let is_code = |line: &&str| {
+        !line.trim_start().starts_with("//") && !line.contains(&format!("{keyword}_code"))
+    };
     let uses = |line: &str| {
-        line.contains(&format!("{keyword} {{")) || line.contains(&format!("{keyword} fn ")) || line.contains(&format!("{keyword} impl "))
+        line.contains(&format!("{keyword} {{"))
+            || line.contains(&format!("{keyword} fn "))
+            || line.contains(&format!("{keyword} impl "))
     };
     let outside = files.iter().filter(|file| !file.path.starts_with("crates/kernel/"));
-    let found: Vec<_> = outside.filter(|file| file.text.lines().filter(is_code).any(uses)).map(|file| file.path.clone()).collect();
+    let found: Vec<_> = outside
+        .filter(|file| file.text.lines().filter(is_code).any(uses))
+        .map(|file| file.path.clone())
+        .collect();
     none("outside of crates/kernel", &found);
 }
 
@@ -73,14 +96,21 @@ fn unsafe_is_in_the_kernel_crate_alone() {
 fn unused_code_is_removed_and_not_silenced() {
     let Some(files) = rust_files() else { return };
     let silenced = concat!("allow(dead", "_code");
-    let found: Vec<_> = files.iter().filter(|file| file.text.contains(silenced)).map(|file| file.path.clone()).collect();
+    let found: Vec<_> = files
+        .iter()
+        .filter(|file| file.text.contains(silenced))
+        .map(|file| file.path.clone())
+        .collect();
     none("dead code is silenced in", &found);
 }
 
 /// The numbers of limits.txt, by name.
 fn limits(text: &str) -> BTreeMap<String, usize> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(' ')).map(|(name, number)| (name.to_owned(), number.trim().parse().unwrap())).collect()
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, number)| (name.to_owned(), number.trim().parse().unwrap()))
+        .collect()
 }
 
 const LIMITS: &str = "tidy/limits.txt";
@@ -97,7 +127,10 @@ fn files_and_functions_stay_short() {
         }
         for (name, at, lines) in functions(text) {
             if lines > limits["function"] {
-                found.push(format!("{path}:{at}: {name} has {lines} lines; at most {} in one function", limits["function"]));
+                found.push(format!(
+                    "{path}:{at}: {name} has {lines} lines; at most {} in one function",
+                    limits["function"]
+                ));
             }
         }
     }
@@ -114,7 +147,10 @@ fn limits_only_go_down() {
     for commit in commits.lines() {
         let Ok(text) = output("git", &["show", &format!("{commit}:{LIMITS}")]) else { continue };
         for (name, then) in limits(&text) {
-            assert!(now.get(&name).is_some_and(|now| *now <= then), "{LIMITS}: '{name}' was {then} in {commit}");
+            assert!(
+                now.get(&name).is_some_and(|now| *now <= then),
+                "{LIMITS}: '{name}' was {then} in {commit}"
+            );
         }
     }
 }
@@ -145,7 +181,10 @@ fn no_file_names_a_machine() {
 /// Whether `word` stands in `line` and isn't the beginning of a longer one.
 fn names(line: &str, word: &str) -> bool {
     let mut ends = line.match_indices(word).map(|(at, _)| at + word.len());
-    ends.any(|end| word.ends_with('/') || !line[end..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-'))
+    ends.any(|end| {
+        word.ends_with('/')
+            || !line[end..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-')
+    })
 }
 
 #[test]
@@ -155,7 +194,9 @@ fn links_between_documents_lead_somewhere() {
     for File { path, text } in files.iter().filter(|file| file.path.ends_with(".md")) {
         let document = root().join(path);
         let folder = document.parent().unwrap();
-        for link in links(text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('#')) {
+        for link in
+            links(text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('#'))
+        {
             let target = link.split('#').next().unwrap();
             if !folder.join(target).exists() {
                 found.push(format!("{path}: {link}"));

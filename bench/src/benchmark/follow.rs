@@ -1,4 +1,5 @@
-//! What recording a shell loop of short processes adds to its elapsed time, by the number of events and by how children are followed.
+//! What recording a shell loop of short processes adds to its elapsed time, by the number of events
+//! and by how children are followed.
 
 pub(super) mod build;
 pub(super) mod clean;
@@ -12,8 +13,15 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::scratch::Scratch;
 
-const SOFTWARE: [&str; 5] = ["page-faults", "minor-faults", "context-switches", "cpu-migrations", "major-faults"];
-const TRACED: [&str; 5] = ["page-faults", "minor-faults", "context-switches", "kmem:mm_page_alloc", "raw_syscalls:sys_enter"];
+const SOFTWARE: [&str; 5] =
+    ["page-faults", "minor-faults", "context-switches", "cpu-migrations", "major-faults"];
+const TRACED: [&str; 5] = [
+    "page-faults",
+    "minor-faults",
+    "context-switches",
+    "kmem:mm_page_alloc",
+    "raw_syscalls:sys_enter",
+];
 
 /// Commands that one run of the loop starts, twice.
 const LOOPS: &str = "500";
@@ -46,10 +54,23 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
     let rounds = rounds(&variants, setting.rounds.unwrap_or(20))?;
     let mut report = Report::of_rounds(&variants, &rounds, findings(&rounds, events.len()));
     for number in 1..=events.len() {
-        let added =
-            |nth: usize| Estimate::median(rounds.iter().map(|round| 100.0 * (elapsed(round, place(number, nth)) / bare(round) - 1.0)).collect());
-        let added: Vec<_> = Who::ALL.iter().enumerate().map(|(nth, who)| format!("{} {:+.1}%", who.name(), added(nth).value)).collect();
-        report.table.push(format!("{number} events add to the elapsed time, medians: {}", added.join(", ")));
+        let added = |nth: usize| {
+            Estimate::median(
+                rounds
+                    .iter()
+                    .map(|round| 100.0 * (elapsed(round, place(number, nth)) / bare(round) - 1.0))
+                    .collect(),
+            )
+        };
+        let added: Vec<_> = Who::ALL
+            .iter()
+            .enumerate()
+            .map(|(nth, who)| format!("{} {:+.1}%", who.name(), added(nth).value))
+            .collect();
+        report.table.push(format!(
+            "{number} events add to the elapsed time, medians: {}",
+            added.join(", ")
+        ));
     }
     Ok(report)
 }
@@ -72,11 +93,24 @@ fn findings(rounds: &[Round], events: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (nth, who) in Who::ALL.iter().enumerate().skip(1).take(2) {
         let who = who.name();
-        // Where noise has perf add nothing the ratio says nothing: medians of both are held against each other.
-        let added = |number, nth| Estimate::median(rounds.iter().map(|round| elapsed(round, place(number, nth)) - bare(round)).collect()).value;
+        // Where noise has perf add nothing the ratio says nothing: medians of both are held against
+        // each other.
+        let added = |number, nth| {
+            Estimate::median(
+                rounds
+                    .iter()
+                    .map(|round| elapsed(round, place(number, nth)) - bare(round))
+                    .collect(),
+            )
+            .value
+        };
         for number in 1..=events {
             let measured = Estimate::exact(added(number, nth) / added(number, 0));
-            findings.push(Finding { what: format!("elapsed added by {number} events, {who}/perf"), measured, bound: Bound::AtMost(1.0 / 3.0) });
+            findings.push(Finding {
+                what: format!("elapsed added by {number} events, {who}/perf"),
+                measured,
+                bound: Bound::AtMost(1.0 / 3.0),
+            });
         }
         let all = |nth| (1..=events).map(|number| added(number, nth)).sum::<f64>();
         let measured = Estimate::exact(all(nth) / all(0));
@@ -85,7 +119,9 @@ fn findings(rounds: &[Round], events: usize) -> Vec<Finding> {
             measured,
             bound: Bound::AtMost(1.0 / 3.0),
         });
-        let growth = |round: &Round| (elapsed(round, place(events, nth)) - elapsed(round, place(1, nth))) / bare(round);
+        let growth = |round: &Round| {
+            (elapsed(round, place(events, nth)) - elapsed(round, place(1, nth))) / bare(round)
+        };
         let measured = Estimate::median(rounds.iter().map(growth).collect());
         findings.push(Finding {
             what: format!("{events} events instead of 1 add to the elapsed time, {who}"),

@@ -14,7 +14,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("perf", ["perf", "stat", "-o", "/dev/null", "-e", EVENTS, &script, "2000"]),
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(40))?;
-    let measured = Estimate::of_ratios(rounds.iter().map(|round| round.usage[1].elapsed_ns as f64 / round.usage[2].elapsed_ns as f64));
-    let finding = Finding { what: "elapsed, tare/perf".into(), measured, bound: Bound::AtMost(1.05) };
+    let measured = Estimate::of_ratios(
+        rounds
+            .iter()
+            .map(|round| round.usage[1].elapsed_ns as f64 / round.usage[2].elapsed_ns as f64),
+    );
+    let finding =
+        Finding { what: "elapsed, tare/perf".into(), measured, bound: Bound::AtMost(1.05) };
     Ok(Report::of_rounds(&variants, &rounds, vec![finding]))
 }

@@ -1,8 +1,10 @@
-//! A program of three user instructions: one system call of its own, and no count may hold anything of the tool.
+//! A program of three user instructions: one system call of its own, and no count may hold anything
+//! of the tool.
 //!
-//! Its page faults are 1 for the page of its instructions and up to 2 for the stack: execve(2) writes the auxiliary vector below
-//! the arguments, at an address that the kernel draws by chance, and in about one run of ten that crosses a page boundary.
-//! `setarch -R` takes chance away, so the bound is held against runs under it; the other runs are shown.
+//! Its page faults are 1 for the page of its instructions and up to 2 for the stack: execve(2)
+//! writes the auxiliary vector below the arguments, at an address that the kernel draws by chance,
+//! and in about one run of ten that crosses a page boundary. `setarch -R` takes chance away, so the
+//! bound is held against runs under it; the other runs are shown.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +29,34 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let runs = setting.rounds.unwrap_or(100);
     let all = [
         series("tare", &[&tare], setting, runs)?,
-        series("tare, fixed addresses", &["env", "-i", "PATH=/usr/bin:/bin", "setarch", "-R", &tare], setting, runs)?,
+        series(
+            "tare, fixed addresses",
+            &["env", "-i", "PATH=/usr/bin:/bin", "setarch", "-R", &tare],
+            setting,
+            runs,
+        )?,
         series("perf", &["perf"], setting, runs)?,
     ];
-    let table = all.iter().map(|s| format!("{:<24} system calls {}; page faults {}", s.name, spread(&s.system_calls), spread(&s.page_faults)));
-    let wrong = all[..2].iter().flat_map(|series| &series.system_calls).filter(|calls| **calls != 1).count();
+    let table = all.iter().map(|s| {
+        format!(
+            "{:<24} system calls {}; page faults {}",
+            s.name,
+            spread(&s.system_calls),
+            spread(&s.page_faults)
+        )
+    });
+    let wrong = all[..2]
+        .iter()
+        .flat_map(|series| &series.system_calls)
+        .filter(|calls| **calls != 1)
+        .count();
     let most = all[1].page_faults.iter().copied().max().unwrap_or(0);
     let findings = vec![
-        Finding { what: "tare: runs with other than 1 system call".into(), measured: Estimate::exact(wrong as f64), bound: Bound::AtMost(0.0) },
+        Finding {
+            what: "tare: runs with other than 1 system call".into(),
+            measured: Estimate::exact(wrong as f64),
+            bound: Bound::AtMost(0.0),
+        },
         Finding {
             what: "tare, fixed addresses: most page faults of any run".into(),
             measured: Estimate::exact(most as f64),
@@ -44,10 +66,16 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table: table.collect(), findings, raw: serde_json::json!(all) })
 }
 
-fn series(name: &'static str, tool: &[&str], setting: &Setting, runs: usize) -> anyhow::Result<Series> {
+fn series(
+    name: &'static str,
+    tool: &[&str],
+    setting: &Setting,
+    runs: usize,
+) -> anyhow::Result<Series> {
     let file = tempfile::NamedTempFile::new()?;
     let (output, three) = (file.path().display().to_string(), setting.workload("three"));
-    let options = ["stat", "-x,", "-o", &output, "-e", "raw_syscalls:sys_enter,page-faults", &three];
+    let options =
+        ["stat", "-x,", "-o", &output, "-e", "raw_syscalls:sys_enter,page-faults", &three];
     let command: Vec<String> = tool.iter().chain(&options).map(|word| (*word).to_owned()).collect();
     let mut series = Series { name, command, system_calls: Vec::new(), page_faults: Vec::new() };
     for _ in 0..runs {
@@ -62,7 +90,9 @@ fn series(name: &'static str, tool: &[&str], setting: &Setting, runs: usize) -> 
 /// The first column of the line of an event, in perf's CSV.
 fn count(csv: &str, event: &str) -> anyhow::Result<u64> {
     let line = csv.lines().find(|line| line.split(',').nth(2) == Some(event));
-    let first = line.and_then(|line| line.split(',').next()).with_context(|| format!("no '{event}' in:\n{csv}"))?;
+    let first = line
+        .and_then(|line| line.split(',').next())
+        .with_context(|| format!("no '{event}' in:\n{csv}"))?;
     first.parse().with_context(|| format!("'{first}' is no count of {event}"))
 }
 
@@ -72,5 +102,9 @@ fn spread(counts: &[u64]) -> String {
     for count in counts {
         *times.entry(count).or_insert(0u32) += 1;
     }
-    times.iter().map(|(count, runs)| format!("{count} in {runs} runs")).collect::<Vec<_>>().join(", ")
+    times
+        .iter()
+        .map(|(count, runs)| format!("{count} in {runs} runs"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -13,19 +13,42 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("true", ["true"]),
         Variant::new("tare, default events", [&tare, "stat", "-o", "/dev/null", "true"]),
         Variant::new("perf, default events", ["perf", "stat", "-o", "/dev/null", "true"]),
-        Variant::new("tare, same events", [&tare, "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"]),
-        Variant::new("perf, same events", ["perf", "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"]),
+        Variant::new(
+            "tare, same events",
+            [&tare, "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"],
+        ),
+        Variant::new(
+            "perf, same events",
+            ["perf", "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"],
+        ),
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(200))?;
-    let ratio = |of: fn(&Usage) -> u64| Estimate::of_ratios(rounds.iter().map(|round| of(&round.usage[1]) as f64 / of(&round.usage[2]) as f64));
-    // A difference can be negative, so its ratio has no logarithm; what perf adds is always far from zero.
-    let added = |round: &Round, at: usize| round.usage[at].elapsed_ns as f64 - round.usage[0].elapsed_ns as f64;
+    let ratio = |of: fn(&Usage) -> u64| {
+        Estimate::of_ratios(
+            rounds.iter().map(|round| of(&round.usage[1]) as f64 / of(&round.usage[2]) as f64),
+        )
+    };
+    // A difference can be negative, so its ratio has no logarithm; what perf adds is always far
+    // from zero.
+    let added = |round: &Round, at: usize| {
+        round.usage[at].elapsed_ns as f64 - round.usage[0].elapsed_ns as f64
+    };
     let findings = vec![
-        Finding { what: "CPU, tare/perf".into(), measured: ratio(|usage| usage.cpu_ns), bound: Bound::AtMost(1.0 / 6.0) },
-        Finding { what: "peak memory, tare/perf".into(), measured: ratio(|usage| usage.peak_bytes), bound: Bound::AtMost(0.5) },
+        Finding {
+            what: "CPU, tare/perf".into(),
+            measured: ratio(|usage| usage.cpu_ns),
+            bound: Bound::AtMost(1.0 / 6.0),
+        },
+        Finding {
+            what: "peak memory, tare/perf".into(),
+            measured: ratio(|usage| usage.peak_bytes),
+            bound: Bound::AtMost(0.5),
+        },
         Finding {
             what: "elapsed added to bare true with the same events, tare/perf".into(),
-            measured: Estimate::of(rounds.iter().map(|round| added(round, 3) / added(round, 4)).collect()),
+            measured: Estimate::of(
+                rounds.iter().map(|round| added(round, 3) / added(round, 4)).collect(),
+            ),
             bound: Bound::AtMost(0.2),
         },
     ];

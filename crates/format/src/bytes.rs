@@ -79,7 +79,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Takes values off the front of a slice. Every method is `None` where the bytes end too early, and then takes nothing.
+/// Takes values off the front of a slice. Every method is `None` where the bytes end too early, and
+/// then takes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

@@ -1,19 +1,23 @@
-//! How much a recording can make its reader do. A file is untrusted: what it asks for beyond these is left out, and accounted for.
+//! How much a recording can make its reader do. A file is untrusted: what it asks for beyond these
+//! is left out, and accounted for.
 
-/// Bytes that a reader holds of the data section: enough for many records of at most 64 KiB, few enough to stay in a cache.
+/// Bytes that a reader holds of the data section: enough for many records of at most 64 KiB, few
+/// enough to stay in a cache.
 pub const READ_BUFFER: usize = 1 << 20;
 
-/// Bytes of one entry of the attribute section. The kernel itself takes no `perf_event_attr` longer than a page.
+/// Bytes of one entry of the attribute section. The kernel itself takes no `perf_event_attr` longer
+/// than a page.
 pub const ATTR_ENTRY: u64 = 4096 + 16;
 
-/// Events in one recording. All tracepoints of a kernel are some 3,000; where events have no ids, each is compared with all.
+/// Events in one recording. All tracepoints of a kernel are some 3,000; where events have no ids,
+/// each is compared with all.
 pub const EVENTS: usize = 1 << 13;
 
 /// Ids of all events together: one for each event and CPU, 1,000 events on 4,096 CPUs.
 pub const IDS: usize = 1 << 22;
 
-/// Bytes of all feature sections together. The largest is tracing data: formats of all tracepoints and the kernel's symbols,
-/// some 15 MiB.
+/// Bytes of all feature sections together. The largest is tracing data: formats of all tracepoints
+/// and the kernel's symbols, some 15 MiB.
 pub const FEATURE_BYTES: u64 = 128 << 20;
 
 /// Items in one list of a feature section: CPUs, nodes, strings.
@@ -25,8 +29,8 @@ pub const NOTE_BYTES: usize = 4 << 20;
 /// Gaps that are kept one by one. Later ones are only added up.
 pub const GAPS: usize = 64;
 
-/// Bytes of records that wait to be put in order, unless told otherwise. One round of `perf record` is at most what its rings
-/// hold: 8 MiB on each of eight CPUs.
+/// Bytes of records that wait to be put in order, unless told otherwise. One round of `perf record`
+/// is at most what its rings hold: 8 MiB on each of eight CPUs.
 pub const SORT_BYTES: usize = 64 << 20;
 
 /// Bytes of a buffer for records that were compressed: at least four of the largest.

@@ -1,9 +1,10 @@
 //! Putting records in order of time, in bounded memory.
 //!
-//! A recorder empties its rings one after the other, so a file's records are in order within a ring, and not between rings. It says
-//! `FINISHED_ROUND` when it has been at every ring. What a round shows last may be younger than what a ring that was emptied early
-//! still holds; the next round brings that. So at the end of a round, everything is there that is not younger than the youngest
-//! record of the round before:
+//! A recorder empties its rings one after the other, so a file's records are in order within a
+//! ring, and not between rings. It says `FINISHED_ROUND` when it has been at every ring. What a
+//! round shows last may be younger than what a ring that was emptied early still holds; the next
+//! round brings that. So at the end of a round, everything is there that is not younger than the
+//! youngest record of the round before:
 //!
 //! ```text
 //! ring A         1   4 | 6   9 | 12
@@ -20,10 +21,12 @@ use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RawRecord;
 
-/// Records that wait for their turn. After every [`Sorter::push`] and [`Sorter::round`], [`Sorter::pop`] what is due.
+/// Records that wait for their turn. After every [`Sorter::push`] and [`Sorter::round`],
+/// [`Sorter::pop`] what is due.
 ///
-/// The bodies lie one after the other in one buffer. Where they would take more than the bound, the older half goes out before
-/// its time; what then comes too late is counted in [`Sorter::late`] and goes out with the next ones.
+/// The bodies lie one after the other in one buffer. Where they would take more than the bound, the
+/// older half goes out before its time; what then comes too late is counted in [`Sorter::late`] and
+/// goes out with the next ones.
 #[derive(Debug)]
 pub struct Sorter {
     bound: usize,
@@ -73,7 +76,8 @@ impl Default for Sorter {
 }
 
 impl Sorter {
-    /// At most `bound` bytes wait, and one record more. (The buffers may have room for twice as many.)
+    /// At most `bound` bytes wait, and one record more. (The buffers may have room for twice as
+    /// many.)
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self {
@@ -93,13 +97,23 @@ impl Sorter {
     pub fn push(&mut self, time_ns: u64, offset: u64, record: &RawRecord<'_>) {
         let garbage = self.bodies.len() - self.live_bytes;
         // Moving costs at most as much as what has gone out; at the bound it is worth more.
-        if self.due.is_empty() && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound) {
+        if self.due.is_empty()
+            && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound)
+        {
             self.close_up();
         }
         self.late += u64::from(time_ns < self.out_ns);
         self.youngest_ns = self.youngest_ns.max(Some(time_ns));
         let RawRecord { kind, misc, body, endian } = *record;
-        self.waiting.push(Place { time_ns, offset, start: self.bodies.len(), len: body.len(), kind, misc, endian });
+        self.waiting.push(Place {
+            time_ns,
+            offset,
+            start: self.bodies.len(),
+            len: body.len(),
+            kind,
+            misc,
+            endian,
+        });
         self.bodies.extend_from_slice(body);
         self.live_bytes += body.len();
         if self.held() > self.bound {
@@ -128,7 +142,8 @@ impl Sorter {
         Some(Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } })
     }
 
-    /// Records that came when younger ones had gone out: a bound that is too small, or a recorder that broke the rule.
+    /// Records that came when younger ones had gone out: a bound that is too small, or a recorder
+    /// that broke the rule.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
@@ -152,7 +167,11 @@ impl Sorter {
 
     /// Half of the bytes, those of the oldest records.
     fn release_older_half(&mut self) {
-        let mut by_time: Vec<_> = self.waiting.iter().map(|place| (place.time_ns, place.start, place.len + size_of::<Place>())).collect();
+        let mut by_time: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|place| (place.time_ns, place.start, place.len + size_of::<Place>()))
+            .collect();
         by_time.sort_unstable();
         let mut left = self.held() / 2;
         let last = by_time.iter().find(|(.., size)| {

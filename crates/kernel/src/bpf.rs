@@ -9,7 +9,8 @@ const TRACEPOINT: u32 = 5;
 /// `r0 = 0; exit`: `struct bpf_insn` is opcode, registers, 16-bit offset, 32-bit immediate.
 const RETURN_0: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
 
-/// The part of `union bpf_attr` that `BPF_PROG_LOAD` has had since it came; the kernel takes the rest as zero.
+/// The part of `union bpf_attr` that `BPF_PROG_LOAD` has had since it came; the kernel takes the
+/// rest as zero.
 #[repr(C)]
 struct ProgLoad {
     prog_type: u32,
@@ -26,8 +27,8 @@ struct ProgLoad {
 /// Loads a tracepoint program of two instructions, and lets go of it: it is attached to nothing.
 ///
 /// # Errors
-/// `EPERM` without `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`), or where a seccomp filter refuses; `ENOSYS` on a kernel
-/// without bpf(2).
+/// `EPERM` without `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`), or where a seccomp filter
+/// refuses; `ENOSYS` on a kernel without bpf(2).
 pub fn try_load() -> Result<(), Errno> {
     let attr = ProgLoad {
         prog_type: TRACEPOINT,
@@ -40,16 +41,24 @@ pub fn try_load() -> Result<(), Errno> {
         kern_version: 0,
         prog_flags: 0,
     };
-    // SAFETY: the attribute is as long as is said, and the instructions and the licence that it points to are statics; the kernel
-    // writes nothing, as it was given no log.
+    // SAFETY: the attribute is as long as is said, and the instructions and the licence that it
+    // points to are statics; the kernel writes nothing, as it was given no log.
     #[allow(unsafe_code)]
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<ProgLoad>()) };
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<ProgLoad>())
+    };
     if fd < 0 {
-        return Err(std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error));
+        return Err(std::io::Error::last_os_error()
+            .raw_os_error()
+            .map_or(Errno::IO, Errno::from_raw_os_error));
     }
     // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
     #[allow(unsafe_code)]
-    let owned = unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(i32::try_from(fd).map_err(|_| Errno::BADF)?) };
+    let owned = unsafe {
+        <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(
+            i32::try_from(fd).map_err(|_| Errno::BADF)?,
+        )
+    };
     drop(owned);
     Ok(())
 }
@@ -68,6 +77,10 @@ mod tests {
     /// Only a refusal that is documented may come, never a complaint about the program itself.
     #[test]
     fn the_program_is_accepted_or_forbidden() {
-        assert!(matches!(try_load(), Ok(()) | Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS)), "{:?}", try_load());
+        assert!(
+            matches!(try_load(), Ok(()) | Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS)),
+            "{:?}",
+            try_load()
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Where cgroups are mounted, which of them carries `perf_event`, and where a cgroup that the user names lies.
+//! Where cgroups are mounted, which of them carries `perf_event`, and where a cgroup that the user
+//! names lies.
 //!
-//! `perf_event` belongs to one hierarchy at a time: where version 1 has it, version 2 doesn't, and the kernel takes only a folder
-//! of the one that has it. Under version 2 it needs no enabling (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
+//! `perf_event` belongs to one hierarchy at a time: where version 1 has it, version 2 doesn't, and
+//! the kernel takes only a folder of the one that has it. Under version 2 it needs no enabling
+//! (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
 
 mod transient;
 
@@ -19,13 +21,15 @@ pub use transient::{CpuTime, Removed, Transient, TransientError, TransientPlace}
 /// The controller whose hierarchy events of cgroups go by.
 const PERF_EVENT: &str = "perf_event";
 
-/// A hierarchy of cgroups, as far as this process sees it. Paths are the machine's, to be opened through [`Host::path`].
+/// A hierarchy of cgroups, as far as this process sees it. Paths are the machine's, to be opened
+/// through [`Host::path`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted, or where the mount starts above
-    /// the cgroup namespace: the kernel doesn't tell the name below it then.
+    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted, or
+    /// where the mount starts above the cgroup namespace: the kernel doesn't tell the name below it
+    /// then.
     pub own: Option<PathBuf>,
 }
 
@@ -36,7 +40,8 @@ pub enum PerfEvent {
     Version1,
     /// The hierarchy of version 2.
     Version2,
-    /// None: the kernel was built without `CONFIG_CGROUP_PERF`, or started with `cgroup_disable=perf_event`.
+    /// None: the kernel was built without `CONFIG_CGROUP_PERF`, or started with
+    /// `cgroup_disable=perf_event`.
     Nowhere,
 }
 
@@ -80,15 +85,22 @@ pub enum CgroupError {
 }
 
 impl Cgroups {
-    /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. What is missing counts as not there.
+    /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. What is missing
+    /// counts as not there.
     #[must_use]
     pub fn of(host: &Host) -> Self {
         let mounts = mounts(host).unwrap_or_default();
         let memberships = memberships(host);
-        let v2_own = memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
+        let v2_own =
+            memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
         let v2 = hierarchy(host, mounts.iter().filter(|mount| mount.fs_type == "cgroup2"), v2_own);
-        let v1_own = memberships.iter().find(|m| m.controllers.iter().any(|one| one == PERF_EVENT)).map(|m| m.path.as_path());
-        let v1_mounts = mounts.iter().filter(|mount| mount.fs_type == "cgroup" && mount.has_fs_option(PERF_EVENT));
+        let v1_own = memberships
+            .iter()
+            .find(|m| m.controllers.iter().any(|one| one == PERF_EVENT))
+            .map(|m| m.path.as_path());
+        let v1_mounts = mounts
+            .iter()
+            .filter(|mount| mount.fs_type == "cgroup" && mount.has_fs_option(PERF_EVENT));
         let (perf_event, for_events) = match (v1_own, kernel_has_perf_event(host)) {
             (Some(own), _) => (PerfEvent::Version1, hierarchy(host, v1_mounts, Some(own))),
             (None, false) => (PerfEvent::Nowhere, None),
@@ -97,8 +109,8 @@ impl Cgroups {
         Self { v2, perf_event, for_events }
     }
 
-    /// The folder of the cgroup that the user names for `-G`, from the top of the hierarchy that carries `perf_event`. The
-    /// folder's own absolute path is taken too; `/` is the top.
+    /// The folder of the cgroup that the user names for `-G`, from the top of the hierarchy that
+    /// carries `perf_event`. The folder's own absolute path is taken too; `/` is the top.
     ///
     /// # Errors
     /// See [`CgroupError`].
@@ -110,7 +122,11 @@ impl Cgroups {
                 let remedy = "sudo mkdir -p /sys/fs/cgroup/perf_event && sudo mount -t cgroup -o perf_event none /sys/fs/cgroup/perf_event";
                 return Err(CgroupError::NotMounted { remedy });
             }
-            (None, PerfEvent::Version2) => return Err(CgroupError::NotMounted { remedy: "sudo mount -t cgroup2 none /sys/fs/cgroup" }),
+            (None, PerfEvent::Version2) => {
+                return Err(CgroupError::NotMounted {
+                    remedy: "sudo mount -t cgroup2 none /sys/fs/cgroup",
+                });
+            }
         };
         let mount = &hierarchy.mount;
         let given = Path::new(name);
@@ -125,14 +141,17 @@ impl Cgroups {
 }
 
 impl Host {
-    /// The CPUs that this process and what it starts can be moved to: those of its cgroup's cpuset (`cpuset.cpus.effective` of version 2, in the
-    /// nearest cgroup that has the controller). `None` where nothing tells.
+    /// The CPUs that this process and what it starts can be moved to: those of its cgroup's cpuset
+    /// (`cpuset.cpus.effective` of version 2, in the nearest cgroup that has the controller).
+    /// `None` where nothing tells.
     #[must_use]
     pub fn own_cpuset(&self) -> Option<CpuList> {
         let hierarchy = Cgroups::of(self).v2?;
         let own = hierarchy.own?;
         let folders = own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount));
-        let cpus = folders.into_iter().find_map(|folder| self.read(folder.join("cpuset.cpus.effective")).ok())?;
+        let cpus = folders
+            .into_iter()
+            .find_map(|folder| self.read(folder.join("cpuset.cpus.effective")).ok())?;
         cpus.parse().ok()
     }
 }
@@ -142,10 +161,11 @@ impl Host {
 pub struct Delegation {
     /// Whether a child cgroup can be made: write access to the folder.
     pub create: Result<(), Errno>,
-    /// Whether a process of this cgroup can be moved into a child of it: write access to `cgroup.procs`, as this cgroup is the
-    /// common ancestor of both.
+    /// Whether a process of this cgroup can be moved into a child of it: write access to
+    /// `cgroup.procs`, as this cgroup is the common ancestor of both.
     pub attach: Result<(), Errno>,
-    /// `cgroup.type` where it isn't `domain` (`threaded` cgroups take no processes); `None` also at the top, which has no type.
+    /// `cgroup.type` where it isn't `domain` (`threaded` cgroups take no processes); `None` also at
+    /// the top, which has no type.
     pub odd_type: Option<String>,
     /// The controllers that children get (`cgroup.subtree_control`).
     pub for_children: Vec<String>,
@@ -160,8 +180,12 @@ impl Delegation {
         Self {
             create: writable(&folder, Access::WRITE_OK | Access::EXEC_OK),
             attach: writable(&folder.join("cgroup.procs"), Access::WRITE_OK),
-            odd_type: Some(words("cgroup.type").trim().to_owned()).filter(|kind| !kind.is_empty() && kind != "domain"),
-            for_children: words("cgroup.subtree_control").split_whitespace().map(str::to_owned).collect(),
+            odd_type: Some(words("cgroup.type").trim().to_owned())
+                .filter(|kind| !kind.is_empty() && kind != "domain"),
+            for_children: words("cgroup.subtree_control")
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
         }
     }
 }
@@ -186,37 +210,53 @@ fn memberships(host: &Host) -> Vec<Membership> {
     let parse = |line: &str| {
         let mut fields = line.splitn(3, ':');
         let number = fields.next()?;
-        let controllers: Vec<String> = fields.next()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let controllers: Vec<String> =
+            fields.next()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let path = PathBuf::from(fields.next()?);
         (number == "0" || !controllers.is_empty()).then_some(Membership { controllers, path })
     };
     text.lines().filter_map(parse).collect()
 }
 
-/// `/proc/cgroups` has a row `perf_event hierarchy cgroups enabled`. Where the file can't be read, the answer
-/// is yes: opening an event will tell.
+/// `/proc/cgroups` has a row `perf_event hierarchy cgroups enabled`. Where the file can't be read,
+/// the answer is yes: opening an event will tell.
 fn kernel_has_perf_event(host: &Host) -> bool {
     let Ok(text) = host.read("/proc/cgroups") else { return true };
     let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.into_iter().any(|row| row.first() == Some(&PERF_EVENT) && row.get(3) != Some(&"0"))
 }
 
-/// The mount that shows most of a hierarchy: one with the process's own cgroup in it, and of those the one that starts highest.
-fn hierarchy<'a>(host: &Host, mounts: impl Iterator<Item = &'a Mount>, own: Option<&Path>) -> Option<Hierarchy> {
+/// The mount that shows most of a hierarchy: one with the process's own cgroup in it, and of those
+/// the one that starts highest.
+fn hierarchy<'a>(
+    host: &Host,
+    mounts: impl Iterator<Item = &'a Mount>,
+    own: Option<&Path>,
+) -> Option<Hierarchy> {
     let seen = mounts.filter(|mount| below(host, &mount.point).is_dir());
     let candidates = seen.map(|mount| {
-        let own = own.and_then(|own| folder_in(mount, own)).filter(|folder| below(host, folder).is_dir());
-        (own.is_some(), std::cmp::Reverse(mount.root.components().count()), Hierarchy { mount: mount.point.clone(), own })
+        let own =
+            own.and_then(|own| folder_in(mount, own)).filter(|folder| below(host, folder).is_dir());
+        (
+            own.is_some(),
+            std::cmp::Reverse(mount.root.components().count()),
+            Hierarchy { mount: mount.point.clone(), own },
+        )
     });
-    candidates.max_by_key(|(has_own, depth, _)| (*has_own, *depth)).map(|(_, _, hierarchy)| hierarchy)
+    candidates
+        .max_by_key(|(has_own, depth, _)| (*has_own, *depth))
+        .map(|(_, _, hierarchy)| hierarchy)
 }
 
-/// Where the cgroup `own` lies below a mount. Both `own` and the mount's root are told from the top of the cgroup namespace: a
-/// mount that starts above it has the root `/..`, and then only a cgroup beside the namespace has a known name below it.
+/// Where the cgroup `own` lies below a mount. Both `own` and the mount's root are told from the top
+/// of the cgroup namespace: a mount that starts above it has the root `/..`, and then only a cgroup
+/// beside the namespace has a known name below it.
 fn folder_in(mount: &Mount, own: &Path) -> Option<PathBuf> {
     let rest = own.strip_prefix(&mount.root).ok()?;
     let stays_inside = rest.components().all(|part| matches!(part, Component::Normal(_)));
-    stays_inside.then(|| if rest.as_os_str().is_empty() { mount.point.clone() } else { mount.point.join(rest) })
+    stays_inside.then(|| {
+        if rest.as_os_str().is_empty() { mount.point.clone() } else { mount.point.join(rest) }
+    })
 }
 
 #[cfg(test)]

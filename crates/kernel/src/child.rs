@@ -5,7 +5,8 @@
 //! child       wait for the byte ....................... execve | main ... exit
 //! counters                                                     |---------|    (enable_on_exec .. exit)
 //! ```
-//! After the fork the child only makes system calls on memory that was made ready before: it allocates nothing.
+//! After the fork the child only makes system calls on memory that was made ready before: it
+//! allocates nothing.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,7 +23,8 @@ pub use crate::ended::Ended;
 use crate::inherited;
 use crate::signals::Signals;
 
-/// A forked child that waits to be let go. Dropped before that, it exits without having executed anything.
+/// A forked child that waits to be let go. Dropped before that, it exits without having executed
+/// anything.
 #[derive(Debug)]
 pub struct WaitingChild {
     pid: i32,
@@ -87,24 +89,38 @@ impl WaitingChild {
     ///
     /// # Errors
     /// No process, memory or file descriptor left.
-    pub fn fork(command: &Command, signals: &Signals, files: &FileLimit) -> Result<Self, CommandError> {
+    pub fn fork(
+        command: &Command,
+        signals: &Signals,
+        files: &FileLimit,
+    ) -> Result<Self, CommandError> {
         Self::fork_into(command, signals, files, None)
     }
 
-    /// Forks, as [`WaitingChild::fork`], into the cgroup of a folder, so that nothing of the command runs outside of it.
+    /// Forks, as [`WaitingChild::fork`], into the cgroup of a folder, so that nothing of the
+    /// command runs outside of it.
     ///
     /// # Errors
     /// As [`WaitingChild::fork`]; the child may not be in that cgroup.
-    pub fn fork_into(command: &Command, signals: &Signals, files: &FileLimit, cgroup: Option<BorrowedFd<'_>>) -> Result<Self, CommandError> {
+    pub fn fork_into(
+        command: &Command,
+        signals: &Signals,
+        files: &FileLimit,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, CommandError> {
         // One byte goes to the child to let it go; an errno comes back if execve fails.
-        let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
-        let mut argv: Vec<*const libc::c_char> = command.args.iter().map(|arg| arg.as_ptr()).collect();
+        let (ours, childs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(io::Error::from)?;
+        let mut argv: Vec<*const libc::c_char> =
+            command.args.iter().map(|arg| arg.as_ptr()).collect();
         argv.push(ptr::null());
         // For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
         let mut shell_argv = vec![c"sh".as_ptr(), command.program.as_ptr()];
         shell_argv.extend(argv.iter().skip(1));
         let (pid, is_inside) = cgroup.and_then(clone_into).map_or_else(
-            // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see `run_child`.
+            // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see
+            // `run_child`.
             #[allow(unsafe_code)]
             || (unsafe { libc::fork() }, cgroup.is_none()),
             |pid| (pid, true),
@@ -114,7 +130,17 @@ impl WaitingChild {
             0 => {
                 drop(ours);
                 let standard = &command.standard;
-                run_child(&Prepared { program: &command.program, argv: &argv, shell_argv: &shell_argv, standard, signals, files }, &childs)
+                run_child(
+                    &Prepared {
+                        program: &command.program,
+                        argv: &argv,
+                        shell_argv: &shell_argv,
+                        standard,
+                        signals,
+                        files,
+                    },
+                    &childs,
+                )
             }
             pid => {
                 let child = Self { pid, channel: Some(ours), name: command.name() };
@@ -137,25 +163,35 @@ impl WaitingChild {
     /// # Errors
     /// The child is gone.
     pub fn start(mut self) -> io::Result<RunningChild> {
-        let channel = self.channel.take().ok_or_else(|| io::Error::other("the child was let go before"))?;
+        let channel =
+            self.channel.take().ok_or_else(|| io::Error::other("the child was let go before"))?;
         let started = Instant::now();
         rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g"))?;
-        let running = RunningChild { pid: self.pid, channel, name: mem::take(&mut self.name), started, ended: None };
+        let running = RunningChild {
+            pid: self.pid,
+            channel,
+            name: mem::take(&mut self.name),
+            started,
+            ended: None,
+        };
         self.pid = 0;
         Ok(running)
     }
 }
 
-/// `clone3(2)` with `CLONE_INTO_CGROUP` (Linux 5.7); in the child 0, as of fork. `None` where the kernel, or a filter of system calls, refuses:
-/// the child is then forked and moved, which says why it is refused.
+/// `clone3(2)` with `CLONE_INTO_CGROUP` (Linux 5.7); in the child 0, as of fork. `None` where the
+/// kernel, or a filter of system calls, refuses: the child is then forked and moved, which says why
+/// it is refused.
 fn clone_into(cgroup: BorrowedFd<'_>) -> Option<i32> {
     // SAFETY: a structure of numbers alone, for which 0 means 'not asked for'.
     #[allow(unsafe_code)]
     let nothing: clone_args = unsafe { mem::zeroed() };
-    let (exit_signal, cgroup) = (u64::try_from(libc::SIGCHLD).ok()?, u64::try_from(cgroup.as_raw_fd()).ok()?);
+    let (exit_signal, cgroup) =
+        (u64::try_from(libc::SIGCHLD).ok()?, u64::try_from(cgroup.as_raw_fd()).ok()?);
     let args = clone_args { flags: CLONE_INTO_CGROUP, exit_signal, cgroup, ..nothing };
-    // SAFETY: without CLONE_VM this is a fork: the child has a copy of all memory. It makes only async-signal-safe calls until it executes
-    // or exits, see `run_child`, none of which needs what libc's own fork would renew. The pointer is to a structure of the size that is told.
+    // SAFETY: without CLONE_VM this is a fork: the child has a copy of all memory. It makes only
+    // async-signal-safe calls until it executes or exits, see `run_child`, none of which needs what
+    // libc's own fork would renew. The pointer is to a structure of the size that is told.
     #[allow(unsafe_code)]
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<clone_args>()) };
     i32::try_from(pid).ok().filter(|&pid| pid >= 0)
@@ -180,7 +216,8 @@ struct Prepared<'a> {
     files: &'a FileLimit,
 }
 
-// SAFETY: POSIX defines this variable (environ(7)); the `libc` crate names it for some C libraries only.
+// SAFETY: POSIX defines this variable (environ(7)); the `libc` crate names it for some C libraries
+// only.
 #[allow(unsafe_code)]
 unsafe extern "C" {
     static environ: *const *const libc::c_char;
@@ -199,7 +236,8 @@ fn run_child(prepared: &Prepared<'_>, channel: &OwnedFd) -> ! {
     }
     prepared.files.restore();
     prepared.signals.restore();
-    // SAFETY: plain system calls; `argv` arrays end with a null pointer and point to strings that live in this copied memory.
+    // SAFETY: plain system calls; `argv` arrays end with a null pointer and point to strings that
+    // live in this copied memory.
     #[allow(unsafe_code)]
     unsafe {
         if !inherited::sigpipe_was_ignored() {
@@ -255,24 +293,28 @@ impl RunningChild {
             return Ok(None);
         }
         match self.exec_errno() {
-            Some(error) => Err(CommandError::NotExecutable { program: mem::take(&mut self.name), error }),
+            Some(error) => {
+                Err(CommandError::NotExecutable { program: mem::take(&mut self.name), error })
+            }
             None => Ok(self.ended),
         }
     }
 
-    /// What the child wrote when its execve failed. The channel is looked at only once the child has ended, so that reading it
-    /// never wakes tare while the command runs.
+    /// What the child wrote when its execve failed. The channel is looked at only once the child
+    /// has ended, so that reading it never wakes tare while the command runs.
     fn exec_errno(&self) -> Option<io::Error> {
         let mut errno = [0; 4];
         rustix::io::ioctl_fionbio(self.channel.as_fd(), true).ok()?;
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.channel, &mut errno)).ok()?;
+        let read =
+            rustix::io::retry_on_intr(|| rustix::io::read(&self.channel, &mut errno)).ok()?;
         (read == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
     /// Sends a signal, if the child hasn't been waited for yet.
     pub fn signal(&self, number: i32) {
         if self.ended.is_none() {
-            // SAFETY: the pid is that of a child that was not waited for, so it can't be another process's.
+            // SAFETY: the pid is that of a child that was not waited for, so it can't be another
+            // process's.
             #[allow(unsafe_code)]
             unsafe {
                 libc::kill(self.pid, number);
@@ -306,13 +348,17 @@ mod tests {
     #[test]
     fn a_child_begins_inside_its_cgroup() {
         let host = crate::host::Host::default();
-        let cgroup = match crate::cgroup::TransientPlace::find(&host).and_then(|place| place.create(&host)) {
+        let cgroup = match crate::cgroup::TransientPlace::find(&host)
+            .and_then(|place| place.create(&host))
+        {
             Ok(cgroup) => cgroup,
             Err(error) => return println!("skipped: {error}"),
         };
         let signals = Signals::block().unwrap();
         let command = Command::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
-        let child = WaitingChild::fork_into(&command, &signals, &FileLimit::now(), Some(cgroup.as_fd())).unwrap();
+        let child =
+            WaitingChild::fork_into(&command, &signals, &FileLimit::now(), Some(cgroup.as_fd()))
+                .unwrap();
         assert_eq!(cgroup.processes().unwrap(), [child.pid()]);
         assert_eq!(child.start().unwrap().wait().unwrap().status, 0);
         assert!(cgroup.remove().gone);
@@ -323,9 +369,20 @@ mod tests {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let null = || Some(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
         let words = ["sh", "-c", "cat; echo to stdout"];
-        let command = Command::find(&words, std::env::var_os("PATH").as_deref()).unwrap().with_standard_files([null(), Some(write), None]);
+        let command = Command::find(&words, std::env::var_os("PATH").as_deref())
+            .unwrap()
+            .with_standard_files([null(), Some(write), None]);
         let signals = Signals::block().unwrap();
-        assert_eq!(WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap().start().unwrap().wait().unwrap().status, 0);
+        assert_eq!(
+            WaitingChild::fork(&command, &signals, &FileLimit::now())
+                .unwrap()
+                .start()
+                .unwrap()
+                .wait()
+                .unwrap()
+                .status,
+            0
+        );
         drop(command);
         assert_eq!(io::read_to_string(std::fs::File::from(read)).unwrap(), "to stdout\n");
     }

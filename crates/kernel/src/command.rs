@@ -56,14 +56,19 @@ impl CommandError {
 }
 
 impl Command {
-    /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the folders of `path` (`$PATH`).
+    /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the
+    /// folders of `path` (`$PATH`).
     ///
     /// # Errors
-    /// See [`CommandError`]. `words` must not be empty: that is reported as a program '' that isn't found.
+    /// See [`CommandError`]. `words` must not be empty: that is reported as a program '' that isn't
+    /// found.
     pub fn find<S: AsRef<OsStr>>(words: &[S], path: Option<&OsStr>) -> Result<Self, CommandError> {
         let word = words.first().map_or(OsStr::new(""), AsRef::as_ref);
         let program = word.to_string_lossy().into_owned();
-        let c_string = |bytes: &OsStr| CString::new(bytes.as_bytes()).map_err(|_| CommandError::Nul { program: program.clone() });
+        let c_string = |bytes: &OsStr| {
+            CString::new(bytes.as_bytes())
+                .map_err(|_| CommandError::Nul { program: program.clone() })
+        };
         let args = words.iter().map(|word| c_string(word.as_ref())).collect::<Result<_, _>>()?;
         let found = if word.as_bytes().contains(&b'/') {
             PathBuf::from(word)
@@ -71,14 +76,23 @@ impl Command {
             find_in_path(word, path).ok_or(CommandError::NotFound { program: program.clone() })?
         };
         match rustix::fs::access(&found, rustix::fs::Access::EXEC_OK) {
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CommandError::NotFound { program }),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
+                Err(CommandError::NotFound { program })
+            }
             Err(error) => Err(CommandError::NotExecutable { program, error: error.into() }),
-            Ok(()) if found.is_dir() => Err(CommandError::NotExecutable { program, error: rustix::io::Errno::ISDIR.into() }),
-            Ok(()) => Ok(Self { program: c_string(found.as_os_str())?, args, standard: [const { None }; 3] }),
+            Ok(()) if found.is_dir() => {
+                Err(CommandError::NotExecutable { program, error: rustix::io::Errno::ISDIR.into() })
+            }
+            Ok(()) => Ok(Self {
+                program: c_string(found.as_os_str())?,
+                args,
+                standard: [const { None }; 3],
+            }),
         }
     }
 
-    /// Gives the command these files as stdin, stdout and stderr, where there is one; else it has tare's own.
+    /// Gives the command these files as stdin, stdout and stderr, where there is one; else it has
+    /// tare's own.
     #[must_use]
     pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
         Self { standard, ..self }
@@ -89,7 +103,8 @@ impl Command {
     }
 }
 
-/// The first executable file of that name in the folders of `path`; failing that, the first file of that name.
+/// The first executable file of that name in the folders of `path`; failing that, the first file of
+/// that name.
 #[must_use]
 pub fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if word.is_empty() {
@@ -98,10 +113,16 @@ pub fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let folders = path.map_or_else(|| "/bin:/usr/bin".into(), OsStr::to_os_string);
     let mut not_executable = None;
     for folder in std::env::split_paths(&folders) {
-        let file = if folder.as_os_str().is_empty() { Path::new(".").join(word) } else { folder.join(word) };
+        let file = if folder.as_os_str().is_empty() {
+            Path::new(".").join(word)
+        } else {
+            folder.join(word)
+        };
         match rustix::fs::access(&file, rustix::fs::Access::EXEC_OK) {
             Ok(()) if file.is_file() => return Some(file),
-            Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => not_executable = Some(file),
+            Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => {
+                not_executable = Some(file)
+            }
             _ => {}
         }
     }

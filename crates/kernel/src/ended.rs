@@ -57,7 +57,9 @@ fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
     loop {
         // SAFETY: both pointers are to locals of the right type; zeros are a valid `rusage`.
         #[allow(unsafe_code)]
-        let (result, usage) = unsafe { (libc::wait4(pid, &raw mut status, options, usage.as_mut_ptr()), usage.assume_init()) };
+        let (result, usage) = unsafe {
+            (libc::wait4(pid, &raw mut status, options, usage.as_mut_ptr()), usage.assume_init())
+        };
         match result {
             0 => return Ok(None),
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}

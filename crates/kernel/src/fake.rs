@@ -1,4 +1,5 @@
-//! A scripted kernel: what the real one does only with the right hardware, limits or privileges, for tests.
+//! A scripted kernel: what the real one does only with the right hardware, limits or privileges,
+//! for tests.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
@@ -60,7 +61,8 @@ impl Scripted {
         self
     }
 
-    /// Only so many events of the CPU's PMU find a counter at a time; a further one opens, and never runs.
+    /// Only so many events of the CPU's PMU find a counter at a time; a further one opens, and
+    /// never runs.
     #[must_use]
     pub fn counters(self, number: usize) -> Self {
         self.counters_left.set(Some(number));
@@ -79,14 +81,20 @@ impl Scripted {
         self.opened.borrow().clone()
     }
 
-    /// What was asked of the open events, in order: `enable 3`, `disable 3`, `filter 3 prev_pid != 0` with the descriptor's number.
+    /// What was asked of the open events, in order: `enable 3`, `disable 3`, `filter 3 prev_pid !=
+    /// 0` with the descriptor's number.
     pub fn calls(&self) -> Vec<String> {
         self.calls.borrow().clone()
     }
 }
 
 impl Kernel for Scripted {
-    fn open(&self, attr: &Attr, target: Target, _leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+    fn open(
+        &self,
+        attr: &Attr,
+        target: Target,
+        _leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Errno> {
         let rule = self.rules.iter().find(|(fits, _)| fits(attr, target));
         let answer = rule.map_or(Answer::Count(0, 0, 0), |&(_, answer)| answer);
         if let Answer::Refuse(error) = answer {
@@ -97,7 +105,8 @@ impl Kernel for Scripted {
             Some(left) => self.files_left.set(Some(left - 1)),
             None => {}
         }
-        let takes_counter = matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
+        let takes_counter =
+            matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
         let found_counter = takes_counter && self.counters_left.get().is_none_or(|left| left > 0);
         let answer = if takes_counter && !found_counter { Answer::NoCounter } else { answer };
         if found_counter {

@@ -1,12 +1,12 @@
-//! A piece of a file in memory: space on the disk first, then the mapping, then every page made writable, so that writing into
-//! it is a copy without system calls, page faults or surprises.
+//! A piece of a file in memory: space on the disk first, then the mapping, then every page made
+//! writable, so that writing into it is a copy without system calls, page faults or surprises.
 //!
 //! ```text
 //! file     |---------|=====window=====|..          offset, length: both multiples of the page size
 //!            written    allocated, mapped, present
 //! ```
-//! Writing into a hole of a full disk would be SIGBUS; where the space was allocated there is none, as long as nobody makes the
-//! file shorter than the window's end meanwhile.
+//! Writing into a hole of a full disk would be SIGBUS; where the space was allocated there is none,
+//! as long as nobody makes the file shorter than the window's end meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -37,10 +37,12 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// Why a piece of a file can't be written through memory. What was allocated before stays allocated.
+/// Why a piece of a file can't be written through memory. What was allocated before stays
+/// allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// Offset or length is no multiple of the page size, or the length is 0, or the end is beyond any file.
+    /// Offset or length is no multiple of the page size, or the length is 0, or the end is beyond
+    /// any file.
     #[error("a window of {len} bytes at {offset} is not made of whole pages")]
     NotPages {
         /// Bytes from the file's beginning.
@@ -60,7 +62,8 @@ pub enum WindowError {
         /// Where the window would end, in bytes.
         end: u64,
     },
-    /// This file or file system can't do it (`EOPNOTSUPP`, `ENODEV`, `ESPIPE`, `ENOSYS`, `EACCES`): plain writes may work.
+    /// This file or file system can't do it (`EOPNOTSUPP`, `ENODEV`, `ESPIPE`, `ENOSYS`, `EACCES`):
+    /// plain writes may work.
     #[error("{step} is not possible in this file: {error}")]
     NotSupported {
         /// What it can't do.
@@ -78,7 +81,8 @@ pub enum WindowError {
     },
 }
 
-/// A window of a file that can be written without system calls. Dropping it unmaps it; the kernel then writes the pages out.
+/// A window of a file that can be written without system calls. Dropping it unmaps it; the kernel
+/// then writes the pages out.
 #[derive(Debug)]
 pub struct FileWindow {
     base: NonNull<u8>,
@@ -91,20 +95,26 @@ pub struct FileWindow {
 unsafe impl Send for FileWindow {}
 
 impl FileWindow {
-    /// Opens `len` bytes at `offset` of a file that is open for reading and writing: both multiples of the page size. The file
-    /// becomes as long as the window's end where it is shorter; what it held stays.
+    /// Opens `len` bytes at `offset` of a file that is open for reading and writing: both multiples
+    /// of the page size. The file becomes as long as the window's end where it is shorter; what it
+    /// held stays.
     ///
-    /// A limit on the file's size sends SIGXFSZ to this thread, unless the caller has that signal blocked or ignored.
+    /// A limit on the file's size sends SIGXFSZ to this thread, unless the caller has that signal
+    /// blocked or ignored.
     ///
     /// # Errors
     /// See [`WindowError`].
     pub fn open(file: impl AsFd, offset: u64, len: usize) -> Result<Self, WindowError> {
         let page = rustix::param::page_size();
         let whole = len > 0 && len.is_multiple_of(page) && offset.is_multiple_of(page as u64);
-        let end = offset.checked_add(len as u64).filter(|_| whole).ok_or(WindowError::NotPages { offset, len })?;
+        let end = offset
+            .checked_add(len as u64)
+            .filter(|_| whole)
+            .ok_or(WindowError::NotPages { offset, len })?;
         let fault = |step| move |error| reason(step, error, len, end);
         let file = file.as_fd();
-        retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64)).map_err(fault(Step::Allocate))?;
+        retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))
+            .map_err(fault(Step::Allocate))?;
         let window = Self::map(file, offset, len).map_err(fault(Step::Map))?;
         match retry_on_intr(|| window.populate()) {
             Ok(()) => {}
@@ -116,9 +126,19 @@ impl FileWindow {
     }
 
     fn map(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone has.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
+        // has.
         #[allow(unsafe_code)]
-        let base = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) }?;
+        let base = unsafe {
+            mmap(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                offset,
+            )
+        }?;
         Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, offset, len })
     }
 
@@ -134,7 +154,8 @@ impl FileWindow {
     /// Does the same page by page: writes to each what it holds.
     fn touch(&self, page: usize) {
         for at in (0..self.len).step_by(page) {
-            // SAFETY: the byte lies in the mapping, whose space is allocated; volatile, so that the write is made.
+            // SAFETY: the byte lies in the mapping, whose space is allocated; volatile, so that the
+            // write is made.
             #[allow(unsafe_code)]
             unsafe {
                 let byte = self.base.add(at).as_ptr();
@@ -160,7 +181,8 @@ impl FileWindow {
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> usize {
         let fits = bytes.len().min(self.len.saturating_sub(at));
         if fits > 0 {
-            // SAFETY: `at + fits` is at most the mapping's length, and `bytes` can't overlap it: no slice of it is ever handed out.
+            // SAFETY: `at + fits` is at most the mapping's length, and `bytes` can't overlap it: no
+            // slice of it is ever handed out.
             #[allow(unsafe_code)]
             unsafe {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at).as_ptr(), fits);
@@ -172,7 +194,8 @@ impl FileWindow {
 
 impl Drop for FileWindow {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by this value, and nothing borrows from it. An error would leave it mapped, no more.
+        // SAFETY: the range was mapped by this value, and nothing borrows from it. An error would
+        // leave it mapped, no more.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
@@ -183,7 +206,9 @@ fn reason(step: Step, error: Errno, len: usize, end: u64) -> WindowError {
     match error {
         Errno::NOSPC | Errno::DQUOT => WindowError::NoSpace { len },
         Errno::FBIG => WindowError::TooLong { end },
-        Errno::OPNOTSUPP | Errno::NODEV | Errno::SPIPE | Errno::NOSYS | Errno::ACCESS => WindowError::NotSupported { step, error },
+        Errno::OPNOTSUPP | Errno::NODEV | Errno::SPIPE | Errno::NOSYS | Errno::ACCESS => {
+            WindowError::NotSupported { step, error }
+        }
         error => WindowError::Failed { step, error },
     }
 }
@@ -210,7 +235,10 @@ mod tests {
     fn every_refusal_has_its_meaning() {
         let of = |error| reason(Step::Map, error, 4096, 8192);
         assert_eq!(of(Errno::DQUOT), WindowError::NoSpace { len: 4096 });
-        assert_eq!(of(Errno::NODEV), WindowError::NotSupported { step: Step::Map, error: Errno::NODEV });
+        assert_eq!(
+            of(Errno::NODEV),
+            WindowError::NotSupported { step: Step::Map, error: Errno::NODEV }
+        );
         assert_eq!(of(Errno::NOMEM), WindowError::Failed { step: Step::Map, error: Errno::NOMEM });
     }
 }

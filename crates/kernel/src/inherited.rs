@@ -1,8 +1,9 @@
-//! The program's entry, and what the process inherited that a command which it starts must get unchanged.
+//! The program's entry, and what the process inherited that a command which it starts must get
+//! unchanged.
 //!
-//! Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard descriptors and set up a stack guard before `main`. Here
-//! the C library calls [`enter`] instead: it notes what was there and then does the first two itself. It also saves some 3% of the CPU
-//! time of `tare stat true`.
+//! Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard descriptors and set up
+//! a stack guard before `main`. Here the C library calls [`enter`] instead: it notes what was there
+//! and then does the first two itself. It also saves some 3% of the CPU time of `tare stat true`.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -16,14 +17,18 @@ static CLOSED_DESCRIPTORS: AtomicU8 = AtomicU8::new(0);
 /// 1 where SIGPIPE was ignored when the process started.
 static SIGPIPE_IGNORED: AtomicU8 = AtomicU8::new(0);
 
-/// Makes a function of the arguments, the program's name first, the program's `main`. It returns the exit status.
+/// Makes a function of the arguments, the program's name first, the program's `main`. It returns
+/// the exit status.
 #[macro_export]
 macro_rules! main {
     ($run:path) => {
         // SAFETY: this is the program's only `main`, with the type that C gives it.
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
-        extern "C" fn main(argc: ::std::ffi::c_int, argv: *const *const ::std::ffi::c_char) -> ::std::ffi::c_int {
+        extern "C" fn main(
+            argc: ::std::ffi::c_int,
+            argv: *const *const ::std::ffi::c_char,
+        ) -> ::std::ffi::c_int {
             // SAFETY: the C library hands over the arguments of the process.
             unsafe { $crate::enter(argc, argv, $run) }
         }
@@ -35,7 +40,11 @@ macro_rules! main {
 /// # Safety
 /// `argv` must hold `argc` pointers to C strings.
 #[allow(unsafe_code)]
-pub unsafe fn enter(argc: c_int, argv: *const *const c_char, run: fn(Vec<OsString>) -> u8) -> c_int {
+pub unsafe fn enter(
+    argc: c_int,
+    argv: *const *const c_char,
+    run: fn(Vec<OsString>) -> u8,
+) -> c_int {
     note();
     let count = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the caller vouches for the array and the strings.
@@ -49,12 +58,18 @@ fn note() {
         #[allow(unsafe_code)]
         if unsafe { libc::fcntl(fd.into(), libc::F_GETFD) } < 0 {
             CLOSED_DESCRIPTORS.fetch_or(1 << fd, Ordering::Relaxed);
-            // So that no event or file of tare's becomes its own stdout. The lowest free number is this one.
-            let _ = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map(IntoRawFd::into_raw_fd);
+            // So that no event or file of tare's becomes its own stdout. The lowest free number is
+            // this one.
+            let _ = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .map(IntoRawFd::into_raw_fd);
         }
     }
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE).into(), Ordering::Relaxed);
-    // SAFETY: SIG_IGN is a valid disposition; writing to a closed pipe then is an error that is dealt with where it happens.
+    // SAFETY: SIG_IGN is a valid disposition; writing to a closed pipe then is an error that is
+    // dealt with where it happens.
     #[allow(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
@@ -64,7 +79,8 @@ fn note() {
 /// Whether the process ignores a signal at this moment.
 pub(crate) fn is_ignored(signal: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only asks; the kernel fills `action`, for which all zeros is a valid value too.
+    // SAFETY: a null new action only asks; the kernel fills `action`, for which all zeros is a
+    // valid value too.
     #[allow(unsafe_code)]
     let action = unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
@@ -84,13 +100,14 @@ pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..3).filter(move |fd| closed & (1 << fd) != 0)
 }
 
-/// A copy of a descriptor that tare was started with, for `fd:N` options: tare may use it and close the copy, and the command
-/// still has the original.
+/// A copy of a descriptor that tare was started with, for `fd:N` options: tare may use it and close
+/// the copy, and the command still has the original.
 ///
 /// # Errors
 /// It isn't open.
 pub fn inherited_descriptor(fd: i32) -> std::io::Result<OwnedFd> {
-    // SAFETY: F_DUPFD_CLOEXEC takes a number and returns a new descriptor that nobody else owns, or -1.
+    // SAFETY: F_DUPFD_CLOEXEC takes a number and returns a new descriptor that nobody else owns, or
+    // -1.
     #[allow(unsafe_code)]
     unsafe {
         match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) {

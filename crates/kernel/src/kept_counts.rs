@@ -1,5 +1,6 @@
-//! Whether this kernel keeps what an inherited event counted when its task ends, and lets the next child go on from there: the
-//! series in patches/linux does. No version tells, so it is made to happen (docs/kernel.md, 'How a recorder can notice').
+//! Whether this kernel keeps what an inherited event counted when its task ends, and lets the next
+//! child go on from there: the series in patches/linux does. No version tells, so it is made to
+//! happen (docs/kernel.md, 'How a recorder can notice').
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -21,12 +22,13 @@ const PERIOD: u64 = 512;
 const CHILDREN: usize = 24;
 /// Pages that each of them touches.
 const PAGES: usize = 64;
-/// Of [`CHILDREN`] x [`PAGES`] page faults, so many periods pass at least if none is forgotten: less than one can be outstanding in the
-/// family, and one in the helper.
+/// Of [`CHILDREN`] x [`PAGES`] page faults, so many periods pass at least if none is forgotten:
+/// less than one can be outstanding in the family, and one in the helper.
 const SAMPLES: usize = 2;
 
-/// Starts some processes that end at once, in a millisecond or two, and looks whether their page faults make samples together. `None`
-/// where this process may not sample its own children, or the events could not be had for another reason.
+/// Starts some processes that end at once, in a millisecond or two, and looks whether their page
+/// faults make samples together. `None` where this process may not sample its own children, or the
+/// events could not be had for another reason.
 #[must_use]
 pub fn are_kept(kernel: &dyn Kernel) -> Option<bool> {
     let cpu = sched_getcpu();
@@ -39,7 +41,8 @@ pub fn are_kept(kernel: &dyn Kernel) -> Option<bool> {
         flags: Flags::INHERIT | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV,
         ..Attr::default()
     };
-    let event = kernel.open(&attr, Target::TaskOnCpu(helper.pid, u32::try_from(cpu).ok()?), None).ok()?;
+    let event =
+        kernel.open(&attr, Target::TaskOnCpu(helper.pid, u32::try_from(cpu).ok()?), None).ok()?;
     let mut ring = Ring::map(&*event, rustix::param::page_size()).ok()?;
     helper.run()?;
     let mut samples = 0;
@@ -97,7 +100,8 @@ fn have_children(channel: &OwnedFd, cpu: usize) -> ! {
     only.set(cpu);
     let bound = sched_setaffinity(None, &only).is_ok();
     let mut byte = [0];
-    let go = bound && matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
+    let go = bound
+        && matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
     let done = go && (0..CHILDREN).all(|_| had_child());
     // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
     #[allow(unsafe_code)]
@@ -108,21 +112,24 @@ fn have_children(channel: &OwnedFd, cpu: usize) -> ! {
 
 /// Starts a process that touches fresh pages and ends, and waits for it.
 fn had_child() -> bool {
-    // SAFETY: plain system calls. The memory is the child's own new mapping, which is written within its bounds and a page at a time.
+    // SAFETY: plain system calls. The memory is the child's own new mapping, which is written
+    // within its bounds and a page at a time.
     #[allow(unsafe_code)]
     unsafe {
         match libc::fork() {
             -1 => false,
             0 => {
                 let page = rustix::param::page_size();
-                let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let (access, kind) =
+                    (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
                 let memory = libc::mmap(ptr::null_mut(), PAGES * page, access, kind, -1, 0);
                 if memory == libc::MAP_FAILED {
                     libc::_exit(1);
                 }
                 // Large pages would make one fault of many.
                 libc::madvise(memory, PAGES * page, libc::MADV_NOHUGEPAGE);
-                (0..PAGES).for_each(|number| memory.cast::<u8>().add(number * page).write_volatile(1));
+                (0..PAGES)
+                    .for_each(|number| memory.cast::<u8>().add(number * page).write_volatile(1));
                 libc::_exit(0)
             }
             pid => {

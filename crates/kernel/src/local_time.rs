@@ -20,18 +20,27 @@ pub struct LocalTime {
 }
 
 impl LocalTime {
-    /// The local time so many seconds after the beginning of 1970 in Greenwich; `None` where the year has no number.
+    /// The local time so many seconds after the beginning of 1970 in Greenwich; `None` where the
+    /// year has no number.
     #[must_use]
     pub fn at(seconds: i64) -> Option<Self> {
         let mut fields = MaybeUninit::<libc::tm>::zeroed();
-        // SAFETY: both pointers are to locals of the types that the call takes, and zeros are a valid value of `fields`.
+        // SAFETY: both pointers are to locals of the types that the call takes, and zeros are a
+        // valid value of `fields`.
         #[allow(unsafe_code)]
         let fields = unsafe {
             let done = libc::localtime_r(&raw const seconds, fields.as_mut_ptr());
             (!done.is_null()).then(|| fields.assume_init())
         }?;
         let (year, month) = (fields.tm_year + 1900, fields.tm_mon + 1);
-        Some(Self { year, month, day: fields.tm_mday, hour: fields.tm_hour, minute: fields.tm_min, second: fields.tm_sec })
+        Some(Self {
+            year,
+            month,
+            day: fields.tm_mday,
+            hour: fields.tm_hour,
+            minute: fields.tm_min,
+            second: fields.tm_sec,
+        })
     }
 }
 
@@ -42,7 +51,8 @@ mod tests {
     #[test]
     fn a_day_later_the_clock_shows_the_same() {
         // In the middle of a January no clock is put forward or back.
-        let [first, second] = [1_768_478_400, 1_768_478_400 + 86_400].map(|seconds| LocalTime::at(seconds).unwrap());
+        let [first, second] =
+            [1_768_478_400, 1_768_478_400 + 86_400].map(|seconds| LocalTime::at(seconds).unwrap());
         assert_eq!((first.year, first.month), (2026, 1));
         assert_eq!(LocalTime { day: first.day + 1, ..first }, second);
         assert_eq!(LocalTime::at(i64::MAX), None);

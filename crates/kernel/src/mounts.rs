@@ -1,4 +1,5 @@
-//! What is mounted where, as this process sees it (`/proc/self/mountinfo`, documented in `proc_pid_mountinfo(5)`).
+//! What is mounted where, as this process sees it (`/proc/self/mountinfo`, documented in
+//! `proc_pid_mountinfo(5)`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -29,8 +30,8 @@ impl Mount {
     }
 }
 
-/// All mounts, in the order in which they were made: of two at the same point the last is the one that is seen. Lines that
-/// can't be read are left out.
+/// All mounts, in the order in which they were made: of two at the same point the last is the one
+/// that is seen. Lines that can't be read are left out.
 ///
 /// # Errors
 /// The file system's own, where `/proc` is missing.
@@ -39,7 +40,8 @@ pub fn mounts(host: &Host) -> std::io::Result<Vec<Mount>> {
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional fields end at the lone `-`.
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional
+/// fields end at the lone `-`.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let root = path(fields.nth(3)?);
@@ -64,8 +66,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
-        let byte = digits.and_then(|digits| u8::try_from(digits.iter().fold(0_u32, |sum, d| sum * 8 + u32::from(d - b'0'))).ok());
+        let digits = after
+            .get(..3)
+            .filter(|digits| first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        let byte = digits.and_then(|digits| {
+            u8::try_from(digits.iter().fold(0_u32, |sum, d| sum * 8 + u32::from(d - b'0'))).ok()
+        });
         out.push(byte.unwrap_or(first));
         rest = if byte.is_some() { &after[3..] } else { after };
     }
@@ -87,9 +93,15 @@ mod tests {
         )]);
         let mounts = mounts(&machine.host()).unwrap();
         assert_eq!(mounts.len(), 2);
-        assert_eq!((mounts[0].fs_type.as_str(), mounts[0].options.as_str()), ("cgroup2", "rw,relatime"));
+        assert_eq!(
+            (mounts[0].fs_type.as_str(), mounts[0].options.as_str()),
+            ("cgroup2", "rw,relatime")
+        );
         assert!(mounts[0].has_fs_option("nsdelegate") && !mounts[0].has_fs_option("ns"));
-        assert_eq!((mounts[1].root.to_str(), mounts[1].point.to_str()), (Some("/a b"), Some("/mnt\\x\\04")));
+        assert_eq!(
+            (mounts[1].root.to_str(), mounts[1].point.to_str()),
+            (Some("/a b"), Some("/mnt\\x\\04"))
+        );
         assert_eq!(mounts[1].fs_options, "ro");
     }
 

@@ -1,10 +1,13 @@
-//! `perf_event_open`, and what one does with the file that it returns, behind a trait so that failures can be scripted.
+//! `perf_event_open`, and what one does with the file that it returns, behind a trait so that
+//! failures can be scripted.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_FLAG_PID_CGROUP, PERF_IOC_FLAG_GROUP, perf_event_attr};
+use perf_event_open_sys::bindings::{
+    PERF_FLAG_FD_CLOEXEC, PERF_FLAG_PID_CGROUP, PERF_IOC_FLAG_GROUP, perf_event_attr,
+};
 use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
@@ -30,7 +33,12 @@ pub trait Kernel {
     ///
     /// # Errors
     /// The kernel's own: see `perf_event_open(2)`.
-    fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno>;
+    fn open(
+        &self,
+        attr: &Attr,
+        target: Target,
+        leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Errno>;
 }
 
 /// An open event. Closing it is dropping it.
@@ -38,7 +46,8 @@ pub trait EventFile: std::fmt::Debug {
     /// The file descriptor, to name the leader of a group.
     fn raw_fd(&self) -> RawFd;
 
-    /// What becomes readable when the event's ring is to be read (`poll(2)`); `None` where nothing ever does.
+    /// What becomes readable when the event's ring is to be read (`poll(2)`); `None` where nothing
+    /// ever does.
     fn wakes(&self) -> Option<BorrowedFd<'_>>;
 
     /// Reads the count, in the event's read format, and returns the number of bytes.
@@ -71,11 +80,13 @@ pub trait EventFile: std::fmt::Debug {
     /// The kernel's own.
     fn id(&self) -> Result<u64, Errno>;
 
-    /// Maps a ring with `size` bytes of data, a power of two of pages; once in the life of an event.
+    /// Maps a ring with `size` bytes of data, a power of two of pages; once in the life of an
+    /// event.
     ///
     /// # Errors
-    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring, `EBUSY` where it was mapped
-    /// before or the event writes into another's: see `perf_event_open(2)`.
+    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring,
+    /// `EBUSY` where it was mapped before or the event writes into another's: see
+    /// `perf_event_open(2)`.
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno>;
 
     /// Has the event's records written into the ring of another, which is on the same CPU.
@@ -103,7 +114,12 @@ struct SystemFile {
 }
 
 impl Kernel for System {
-    fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+    fn open(
+        &self,
+        attr: &Attr,
+        target: Target,
+        leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Errno> {
         let mut bytes = AlignedAttr(attr.to_bytes());
         if let Some(path) = &attr.uprobe_path {
             let address = path.as_ptr().expose_provenance() as u64;
@@ -118,11 +134,13 @@ impl Kernel for System {
         };
         let group = leader.map_or(-1, EventFile::raw_fd);
         let at = (&raw mut bytes).cast::<perf_event_attr>();
-        // SAFETY: `at` points to the bytes of a perf_event_attr, aligned for it, whose `size` field says how many there are;
-        // the kernel reads no further, and on E2BIG writes that field alone. The bytes outlive the call, and so does the path that a probe's
-        // address is of: the kernel copies it up to its NUL. An address that isn't one is EFAULT.
+        // SAFETY: `at` points to the bytes of a perf_event_attr, aligned for it, whose `size` field
+        // says how many there are; the kernel reads no further, and on E2BIG writes that field
+        // alone. The bytes outlive the call, and so does the path that a probe's address is of: the
+        // kernel copies it up to its NUL. An address that isn't one is EFAULT.
         #[allow(unsafe_code)]
-        let fd = unsafe { perf_event_open(at, pid, cpu, group, (flags | PERF_FLAG_FD_CLOEXEC).into()) };
+        let fd =
+            unsafe { perf_event_open(at, pid, cpu, group, (flags | PERF_FLAG_FD_CLOEXEC).into()) };
         if fd < 0 {
             return Err(last_errno());
         }
@@ -187,7 +205,8 @@ impl EventFile for SystemFile {
 
     fn id(&self) -> Result<u64, Errno> {
         let mut id = 0;
-        // SAFETY: the kernel writes eight bytes through the pointer, which is to a local of that size.
+        // SAFETY: the kernel writes eight bytes through the pointer, which is to a local of that
+        // size.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::ID(self.raw_fd(), &raw mut id) })?;
         Ok(id)

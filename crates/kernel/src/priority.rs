@@ -9,9 +9,10 @@ pub struct First {
     param: libc::sched_param,
 }
 
-/// Puts this thread before all normal ones (`SCHED_FIFO`, the lowest priority of it) until the guard goes; `None` where this user may
-/// not. For milliseconds only: what else is to run on this CPU waits. Nice levels are no substitute: with autogroups (`sched(7)`) they order the
-/// processes of one session alone.
+/// Puts this thread before all normal ones (`SCHED_FIFO`, the lowest priority of it) until the
+/// guard goes; `None` where this user may not. For milliseconds only: what else is to run on this
+/// CPU waits. Nice levels are no substitute: with autogroups (`sched(7)`) they order the processes
+/// of one session alone.
 #[must_use]
 pub fn first() -> Option<First> {
     fifo(1)
@@ -26,7 +27,8 @@ pub fn before_first() -> Option<First> {
 fn fifo(sched_priority: i32) -> Option<First> {
     let mut before = MaybeUninit::<libc::sched_param>::zeroed();
     let wanted = libc::sched_param { sched_priority };
-    // SAFETY: thread 0 is this one; the pointers are to locals of the type that the calls take, and zeros are a valid value of it.
+    // SAFETY: thread 0 is this one; the pointers are to locals of the type that the calls take, and
+    // zeros are a valid value of it.
     #[allow(unsafe_code)]
     unsafe {
         let policy = libc::sched_getscheduler(0);

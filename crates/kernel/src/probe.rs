@@ -1,10 +1,10 @@
-//! What events this process may open, found by asking the kernel: the answer holds distributions' patches, seccomp filters and
-//! security modules as well, which no setting tells.
+//! What events this process may open, found by asking the kernel: the answer holds distributions'
+//! patches, seccomp filters and security modules as well, which no setting tells.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
-    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_RAW, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
-    PERF_TYPE_TRACEPOINT,
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_RAW,
+    PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 
@@ -16,7 +16,8 @@ use crate::open::{Kernel, Target};
 pub enum Refusal {
     /// There is no such event: `ENOENT`, `EOPNOTSUPP`, `ENODEV`. For `cycles`: no PMU.
     NoSuchEvent,
-    /// The paranoid level or a security module forbids it: `EACCES`, or `EPERM` without a seccomp filter.
+    /// The paranoid level or a security module forbids it: `EACCES`, or `EPERM` without a seccomp
+    /// filter.
     Forbidden,
     /// A seccomp filter forbids the call itself: `EPERM` with one on this process.
     Seccomp,
@@ -44,7 +45,10 @@ impl<'a> Probe<'a> {
     /// A probe for a process with these rights.
     #[must_use]
     pub fn new(kernel: &'a dyn Kernel, rights: Option<&Rights>) -> Self {
-        Self { kernel, seccomp_filter: rights.is_some_and(|rights| rights.seccomp_filter == Some(true)) }
+        Self {
+            kernel,
+            seccomp_filter: rights.is_some_and(|rights| rights.seccomp_filter == Some(true)),
+        }
     }
 
     /// Software events of an own thread, in user mode.
@@ -60,7 +64,15 @@ impl<'a> Probe<'a> {
     /// `cycles` of an own thread, in user mode: whether the machine has a PMU.
     pub fn cycles(&self) -> Answer {
         let config = PERF_COUNT_HW_CPU_CYCLES.into();
-        self.ask(&Attr { kind: PERF_TYPE_HARDWARE, config, flags: USER_ONLY | Flags::DISABLED, ..Attr::default() }, MYSELF)
+        self.ask(
+            &Attr {
+                kind: PERF_TYPE_HARDWARE,
+                config,
+                flags: USER_ONLY | Flags::DISABLED,
+                ..Attr::default()
+            },
+            MYSELF,
+        )
     }
 
     /// Everything that runs on this CPU.
@@ -71,14 +83,25 @@ impl<'a> Probe<'a> {
     /// A cgroup on this CPU, by its open folder.
     pub fn cgroup(&self, folder: std::os::fd::BorrowedFd<'_>, cpu: u32) -> Answer {
         let folder = std::os::fd::AsRawFd::as_raw_fd(&folder);
-        self.ask(&software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()), Target::CgroupOnCpu(folder, cpu))
+        self.ask(
+            &software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()),
+            Target::CgroupOnCpu(folder, cpu),
+        )
     }
 
     /// The fields of a tracepoint of an own thread, by its number in tracefs.
     pub fn tracepoint_fields(&self, id: u64) -> Answer {
         let (flags, sample_type) = (Flags::DISABLED, PERF_SAMPLE_RAW.into());
-        let attr = Attr { kind: PERF_TYPE_TRACEPOINT, config: id, sampling: Sampling::Period(1), sample_type, flags, ..Attr::default() };
-        // The kernel itself answers EPERM here; a seccomp filter can't see which event is asked for, so it would refuse any.
+        let attr = Attr {
+            kind: PERF_TYPE_TRACEPOINT,
+            config: id,
+            sampling: Sampling::Period(1),
+            sample_type,
+            flags,
+            ..Attr::default()
+        };
+        // The kernel itself answers EPERM here; a seccomp filter can't see which event is asked
+        // for, so it would refuse any.
         let filtered = |why| why == Refusal::Seccomp && self.own_user().is_ok();
         self.ask(&attr, MYSELF).map_err(|why| if filtered(why) { Refusal::Forbidden } else { why })
     }
@@ -111,7 +134,12 @@ mod tests {
     struct Refusing(Errno);
 
     impl Kernel for Refusing {
-        fn open(&self, _: &Attr, _: Target, _: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+        fn open(
+            &self,
+            _: &Attr,
+            _: Target,
+            _: Option<&dyn EventFile>,
+        ) -> Result<Box<dyn EventFile>, Errno> {
             Err(self.0)
         }
     }
@@ -136,8 +164,17 @@ mod tests {
     struct WithoutFields;
 
     impl Kernel for WithoutFields {
-        fn open(&self, attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
-            if attr.kind == PERF_TYPE_TRACEPOINT { Err(Errno::PERM) } else { crate::open::System.open(attr, target, leader) }
+        fn open(
+            &self,
+            attr: &Attr,
+            target: Target,
+            leader: Option<&dyn EventFile>,
+        ) -> Result<Box<dyn EventFile>, Errno> {
+            if attr.kind == PERF_TYPE_TRACEPOINT {
+                Err(Errno::PERM)
+            } else {
+                crate::open::System.open(attr, target, leader)
+            }
         }
     }
 
@@ -157,7 +194,10 @@ mod tests {
         let rights = crate::host::Host::default().rights().unwrap();
         let probe = Probe::new(&crate::open::System, Some(&rights));
         if rights.has(crate::host::CapabilitySet::PERFMON) {
-            assert_eq!((probe.own_user(), probe.own_kernel(), probe.system_wide(0)), (Ok(()), Ok(()), Ok(())));
+            assert_eq!(
+                (probe.own_user(), probe.own_kernel(), probe.system_wide(0)),
+                (Ok(()), Ok(()), Ok(()))
+            );
         } else {
             assert_ne!(probe.own_user(), Err(Refusal::NoSuchEvent));
         }

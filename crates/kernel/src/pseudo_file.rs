@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-/// The least room that a read is offered. Some files of tracefs (`events/header_page`) give what fits into the first read, and
-/// nothing in the next; the small reads by which `std::fs::read` finds the end of a file without a size cut them.
+/// The least room that a read is offered. Some files of tracefs (`events/header_page`) give what
+/// fits into the first read, and nothing in the next; the small reads by which `std::fs::read`
+/// finds the end of a file without a size cut them.
 const READ_BYTES: usize = 8 << 10;
 
 /// Replaces what is in `into` by what is left of a file. Its memory is kept for the next.

@@ -1,4 +1,5 @@
-//! Signals as a file: the ones that end or stop a measurement are blocked and read, so that they can't strike between two steps.
+//! Signals as a file: the ones that end or stop a measurement are blocked and read, so that they
+//! can't strike between two steps.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,13 +12,15 @@ use crate::inherited;
 pub struct Signal {
     /// Its number.
     pub number: i32,
-    /// Whether the kernel sent it, as it does to a terminal's whole foreground group; else a process did, to this one alone.
+    /// Whether the kernel sent it, as it does to a terminal's whole foreground group; else a
+    /// process did, to this one alone.
     pub from_kernel: bool,
 }
 
-/// The signals that tare waits for: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT where they weren't ignored.
-/// While it lives they are blocked, and SIGXFSZ is ignored: a limit on the size of files is an error of the write that meets it
-/// (`EFBIG`), not the end. A child gets the mask and the dispositions from before (see `child`).
+/// The signals that tare waits for: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT where they
+/// weren't ignored. While it lives they are blocked, and SIGXFSZ is ignored: a limit on the size of
+/// files is an error of the write that meets it (`EFBIG`), not the end. A child gets the mask and
+/// the dispositions from before (see `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
@@ -46,12 +49,17 @@ impl Signals {
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
         let mut sigxfsz_before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: every pointer is to a local of the type that the call takes; `sigemptyset` initializes `set` before it is used,
-        // and zeros are a valid value of the others.
+        // SAFETY: every pointer is to a local of the type that the call takes; `sigemptyset`
+        // initializes `set` before it is used, and zeros are a valid value of the others.
         #[allow(unsafe_code)]
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in ENDING.into_iter().filter(|&signal| !inherited::is_ignored(signal)).chain([libc::SIGCHLD]).chain(more) {
+            for signal in ENDING
+                .into_iter()
+                .filter(|&signal| !inherited::is_ignored(signal))
+                .chain([libc::SIGCHLD])
+                .chain(more)
+            {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             // An ignored SIGCHLD would let the kernel reap children and throw their status away.
@@ -67,8 +75,14 @@ impl Signals {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let [sigchld_before, sigxfsz_before] = [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
-            Ok(Self { file: OwnedFd::from_raw_fd(fd), before: before.assume_init(), sigchld_before, sigxfsz_before })
+            let [sigchld_before, sigxfsz_before] =
+                [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
+            Ok(Self {
+                file: OwnedFd::from_raw_fd(fd),
+                before: before.assume_init(),
+                sigchld_before,
+                sigxfsz_before,
+            })
         }
     }
 
@@ -90,9 +104,11 @@ impl Signals {
         }
     }
 
-    /// Puts the mask, SIGCHLD and SIGXFSZ back as they were before [`Signals::block`]; for the child, between fork and exec.
+    /// Puts the mask, SIGCHLD and SIGXFSZ back as they were before [`Signals::block`]; for the
+    /// child, between fork and exec.
     pub(crate) fn restore(&self) {
-        // SAFETY: both are values that the kernel returned earlier; the calls are async-signal-safe.
+        // SAFETY: both are values that the kernel returned earlier; the calls are
+        // async-signal-safe.
         #[allow(unsafe_code)]
         unsafe {
             libc::sigaction(libc::SIGCHLD, &raw const self.sigchld_before, ptr::null_mut());

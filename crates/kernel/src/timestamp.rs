@@ -1,16 +1,18 @@
-//! The CPU's own clock, which a program reads without asking the kernel: fine enough to see single interrupts as gaps.
+//! The CPU's own clock, which a program reads without asking the kernel: fine enough to see single
+//! interrupts as gaps.
 
-/// The clock's count, in ticks of a length that this module doesn't know; it only grows on a CPU that one stays on.
+/// The clock's count, in ticks of a length that this module doesn't know; it only grows on a CPU
+/// that one stays on.
 ///
-/// x86_64: the time-stamp counter (`rdtsc`). aarch64: the virtual counter (`cntvct_el0`), which Linux lets programs read. Elsewhere
-/// nanoseconds of `CLOCK_MONOTONIC_RAW`.
+/// x86_64: the time-stamp counter (`rdtsc`). aarch64: the virtual counter (`cntvct_el0`), which
+/// Linux lets programs read. Elsewhere nanoseconds of `CLOCK_MONOTONIC_RAW`.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86_64 has the instruction, and it touches no memory. Linux forbids it only to a process that asked for
-        // that itself (`PR_SET_TSC`).
+        // SAFETY: every x86_64 has the instruction, and it touches no memory. Linux forbids it only
+        // to a process that asked for that itself (`PR_SET_TSC`).
         #[allow(unsafe_code)]
         unsafe {
             core::arch::x86_64::_rdtsc()
@@ -19,7 +21,8 @@ pub fn ticks() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let count: u64;
-        // SAFETY: reads a register that Linux lets user mode read, and touches neither memory nor flags.
+        // SAFETY: reads a register that Linux lets user mode read, and touches neither memory nor
+        // flags.
         #[allow(unsafe_code)]
         unsafe {
             core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags));
@@ -36,7 +39,10 @@ pub fn ticks() -> u64 {
 #[must_use]
 pub fn raw_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
-    u64::try_from(now.tv_sec).unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    u64::try_from(now.tv_sec)
+        .unwrap_or(0)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

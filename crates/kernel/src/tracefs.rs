@@ -23,7 +23,9 @@ pub enum TracefsError {
     #[error("tracefs is not mounted (as root: mount -t tracefs tracefs /sys/kernel/tracing)")]
     NotMounted,
     /// It is there, and this user may not look.
-    #[error("{path} is not readable for this user (run as root, or let a group in, as root: mount -o remount,gid=GROUP,mode=750 {mount})")]
+    #[error(
+        "{path} is not readable for this user (run as root, or let a group in, as root: mount -o remount,gid=GROUP,mode=750 {mount})"
+    )]
     NotReadable {
         /// What was asked for.
         path: String,
@@ -44,18 +46,24 @@ pub enum TracefsError {
 }
 
 impl Tracefs {
-    /// Finds the mount: at the usual place, or wherever the mount table says, tracefs itself or below debugfs.
+    /// Finds the mount: at the usual place, or wherever the mount table says, tracefs itself or
+    /// below debugfs.
     ///
     /// # Errors
-    /// [`TracefsError::NotMounted`], and [`TracefsError::NotReadable`] where the user may not enter the folder.
+    /// [`TracefsError::NotMounted`], and [`TracefsError::NotReadable`] where the user may not enter
+    /// the folder.
     pub fn find(host: &Host) -> Result<Self, TracefsError> {
         match Self::at(host, USUAL_PLACE) {
             Err(TracefsError::NoSuch(_)) => {}
             found => return found,
         }
         let mounts = mounts::mounts(host).unwrap_or_default();
-        let of = |kind: &'static str| mounts.iter().filter(move |mount| mount.fs_type == kind && mount.root == Path::new("/"));
-        let places = of("tracefs").map(|mount| mount.point.clone()).chain(of("debugfs").map(|mount| mount.point.join("tracing")));
+        let of = |kind: &'static str| {
+            mounts.iter().filter(move |mount| mount.fs_type == kind && mount.root == Path::new("/"))
+        };
+        let places = of("tracefs")
+            .map(|mount| mount.point.clone())
+            .chain(of("debugfs").map(|mount| mount.point.join("tracing")));
         let mut reason = TracefsError::NotMounted;
         for place in places {
             match Self::at(host, &place.to_string_lossy()) {
@@ -69,7 +77,8 @@ impl Tracefs {
 
     fn at(host: &Host, place: &str) -> Result<Self, TracefsError> {
         let events = host.path(place).join("events");
-        // Reading the metadata of what is inside needs the right to enter the folder, which tracefs gives to root alone.
+        // Reading the metadata of what is inside needs the right to enter the folder, which tracefs
+        // gives to root alone.
         match std::fs::metadata(&events) {
             Ok(_) => Ok(Self { events }),
             Err(error) => Err(reason(&events, place, error)),
@@ -100,10 +109,13 @@ impl Tracefs {
     pub fn id(&self, system: &str, event: &str) -> Result<u64, TracefsError> {
         let path = self.events.join(plain(system)?).join(plain(event)?).join("id");
         let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
-        text.trim().parse().map_err(|error| self.reason(&path, io::Error::new(ErrorKind::InvalidData, error)))
+        text.trim()
+            .parse()
+            .map_err(|error| self.reason(&path, io::Error::new(ErrorKind::InvalidData, error)))
     }
 
-    /// The names of the fields that a filter can speak of, those common to all tracepoints included.
+    /// The names of the fields that a filter can speak of, those common to all tracepoints
+    /// included.
     ///
     /// # Errors
     /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
@@ -121,7 +133,8 @@ impl Tracefs {
         self.read_path(&self.events.join(plain(system)?).join(plain(event)?).join("format"))
     }
 
-    /// A file that describes all tracepoints: `events/header_page`, `events/header_event`, `printk_formats`, `saved_cmdlines`.
+    /// A file that describes all tracepoints: `events/header_page`, `events/header_event`,
+    /// `printk_formats`, `saved_cmdlines`.
     ///
     /// # Errors
     /// [`TracefsError::NoSuch`] where this kernel has none of this name; the file can't be read.
@@ -132,7 +145,8 @@ impl Tracefs {
 
     fn read_path(&self, path: &Path) -> Result<Vec<u8>, TracefsError> {
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|mut file| pseudo_file::read_into(&mut file, &mut bytes));
+        let read =
+            File::open(path).and_then(|mut file| pseudo_file::read_into(&mut file, &mut bytes));
         read.map(|()| bytes).map_err(|error| self.reason(path, error))
     }
 
@@ -140,12 +154,21 @@ impl Tracefs {
     ///
     /// # Errors
     /// [`TracefsError::NoSuch`] for an unknown tracepoint or field; the file can't be read.
-    pub fn field_place(&self, system: &str, event: &str, field: &str) -> Result<(usize, usize), TracefsError> {
+    pub fn field_place(
+        &self,
+        system: &str,
+        event: &str,
+        field: &str,
+    ) -> Result<(usize, usize), TracefsError> {
         let path = self.events.join(plain(system)?).join(plain(event)?).join("format");
         let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
         let line = text.lines().find(|line| field_name(line) == Some(field));
-        let number = |name: &str| line?.split(';').find_map(|part| part.trim().strip_prefix(name)?.parse().ok());
-        number("offset:").zip(number("size:")).ok_or_else(|| TracefsError::NoSuch(format!("field {system}:{event} {field}")))
+        let number = |name: &str| {
+            line?.split(';').find_map(|part| part.trim().strip_prefix(name)?.parse().ok())
+        };
+        number("offset:")
+            .zip(number("size:"))
+            .ok_or_else(|| TracefsError::NoSuch(format!("field {system}:{event} {field}")))
     }
 
     fn reason(&self, path: &Path, error: io::Error) -> TracefsError {
@@ -158,7 +181,9 @@ fn reason(path: &Path, mount: &str, error: io::Error) -> TracefsError {
     let shown = path.display().to_string();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => TracefsError::NoSuch(shown),
-        ErrorKind::PermissionDenied => TracefsError::NotReadable { path: shown, mount: mount.to_owned() },
+        ErrorKind::PermissionDenied => {
+            TracefsError::NotReadable { path: shown, mount: mount.to_owned() }
+        }
         _ => TracefsError::Io { path: shown, source: error },
     }
 }
@@ -195,10 +220,22 @@ mod tests {
 
     #[test]
     fn field_names_are_found_in_declarations() {
-        assert_eq!(field_name("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;"), Some("common_type"));
-        assert_eq!(field_name("\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;"), Some("prev_comm"));
-        assert_eq!(field_name("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"), Some("name"));
-        assert_eq!(field_name("\tfield:const char *filename;\toffset:8;\tsize:8;\tsigned:0;"), Some("filename"));
+        assert_eq!(
+            field_name("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;"),
+            Some("common_type")
+        );
+        assert_eq!(
+            field_name("\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;"),
+            Some("prev_comm")
+        );
+        assert_eq!(
+            field_name("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"),
+            Some("name")
+        );
+        assert_eq!(
+            field_name("\tfield:const char *filename;\toffset:8;\tsize:8;\tsigned:0;"),
+            Some("filename")
+        );
         assert_eq!(field_name("print fmt: \"x\""), None);
     }
 
@@ -208,7 +245,10 @@ mod tests {
         let machine = machine(&[("/sys/kernel/tracing/events/nmi/nmi_handler/format", format)]);
         let tracefs = Tracefs::find(&machine.host()).unwrap();
         assert_eq!(tracefs.field_place("nmi", "nmi_handler", "delta_ns").unwrap(), (16, 8));
-        assert!(matches!(tracefs.field_place("nmi", "nmi_handler", "delta"), Err(TracefsError::NoSuch(_))));
+        assert!(matches!(
+            tracefs.field_place("nmi", "nmi_handler", "delta"),
+            Err(TracefsError::NoSuch(_))
+        ));
     }
 
     #[test]
@@ -218,11 +258,19 @@ mod tests {
             ("/proc/self/mountinfo", "30 20 0:7 / /mnt/my\\040debug rw - debugfs none rw\n"),
             (&*format!("/mnt/my debug/tracing/{event}"), "316\n"),
         ]);
-        assert_eq!(Tracefs::find(&below_debugfs.host()).unwrap().id("sched", "sched_switch").unwrap(), 316);
-        let elsewhere =
-            machine(&[("/proc/self/mountinfo", "30 20 0:7 / /mnt/trace rw - tracefs none rw\n"), (&*format!("/mnt/trace/{event}"), "316\n")]);
+        assert_eq!(
+            Tracefs::find(&below_debugfs.host()).unwrap().id("sched", "sched_switch").unwrap(),
+            316
+        );
+        let elsewhere = machine(&[
+            ("/proc/self/mountinfo", "30 20 0:7 / /mnt/trace rw - tracefs none rw\n"),
+            (&*format!("/mnt/trace/{event}"), "316\n"),
+        ]);
         let tracefs = Tracefs::find(&elsewhere.host()).unwrap();
-        assert_eq!((tracefs.systems().unwrap(), tracefs.events("sched").unwrap()), (vec!["sched".to_owned()], vec!["sched_switch".to_owned()]));
+        assert_eq!(
+            (tracefs.systems().unwrap(), tracefs.events("sched").unwrap()),
+            (vec!["sched".to_owned()], vec!["sched_switch".to_owned()])
+        );
         assert!(matches!(tracefs.id("sched", "sched_swich"), Err(TracefsError::NoSuch(_))));
         let nowhere = machine(&[("/proc/self/mountinfo", "1 0 0:1 / / rw - ext4 /dev/sda rw\n")]);
         assert!(matches!(Tracefs::find(&nowhere.host()), Err(TracefsError::NotMounted)));

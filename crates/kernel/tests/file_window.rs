@@ -1,5 +1,9 @@
 //! Windows of real files, on the file systems at hand.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -21,17 +25,26 @@ fn create(path: &Path) -> File {
 /// Minor and major page faults of this thread.
 fn faults() -> i64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let fields: Vec<i64> = stat[stat.rfind(')').unwrap()..].split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // After the name and the state: ppid pgrp session tty tpgid flags minflt cminflt majflt (proc(5)).
+    let fields: Vec<i64> = stat[stat.rfind(')').unwrap()..]
+        .split_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // After the name and the state: ppid pgrp session tty tpgid flags minflt cminflt majflt
+    // (proc(5)).
     fields[6] + fields[8]
 }
 
-/// A window in the middle of a file: what was before stays, what is written arrives, and no page is missing while writing.
+/// A window in the middle of a file: what was before stays, what is written arrives, and no page is
+/// missing while writing.
 fn a_window_works(path: &Path) {
     let file = create(path);
     file.write_all_at(&vec![1; page() + 10], 0).unwrap();
     // Windows are made ready on another thread.
-    let mut window = std::thread::scope(|scope| scope.spawn(|| FileWindow::open(&file, page() as u64, 256 * page())).join()).unwrap().unwrap();
+    let mut window = std::thread::scope(|scope| {
+        scope.spawn(|| FileWindow::open(&file, page() as u64, 256 * page())).join()
+    })
+    .unwrap()
+    .unwrap();
     assert_eq!((window.offset(), window.len()), (page() as u64, 256 * page()));
     assert_eq!(file.metadata().unwrap().len(), 257 * page() as u64);
     let bytes = vec![2; window.len()];
@@ -53,7 +66,9 @@ fn a_window_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     match FileWindow::open(create(&path), 0, page()) {
-        Err(WindowError::NotSupported { step, error }) => println!("skipped: {step} is not possible here: {error}"),
+        Err(WindowError::NotSupported { step, error }) => {
+            println!("skipped: {step} is not possible here: {error}")
+        }
         _ => a_window_works(&path),
     }
 }
@@ -65,7 +80,10 @@ impl Mounted {
     fn tmpfs(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(folder.path())
+            .output();
         if !mount.is_ok_and(|output| output.status.success()) {
             println!("skipped: a tmpfs can't be mounted, which takes root");
             return None;
@@ -112,7 +130,14 @@ fn what_is_no_ordinary_file() {
 
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let refused = FileWindow::open(create(&fifo), 0, page()).unwrap_err();
     assert!(matches!(refused, WindowError::NotSupported { step: Step::Allocate, .. }), "{refused}");
 
@@ -134,7 +159,9 @@ fn a_limit_on_the_file_s_size() {
     let refused = FileWindow::open(tempfile::tempfile().unwrap(), most, page());
     setrlimit(Resource::Fsize, before).unwrap();
     match refused.unwrap_err() {
-        WindowError::NotSupported { step, error } => println!("skipped: {step} is not possible here: {error}"),
+        WindowError::NotSupported { step, error } => {
+            println!("skipped: {step} is not possible here: {error}")
+        }
         error => assert_eq!(error, WindowError::TooLong { end: most + page() as u64 }),
     }
 }

@@ -1,6 +1,10 @@
-//! A recording from the kernel to the file, read by the real perf: as it is at the end, and as a recorder that is killed
-//! leaves it.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+//! A recording from the kernel to the file, read by the real perf: as it is at the end, and as a
+//! recorder that is killed leaves it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,13 +12,15 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS, PERF_RECORD_SAMPLE, PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_RAW,
-    PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS, PERF_RECORD_SAMPLE, PERF_SAMPLE_CPU,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::Reader;
 use tare_format::file::writer::{
-    BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND, Feature, data_size,
+    BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription,
+    FINISHED_INIT, FINISHED_ROUND, Feature, data_size,
 };
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::open::{EventFile, Kernel, System, Target};
@@ -35,7 +41,8 @@ fn perf(words: &[&str], file: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// What a file may hold when its recorder is killed: all data up to a flush, and how many samples are among them.
+/// What a file may hold when its recorder is killed: all data up to a flush, and how many samples
+/// are among them.
 struct Flush {
     end: usize,
     samples: usize,
@@ -64,7 +71,8 @@ impl Recording {
     /// Takes everything out of the ring, unparsed.
     fn drain(&mut self, ring: &mut Ring) {
         let batch = ring.batch();
-        self.samples += batch.records().filter(|record| record.kind() == PERF_RECORD_SAMPLE).count();
+        self.samples +=
+            batch.records().filter(|record| record.kind() == PERF_RECORD_SAMPLE).count();
         for slice in batch.slices() {
             self.append(slice);
         }
@@ -73,8 +81,8 @@ impl Recording {
         self.flushes.push(Flush { end: self.bytes.len(), samples: self.samples });
     }
 
-    /// The file as a kill leaves it: the header knows of the data up to the flush, and behind them may lie a part of the next
-    /// ones, or zeros where space was allocated.
+    /// The file as a kill leaves it: the header knows of the data up to the flush, and behind them
+    /// may lie a part of the next ones, or zeros where space was allocated.
     fn killed_at(&self, flush: &Flush, behind: &[u8]) -> Vec<u8> {
         let mut bytes = [&self.bytes[..flush.end], behind].concat();
         let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
@@ -91,7 +99,12 @@ impl Recording {
 }
 
 /// Records a command in one ring until it ends.
-fn record(words: &[&str], events: &[(&str, Attr)], features: Vec<Feature>, tracing_data: Option<Vec<u8>>) -> Option<Recording> {
+fn record(
+    words: &[&str],
+    events: &[(&str, Attr)],
+    features: Vec<Feature>,
+    tracing_data: Option<Vec<u8>>,
+) -> Option<Recording> {
     let signals = Signals::block().unwrap();
     let command = Command::find(words, std::env::var_os("PATH").as_deref()).unwrap();
     let waiting = WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap();
@@ -106,7 +119,11 @@ fn record(words: &[&str], events: &[(&str, Attr)], features: Vec<Feature>, traci
             }
             Err(error) => panic!("perf_event_open: {error}"),
         };
-        described.push(EventDescription { attr: attr.clone(), ids: vec![file.id().unwrap()], name: (*name).to_owned() });
+        described.push(EventDescription {
+            attr: attr.clone(),
+            ids: vec![file.id().unwrap()],
+            name: (*name).to_owned(),
+        });
         files.push(file);
     }
     let mut ring = Ring::map(&*files[0], 1 << 20).unwrap();
@@ -124,7 +141,12 @@ fn record(words: &[&str], events: &[(&str, Attr)], features: Vec<Feature>, traci
 }
 
 fn attr(kind: u32, config: u64, sampling: Sampling, sample_type: u32) -> Attr {
-    let sample_type = sample_type | PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
+    let sample_type = sample_type
+        | PERF_SAMPLE_IDENTIFIER
+        | PERF_SAMPLE_IP
+        | PERF_SAMPLE_TID
+        | PERF_SAMPLE_TIME
+        | PERF_SAMPLE_CPU;
     let described = Flags::COMM | Flags::MMAP | Flags::MMAP2 | Flags::TASK | Flags::SAMPLE_ID_ALL;
     let flags = described | Flags::DISABLED | Flags::ENABLE_ON_EXEC;
     Attr { kind, config, sampling, sample_type: sample_type.into(), flags, ..Attr::default() }
@@ -139,7 +161,8 @@ fn software(config: u32, sampling: Sampling) -> Attr {
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Stats,
-    /// `--stats` stops at the formats of tracepoints where they come as a record, in perf's own recordings too.
+    /// `--stats` stops at the formats of tracepoints where they come as a record, in perf's own
+    /// recordings too.
     Dump,
 }
 
@@ -149,7 +172,8 @@ fn samples(bytes: &[u8], path: &Path, by: By) -> Option<(usize, usize)> {
     let report = perf(&["report", if by == By::Stats { "--stats" } else { "-D" }], path)?;
     let total = report.lines().find(|line| line.contains("SAMPLE events:"));
     let number = match by {
-        By::Stats => total.map_or(0, |line| line.split_whitespace().find_map(|word| word.parse().ok()).unwrap()),
+        By::Stats => total
+            .map_or(0, |line| line.split_whitespace().find_map(|word| word.parse().ok()).unwrap()),
         By::Dump => report.lines().filter(|line| line.contains(" PERF_RECORD_SAMPLE(")).count(),
     };
     let script = perf(&["script", "-F", "comm,tid,time,event"], path)?;
@@ -167,7 +191,8 @@ fn samples_read(bytes: &[u8]) -> usize {
     samples
 }
 
-/// Perf reads the finished file and what a kill leaves at the flushes, with the same samples, and so does the project's reader.
+/// Perf reads the finished file and what a kill leaves at the flushes, with the same samples, and
+/// so does the project's reader.
 fn perf_agrees(recording: &Recording) {
     assert_eq!(samples_read(&recording.ended()), recording.samples);
     for flush in &recording.flushes {
@@ -178,13 +203,20 @@ fn perf_agrees(recording: &Recording) {
     let Some(counted) = samples(&recording.ended(), &path, By::Stats) else { return };
     assert!(recording.samples > 0);
     assert_eq!(counted, (recording.samples, recording.samples), "the finished file");
-    let before_the_first = Flush { end: usize::try_from(recording.data.start).unwrap(), samples: 0 };
+    let before_the_first =
+        Flush { end: usize::try_from(recording.data.start).unwrap(), samples: 0 };
     let by = if recording.description.tracing_data.is_some() { By::Dump } else { By::Stats };
     for (at, flush) in [&before_the_first].into_iter().chain(&recording.flushes).enumerate() {
         let rest = &recording.bytes[flush.end..];
         let behind = [&[][..], &rest[..rest.len().min(1000 + at)], &[0; 5000]][at % 3];
         let counted = samples(&recording.killed_at(flush, behind), &path, by).unwrap();
-        assert_eq!(counted, (flush.samples, flush.samples), "killed at {} of {}", flush.end, recording.bytes.len());
+        assert_eq!(
+            counted,
+            (flush.samples, flush.samples),
+            "killed at {} of {}",
+            flush.end,
+            recording.bytes.len()
+        );
     }
 }
 
@@ -194,7 +226,11 @@ fn features() -> Vec<Feature> {
     let cpus = vec![CpuPlace::default(), CpuPlace { core: 1, ..CpuPlace::default() }];
     let cores = vec!["0".to_owned(), "1".to_owned()];
     vec![
-        Feature::BuildIds(vec![BuildId { kernel: false, id: (1..=20).collect(), path: "/a/file".to_owned() }]),
+        Feature::BuildIds(vec![BuildId {
+            kernel: false,
+            id: (1..=20).collect(),
+            path: "/a/file".to_owned(),
+        }]),
         Feature::Hostname("some-host".to_owned()),
         Feature::OsRelease("6.0-some".to_owned()),
         Feature::Version("0.1-some".to_owned()),
@@ -204,7 +240,12 @@ fn features() -> Vec<Feature> {
         Feature::CpuId("Some,1,2,3".to_owned()),
         Feature::TotalMemoryKib(123_456),
         Feature::CommandLine(vec!["tare".to_owned(), "record".to_owned()]),
-        Feature::CpuTopology(CpuTopology { sockets: vec!["0-1".to_owned()], cores, dies: Vec::new(), cpus }),
+        Feature::CpuTopology(CpuTopology {
+            sockets: vec!["0-1".to_owned()],
+            cores,
+            dies: Vec::new(),
+            cpus,
+        }),
         Feature::PmuMappings(vec![(1, "software".to_owned()), (2, "tracepoint".to_owned())]),
         Feature::SampleTime { first_ns: 1_500_000_000, last_ns: 2_500_000_000 },
         Feature::ClockResolutionNs(1),
@@ -216,7 +257,11 @@ fn features() -> Vec<Feature> {
 fn two_software_events() {
     let clock = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(500_000));
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1));
-    let Some(recording) = record(&BUSY, &[("my-clock", clock), ("my-faults", faults)], features(), None) else { return };
+    let Some(recording) =
+        record(&BUSY, &[("my-clock", clock), ("my-faults", faults)], features(), None)
+    else {
+        return;
+    };
     assert!(recording.flushes.len() > 2, "{} flushes", recording.flushes.len());
     perf_agrees(&recording);
     let folder = tempfile::tempdir().unwrap();
@@ -271,8 +316,11 @@ fn tracing_data_of_perf(folder: &Path) -> Option<Vec<u8>> {
         return None;
     }
     let bytes = std::fs::read(&path).unwrap();
-    let word = |at: usize| usize::try_from(u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap();
-    // The first entry of the table behind the data is the tracepoints' section, whose bit is the lowest.
+    let word = |at: usize| {
+        usize::try_from(u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    // The first entry of the table behind the data is the tracepoints' section, whose bit is the
+    // lowest.
     let table = word(40) + word(48);
     Some(bytes[word(table)..][..word(table + 8)].to_vec())
 }
@@ -280,7 +328,8 @@ fn tracing_data_of_perf(folder: &Path) -> Option<Vec<u8>> {
 #[test]
 fn a_tracepoint() {
     let folder = tempfile::tempdir().unwrap();
-    let ids = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|root| format!("{root}/events/raw_syscalls/sys_enter/id"));
+    let ids = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .map(|root| format!("{root}/events/raw_syscalls/sys_enter/id"));
     let id = ids.iter().find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
     let (Some(id), Some(formats)) = (id, tracing_data_of_perf(folder.path())) else {
         println!("skipped: perf can't record a tracepoint here");
@@ -288,7 +337,11 @@ fn a_tracepoint() {
     };
     let event = attr(PERF_TYPE_TRACEPOINT, id, Sampling::Period(1), PERF_SAMPLE_RAW);
     let words = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do true | cat; done"];
-    let Some(recording) = record(&words, &[("raw_syscalls:sys_enter", event)], Vec::new(), Some(formats)) else { return };
+    let Some(recording) =
+        record(&words, &[("raw_syscalls:sys_enter", event)], Vec::new(), Some(formats))
+    else {
+        return;
+    };
     perf_agrees(&recording);
     let path = folder.path().join("killed");
     std::fs::write(&path, recording.killed_at(recording.flushes.last().unwrap(), &[])).unwrap();

@@ -1,12 +1,17 @@
 //! Rings of the running kernel, filled by software events.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, setrlimit};
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_PAGE_FAULTS, PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_LOST, PERF_RECORD_MMAP2,
-    PERF_RECORD_SAMPLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_IDENTIFIER, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_PAGE_FAULTS, PERF_RECORD_COMM,
+    PERF_RECORD_EXIT, PERF_RECORD_LOST, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_SAMPLE_ADDR,
+    PERF_SAMPLE_IDENTIFIER, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading, Sampling};
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
@@ -64,7 +69,9 @@ fn touch(pages: usize) -> Touched {
     // SAFETY: the mapping is new and private, and only this function and `drop` know it.
     #[allow(unsafe_code)]
     let start = unsafe {
-        let base = mmap_anonymous(std::ptr::null_mut(), pages * page, protection, MapFlags::PRIVATE).unwrap();
+        let base =
+            mmap_anonymous(std::ptr::null_mut(), pages * page, protection, MapFlags::PRIVATE)
+                .unwrap();
         // A kernel without huge pages has nothing to refuse here.
         let _ = madvise(base, pages * page, Advice::LinuxNoHugepage);
         for at in 0..pages {
@@ -114,7 +121,8 @@ fn a_new_program_leaves_comm_mmap2_and_exit() {
     waiting.start().unwrap().wait().unwrap();
 
     let batch = ring.batch();
-    let seen: Vec<(u32, usize)> = batch.records().map(|record| (record.kind(), record.len())).collect();
+    let seen: Vec<(u32, usize)> =
+        batch.records().map(|record| (record.kind(), record.len())).collect();
     let kinds: Vec<u32> = seen.iter().map(|&(kind, _)| kind).collect();
     assert_eq!(kinds.first(), Some(&PERF_RECORD_COMM), "{kinds:?}");
     assert!(kinds.contains(&PERF_RECORD_MMAP2), "{kinds:?}");
@@ -165,8 +173,12 @@ fn an_overwritten_ring_ends_with_what_happened_last() {
     let memory = touch(pages);
     event.disable().unwrap();
     let newest_first = ring.snapshot(&*event).unwrap();
-    let samples: Vec<u64> = newest_first.chunks(24).map(|sample| u64::from_ne_bytes(sample[16..].try_into().unwrap())).collect();
-    let touched: Vec<u64> = samples.iter().copied().filter(|address| memory.place.contains(address)).collect();
+    let samples: Vec<u64> = newest_first
+        .chunks(24)
+        .map(|sample| u64::from_ne_bytes(sample[16..].try_into().unwrap()))
+        .collect();
+    let touched: Vec<u64> =
+        samples.iter().copied().filter(|address| memory.place.contains(address)).collect();
     assert_eq!(samples.len(), ring.size() / 24);
     assert!(touched.len() > samples.len() / 2 && touched.len() < pages);
     assert!(touched.is_sorted_by(|newer, older| newer > older), "{touched:x?}");
@@ -176,7 +188,8 @@ fn an_overwritten_ring_ends_with_what_happened_last() {
 #[test]
 fn two_events_share_a_ring() {
     let signals = Signals::block().unwrap();
-    let waiting = child(&["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"], &signals);
+    let waiting =
+        child(&["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"], &signals);
     let target = Target::Task(waiting.pid());
     let clock = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(200_000), Flags::ENABLE_ON_EXEC);
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::ENABLE_ON_EXEC);
@@ -189,7 +202,8 @@ fn two_events_share_a_ring() {
 
     let (of_clock, of_faults) = (clock.id().unwrap(), faults.id().unwrap());
     // Rings are read on threads of their own.
-    let read = std::thread::spawn(move || ring.batch().records().map(|record| word(&record, 8)).collect());
+    let read =
+        std::thread::spawn(move || ring.batch().records().map(|record| word(&record, 8)).collect());
     let ids: Vec<u64> = read.join().unwrap();
     let number = |id| ids.iter().filter(|&&of| of == id).count();
     assert!(number(of_clock) > 0);
@@ -213,15 +227,17 @@ fn without_rights_a_ring_is_as_large_as_may_be_locked() {
         println!("skipped: only root can run one test as somebody else");
         return;
     }
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let paranoid =
+        std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().starts_with('-') {
         println!("skipped: with kernel.perf_event_paranoid -1 nothing limits a ring");
         return;
     }
-    // The limit is the whole process's. The other tests here pass it with CAP_IPC_LOCK, but what they locked beyond the sysctl's
-    // share counts, so something must be left.
+    // The limit is the whole process's. The other tests here pass it with CAP_IPC_LOCK, but what
+    // they locked beyond the sysctl's share counts, so something must be left.
     let limit = getrlimit(Resource::Memlock);
-    setrlimit(Resource::Memlock, Rlimit { current: Some(4 << 20), maximum: limit.maximum }).unwrap();
+    setrlimit(Resource::Memlock, Rlimit { current: Some(4 << 20), maximum: limit.maximum })
+        .unwrap();
     let nobody = || {
         let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
         rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();

@@ -1,4 +1,5 @@
-//! Counting for `tare stat`, the statistics of its comparisons, the grammar of events, and what sampling costs.
+//! Counting for `tare stat`, the statistics of its comparisons, the grammar of events, and what
+//! sampling costs.
 //!
 //! Nothing here records: this crate judges recorders, and must not link what it judges.
 #![forbid(unsafe_code)]

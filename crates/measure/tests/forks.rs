@@ -1,4 +1,5 @@
-//! What docs/forks.md claims of the ways to follow forks: `cargo run --release -p tare-measure --example forks` prints its tables.
+//! What docs/forks.md claims of the ways to follow forks: `cargo run --release -p tare-measure
+//! --example forks` prints its tables.
 
 #[path = "../examples/forks/simulation.rs"]
 mod simulation;
@@ -23,7 +24,10 @@ fn lifetimes_have_a_heavy_tail() {
 fn events_of_cpus_see_all_time_at_the_rate_that_was_asked_for_on_any_machine() {
     for cpus in [1, 8, 256] {
         let outcome = simulate(&setting(Policy::PerCpu, cpus, 1000.0));
-        assert!(outcome.unseen < 0.05 && (900.0..1001.0).contains(&outcome.interrupts), "{cpus}: {outcome:?}");
+        assert!(
+            outcome.unseen < 0.05 && (900.0..1001.0).contains(&outcome.interrupts),
+            "{cpus}: {outcome:?}"
+        );
         assert_eq!(outcome.cloned, 0.0);
     }
 }
@@ -31,7 +35,10 @@ fn events_of_cpus_see_all_time_at_the_rate_that_was_asked_for_on_any_machine() {
 #[test]
 fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
     for policy in POLICIES.into_iter().filter(|policy| *policy != Policy::PerCpu) {
-        let (small, large) = (simulate(&setting(policy, 1, 1000.0)), simulate(&Setting { events: 5, ..setting(policy, 256, 1000.0) }));
+        let (small, large) = (
+            simulate(&setting(policy, 1, 1000.0)),
+            simulate(&Setting { events: 5, ..setting(policy, 256, 1000.0) }),
+        );
         assert_eq!((small.cloned, large.cloned), (1.0, 1280.0));
         assert!(small.unseen > 0.1, "{policy:?}: {small:?}");
     }
@@ -40,8 +47,12 @@ fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
 #[test]
 fn a_start_at_period_1_interrupts_more_and_a_stale_or_average_one_sees_fewer_tasks() {
     let at = |policy, rate| simulate(&setting(policy, 1, rate));
-    let (one, stale, average, per_cpu) =
-        (at(Policy::One, 4000.0), at(Policy::Stale, 4000.0), at(Policy::Average, 4000.0), at(Policy::PerCpu, 4000.0));
+    let (one, stale, average, per_cpu) = (
+        at(Policy::One, 4000.0),
+        at(Policy::Stale, 4000.0),
+        at(Policy::Average, 4000.0),
+        at(Policy::PerCpu, 4000.0),
+    );
     assert!(one.interrupts > 1.5 * per_cpu.interrupts, "{one:?} {per_cpu:?}");
     assert!(one.tasks_unseen == 0.0 && stale.tasks_unseen > 0.1, "{stale:?}");
     assert!(average.interrupts < one.interrupts && average.unseen > per_cpu.unseen, "{average:?}");

@@ -1,4 +1,5 @@
-//! What docs/statistics.md claims, with fewer trials than its tables: `cargo run --release -p tare-measure --example paired` prints those.
+//! What docs/statistics.md claims, with fewer trials than its tables: `cargo run --release -p
+//! tare-measure --example paired` prints those.
 
 #[path = "../examples/paired/simulation.rs"]
 mod simulation;

@@ -26,15 +26,18 @@ pub struct Options {
 pub struct Entry {
     /// What they have in common.
     pub group: Group,
-    /// A frame of theirs: with [`Key::Symbol`] or [`Key::Dso`], all of them have its function or file.
+    /// A frame of theirs: with [`Key::Symbol`] or [`Key::Dso`], all of them have its function or
+    /// file.
     pub frame: Option<FrameId>,
     /// The thread of the first.
     pub thread: Option<ThreadId>,
     /// What samples weigh that were in it.
     pub own: Weight,
-    /// What samples weigh that were in it or in what it called; without [`Options::children`] the same.
+    /// What samples weigh that were in it or in what it called; without [`Options::children`] the
+    /// same.
     pub total: Weight,
-    /// Frames of the longest chain below it, in the order of the trees: what stands nearer to the root comes first among equals.
+    /// Frames of the longest chain below it, in the order of the trees: what stands nearer to the
+    /// root comes first among equals.
     pub depth: u32,
     members: Vec<(RowId, u32)>,
     last: Option<RowId>,
@@ -71,11 +74,18 @@ impl Table {
 pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
     let by_frame = options.keys.iter().any(|key| matches!(key, Key::Dso | Key::Symbol));
     // Without a key that looks at frames, all frames of a stack are in the entry of its leaf.
-    let mut filling = Filling { profile, options, children: options.children && by_frame, entries: IndexMap::default() };
+    let mut filling = Filling {
+        profile,
+        options,
+        children: options.children && by_frame,
+        entries: IndexMap::default(),
+    };
     let reads_chains = filling.children || options.trees.is_some();
     let mut all = Weight::default();
     let mut chain = Chain::default();
-    for (index, (row, weight)) in profile.rows().enumerate().filter(|(_, (row, _))| row.event == event) {
+    for (index, (row, weight)) in
+        profile.rows().enumerate().filter(|(_, (row, _))| row.event == event)
+    {
         all.add(weight);
         if options.filter.takes_row(profile, row) {
             if reads_chains {
@@ -105,7 +115,9 @@ impl Filling<'_> {
         let frames: &[FrameId] = if self.children { &chain.frames } else { &[] };
         for (from, frame) in frames.iter().enumerate() {
             // A function that calls itself is there once.
-            if let Some(entry) = self.entry(row, Some(*frame)).filter(|entry| entry.last != Some(id)) {
+            if let Some(entry) =
+                self.entry(row, Some(*frame)).filter(|entry| entry.last != Some(id))
+            {
                 entry.add(id, weight, from, frames.len() - from, keeps);
             }
         }
@@ -117,7 +129,16 @@ impl Filling<'_> {
         }
         let group = Group::of(self.profile, &self.options.keys, row, frame);
         let nothing = Weight::default();
-        let new = || Entry { group, frame, thread: row.thread, own: nothing, total: nothing, depth: 0, members: Vec::new(), last: None };
+        let new = || Entry {
+            group,
+            frame,
+            thread: row.thread,
+            own: nothing,
+            total: nothing,
+            depth: 0,
+            members: Vec::new(),
+            last: None,
+        };
         Some(self.entries.entry(group).or_insert_with(new))
     }
 }

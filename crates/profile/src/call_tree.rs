@@ -15,7 +15,8 @@ pub enum Order {
     Callee,
 }
 
-/// The frames of a row's call chain, in the order of a tree. Without a recorded chain there are none.
+/// The frames of a row's call chain, in the order of a tree. Without a recorded chain there are
+/// none.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) frames: Vec<FrameId>,
@@ -86,7 +87,12 @@ impl CallTree {
         let Self { nodes, roots, places } = self;
         *places.entry((parent, function)).or_insert_with(|| {
             let at = nodes.len();
-            nodes.push(Node { frame, total: Weight::default(), own: Weight::default(), children: Vec::new() });
+            nodes.push(Node {
+                frame,
+                total: Weight::default(),
+                own: Weight::default(),
+                children: Vec::new(),
+            });
             nodes.get_mut(parent).map_or(roots, |node| &mut node.children).push(at);
             at
         })

@@ -22,16 +22,27 @@ pub struct Counted {
 }
 
 impl Profile {
-    /// Puts rows beside exact counts: `counts` by event and name, where `last_name` tells what a thread was called last.
-    pub fn compare_with_counts(&mut self, counts: &BTreeMap<(EventId, StringId), u64>, last_name: impl Fn(&Thread) -> Option<StringId>) {
-        let mut sampled: IndexMap<(EventId, StringId), Weight> = counts.keys().map(|key| (*key, Weight::default())).collect();
+    /// Puts rows beside exact counts: `counts` by event and name, where `last_name` tells what a
+    /// thread was called last.
+    pub fn compare_with_counts(
+        &mut self,
+        counts: &BTreeMap<(EventId, StringId), u64>,
+        last_name: impl Fn(&Thread) -> Option<StringId>,
+    ) {
+        let mut sampled: IndexMap<(EventId, StringId), Weight> =
+            counts.keys().map(|key| (*key, Weight::default())).collect();
         let events: BTreeSet<EventId> = counts.keys().map(|(event, _)| *event).collect();
         for (row, weight) in self.rows().filter(|(row, _)| events.contains(&row.event)) {
             if let Some(comm) = self.last_comm(row, &last_name) {
                 sampled.entry((row.event, comm)).or_default().add(weight);
             }
         }
-        let of = |((event, comm), sampled)| Counted { event, comm, sampled, counted: counts.get(&(event, comm)).copied().unwrap_or(0) };
+        let of = |((event, comm), sampled)| Counted {
+            event,
+            comm,
+            sampled,
+            counted: counts.get(&(event, comm)).copied().unwrap_or(0),
+        };
         self.counted = sampled.into_iter().map(of).collect();
     }
 
@@ -41,12 +52,16 @@ impl Profile {
         &self.counted
     }
 
-    /// Has samples weigh what was counted: each row goes by the last name of its thread, and all rows of a name weigh together what its tasks
-    /// counted. A name without samples gets a row that is nowhere in code.
+    /// Has samples weigh what was counted: each row goes by the last name of its thread, and all
+    /// rows of a name weigh together what its tasks counted. A name without samples gets a row that
+    /// is nowhere in code.
     pub fn weigh_by_counts(&mut self, last_name: impl Fn(&Thread) -> Option<StringId>) {
         let mut shares: IndexMap<(EventId, StringId), Share> = IndexMap::new();
         for known in &self.counted {
-            shares.insert((known.event, known.comm), Share { counted: known.counted, sampled: known.sampled.period, passed: 0 });
+            shares.insert(
+                (known.event, known.comm),
+                Share { counted: known.counted, sampled: known.sampled.period, passed: 0 },
+            );
         }
         let (mut rows, mut weights): (Set<Row>, Vec<Weight>) = Default::default();
         let mut add = |row: Row, weight: Weight| {
@@ -57,18 +72,34 @@ impl Profile {
         for (row, weight) in self.rows() {
             let comm = self.last_comm(row, &last_name);
             match comm.and_then(|comm| shares.get_mut(&(row.event, comm))) {
-                Some(share) => add(Row { comm, ..*row }, Weight { period: share.of(weight.period), samples: weight.samples }),
+                Some(share) => add(
+                    Row { comm, ..*row },
+                    Weight { period: share.of(weight.period), samples: weight.samples },
+                ),
                 None => add(*row, weight),
             }
         }
-        for known in self.counted.iter().filter(|known| known.sampled.period == 0 && known.counted > 0) {
-            let row = Row { event: known.event, thread: None, comm: Some(known.comm), cpu: None, leaf: None, stack: None };
+        for known in
+            self.counted.iter().filter(|known| known.sampled.period == 0 && known.counted > 0)
+        {
+            let row = Row {
+                event: known.event,
+                thread: None,
+                comm: Some(known.comm),
+                cpu: None,
+                leaf: None,
+                stack: None,
+            };
             add(row, Weight { period: known.counted, samples: 0 });
         }
         (self.rows, self.weights) = (rows, weights);
     }
 
-    fn last_comm(&self, row: &Row, last_name: impl Fn(&Thread) -> Option<StringId>) -> Option<StringId> {
+    fn last_comm(
+        &self,
+        row: &Row,
+        last_name: impl Fn(&Thread) -> Option<StringId>,
+    ) -> Option<StringId> {
         row.thread.and_then(|thread| last_name(self.thread(thread)?)).or(row.comm)
     }
 }
@@ -82,7 +113,11 @@ struct Share {
 
 impl Share {
     fn of(&mut self, period: u64) -> u64 {
-        let up_to = |passed: u64| (u128::from(self.counted) * u128::from(passed)).checked_div(self.sampled.into()).unwrap_or(0);
+        let up_to = |passed: u64| {
+            (u128::from(self.counted) * u128::from(passed))
+                .checked_div(self.sampled.into())
+                .unwrap_or(0)
+        };
         let after = self.passed.saturating_add(period);
         let part = up_to(after) - up_to(self.passed);
         self.passed = after;
@@ -97,20 +132,35 @@ mod tests {
     #[test]
     fn rows_of_a_name_weigh_what_its_tasks_counted() {
         let mut profile = Profile::default();
-        let [name, sh, date, expr] = ["cycles", "sh", "date", "expr"].map(|text| profile.add_string(text.as_bytes()));
+        let [name, sh, date, expr] =
+            ["cycles", "sh", "date", "expr"].map(|text| profile.add_string(text.as_bytes()));
         let event = profile.name_event(0, name);
         for (tid, comm, period) in [(1, sh, 70), (2, sh, 10), (2, date, 20)] {
             let thread = Some(profile.add_thread(Thread { pid: tid, tid }));
-            profile.add_samples(Row { event, thread, comm: Some(comm), cpu: None, leaf: None, stack: None }, Weight { period, samples: 1 });
+            profile.add_samples(
+                Row { event, thread, comm: Some(comm), cpu: None, leaf: None, stack: None },
+                Weight { period, samples: 1 },
+            );
         }
-        let counts = BTreeMap::from([((event, sh), 100), ((event, date), 1000), ((event, expr), 7)]);
+        let counts =
+            BTreeMap::from([((event, sh), 100), ((event, date), 1000), ((event, expr), 7)]);
         let last_name = |thread: &Thread| (thread.tid == 2).then_some(date);
         profile.compare_with_counts(&counts, last_name);
-        let table: Vec<_> = profile.counted().iter().map(|row| (row.comm, row.sampled.period, row.counted)).collect();
+        let table: Vec<_> = profile
+            .counted()
+            .iter()
+            .map(|row| (row.comm, row.sampled.period, row.counted))
+            .collect();
         assert_eq!(table, [(sh, 70, 100), (date, 30, 1000), (expr, 0, 7)]);
         profile.weigh_by_counts(last_name);
         assert_eq!(profile.total(event), Weight { period: 1107, samples: 3 });
-        let of = |name| profile.rows().filter(|(row, _)| row.comm == Some(name)).map(|(_, weight)| weight.period).sum::<u64>();
+        let of = |name| {
+            profile
+                .rows()
+                .filter(|(row, _)| row.comm == Some(name))
+                .map(|(_, weight)| weight.period)
+                .sum::<u64>()
+        };
         assert_eq!((of(sh), of(date), of(expr)), (100, 1000, 7));
     }
 }

@@ -4,7 +4,8 @@ use crate::ids::{FrameId, StringId};
 use crate::key::short_name;
 use crate::profile::{Profile, Row};
 
-/// Only these are shown; an empty list lets all pass. What a filter hides still counts in the totals.
+/// Only these are shown; an empty list lets all pass. What a filter hides still counts in the
+/// totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Names of threads.
@@ -31,11 +32,13 @@ impl Filter {
         let found = frame.and_then(|frame| profile.frame(frame));
         let path = found.and_then(|found| Some(profile.dso(found.dso?)?.path));
         let name = found.and_then(|found| Some(profile.symbol(found.function.ok()?)?.name));
-        let dso = is_among(profile, &self.dsos, short_name(profile, frame)) || is_among(profile, &self.dsos, path);
+        let dso = is_among(profile, &self.dsos, short_name(profile, frame))
+            || is_among(profile, &self.dsos, path);
         dso && is_among(profile, &self.symbols, name)
     }
 }
 
 fn is_among(profile: &Profile, wanted: &[Vec<u8>], text: Option<StringId>) -> bool {
-    wanted.is_empty() || text.is_some_and(|text| wanted.iter().any(|wanted| wanted == profile.string(text)))
+    wanted.is_empty()
+        || text.is_some_and(|text| wanted.iter().any(|wanted| wanted == profile.string(text)))
 }

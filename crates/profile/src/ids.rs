@@ -47,8 +47,8 @@ ids! {
     RowId
 }
 
-/// Values that are kept once each, in the order in which they first came. It has at most `u32::MAX` of them; more are not told
-/// apart.
+/// Values that are kept once each, in the order in which they first came. It has at most `u32::MAX`
+/// of them; more are not told apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Set<T> {
     values: IndexSet<T, foldhash::fast::RandomState>,

@@ -37,7 +37,9 @@ impl Function {
     /// The function of a frame.
     #[must_use]
     pub fn of(profile: &Profile, frame: Option<FrameId>) -> Self {
-        let Some(frame) = frame.and_then(|frame| profile.frame(frame)) else { return Self::Unknown };
+        let Some(frame) = frame.and_then(|frame| profile.frame(frame)) else {
+            return Self::Unknown;
+        };
         frame.function.map_or(Self::Address(frame.dso, frame.address), Self::Named)
     }
 }

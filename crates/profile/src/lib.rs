@@ -8,7 +8,8 @@
 //! Table     rows put together by sort keys: one Entry each, with what it did itself and what it called
 //! CallTree  the stacks of one entry, put together from their callers or from their callees
 //! ```
-//! Pure: addresses were made names before they come here, and nothing here knows files or terminals.
+//! Pure: addresses were made names before they come here, and nothing here knows files or
+//! terminals.
 #![forbid(unsafe_code)]
 
 mod aggregate;

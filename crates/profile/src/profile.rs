@@ -7,7 +7,8 @@ use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, Sym
 use crate::loss::Loss;
 use crate::tables::{Dso, Event, Frame, Stack, Symbol, Thread};
 
-/// What alike samples have in common. What no sort key needs may be left out: fewer rows are then told apart.
+/// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
+/// told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
     /// The event.
@@ -66,7 +67,8 @@ impl Profile {
         self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
     }
 
-    /// Names the event at a place in the recording, counted from 0. Events are named in order; a later name replaces the first.
+    /// Names the event at a place in the recording, counted from 0. Events are named in order; a
+    /// later name replaces the first.
     pub fn name_event(&mut self, place: usize, name: StringId) -> EventId {
         match self.events.get_mut(place) {
             Some(event) => event.name = name,
@@ -205,7 +207,8 @@ impl Profile {
 
     /// The frames of a stack, the innermost first.
     pub fn frames_of(&self, id: Option<StackId>) -> impl Iterator<Item = FrameId> + '_ {
-        std::iter::successors(id.and_then(|id| self.stack(id)), |stack| self.stack(stack.caller?)).map(|stack| stack.frame)
+        std::iter::successors(id.and_then(|id| self.stack(id)), |stack| self.stack(stack.caller?))
+            .map(|stack| stack.frame)
     }
 
     /// The rows, with what they weigh.

@@ -41,7 +41,8 @@ impl Column {
         }
     }
 
-    /// The least width of a figure, which stands at its right; `None` for names, which stand at the left.
+    /// The least width of a figure, which stands at its right; `None` for names, which stand at the
+    /// left.
     pub(crate) fn figure_width(self) -> Option<usize> {
         match self {
             Self::Children | Self::Overhead => Some(8),
@@ -65,7 +66,11 @@ impl Column {
     pub(crate) fn compare(self, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {
         let text = |id: Option<StringId>| id.map(|id| profile.string(id));
         match self {
-            Self::Children => right.total.period.cmp(&left.total.period).then_with(|| nearer_the_root(left, right)),
+            Self::Children => right
+                .total
+                .period
+                .cmp(&left.total.period)
+                .then_with(|| nearer_the_root(left, right)),
             Self::Overhead | Self::Period => right.own.period.cmp(&left.own.period),
             Self::Samples => right.own.samples.cmp(&left.own.samples),
             Self::Key(Key::Comm) => text(left.group.comm).cmp(&text(right.group.comm)),
@@ -76,7 +81,9 @@ impl Column {
             Self::Key(Key::Event) => left.group.event.cmp(&right.group.event),
             Self::Key(Key::Symbol) => {
                 let name = |function| match function {
-                    Some(Function::Named(symbol)) => profile.symbol(symbol).map(|symbol| profile.string(symbol.name)),
+                    Some(Function::Named(symbol)) => {
+                        profile.symbol(symbol).map(|symbol| profile.string(symbol.name))
+                    }
                     _ => None,
                 };
                 let by_name = name(left.group.function).cmp(&name(right.group.function));
@@ -97,23 +104,42 @@ pub(crate) fn percent(part: Weight, all: Weight) -> f64 {
 }
 
 fn key_cell(key: Key, profile: &Profile, entry: &Entry) -> String {
-    let text = |id: Option<StringId>| id.map_or("[unknown]".into(), |id| printable(profile.string(id)).into_owned());
+    let text = |id: Option<StringId>| {
+        id.map_or("[unknown]".into(), |id| printable(profile.string(id)).into_owned())
+    };
     match key {
         Key::Comm => text(entry.group.comm),
         Key::Tid => {
             let name = entry.thread.and_then(|thread| profile.name_of(thread));
-            entry.group.tid.map_or_else(|| "[unknown]".into(), |tid| format!("{tid:>7}:{}", text(name)))
+            entry
+                .group
+                .tid
+                .map_or_else(|| "[unknown]".into(), |tid| format!("{tid:>7}:{}", text(name)))
         }
-        Key::Tgid => entry.group.tgid.map_or_else(|| "[unknown]".into(), |tgid| format!("{tgid:>7}")),
+        Key::Tgid => {
+            entry.group.tgid.map_or_else(|| "[unknown]".into(), |tgid| format!("{tgid:>7}"))
+        }
         Key::Dso => text(entry.group.dso.flatten()),
-        Key::Cpu => entry.group.cpu.flatten().map_or_else(|| "-001".into(), |cpu| format!("{cpu:03}")),
-        Key::Event => text(entry.group.event.and_then(|event| profile.event(event)).map(|event| event.name)),
-        Key::Symbol => format!("[{}] {}", space_letter(profile, entry), function(profile, entry.group.function.unwrap_or(Function::Unknown))),
+        Key::Cpu => {
+            entry.group.cpu.flatten().map_or_else(|| "-001".into(), |cpu| format!("{cpu:03}"))
+        }
+        Key::Event => {
+            text(entry.group.event.and_then(|event| profile.event(event)).map(|event| event.name))
+        }
+        Key::Symbol => format!(
+            "[{}] {}",
+            space_letter(profile, entry),
+            function(profile, entry.group.function.unwrap_or(Function::Unknown))
+        ),
     }
 }
 
 fn space_letter(profile: &Profile, entry: &Entry) -> char {
-    match entry.frame.and_then(|frame| profile.frame(frame)).map_or(Space::Unknown, |frame| frame.space) {
+    match entry
+        .frame
+        .and_then(|frame| profile.frame(frame))
+        .map_or(Space::Unknown, |frame| frame.space)
+    {
         Space::Kernel => 'k',
         Space::User => '.',
         Space::GuestKernel => 'g',
@@ -126,7 +152,9 @@ fn space_letter(profile: &Profile, entry: &Entry) -> char {
 /// A function's name, or its address with 16 digits.
 fn function(profile: &Profile, function: Function) -> String {
     match function {
-        Function::Named(symbol) => profile.symbol(symbol).map_or_else(String::new, |symbol| printable(profile.string(symbol.name)).into_owned()),
+        Function::Named(symbol) => profile
+            .symbol(symbol)
+            .map_or_else(String::new, |symbol| printable(profile.string(symbol.name)).into_owned()),
         Function::Address(_, 0) => format!("{:016x}", 0),
         Function::Address(_, address) => format!("{address:#018x}"),
         Function::Unknown => "[unknown]".into(),

@@ -102,8 +102,16 @@ struct Branch {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(out: &mut dyn Write, profile: &Profile, view: &View, ledger: Option<&impl Serialize>) -> io::Result<()> {
-    let tables = profile.events().map(|(id, event)| table(profile, id, event, view)).filter(|table| table.all.samples > 0);
+pub fn json(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    ledger: Option<&impl Serialize>,
+) -> io::Result<()> {
+    let tables = profile
+        .events()
+        .map(|(id, event)| table(profile, id, event, view))
+        .filter(|table| table.all.samples > 0);
     let text = |id| String::from_utf8_lossy(profile.string(id)).into_owned();
     let counted = profile.counted().iter().map(|known| Counted {
         event: profile.event(known.event).map_or_else(String::new, |event| text(event.name)),
@@ -112,7 +120,8 @@ pub fn json(out: &mut dyn Write, profile: &Profile, view: &View, ledger: Option<
         counted: known.counted,
     });
     let (events, counted, loss) = (tables.collect(), counted.collect(), losses(&profile.loss));
-    let document = Document { version: VERSION, tool: "tare report", events, counted, loss, ledger };
+    let document =
+        Document { version: VERSION, tool: "tare report", events, counted, loss, ledger };
     json_line(out, &document)
 }
 
@@ -155,12 +164,21 @@ fn table(profile: &Profile, id: EventId, event: &Event, view: &View) -> Table {
         }
         row
     });
-    Table { event: text(profile.string(event.name)), all: sum(table.all), entries: entries.collect() }
+    Table {
+        event: text(profile.string(event.name)),
+        all: sum(table.all),
+        entries: entries.collect(),
+    }
 }
 
 fn row(profile: &Profile, entry: &Entry, view: &View) -> Row {
     let group = entry.group;
-    let mut row = Row { comm: group.comm.map(|comm| text(profile.string(comm))), tid: group.tid, tgid: group.tgid, ..Row::default() };
+    let mut row = Row {
+        comm: group.comm.map(|comm| text(profile.string(comm))),
+        tid: group.tid,
+        tgid: group.tgid,
+        ..Row::default()
+    };
     row.cpu = group.cpu.flatten();
     row.own = Some(sum(entry.own));
     row.total = view.children.then(|| sum(entry.total));
@@ -173,7 +191,8 @@ fn row(profile: &Profile, entry: &Entry, view: &View) -> Row {
     }
     if let Some(function) = group.function {
         (row.symbol, row.address) = name_and_address(profile, function);
-        row.unresolved = frame.and_then(|frame| frame.function.err()).map(|reason| text(profile.string(reason)));
+        row.unresolved =
+            frame.and_then(|frame| frame.function.err()).map(|reason| text(profile.string(reason)));
     }
     row
 }
@@ -182,7 +201,10 @@ fn name_and_address(profile: &Profile, function: Function) -> (Option<String>, O
     match function {
         Function::Named(symbol) => {
             let symbol = profile.symbol(symbol);
-            (symbol.map(|symbol| text(profile.string(symbol.name))), symbol.map(|symbol| format!("{:#x}", symbol.start)))
+            (
+                symbol.map(|symbol| text(profile.string(symbol.name))),
+                symbol.map(|symbol| format!("{:#x}", symbol.start)),
+            )
         }
         Function::Address(_, address) => (None, Some(format!("{address:#x}"))),
         Function::Unknown => (None, None),
@@ -201,11 +223,16 @@ fn branches(profile: &Profile, tree: &CallTree) -> Vec<Branch> {
     tree.nodes().iter().zip(parents).map(branch).collect()
 }
 
-/// Compact JSON in which characters that a terminal acts on are escaped, also those that JSON allows.
+/// Compact JSON in which characters that a terminal acts on are escaped, also those that JSON
+/// allows.
 struct Safe;
 
 impl Formatter for Safe {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         for piece in fragment.split_inclusive(crate::printable::is_unsafe) {
             let last = piece.chars().next_back().filter(|c| crate::printable::is_unsafe(*c));
             let plain = piece.len() - last.map_or(0, char::len_utf8);
@@ -217,7 +244,11 @@ impl Formatter for Safe {
         Ok(())
     }
 
-    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         serde_json::ser::CompactFormatter.write_char_escape(writer, escape)
     }
 }

@@ -1,7 +1,7 @@
 //! A profile as text for people and as data for programs.
 //!
-//! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings, and are made safe before they
-//! are written: see [`printable()`].
+//! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings,
+//! and are made safe before they are written: see [`printable()`].
 #![forbid(unsafe_code)]
 
 mod column;

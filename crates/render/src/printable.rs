@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 /// Characters that would move the cursor, begin a line or turn the direction of the text.
 pub(crate) fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A name as text that takes one line and does nothing to a terminal: bytes that are no UTF-8 become U+FFFD, control
-/// characters and those that turn the direction of text `\u{..}`.
+/// A name as text that takes one line and does nothing to a terminal: bytes that are no UTF-8
+/// become U+FFFD, control characters and those that turn the direction of text `\u{..}`.
 #[must_use]
 pub fn printable(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);

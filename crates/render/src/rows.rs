@@ -14,7 +14,12 @@ pub(crate) fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
         _ => None,
     });
     let trees = view.graph.map(|graph| graph.order);
-    let options = Options { keys: keys.collect(), children: view.children, trees, filter: view.filter.clone() };
+    let options = Options {
+        keys: keys.collect(),
+        children: view.children,
+        trees,
+        filter: view.filter.clone(),
+    };
     let mut table = table(profile, event, &options);
     let all = table.all;
     table.entries.retain(|entry| is_shown(entry, all, view));
@@ -29,5 +34,10 @@ fn is_shown(entry: &Entry, all: Weight, view: &View) -> bool {
 
 fn compare(profile: &Profile, view: &View, left: &Entry, right: &Entry) -> Ordering {
     let keys = view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
-    view.order.iter().chain(keys).map(|column| column.compare(profile, left, right)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    view.order
+        .iter()
+        .chain(keys)
+        .map(|column| column.compare(profile, left, right))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }

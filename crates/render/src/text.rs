@@ -18,7 +18,11 @@ use crate::{Column, View, printable};
 pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<()> {
     let elided = Elided::of(view);
     elided.write(out)?;
-    writeln!(out, "# Total Lost Samples: {}", profile.loss.lost_records.saturating_add(profile.loss.lost_samples))?;
+    writeln!(
+        out,
+        "# Total Lost Samples: {}",
+        profile.loss.lost_records.saturating_add(profile.loss.lost_samples)
+    )?;
     losses(out, profile)?;
     writeln!(out, "#")?;
     for (id, event) in profile.events() {
@@ -39,7 +43,11 @@ struct Elided<'a> {
 impl<'a> Elided<'a> {
     fn of(view: &'a View) -> Self {
         let filter = &view.filter;
-        let filters = [(Key::Comm, "comm", &filter.comms), (Key::Dso, "dso", &filter.dsos), (Key::Symbol, "symbol", &filter.symbols)];
+        let filters = [
+            (Key::Comm, "comm", &filter.comms),
+            (Key::Dso, "dso", &filter.dsos),
+            (Key::Symbol, "symbol", &filter.symbols),
+        ];
         let mut elided = Self { view: view.clone(), values: Vec::new() };
         for (key, name, wanted) in filters {
             if let [only] = wanted.as_slice() {
@@ -51,7 +59,9 @@ impl<'a> Elided<'a> {
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.values.iter().try_for_each(|(name, value)| writeln!(out, "# {name}: {}\n#", printable(value)))
+        self.values
+            .iter()
+            .try_for_each(|(name, value)| writeln!(out, "# {name}: {}\n#", printable(value)))
     }
 }
 
@@ -63,7 +73,10 @@ fn losses(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
         (loss.malformed_samples, "samples could not be decoded"),
         (loss.late_records, "records came too late to be put in order of time"),
         (loss.outside_samples, "samples of what is not the command's are left out"),
-        (loss.own_samples, "samples of the recorder itself are left out (--include-self keeps them)"),
+        (
+            loss.own_samples,
+            "samples of the recorder itself are left out (--include-self keeps them)",
+        ),
     ];
     for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "# {count} {what}")?;
@@ -71,7 +84,13 @@ fn losses(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     loss.unread.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))
 }
 
-fn section(out: &mut dyn Write, profile: &Profile, (id, event): (EventId, &Event), view: &View, table: &Table) -> io::Result<()> {
+fn section(
+    out: &mut dyn Write,
+    profile: &Profile,
+    (id, event): (EventId, &Event),
+    view: &View,
+    table: &Table,
+) -> io::Result<()> {
     let name = printable(profile.string(event.name));
     writeln!(out, "# Samples: {} of event '{name}'", rounded(table.all.samples))?;
     writeln!(out, "# Event count (approx.): {}", table.all.period)?;
@@ -79,10 +98,18 @@ fn section(out: &mut dyn Write, profile: &Profile, (id, event): (EventId, &Event
         writeln!(out, "# {line}")?;
     }
     writeln!(out, "#")?;
-    let cells: Vec<Vec<String>> =
-        table.entries.iter().map(|entry| view.columns.iter().map(|column| column.cell(profile, entry, table.all)).collect()).collect();
-    let titles: Vec<String> = view.columns.iter().map(|column| column.title(view.children).to_owned()).collect();
-    let widths: Vec<usize> = (0..titles.len()).map(|at| width(view.columns[at], &titles[at], cells.iter().map(|cells| &cells[at]))).collect();
+    let cells: Vec<Vec<String>> = table
+        .entries
+        .iter()
+        .map(|entry| {
+            view.columns.iter().map(|column| column.cell(profile, entry, table.all)).collect()
+        })
+        .collect();
+    let titles: Vec<String> =
+        view.columns.iter().map(|column| column.title(view.children).to_owned()).collect();
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|at| width(view.columns[at], &titles[at], cells.iter().map(|cells| &cells[at])))
+        .collect();
     writeln!(out, "# {}", line(view, &titles, &widths))?;
     let dots: Vec<_> = widths.iter().map(|width| ".".repeat(*width)).collect();
     writeln!(out, "# {}\n#", dots.join("  "))?;
@@ -93,7 +120,13 @@ fn section(out: &mut dyn Write, profile: &Profile, (id, event): (EventId, &Event
     writeln!(out, "\n")
 }
 
-fn graph(out: &mut dyn Write, profile: &Profile, view: &View, table: &Table, entry: &Entry) -> io::Result<()> {
+fn graph(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    table: &Table,
+    entry: &Entry,
+) -> io::Result<()> {
     let Some(graph) = view.graph else { return Ok(()) };
     let own = if view.children { entry.total } else { entry.own };
     tree(out, profile, &table.call_tree(profile, entry), graph, own, table.all)
@@ -124,7 +157,9 @@ fn rounded(count: u64) -> String {
 fn unresolved(profile: &Profile, event: EventId, all: Weight) -> Option<String> {
     let mut by_reason: BTreeMap<StringId, Weight> = BTreeMap::new();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
-        if let Some(Err(reason)) = row.leaf.and_then(|leaf| profile.frame(leaf)).map(|frame| frame.function) {
+        if let Some(Err(reason)) =
+            row.leaf.and_then(|leaf| profile.frame(leaf)).map(|frame| frame.function)
+        {
             by_reason.entry(reason).or_default().add(weight);
         }
     }
@@ -132,9 +167,15 @@ fn unresolved(profile: &Profile, event: EventId, all: Weight) -> Option<String> 
     by_reason.values().for_each(|weight| sum.add(*weight));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.period));
-    let reasons: Vec<_> =
-        reasons.iter().map(|(reason, weight)| format!("{:.2}% {}", percent(*weight, all), printable(profile.string(*reason)))).collect();
-    (sum.samples > 0).then(|| format!("Without a function's name: {:.2}% ({})", percent(sum, all), reasons.join(", ")))
+    let reasons: Vec<_> = reasons
+        .iter()
+        .map(|(reason, weight)| {
+            format!("{:.2}% {}", percent(*weight, all), printable(profile.string(*reason)))
+        })
+        .collect();
+    (sum.samples > 0).then(|| {
+        format!("Without a function's name: {:.2}% ({})", percent(sum, all), reasons.join(", "))
+    })
 }
 
 #[cfg(test)]

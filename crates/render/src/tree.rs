@@ -21,16 +21,29 @@ pub struct Graph {
 /// Columns before a graph.
 const MARGIN: usize = 12;
 
-/// Branches within branches that are drawn. A recording can ask for thousands, and each makes all lines below it longer.
+/// Branches within branches that are drawn. A recording can ask for thousands, and each makes all
+/// lines below it longer.
 const DEEPEST: usize = 256;
 
-/// Writes the graph of an entry that weighs `own`, and an empty line; nothing where there is no graph.
-pub(crate) fn tree(out: &mut dyn Write, profile: &Profile, tree: &CallTree, graph: Graph, own: Weight, all: Weight) -> io::Result<()> {
+/// Writes the graph of an entry that weighs `own`, and an empty line; nothing where there is no
+/// graph.
+pub(crate) fn tree(
+    out: &mut dyn Write,
+    profile: &Profile,
+    tree: &CallTree,
+    graph: Graph,
+    own: Weight,
+    all: Weight,
+) -> io::Result<()> {
     let drawing = Drawing { profile, tree, graph, all };
     let mut roots = drawing.shown(tree.roots());
     let mut margin = MARGIN;
     let mut written = false;
-    let only = if let [only] = roots.as_slice() { tree.nodes().get(*only).filter(|node| node.total.period == own.period) } else { None };
+    let only = if let [only] = roots.as_slice() {
+        tree.nodes().get(*only).filter(|node| node.total.period == own.period)
+    } else {
+        None
+    };
     if let Some(only) = only {
         let (trunk, last) = drawing.trunk(only);
         for node in trunk.into_iter().skip(usize::from(graph.skips_first)) {
@@ -65,9 +78,16 @@ impl<'a> Drawing<'a> {
         let frame = self.profile.frame(node.frame);
         match Function::of(self.profile, Some(node.frame)) {
             Function::Named(symbol) => {
-                self.profile.symbol(symbol).map_or_else(String::new, |symbol| printable(self.profile.string(symbol.name)).into_owned())
+                self.profile.symbol(symbol).map_or_else(String::new, |symbol| {
+                    printable(self.profile.string(symbol.name)).into_owned()
+                })
             }
-            _ => frame.map_or_else(|| "[unknown]".into(), |frame| if frame.address == 0 { "0".into() } else { format!("{:#x}", frame.address) }),
+            _ => frame.map_or_else(
+                || "[unknown]".into(),
+                |frame| {
+                    if frame.address == 0 { "0".into() } else { format!("{:#x}", frame.address) }
+                },
+            ),
         }
     }
 
@@ -75,12 +95,19 @@ impl<'a> Drawing<'a> {
     fn shown(&self, nodes: &[usize]) -> Vec<usize> {
         let least = (self.all.period as f64 * self.graph.percent_limit / 100.0).floor();
         let weight = |at: &usize| self.node(*at).map_or(0, |node| node.total.period);
-        let mut shown: Vec<_> = nodes.iter().copied().filter(|at| weight(at) as f64 >= least).collect();
-        shown.sort_by_cached_key(|at| (std::cmp::Reverse(weight(at)), self.node(*at).map(|node| Function::of(self.profile, Some(node.frame)))));
+        let mut shown: Vec<_> =
+            nodes.iter().copied().filter(|at| weight(at) as f64 >= least).collect();
+        shown.sort_by_cached_key(|at| {
+            (
+                std::cmp::Reverse(weight(at)),
+                self.node(*at).map(|node| Function::of(self.profile, Some(node.frame))),
+            )
+        });
         shown
     }
 
-    /// A node, and those below it as long as no chain ends or branches off. The last one has the branches.
+    /// A node, and those below it as long as no chain ends or branches off. The last one has the
+    /// branches.
     fn trunk(&self, first: &'a Node) -> (Vec<&'a Node>, &'a Node) {
         let mut trunk = vec![first];
         let mut last = first;
@@ -94,7 +121,13 @@ impl<'a> Drawing<'a> {
     }
 
     /// `open` says for each level whether its line goes on below.
-    fn branches(&self, out: &mut dyn Write, nodes: &[usize], margin: usize, open: &mut Vec<bool>) -> io::Result<()> {
+    fn branches(
+        &self,
+        out: &mut dyn Write,
+        nodes: &[usize],
+        margin: usize,
+        open: &mut Vec<bool>,
+    ) -> io::Result<()> {
         for (place, at) in nodes.iter().enumerate() {
             let Some(node) = self.node(*at) else { continue };
             writeln!(out, "{:margin$}{}", "", lines(open))?;
@@ -108,9 +141,15 @@ impl<'a> Drawing<'a> {
             for (line, node) in trunk.into_iter().enumerate() {
                 let name = self.name(node);
                 if line == 0 {
-                    let (upper, is_open) = (lines(&open[..open.len() - 1]), open.last() == Some(&true));
+                    let (upper, is_open) =
+                        (lines(&open[..open.len() - 1]), open.last() == Some(&true));
                     let value = format!("{:.2}%", percent(node.total, self.all));
-                    writeln!(out, "{:margin$}{upper}{}--{value}--{name}", "", if is_open { '|' } else { ' ' })?;
+                    writeln!(
+                        out,
+                        "{:margin$}{upper}{}--{value}--{name}",
+                        "",
+                        if is_open { '|' } else { ' ' }
+                    )?;
                 } else {
                     writeln!(out, "{:margin$}{}{name}", "", lines(open))?;
                 }

@@ -2,7 +2,8 @@
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 
-/// A C++ or Rust symbol as a reader knows it, without parameters and hashes; any other name as it is. Bytes that are no UTF-8 are replaced.
+/// A C++ or Rust symbol as a reader knows it, without parameters and hashes; any other name as it
+/// is. Bytes that are no UTF-8 are replaced.
 pub(crate) fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     // Of a name such as `_ZN1a1bEv.part.0` the compiler's suffix stays what it is.
@@ -19,7 +20,9 @@ fn cpp(name: &[u8]) -> Option<String> {
     const LONGEST: usize = 4096;
     const DEPTH: u32 = 96;
     let parse = ParseOptions::default().recursion_limit(DEPTH);
-    let symbol = cpp_demangle::Symbol::new_with_options(name.get(..name.len().min(LONGEST))?, &parse).ok()?;
+    let symbol =
+        cpp_demangle::Symbol::new_with_options(name.get(..name.len().min(LONGEST))?, &parse)
+            .ok()?;
     let options = DemangleOptions::default().no_params().no_return_type().recursion_limit(DEPTH);
     symbol.demangle_with_options(&options).ok()
 }
@@ -31,7 +34,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_source() {
         assert_eq!(demangle(b"_ZN3foo3barEi"), "foo::bar");
-        assert_eq!(demangle(b"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(
+            demangle(b"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
+            "core::fmt::Write::write_fmt"
+        );
         assert_eq!(demangle(b"_RNvC6_123foo3bar"), "123foo::bar");
         assert_eq!(demangle(b"main"), "main");
         assert_eq!(demangle(b"_Z"), "_Z");

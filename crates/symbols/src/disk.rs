@@ -18,7 +18,10 @@ pub(crate) fn below_root(options: &Options, path: &[u8]) -> PathBuf {
 
 /// Where a recorded ELF file may be: its path, and perf's cache.
 pub(crate) fn candidates(options: &Options, file: &File) -> impl Iterator<Item = PathBuf> {
-    let kept = file.build_id.zip(options.cache.as_ref()).map(|(id, cache)| build_id_path(cache, id, "/elf"));
+    let kept = file
+        .build_id
+        .zip(options.cache.as_ref())
+        .map(|(id, cache)| build_id_path(cache, id, "/elf"));
     [Some(below_root(options, &file.name)), kept].into_iter().flatten()
 }
 
@@ -50,8 +53,10 @@ pub(crate) fn vdso() -> Result<Vec<u8>, Unresolved> {
     const LARGEST: u64 = 1 << 20;
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| why(&error))?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]")).ok_or(Unresolved::NoFile)?;
-    let range = line.split(' ').next().and_then(|range| range.split_once('-')).ok_or(Unresolved::NoFile)?;
-    let [start, end] = [range.0, range.1].map(|digits| u64::from_str_radix(digits, 16).unwrap_or(0));
+    let range =
+        line.split(' ').next().and_then(|range| range.split_once('-')).ok_or(Unresolved::NoFile)?;
+    let [start, end] =
+        [range.0, range.1].map(|digits| u64::from_str_radix(digits, 16).unwrap_or(0));
     let mut image = vec![0; usize::try_from(end.saturating_sub(start).min(LARGEST)).unwrap_or(0)];
     let memory = Disk::open("/proc/self/mem").map_err(|error| why(&error))?;
     memory.read_exact_at(&mut image, start).map_err(|error| why(&error))?;

@@ -37,26 +37,46 @@ impl Segments {
 }
 
 impl Image {
-    /// Reads the symbols. A debug file's segments are not where its symbols lie: they come from the file that it belongs to.
-    pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, segments: Option<&Segments>) -> object::Result<Self> {
+    /// Reads the symbols. A debug file's segments are not where its symbols lie: they come from the
+    /// file that it belongs to.
+    pub(crate) fn read<'d, R: ReadRef<'d>>(
+        data: R,
+        segments: Option<&Segments>,
+    ) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::read_class::<elf::FileHeader32<Endianness>, R>(data, segments),
             _ => Self::read_class::<elf::FileHeader64<Endianness>, R>(data, segments),
         }
     }
 
-    fn read_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R, segments: Option<&Segments>) -> object::Result<Self> {
+    fn read_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+        segments: Option<&Segments>,
+    ) -> object::Result<Self> {
         let header = H::parse(data)?;
         let endian = header.endian()?;
         let own_segments = || {
-            let load = header.program_headers(endian, data).unwrap_or_default().iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-            let place =
-                |segment: &H::ProgramHeader| (segment.p_vaddr(endian).into(), segment.p_memsz(endian).into(), segment.p_offset(endian).into());
+            let load = header
+                .program_headers(endian, data)
+                .unwrap_or_default()
+                .iter()
+                .filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
+            let place = |segment: &H::ProgramHeader| {
+                (
+                    segment.p_vaddr(endian).into(),
+                    segment.p_memsz(endian).into(),
+                    segment.p_offset(endian).into(),
+                )
+            };
             Segments(load.map(place).collect())
         };
         let sections = header.sections(endian, data)?;
         let reader = Sections { endian, data, sections, machine: header.e_machine(endian) };
-        let mut image = Self { build_id: reader.build_id(), segments: segments.cloned().unwrap_or_else(own_segments), ..Self::default() };
+        let mut image = Self {
+            build_id: reader.build_id(),
+            segments: segments.cloned().unwrap_or_else(own_segments),
+            ..Self::default()
+        };
         image.has_symtab = reader.add_symbols(elf::SHT_SYMTAB, &mut image)?;
         if !image.has_symtab {
             reader.add_symbols(elf::SHT_DYNSYM, &mut image)?;
@@ -84,14 +104,18 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     }
 
     fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
-        self.sections.iter().find(|section| self.sections.section_name(self.endian, section) == Ok(name))
+        self.sections
+            .iter()
+            .find(|section| self.sections.section_name(self.endian, section) == Ok(name))
     }
 
     fn build_id(&self) -> Option<BuildId> {
         self.sections.iter().find_map(|section| {
             let mut notes = section.notes(self.endian, self.data).ok()??;
             while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
+                {
                     return BuildId::new(note.desc());
                 }
             }
@@ -101,8 +125,13 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
 
     /// The entries of a table of symbols, and their names.
     fn table(&self, kind: elf::SectionType) -> object::Result<Option<Entries<'d, H>>> {
-        let Some(section) = self.sections.iter().find(|section| section.sh_type(self.endian) == kind) else { return Ok(None) };
-        let entries = object::pod::slice_from_all_bytes(self.whole_entries(section)?).unwrap_or_default();
+        let Some(section) =
+            self.sections.iter().find(|section| section.sh_type(self.endian) == kind)
+        else {
+            return Ok(None);
+        };
+        let entries =
+            object::pod::slice_from_all_bytes(self.whole_entries(section)?).unwrap_or_default();
         let link = usize::try_from(section.sh_link(self.endian)).unwrap_or(usize::MAX);
         let names = self.bytes(self.sections.section(SectionIndex(link))?)?;
         Ok(Some((entries, StringTable::new(names, 0, names.len() as u64))))
@@ -113,7 +142,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Ok(&bytes[..bytes.len() - bytes.len() % size_of::<H::Sym>()])
     }
 
-    /// Adds functions, data, and labels in sections of code and data. `false`: there is no such table.
+    /// Adds functions, data, and labels in sections of code and data. `false`: there is no such
+    /// table.
     fn add_symbols(&self, kind: elf::SectionType, image: &mut Image) -> object::Result<bool> {
         let Some((entries, names)) = self.table(kind)? else { return Ok(false) };
         for symbol in entries {
@@ -144,8 +174,10 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => true,
             elf::STT_NOTYPE => {
                 // ARM marks where code and data begin with names such as `$x`.
-                let is_mark = matches!(self.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV) && name.starts_with(b"$");
-                let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
+                let is_mark = matches!(self.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
+                    && name.starts_with(b"$");
+                let is_hidden =
+                    matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
                 !is_mark && !is_hidden && self.is_text_or_data(section)
             }
             _ => false,
@@ -154,7 +186,10 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
 
     fn is_text_or_data(&self, section: elf::SymbolSection) -> bool {
         let section = self.sections.section(SectionIndex(section.0.into()));
-        let name = section.ok().and_then(|section| self.sections.section_name(self.endian, section).ok()).unwrap_or_default();
+        let name = section
+            .ok()
+            .and_then(|section| self.sections.section_name(self.endian, section).ok())
+            .unwrap_or_default();
         name.windows(4).any(|part| part == b"text" || part == b"data")
     }
 
@@ -168,7 +203,11 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             let end = address.saturating_add(section.sh_size(self.endian).into());
             address = address.saturating_add(if has_header { header_size } else { 0 });
             for name in &names {
-                let Some(place) = image.segments.to_file(address).filter(|_| address < end && entry_size > 0) else { break };
+                let Some(place) =
+                    image.segments.to_file(address).filter(|_| address < end && entry_size > 0)
+                else {
+                    break;
+                };
                 let name = [name, &b"@plt"[..]].concat();
                 image.stubs.push((place, entry_size, name));
                 address += entry_size;
@@ -190,7 +229,10 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     fn plt_names(&self) -> Option<Vec<&'d [u8]>> {
         let section = self.named(b".rela.plt")?;
         let bytes = self.bytes(section).ok()?;
-        let entries: &[H::Rela] = object::pod::slice_from_all_bytes(&bytes[..bytes.len() - bytes.len() % size_of::<H::Rela>()]).ok()?;
+        let entries: &[H::Rela] = object::pod::slice_from_all_bytes(
+            &bytes[..bytes.len() - bytes.len() % size_of::<H::Rela>()],
+        )
+        .ok()?;
         let (symbols, names) = self.table(elf::SHT_DYNSYM).ok()??;
         let name = |entry: &H::Rela| {
             let symbol = symbols.get(usize::try_from(entry.r_sym(self.endian, false)).ok()?)?;

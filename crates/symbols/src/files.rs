@@ -104,7 +104,10 @@ impl Files {
         if let Some(id) = self.by_file.get(&file) {
             return Some(*id);
         }
-        let id = u32::try_from(self.files.len()).ok().filter(|index| (*index as usize) < limits::FILES).map(FileId)?;
+        let id = u32::try_from(self.files.len())
+            .ok()
+            .filter(|index| (*index as usize) < limits::FILES)
+            .map(FileId)?;
         self.files.push(file.clone());
         self.by_file.insert(file, id);
         Some(id)

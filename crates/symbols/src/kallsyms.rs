@@ -1,4 +1,5 @@
-//! The kernel's own list of its symbols: `ADDRESS TYPE NAME [MODULE]`, a line each (proc_kallsyms(5)).
+//! The kernel's own list of its symbols: `ADDRESS TYPE NAME [MODULE]`, a line each
+//! (proc_kallsyms(5)).
 
 use std::collections::HashMap;
 
@@ -28,14 +29,23 @@ impl Kallsyms {
             if let Some(reference) = REFERENCES.iter().find(|reference| **reference == name) {
                 references.push((*reference, address));
             }
-            if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B') || name.first() == Some(&b'$') {
+            if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B')
+                || name.first() == Some(&b'$')
+            {
                 continue;
             }
-            let rank = Rank { is_global: kind.is_ascii_uppercase() && kind != b'W', is_weak: kind == b'W', is_label: false };
+            let rank = Rank {
+                is_global: kind.is_ascii_uppercase() && kind != b'W',
+                is_weak: kind == b'W',
+                is_label: false,
+            };
             let symbols = module.map_or(&mut kernel, |module| modules.entry(module).or_default());
             symbols.add(address, 0, name, rank);
         }
-        let modules = modules.into_iter().map(|(name, symbols)| (name.to_vec(), symbols.build(false))).collect();
+        let modules = modules
+            .into_iter()
+            .map(|(name, symbols)| (name.to_vec(), symbols.build(false)))
+            .collect();
         Self { kernel: kernel.build(false), modules, references }
     }
 
@@ -45,10 +55,14 @@ impl Kallsyms {
         self.modules.get(name)
     }
 
-    /// The address of `_text` or `_stext`; `None` for any other name. 0 where the kernel hides its addresses.
+    /// The address of `_text` or `_stext`; `None` for any other name. 0 where the kernel hides its
+    /// addresses.
     #[must_use]
     pub fn reference(&self, name: &[u8]) -> Option<u64> {
-        self.references.iter().find(|(reference, _)| *reference == name).map(|(_, address)| *address)
+        self.references
+            .iter()
+            .find(|(reference, _)| *reference == name)
+            .map(|(_, address)| *address)
     }
 
     /// Whether the kernel hid its addresses from this user: all of them are 0.
@@ -79,11 +93,17 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
-        let digits = line.iter().position(|byte| *byte == b' ').filter(|digits| (1..=16).contains(digits))?;
-        let address = line[..digits].iter().try_fold(0_u64, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))?;
+        let digits = line
+            .iter()
+            .position(|byte| *byte == b' ')
+            .filter(|digits| (1..=16).contains(digits))?;
+        let address = line[..digits].iter().try_fold(0_u64, |sum, digit| {
+            Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?))
+        })?;
         let (kind, rest) = line.get(digits + 1..)?.split_first()?;
         let rest = rest.strip_prefix(b" ")?;
-        let mut words = rest.split(|byte| matches!(byte, b'\t' | b' ')).filter(|word| !word.is_empty());
+        let mut words =
+            rest.split(|byte| matches!(byte, b'\t' | b' ')).filter(|word| !word.is_empty());
         let name = words.next()?;
         let module = words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]"));
         Some(Self { address, kind: *kind, name, module })
@@ -100,11 +120,22 @@ mod tests {
     #[test]
     fn kernel_and_modules_are_kept_apart() {
         let kallsyms = Kallsyms::parse(TEXT);
-        let name =
-            |table: &Table, address| table.find(address).and_then(|(symbol, ..)| Some(String::from_utf8_lossy(table.name(symbol)?).into_owned()));
+        let name = |table: &Table, address| {
+            table.find(address).and_then(|(symbol, ..)| {
+                Some(String::from_utf8_lossy(table.name(symbol)?).into_owned())
+            })
+        };
         assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0180).as_deref(), Some("helper"));
-        assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0280).as_deref(), Some("helper"), "absolute symbols are no code");
-        assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0000).as_deref(), Some("_stext"), "the last of those without a size");
+        assert_eq!(
+            name(&kallsyms.kernel, 0xffff_ffff_8100_0280).as_deref(),
+            Some("helper"),
+            "absolute symbols are no code"
+        );
+        assert_eq!(
+            name(&kallsyms.kernel, 0xffff_ffff_8100_0000).as_deref(),
+            Some("_stext"),
+            "the last of those without a size"
+        );
         let module = kallsyms.module(b"mod").expect("it is there");
         assert_eq!(name(module, 0xffff_ffff_c000_0010).as_deref(), Some("inside"));
         assert_eq!(kallsyms.reference(b"_text"), Some(0xffff_ffff_8100_0000));
@@ -113,7 +144,9 @@ mod tests {
 
     #[test]
     fn hidden_addresses_are_noticed() {
-        assert!(Kallsyms::parse(b"0000000000000000 T _text\n0000000000000000 t helper\n").is_hidden());
+        assert!(
+            Kallsyms::parse(b"0000000000000000 T _text\n0000000000000000 t helper\n").is_hidden()
+        );
         assert!(Kallsyms::parse(b"").is_hidden());
     }
 }

@@ -4,7 +4,8 @@
 //! pid, address --Spaces--> map --Map::to_file--> file, address in it --Symbolizer--> symbol
 //! registers, stack --Unwinder--> addresses
 //! ```
-//! Rules of address spaces and the choice among symbols of one address are those of `perf`, so that both print the same names.
+//! Rules of address spaces and the choice among symbols of one address are those of `perf`, so that
+//! both print the same names.
 #![forbid(unsafe_code)]
 
 mod demangle;
@@ -39,7 +40,8 @@ pub mod limits {
     pub const FILES: usize = 1 << 20;
     /// Bytes of the tables of call frames of all files.
     pub const UNWIND_BYTES: u64 = 1 << 30;
-    /// Bytes of the instructions for one function in a table of call frames: what unwinding one frame may have to go through.
+    /// Bytes of the instructions for one function in a table of call frames: what unwinding one
+    /// frame may have to go through.
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;

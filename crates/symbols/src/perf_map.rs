@@ -3,13 +3,20 @@
 
 use crate::table::{Builder, Rank, Table};
 
-/// The symbols of a `/tmp/perf-PID.map`. Lines that are none are left out; of two at one address the later stands.
+/// The symbols of a `/tmp/perf-PID.map`. Lines that are none are left out; of two at one address
+/// the later stands.
 pub(crate) fn parse(text: &[u8]) -> Table {
     let mut symbols = Builder::default();
     let lines: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(line).collect();
-    // The compiler overwrites code that it doesn't need any more: the latest entry is the one that holds.
+    // The compiler overwrites code that it doesn't need any more: the latest entry is the one that
+    // holds.
     for (start, size, name) in lines.iter().rev() {
-        if !symbols.add(*start, *size, name, Rank { is_global: true, is_weak: false, is_label: false }) {
+        if !symbols.add(
+            *start,
+            *size,
+            name,
+            Rank { is_global: true, is_weak: false, is_label: false },
+        ) {
             break;
         }
     }

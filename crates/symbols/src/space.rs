@@ -46,7 +46,10 @@ impl Space {
         if maps.len() >= limits::MAPS && first == last {
             return;
         }
-        let before = maps[first..last].first().filter(|old| old.start < map.start).map(|old| Map { end: map.start, ..*old });
+        let before = maps[first..last]
+            .first()
+            .filter(|old| old.start < map.start)
+            .map(|old| Map { end: map.start, ..*old });
         let after = maps[first..last].last().filter(|old| old.end > map.end);
         let after = after.map(|old| Map { start: map.end, pgoff: old.to_file(map.end), ..*old });
         maps.splice(first..last, before.into_iter().chain([map]).chain(after));
@@ -133,7 +136,14 @@ mod tests {
         let mut space = Space::default();
         space.add(map(0x1000, 0x5000, 0, 1));
         space.add(map(0x2000, 0x3000, 0x100, 2));
-        assert_eq!(space.maps(), [map(0x1000, 0x2000, 0, 1), map(0x2000, 0x3000, 0x100, 2), map(0x3000, 0x5000, 0x2000, 1)]);
+        assert_eq!(
+            space.maps(),
+            [
+                map(0x1000, 0x2000, 0, 1),
+                map(0x2000, 0x3000, 0x100, 2),
+                map(0x3000, 0x5000, 0x2000, 1)
+            ]
+        );
         space.add(map(0x0, 0x4000, 0, 3));
         assert_eq!(space.maps(), [map(0, 0x4000, 0, 3), map(0x4000, 0x5000, 0x3000, 1)]);
         assert_eq!(space.find(0x3fff).map(|map| map.file), Some(FileId::from_index(3)));

@@ -52,7 +52,9 @@ pub enum Unresolved {
     #[error("the machine was started again since, and its modules lie elsewhere")]
     OtherBoot,
     /// The kernel hides its addresses.
-    #[error("the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)")]
+    #[error(
+        "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
+    )]
     Hidden,
     /// It is no ELF file, or a damaged one.
     #[error("the file is not a whole ELF file")]
@@ -139,7 +141,12 @@ impl Symbolizer {
     ///
     /// # Errors
     /// There is none: see [`Unresolved`].
-    pub fn find(&mut self, files: &Files, file: FileId, address: u64) -> Result<Symbol, Unresolved> {
+    pub fn find(
+        &mut self,
+        files: &Files,
+        file: FileId,
+        address: u64,
+    ) -> Result<Symbol, Unresolved> {
         let at = file.index();
         if self.tables.get(at).is_none_or(Option::is_none) {
             let loaded = self.load(files.get(file).ok_or(Unresolved::NoMap)?, file);
@@ -155,7 +162,8 @@ impl Symbolizer {
         };
         let shift = if matches!(loaded.table, Source::Kernel) { self.kernel_shift } else { 0 };
         let table = Self::table(self.kallsyms.as_ref(), loaded).ok_or(Unresolved::NoSymbol)?;
-        let (number, start, end) = table.find(address.wrapping_add(shift)).ok_or(Unresolved::NoSymbol)?;
+        let (number, start, end) =
+            table.find(address.wrapping_add(shift)).ok_or(Unresolved::NoSymbol)?;
         Ok(Symbol { file, number, start: start.wrapping_sub(shift), end: end.wrapping_sub(shift) })
     }
 
@@ -164,8 +172,14 @@ impl Symbolizer {
         let Some(Some(Ok(loaded))) = self.tables.get_mut(symbol.file.index()) else { return "" };
         let number = symbol.number as usize;
         if loaded.names.get(number).is_none_or(|name| name.is_empty()) {
-            let raw = Self::table(self.kallsyms.as_ref(), loaded).and_then(|table| table.name(symbol.number)).unwrap_or_default();
-            let name = if self.options.demangle { demangle(raw) } else { String::from_utf8_lossy(raw).into_owned() };
+            let raw = Self::table(self.kallsyms.as_ref(), loaded)
+                .and_then(|table| table.name(symbol.number))
+                .unwrap_or_default();
+            let name = if self.options.demangle {
+                demangle(raw)
+            } else {
+                String::from_utf8_lossy(raw).into_owned()
+            };
             if loaded.names.len() <= number {
                 loaded.names.resize(number + 1, Box::default());
             }
@@ -174,7 +188,10 @@ impl Symbolizer {
         &loaded.names[number]
     }
 
-    fn table<'a>(kallsyms: Option<&'a Result<Kallsyms, Unresolved>>, loaded: &'a Loaded) -> Option<&'a Table> {
+    fn table<'a>(
+        kallsyms: Option<&'a Result<Kallsyms, Unresolved>>,
+        loaded: &'a Loaded,
+    ) -> Option<&'a Table> {
         match &loaded.table {
             Source::Own(table) => Some(table),
             Source::Kernel => Some(&kallsyms?.as_ref().ok()?.kernel),
@@ -192,30 +209,47 @@ impl Symbolizer {
             Kind::Ksymbol => {
                 let mut symbols = Builder::default();
                 let bytes = self.ksymbols.get(&id).copied().unwrap_or(u64::MAX);
-                symbols.add(0, bytes, &file.name, Rank { is_global: true, is_weak: false, is_label: false });
+                symbols.add(
+                    0,
+                    bytes,
+                    &file.name,
+                    Rank { is_global: true, is_weak: false, is_label: false },
+                );
                 symbols.build(false)
             }
             Kind::Elf => self.load_elf(file)?,
             Kind::Vdso => vdso(file.build_id)?,
-            Kind::PerfMap => perf_map::parse(&disk::read_text(&disk::below_root(&self.options, &file.name))?),
+            Kind::PerfMap => {
+                perf_map::parse(&disk::read_text(&disk::below_root(&self.options, &file.name))?)
+            }
             Kind::Anonymous => return Err(Unresolved::NoSymbol),
         };
         self.symbols += table.len();
         if self.symbols > limits::SYMBOLS {
             return Err(Unresolved::OverLimit);
         }
-        if table.is_empty() { Err(Unresolved::Stripped) } else { Ok(Loaded { table: Source::Own(table), names: Vec::new() }) }
+        if table.is_empty() {
+            Err(Unresolved::Stripped)
+        } else {
+            Ok(Loaded { table: Source::Own(table), names: Vec::new() })
+        }
     }
 
     /// Reads the list of the kernel's symbols, once.
     fn load_kernel(&mut self, build_id: Option<BuildId>) -> Result<(), Unresolved> {
         if self.kallsyms.is_none() {
-            let path = self.options.kallsyms.clone().unwrap_or_else(|| disk::below_root(&self.options, b"/proc/kallsyms"));
+            let path = self
+                .options
+                .kallsyms
+                .clone()
+                .unwrap_or_else(|| disk::below_root(&self.options, b"/proc/kallsyms"));
             self.kallsyms = Some(disk::read_text(&path).map(|text| Kallsyms::parse(&text)));
         }
         let own_kernel = self.options.kallsyms.is_none();
         let notes = disk::below_root(&self.options, b"/sys/kernel/notes");
-        let running = *self.kernel_build_id.get_or_insert_with(|| std::fs::read(notes).ok().and_then(|notes| note_build_id(&notes)));
+        let running = *self.kernel_build_id.get_or_insert_with(|| {
+            std::fs::read(notes).ok().and_then(|notes| note_build_id(&notes))
+        });
         if own_kernel && build_id.is_some() && running.is_some() && build_id != running {
             return Err(Unresolved::OtherBuild);
         }
@@ -236,17 +270,34 @@ impl Symbolizer {
         if self.kernel_shift != 0 {
             return Err(Unresolved::OtherBoot);
         }
-        let name = file.name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(&file.name).to_vec();
-        let known = matches!(&self.kallsyms, Some(Ok(kallsyms)) if kallsyms.module(&name).is_some());
-        if known { Ok(Loaded { table: Source::Module(name), names: Vec::new() }) } else { Err(Unresolved::Stripped) }
+        let name = file
+            .name
+            .strip_prefix(b"[")
+            .and_then(|name| name.strip_suffix(b"]"))
+            .unwrap_or(&file.name)
+            .to_vec();
+        let known =
+            matches!(&self.kallsyms, Some(Ok(kallsyms)) if kallsyms.module(&name).is_some());
+        if known {
+            Ok(Loaded { table: Source::Module(name), names: Vec::new() })
+        } else {
+            Err(Unresolved::Stripped)
+        }
     }
 
-    /// The symbols of the recorded file: at its path, else in the cache; where it is stripped, of its debug file.
+    /// The symbols of the recorded file: at its path, else in the cache; where it is stripped, of
+    /// its debug file.
     fn load_elf(&self, file: &File) -> Result<Table, Unresolved> {
         let mut why = Unresolved::NoFile;
         for path in disk::candidates(&self.options, file) {
             let image = match read_image(&path, None) {
-                Ok(image) if file.build_id.is_none() || image.build_id.is_none() || image.build_id == file.build_id => image,
+                Ok(image)
+                    if file.build_id.is_none()
+                        || image.build_id.is_none()
+                        || image.build_id == file.build_id =>
+                {
+                    image
+                }
                 Ok(_) => {
                     why = Unresolved::OtherBuild;
                     continue;
@@ -256,15 +307,28 @@ impl Symbolizer {
                     continue;
                 }
             };
-            let debug = image
-                .build_id
-                .filter(|_| !image.has_symtab)
-                .map(|id| disk::build_id_path(&disk::below_root(&self.options, b"/usr/lib/debug"), id, ".debug"));
-            let debug = debug.and_then(|path| read_image(&path, Some(&image)).ok()).filter(|debug| debug.build_id == image.build_id);
-            let mut symbols = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty()).unwrap_or(image.symbols);
+            let debug = image.build_id.filter(|_| !image.has_symtab).map(|id| {
+                disk::build_id_path(
+                    &disk::below_root(&self.options, b"/usr/lib/debug"),
+                    id,
+                    ".debug",
+                )
+            });
+            let debug = debug
+                .and_then(|path| read_image(&path, Some(&image)).ok())
+                .filter(|debug| debug.build_id == image.build_id);
+            let mut symbols = debug
+                .map(|debug| debug.symbols)
+                .filter(|symbols| !symbols.is_empty())
+                .unwrap_or(image.symbols);
             // A debug file has no code, so its stubs are unknown.
             for (place, size, name) in &image.stubs {
-                symbols.add(*place, *size, name, Rank { is_global: true, is_weak: false, is_label: false });
+                symbols.add(
+                    *place,
+                    *size,
+                    name,
+                    Rank { is_global: true, is_weak: false, is_label: false },
+                );
             }
             return Ok(symbols.build(self.options.demangle));
         }
@@ -277,13 +341,19 @@ fn read_image(path: &Path, belongs_to: Option<&Image>) -> Result<Image, Unresolv
     Image::read(&cache, belongs_to.map(|image| &image.segments)).map_err(|_| Unresolved::Malformed)
 }
 
-/// The build id among ELF notes of this machine's byte order: name size, description size, type, name, description.
+/// The build id among ELF notes of this machine's byte order: name size, description size, type,
+/// name, description.
 fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
     loop {
-        let word = |at: usize| notes.get(at..at + 4).map(|bytes| u32::from_ne_bytes(std::array::from_fn(|i| bytes[i])) as usize);
+        let word = |at: usize| {
+            notes
+                .get(at..at + 4)
+                .map(|bytes| u32::from_ne_bytes(std::array::from_fn(|i| bytes[i])) as usize)
+        };
         let (name_size, size, kind) = (word(0)?, word(4)?, word(8)?);
         let name = notes.get(12..)?.get(..name_size)?;
-        let behind_name = notes.get(12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?..)?;
+        let behind_name =
+            notes.get(12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?..)?;
         if (name, kind) == (&b"GNU\0"[..], object::elf::NT_GNU_BUILD_ID.0 as usize) {
             return BuildId::new(behind_name.get(..size)?);
         }

@@ -32,10 +32,13 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a symbol of `size` bytes; with 0 it goes on up to the next. `false`: there are too many.
+    /// Adds a symbol of `size` bytes; with 0 it goes on up to the next. `false`: there are too
+    /// many.
     pub fn add(&mut self, start: u64, size: u64, name: &[u8], rank: Rank) -> bool {
         let name = &name[..name.len().min(limits::NAME_BYTES)];
-        let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else { return false };
+        let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {
+            return false;
+        };
         if self.entries.len() >= limits::SYMBOLS {
             return false;
         }
@@ -56,9 +59,9 @@ impl Builder {
         self.entries.is_empty()
     }
 
-    /// The table: symbols without a size go up to the next one, or to the end of the next page; of several at one address the
-    /// best stays.
-    /// With `demangled` it is the names in source code that are compared.
+    /// The table: symbols without a size go up to the next one, or to the end of the next page; of
+    /// several at one address the best stays. With `demangled` it is the names in source code that
+    /// are compared.
     #[must_use]
     pub fn build(mut self, demangled: bool) -> Table {
         self.entries.sort_by_key(|(entry, _)| entry.start);
@@ -69,8 +72,13 @@ impl Builder {
                 entry.end = next;
             }
         }
-        if let Some((last, _)) = self.entries.last_mut().filter(|(last, _)| last.end == last.start) {
-            last.end = last.start.checked_next_multiple_of(4096).and_then(|page| page.checked_add(4096)).unwrap_or(u64::MAX);
+        if let Some((last, _)) = self.entries.last_mut().filter(|(last, _)| last.end == last.start)
+        {
+            last.end = last
+                .start
+                .checked_next_multiple_of(4096)
+                .and_then(|page| page.checked_add(4096))
+                .unwrap_or(u64::MAX);
         }
         let names = self.names;
         let name = |entry: &Entry| &names[entry.name as usize..][..entry.len.into()];
@@ -78,8 +86,11 @@ impl Builder {
             if later.0.start != kept.0.start {
                 return false;
             }
-            let shown = |name| if demangled { Cow::from(demangle(name).into_bytes()) } else { Cow::from(name) };
-            let is_better = is_better((later, &shown(name(&later.0))), (kept, &shown(name(&kept.0))));
+            let shown = |name| {
+                if demangled { Cow::from(demangle(name).into_bytes()) } else { Cow::from(name) }
+            };
+            let is_better =
+                is_better((later, &shown(name(&later.0))), (kept, &shown(name(&kept.0))));
             if is_better {
                 *kept = *later;
             }
@@ -89,12 +100,20 @@ impl Builder {
     }
 }
 
-/// Whether of two symbols with one address the later is the better one: with a size, no label, not weak, global, fewer leading
-/// underscores, the longer name. (`choose_best_symbol` in `tools/perf/util/symbol.c` has these rules.)
+/// Whether of two symbols with one address the later is the better one: with a size, no label, not
+/// weak, global, fewer leading underscores, the longer name. (`choose_best_symbol` in
+/// `tools/perf/util/symbol.c` has these rules.)
 fn is_better(later: (&(Entry, Rank), &[u8]), kept: (&(Entry, Rank), &[u8])) -> bool {
     let merits = |((entry, rank), name): (&(Entry, Rank), &[u8])| {
         let underscores = name.iter().take_while(|byte| **byte == b'_').count();
-        (entry.end > entry.start, !rank.is_label, !rank.is_weak, rank.is_global, std::cmp::Reverse(underscores), name.len())
+        (
+            entry.end > entry.start,
+            !rank.is_label,
+            !rank.is_weak,
+            rank.is_global,
+            std::cmp::Reverse(underscores),
+            name.len(),
+        )
     };
     merits(later) > merits(kept)
 }

@@ -17,7 +17,8 @@ pub enum Exit {
     OwnFailure,
     /// Interrupted while there was no command (130).
     Interrupted,
-    /// The command's own status; 128 + signal where it was killed, 126 not executable, 127 not found.
+    /// The command's own status; 128 + signal where it was killed, 126 not executable, 127 not
+    /// found.
     Command(u8),
 }
 
@@ -62,7 +63,8 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Shows an error on stderr, in one line that starts with `tare:`; writing to a closed pipe ends quietly.
+/// Shows an error on stderr, in one line that starts with `tare:`; writing to a closed pipe ends
+/// quietly.
 pub fn report(error: &anyhow::Error) -> Exit {
     let closed_pipe = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     if error.chain().any(|cause| cause.downcast_ref().is_some_and(closed_pipe)) {
@@ -77,12 +79,15 @@ pub fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "tare: {}", printable(message));
 }
 
-/// Text that came from outside (names of processes, events, files), safe for a terminal: control characters become `\u{..}`.
+/// Text that came from outside (names of processes, events, files), safe for a terminal: control
+/// characters become `\u{..}`.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let is_safe = |c: char| !c.is_control() || c == '\n';
     if text.chars().all(is_safe) {
         return text.to_owned();
     }
-    text.chars().flat_map(|c| if is_safe(c) { vec![c] } else { c.escape_unicode().collect() }).collect()
+    text.chars()
+        .flat_map(|c| if is_safe(c) { vec![c] } else { c.escape_unicode().collect() })
+        .collect()
 }

@@ -29,7 +29,10 @@ pub fn run(args: Vec<OsString>) -> u8 {
     };
     // Nobody else writes out what stdout still holds: there is no runtime around this function.
     let flushed = std::io::stdout().flush().context("cannot write to stdout");
-    outcome.and_then(|exit| flushed.map(|()| exit)).unwrap_or_else(|error| exit::report(&error)).status()
+    outcome
+        .and_then(|exit| flushed.map(|()| exit))
+        .unwrap_or_else(|error| exit::report(&error))
+        .status()
 }
 
 /// What a command ends with: its exit status, or an error that [`exit::report`] shows.

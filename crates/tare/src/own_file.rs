@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can write to is not followed: it
-/// could lead to any file of the user's.
+/// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can
+/// write to is not followed: it could lead to any file of the user's.
 ///
 /// # Errors
 /// The link that is not followed, and the kernel's own.
@@ -24,7 +24,8 @@ pub(crate) fn create(path: &Path, append: bool) -> io::Result<File> {
     open(path, &mut options, OFlags::empty())
 }
 
-/// Opens a file as the options and flags say, but no symbolic link in a folder that others can write to.
+/// Opens a file as the options and flags say, but no symbolic link in a folder that others can
+/// write to.
 ///
 /// # Errors
 /// As [`create`].
@@ -46,11 +47,14 @@ pub(crate) fn refuse_link(path: &Path) -> io::Result<()> {
 }
 
 fn not_followed() -> io::Error {
-    io::Error::other("a symbolic link in a folder that others can write to is not followed: name the file itself")
+    io::Error::other(
+        "a symbolic link in a folder that others can write to is not followed: name the file itself",
+    )
 }
 
 /// Whether others can write to the folder of a path.
 fn others_can_write(path: &Path) -> bool {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
 }

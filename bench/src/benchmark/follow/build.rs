@@ -1,4 +1,5 @@
-//! `make -j2` of a C library: the report's shares by command name, against what the kernel counted for each process.
+//! `make -j2` of a C library: the report's shares by command name, against what the kernel counted
+//! for each process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,21 +23,30 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     std::fs::create_dir(&objects)?;
     let makefile = scratch.path("Makefile");
     std::fs::write(&makefile, rules(&sources()?, &objects)?)?;
-    let command = ["make", "-s", "-j2", "-B", "-f", &makefile.display().to_string()].map(str::to_owned);
+    let command =
+        ["make", "-s", "-j2", "-B", "-f", &makefile.display().to_string()].map(str::to_owned);
     succeed(&command)?;
     let round = || Ok(in_random_order(&Who::ALL, |&who| compare(&scratch, who, &command))?.1);
-    let rounds: Vec<Vec<Compared>> = (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<anyhow::Result<_>>()?;
+    let rounds: Vec<Vec<Compared>> =
+        (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<anyhow::Result<_>>()?;
     let (mut table, mut findings) = (Vec::new(), Vec::new());
     for (at, who) in Who::ALL.into_iter().enumerate() {
         let furthest = Estimate::median(rounds.iter().map(|round| round[at].furthest()).collect());
         let exact = rounds.last().map_or_else(String::new, |round| round[at].line());
-        table.push(format!("{:<13} furthest from exact {furthest} points; last run: {exact}", who.name()));
+        table.push(format!(
+            "{:<13} furthest from exact {furthest} points; last run: {exact}",
+            who.name()
+        ));
         if matches!(who, Who::Tare("cgroup" | "system")) {
-            let what = format!("share of a program, furthest from the exact one, points, {}", who.name());
+            let what =
+                format!("share of a program, furthest from the exact one, points, {}", who.name());
             findings.push(Finding { what, measured: furthest, bound: Bound::AtMost(3.0) });
         }
     }
-    let raw: Vec<Vec<Value>> = rounds.iter().map(|round| round.iter().map(|compared| json!(compared.0)).collect()).collect();
+    let raw: Vec<Vec<Value>> = rounds
+        .iter()
+        .map(|round| round.iter().map(|compared| json!(compared.0)).collect())
+        .collect();
     Ok(Report { table, findings, raw: json!({ "ways": Who::ALL.map(Who::name), "rounds": raw }) })
 }
 
@@ -52,7 +62,10 @@ impl Compared {
     /// The names that matter.
     fn line(&self) -> String {
         let large = self.0.iter().filter(|(_, (reported, exact))| reported.max(*exact) >= 1.0);
-        large.map(|(name, (reported, exact))| format!("{name} {reported:.1}% (exact {exact:.1}%)")).collect::<Vec<_>>().join(", ")
+        large
+            .map(|(name, (reported, exact))| format!("{name} {reported:.1}% (exact {exact:.1}%)"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -73,15 +86,19 @@ fn compare(scratch: &Scratch<'_>, who: Who, command: &[String]) -> anyhow::Resul
 fn reported(scratch: &Scratch<'_>, who: Who) -> anyhow::Result<Vec<(String, f64)>> {
     let file = scratch.recording().display().to_string();
     let words = match who {
-        Who::Perf => ["perf", "report", "--stdio", "--sort", "comm", "-i", &file].map(str::to_owned),
-        Who::Tare(_) => [&scratch.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file].map(str::to_owned),
+        Who::Perf => {
+            ["perf", "report", "--stdio", "--sort", "comm", "-i", &file].map(str::to_owned)
+        }
+        Who::Tare(_) => [&scratch.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file]
+            .map(str::to_owned),
     };
     let done = succeed(&words)?;
     let row = |line: &str| {
         let (share, name) = line.trim().split_once(char::is_whitespace)?;
         Some((name.trim().to_owned(), share.strip_suffix('%')?.parse().ok()?))
     };
-    let rows: Vec<_> = done.stdout.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect();
+    let rows: Vec<_> =
+        done.stdout.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect();
     anyhow::ensure!(!rows.is_empty(), "'{}' shows nothing", words.join(" "));
     Ok(rows)
 }
@@ -91,26 +108,41 @@ fn sources() -> anyhow::Result<PathBuf> {
     let words = ["cargo", "metadata", "--format-version", "1", "--offline"].map(str::to_owned);
     let metadata: Value = serde_json::from_str(&succeed(&words)?.stdout)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
-    let manifest = packages.filter(|package| package["name"] == PACKAGE).find_map(|package| package["manifest_path"].as_str());
-    let manifest = Path::new(manifest.with_context(|| format!("no dependency is called {PACKAGE}"))?);
+    let manifest = packages
+        .filter(|package| package["name"] == PACKAGE)
+        .find_map(|package| package["manifest_path"].as_str());
+    let manifest =
+        Path::new(manifest.with_context(|| format!("no dependency is called {PACKAGE}"))?);
     Ok(manifest.with_file_name("zstd").join("lib"))
 }
 
-/// A makefile with a rule a C file. Not optimized: the compiler takes long for a few of the files, and many short processes are wanted.
+/// A makefile with a rule a C file. Not optimized: the compiler takes long for a few of the files,
+/// and many short processes are wanted.
 fn rules(library: &Path, objects: &Path) -> anyhow::Result<String> {
     let mut files = Vec::new();
     for part in ["common", "compress", "decompress", "dictBuilder"] {
-        let paths = std::fs::read_dir(library.join(part))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-        files.extend(paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "c")));
+        let paths = std::fs::read_dir(library.join(part))?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        files.extend(
+            paths
+                .into_iter()
+                .filter(|path| path.extension().is_some_and(|extension| extension == "c")),
+        );
     }
     files.sort();
-    let object = |file: &Path| objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string();
+    let object = |file: &Path| {
+        objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string()
+    };
     let all: Vec<_> = files.iter().map(|file| object(file)).collect();
     let archive = objects.join("library.a").display().to_string();
     let mut text = format!("{archive}: {}\n\tar rcs $@ $^\n", all.join(" "));
     for (file, object) in files.iter().zip(&all) {
         // The shell that runs a line with a semicolon stays, and waits for the compiler.
-        text.push_str(&format!("{object}: {}\n\tcc -O0 -DZSTD_DISABLE_ASM -c -o $@ $<; :\n", file.display()));
+        text.push_str(&format!(
+            "{object}: {}\n\tcc -O0 -DZSTD_DISABLE_ASM -c -o $@ $<; :\n",
+            file.display()
+        ));
     }
     Ok(text)
 }

@@ -42,23 +42,39 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     groups.push(once(&words, &temporary, false)?);
     let left = cgroups()?.difference(&before).count();
     let expected = ["perf.data", "perf.data.old", "temporary"];
-    let files = std::fs::read_dir(scratch.folder())?.chain(std::fs::read_dir(&temporary)?).collect::<std::io::Result<Vec<_>>>()?;
-    let files: Vec<_> =
-        files.iter().map(|file| file.file_name().to_string_lossy().into_owned()).filter(|name| !expected.contains(&name.as_str())).collect();
+    let files = std::fs::read_dir(scratch.folder())?
+        .chain(std::fs::read_dir(&temporary)?)
+        .collect::<std::io::Result<Vec<_>>>()?;
+    let files: Vec<_> = files
+        .iter()
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .filter(|name| !expected.contains(&name.as_str()))
+        .collect();
     let limits = limits(&scratch)?;
-    let table =
-        vec![format!("{count} recorders, of which {} were killed and left {swept} cgroups for the next to sweep; files: {files:?}", count / 2)];
-    let none = |what: &str, value: usize| Finding { what: what.to_owned(), measured: Estimate::exact(value as f64), bound: Bound::AtMost(0.0) };
+    let table = vec![format!(
+        "{count} recorders, of which {} were killed and left {swept} cgroups for the next to sweep; files: {files:?}",
+        count / 2
+    )];
+    let none = |what: &str, value: usize| Finding {
+        what: what.to_owned(),
+        measured: Estimate::exact(value as f64),
+        bound: Bound::AtMost(0.0),
+    };
     let findings = vec![
         none("cgroups that are left", left),
         none("commands that are left", processes),
         none("files that are left", files.len()),
         none("modes in which the command runs under other limits", limits),
     ];
-    Ok(Report { table, findings, raw: json!({ "killed": count / 2, "left_for_next": swept, "files": files }) })
+    Ok(Report {
+        table,
+        findings,
+        raw: json!({ "killed": count / 2, "left_for_next": swept, "files": files }),
+    })
 }
 
-/// One recorder, in a process group of its own with what it starts. A killed one gets no chance to clean up.
+/// One recorder, in a process group of its own with what it starts. A killed one gets no chance to
+/// clean up.
 fn once(words: &[String], temporary: &PathBuf, kill: bool) -> anyhow::Result<Pid> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env("TMPDIR", temporary);
@@ -82,7 +98,10 @@ fn is_there(group: Pid) -> bool {
 
 /// The cgroups beside which recorders make theirs.
 fn cgroups() -> anyhow::Result<BTreeSet<PathBuf>> {
-    let own = Cgroups::of(&Host::default()).for_events.and_then(|hierarchy| hierarchy.own).context("events don't go by cgroups here")?;
+    let own = Cgroups::of(&Host::default())
+        .for_events
+        .and_then(|hierarchy| hierarchy.own)
+        .context("events don't go by cgroups here")?;
     let entries = std::fs::read_dir(own)?.collect::<std::io::Result<Vec<_>>>()?;
     Ok(entries.iter().map(std::fs::DirEntry::path).filter(|path| path.is_dir()).collect())
 }
@@ -93,7 +112,9 @@ fn limits(scratch: &Scratch<'_>) -> anyhow::Result<usize> {
     let bare = succeed(&command)?.stdout;
     let mut differ = 0;
     for who in Who::ALL.into_iter().filter(|who| *who != Who::Perf) {
-        differ += usize::from(succeed(&scratch.following(who, &["-e", "cpu-clock"], &command))?.stdout != bare);
+        differ += usize::from(
+            succeed(&scratch.following(who, &["-e", "cpu-clock"], &command))?.stdout != bare,
+        );
     }
     Ok(differ)
 }

@@ -1,4 +1,5 @@
-//! How much of the CPU time of a shell loop of short processes has samples, and whether these tell its programs apart.
+//! How much of the CPU time of a shell loop of short processes has samples, and whether these tell
+//! its programs apart.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let command = [setting.workload("commands.sh"), LOOPS.to_owned()];
     let mut runs = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(10) {
-        let mut ways: Vec<_> = Who::ALL.into_iter().flat_map(|who| RATES.map(|rate| (who, rate))).collect();
+        let mut ways: Vec<_> =
+            Who::ALL.into_iter().flat_map(|who| RATES.map(|rate| (who, rate))).collect();
         fastrand::shuffle(&mut ways);
         for (who, rate) in ways {
             let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", rate], &command)?;
@@ -38,20 +40,42 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             let coverage = Estimate::median(of.map(|run| run.recorded.coverage()).collect());
             table.push(format!("{:<13} {rate:>4} Hz: coverage {coverage}", who.name()));
             if sees_all(who) {
-                let finding = |bound| Finding { what: format!("coverage at {rate} Hz, {}", who.name()), measured: coverage, bound };
-                findings.extend([Bound::EstimateAtLeast(0.95), Bound::EstimateAtMost(1.05)].map(finding));
+                let finding = |bound| Finding {
+                    what: format!("coverage at {rate} Hz, {}", who.name()),
+                    measured: coverage,
+                    bound,
+                };
+                findings.extend(
+                    [Bound::EstimateAtLeast(0.95), Bound::EstimateAtMost(1.05)].map(finding),
+                );
             }
         }
-        let (split, line) = split(runs.iter().filter(|run| run.who == who).map(|run| &run.recorded));
+        let (split, line) =
+            split(runs.iter().filter(|run| run.who == who).map(|run| &run.recorded));
         table.push(format!("{:<13} {line}", who.name()));
         if sees_all(who) {
-            let samples = runs.iter().filter(|run| run.who == who).map(|run| run.recorded.samples).sum::<u64>();
-            let finding = |what: &str, value, bound| Finding { what: format!("{what}, {}", who.name()), measured: Estimate::exact(value), bound };
+            let samples = runs
+                .iter()
+                .filter(|run| run.who == who)
+                .map(|run| run.recorded.samples)
+                .sum::<u64>();
+            let finding = |what: &str, value, bound| Finding {
+                what: format!("{what}, {}", who.name()),
+                measured: Estimate::exact(value),
+                bound,
+            };
             findings.push(finding("samples of the split", samples as f64, Bound::AtLeast(4000.0)));
-            findings.push(finding("share of a program, furthest from the exact one, points", split, Bound::AtMost(3.0)));
+            findings.push(finding(
+                "share of a program, furthest from the exact one, points",
+                split,
+                Bound::AtMost(3.0),
+            ));
         }
     }
-    let raw: Vec<_> = runs.iter().map(|run| json!({ "who": run.who.name(), "hz": run.rate, "recorded": run.recorded })).collect();
+    let raw: Vec<_> = runs
+        .iter()
+        .map(|run| json!({ "who": run.who.name(), "hz": run.rate, "recorded": run.recorded }))
+        .collect();
     Ok(Report { table, findings, raw: json!(raw) })
 }
 
@@ -59,7 +83,8 @@ fn sees_all(who: Who) -> bool {
     matches!(who, Who::Tare("cgroup" | "system"))
 }
 
-/// Of all runs together: how far, in points, the share of a name is from its exact one at most; and all shares.
+/// Of all runs together: how far, in points, the share of a name is from its exact one at most; and
+/// all shares.
 fn split<'a>(runs: impl Iterator<Item = &'a Recorded>) -> (f64, String) {
     let mut names: BTreeMap<&str, Time> = BTreeMap::new();
     for (name, time) in runs.flat_map(|recorded| &recorded.names) {
@@ -69,9 +94,21 @@ fn split<'a>(runs: impl Iterator<Item = &'a Recorded>) -> (f64, String) {
     }
     let exact_s: f64 = names.values().map(|time| time.exact_s).sum();
     let sampled_s: f64 = names.values().map(|time| time.sampled_s).sum();
-    let shares: Vec<_> =
-        names.iter().map(|(name, time)| (*name, 100.0 * time.sampled_s / sampled_s.max(f64::MIN_POSITIVE), 100.0 * time.exact_s / exact_s)).collect();
-    let furthest = shares.iter().map(|(_, sampled, exact)| (sampled - exact).abs()).fold(0.0, f64::max);
-    let line: Vec<_> = shares.iter().map(|(name, sampled, exact)| format!("{name} {sampled:.1}% (exact {exact:.1}%)")).collect();
+    let shares: Vec<_> = names
+        .iter()
+        .map(|(name, time)| {
+            (
+                *name,
+                100.0 * time.sampled_s / sampled_s.max(f64::MIN_POSITIVE),
+                100.0 * time.exact_s / exact_s,
+            )
+        })
+        .collect();
+    let furthest =
+        shares.iter().map(|(_, sampled, exact)| (sampled - exact).abs()).fold(0.0, f64::max);
+    let line: Vec<_> = shares
+        .iter()
+        .map(|(name, sampled, exact)| format!("{name} {sampled:.1}% (exact {exact:.1}%)"))
+        .collect();
     (furthest, line.join(", "))
 }

@@ -25,7 +25,8 @@ pub(super) enum Who {
 
 impl Who {
     /// perf, and tare in each mode.
-    pub(super) const ALL: [Self; 4] = [Self::Perf, Self::Tare("cgroup"), Self::Tare("system"), Self::Tare("inherit")];
+    pub(super) const ALL: [Self; 4] =
+        [Self::Perf, Self::Tare("cgroup"), Self::Tare("system"), Self::Tare("inherit")];
 
     pub(super) fn name(self) -> String {
         match self {
@@ -48,7 +49,8 @@ pub(super) struct Time {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Recorded {
     pub(super) samples: u64,
-    /// By the last name of each process: so what a process does before its execve counts for the program, in both columns.
+    /// By the last name of each process: so what a process does before its execve counts for the
+    /// program, in both columns.
     pub(super) names: BTreeMap<String, Time>,
 }
 
@@ -69,7 +71,11 @@ impl Scratch<'_> {
     pub(super) fn following(&self, who: Who, options: &[&str], command: &[String]) -> Vec<String> {
         let mut words = match who {
             Who::Perf => self.recorder(Tool::Perf, &self.recording()),
-            Who::Tare(mode) => [self.recorder(Tool::Tare, &self.recording()), vec!["-q".to_owned(), format!("--follow={mode}")]].concat(),
+            Who::Tare(mode) => [
+                self.recorder(Tool::Tare, &self.recording()),
+                vec!["-q".to_owned(), format!("--follow={mode}")],
+            ]
+            .concat(),
         };
         words.extend(options.iter().map(|&option| option.to_owned()));
         words.push("--".to_owned());
@@ -78,10 +84,22 @@ impl Scratch<'_> {
     }
 
     /// Records a command, with a note of what each of its processes used. The recording stays.
-    pub(super) fn follow(&self, who: Who, options: &[&str], command: &[String]) -> anyhow::Result<Recorded> {
+    pub(super) fn follow(
+        &self,
+        who: Who,
+        options: &[&str],
+        command: &[String],
+    ) -> anyhow::Result<Recorded> {
         // Processes may have other working folders.
-        let (used, library) = (std::path::absolute(self.path("used"))?, std::fs::canonicalize(self.setting.workload("waits.so"))?);
-        let mut noted = vec![self.setting.workload("waited"), library.display().to_string(), used.display().to_string()];
+        let (used, library) = (
+            std::path::absolute(self.path("used"))?,
+            std::fs::canonicalize(self.setting.workload("waits.so"))?,
+        );
+        let mut noted = vec![
+            self.setting.workload("waited"),
+            library.display().to_string(),
+            used.display().to_string(),
+        ];
         noted.extend(command.iter().cloned());
         succeed(&self.following(who, options, &noted))?;
         let exact = exact(&std::fs::read_to_string(&used)?)?;
@@ -94,9 +112,17 @@ impl Scratch<'_> {
 fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     let parse = |line: &str| {
         let mut fields = line.splitn(4, ' ');
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?.to_owned()))
+        Some((
+            fields.next()?.parse().ok()?,
+            fields.next()?.parse().ok()?,
+            fields.next()?.parse().ok()?,
+            fields.next()?.to_owned(),
+        ))
     };
-    let lines: Vec<(i32, i32, f64, String)> = log.lines().map(|line| parse(line).with_context(|| format!("'{line}'"))).collect::<Result<_, _>>()?;
+    let lines: Vec<(i32, i32, f64, String)> = log
+        .lines()
+        .map(|line| parse(line).with_context(|| format!("'{line}'")))
+        .collect::<Result<_, _>>()?;
     let mut of_children: HashMap<i32, f64> = HashMap::new();
     for (waiter, _, us, _) in &lines {
         *of_children.entry(*waiter).or_default() += us;
@@ -109,7 +135,8 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     Ok(lines.into_iter().map(own).collect())
 }
 
-/// Joins samples with processes. Others than the command's are left out, as a recording of whole CPUs has them.
+/// Joins samples with processes. Others than the command's are left out, as a recording of whole
+/// CPUs has them.
 fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<Recorded> {
     let mut recorded = Recorded { samples: 0, names: BTreeMap::new() };
     for (name, own_s) in exact.values() {
@@ -121,7 +148,11 @@ fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<R
             continue;
         }
         let sample = Sample::of(&entry.record, entry.description.lookup())?;
-        let event = entry.description.lookup().of(&entry.record).and_then(|at| entry.description.events().get(at));
+        let event = entry
+            .description
+            .lookup()
+            .of(&entry.record)
+            .and_then(|at| entry.description.events().get(at));
         let period_ns = match event.map(|event| event.attr.sampling) {
             Some(Sampling::Period(period)) => period,
             _ => sample.head.period.context("a sample says no period")?,
@@ -130,7 +161,12 @@ fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<R
         recorded.samples += 1;
         recorded.names.entry(name.clone()).or_default().sampled_s += period_ns as f64 / 1e9;
     }
-    anyhow::ensure!(reader.losses().is_empty(), "{}: not all of it can be read: {:?}", path.display(), reader.losses());
+    anyhow::ensure!(
+        reader.losses().is_empty(),
+        "{}: not all of it can be read: {:?}",
+        path.display(),
+        reader.losses()
+    );
     Ok(recorded)
 }
 
@@ -141,8 +177,13 @@ mod tests {
     #[test]
     fn what_children_used_is_not_their_parents() {
         let own = exact("2 3 100 date\n2 4 300 expr\n1 2 1000 sh\n0 1 50 waited\n").unwrap();
-        let near = |pid: i32, name: &str, us: f64| own[&pid].0 == name && (own[&pid].1 * 1e6 - us).abs() < 1e-6;
-        assert!(near(2, "sh", 600.0) && near(4, "expr", 300.0) && near(1, "waited", 50.0), "{own:?}");
+        let near = |pid: i32, name: &str, us: f64| {
+            own[&pid].0 == name && (own[&pid].1 * 1e6 - us).abs() < 1e-6
+        };
+        assert!(
+            near(2, "sh", 600.0) && near(4, "expr", 300.0) && near(1, "waited", 50.0),
+            "{own:?}"
+        );
         assert!(exact("1 x 3 sh").is_err());
     }
 }

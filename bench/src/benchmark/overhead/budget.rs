@@ -1,4 +1,5 @@
-//! Whether `tare record --max-overhead` keeps its word, by what others than the recorder see, and whether its profiles say the same.
+//! Whether `tare record --max-overhead` keeps its word, by what others than the recorder see, and
+//! whether its profiles say the same.
 
 mod interrupts;
 mod recording;
@@ -40,17 +41,47 @@ struct Program {
 }
 
 const PROGRAMS: [Program; 4] = [
-    Program { name: "busy", mode: "--follow=cgroup", command: "mix {} 100 2", amounts: ["1.5", "2.5", "1.5", "1.5"], sort: "sym" },
-    Program { name: "forks", mode: "--follow=cgroup", command: "commands.sh {}", amounts: ["500", "1400", "900", "700"], sort: "comm" },
-    Program { name: "idle", mode: "--follow=cgroup", command: "mix {} 10 2", amounts: ["3", "13", "6.5", "3.5"], sort: "sym" },
-    Program { name: "idle -a", mode: "-a", command: "mix {} 10 2", amounts: ["1", "2", "1.5", "1.5"], sort: "comm" },
+    Program {
+        name: "busy",
+        mode: "--follow=cgroup",
+        command: "mix {} 100 2",
+        amounts: ["1.5", "2.5", "1.5", "1.5"],
+        sort: "sym",
+    },
+    Program {
+        name: "forks",
+        mode: "--follow=cgroup",
+        command: "commands.sh {}",
+        amounts: ["500", "1400", "900", "700"],
+        sort: "comm",
+    },
+    Program {
+        name: "idle",
+        mode: "--follow=cgroup",
+        command: "mix {} 10 2",
+        amounts: ["3", "13", "6.5", "3.5"],
+        sort: "sym",
+    },
+    Program {
+        name: "idle -a",
+        mode: "-a",
+        command: "mix {} 10 2",
+        amounts: ["1", "2", "1.5", "1.5"],
+        sort: "comm",
+    },
 ];
 
 impl Program {
     /// `way` is 0 for the full rate, then one of [`BUDGETS`].
     fn record(&self, place: &Place<'_>, way: usize) -> anyhow::Result<Recording> {
-        let budget = way.checked_sub(1).map_or_else(String::new, |at| format!("--max-overhead {}%", BUDGETS[at]));
-        place.record(&format!("-F {FULL_HZ} {} {budget}", self.mode), &self.command.replace("{}", self.amounts[way]), self.sort)
+        let budget = way
+            .checked_sub(1)
+            .map_or_else(String::new, |at| format!("--max-overhead {}%", BUDGETS[at]));
+        place.record(
+            &format!("-F {FULL_HZ} {} {budget}", self.mode),
+            &self.command.replace("{}", self.amounts[way]),
+            self.sort,
+        )
     }
 
     /// Where nothing fits, the lowest rate is kept, and the ledger says so.
@@ -72,18 +103,24 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let place = Place::new(setting)?;
     let cpus = Host::default().online_cpus()?.as_slice().len();
     let nobody = place.nobody()?;
-    let all: Vec<(usize, usize)> = (0..PROGRAMS.len()).flat_map(|program| (0..4).map(move |way| (program, way))).collect();
+    let all: Vec<(usize, usize)> =
+        (0..PROGRAMS.len()).flat_map(|program| (0..4).map(move |way| (program, way))).collect();
     let mut recordings: [Ways; PROGRAMS.len()] = Default::default();
     let rounds = setting.rounds.unwrap_or(ROUNDS);
     for _ in 0..rounds {
-        let (_, round) = in_random_order(&all, |&(program, way)| PROGRAMS[program].record(&place, way))?;
+        let (_, round) =
+            in_random_order(&all, |&(program, way)| PROGRAMS[program].record(&place, way))?;
         for (&(program, way), recording) in all.iter().zip(round) {
             recordings[program][way].push(recording);
         }
     }
     top_up(&place, rounds, &mut recordings)?;
-    let floors: Vec<Recording> = PROGRAMS.iter().map(|program| program.floor(&place)).collect::<Result<_, _>>()?;
-    let mut table = vec![format!("{} interrupts that sample in a second while nobody records: more than 0 are of other programs", nobody.foreign)];
+    let floors: Vec<Recording> =
+        PROGRAMS.iter().map(|program| program.floor(&place)).collect::<Result<_, _>>()?;
+    let mut table = vec![format!(
+        "{} interrupts that sample in a second while nobody records: more than 0 are of other programs",
+        nobody.foreign
+    )];
     let mut findings = Vec::new();
     for (program, ways) in PROGRAMS.iter().zip(&recordings) {
         for (budget, way) in BUDGETS.iter().zip(1..) {
@@ -94,20 +131,34 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         }
         table.push(line(&format!("{}, full rate", program.name), &ways[0], cpus));
     }
-    let sampled = |run: &Recording| run.interrupts.number as f64 / run.ledger["samples"].as_f64().unwrap_or(f64::NAN);
-    let apart = recordings.iter().flatten().flatten().map(|run| (sampled(run) - 1.0).abs()).fold(0.0, f64::max);
+    let sampled = |run: &Recording| {
+        run.interrupts.number as f64 / run.ledger["samples"].as_f64().unwrap_or(f64::NAN)
+    };
+    let apart = recordings
+        .iter()
+        .flatten()
+        .flatten()
+        .map(|run| (sampled(run) - 1.0).abs())
+        .fold(0.0, f64::max);
     findings.push(at_most("interrupts a sample, furthest from 1 of any run, by", apart, 0.02));
     let least = floors.iter().map(|floor| floor.floor).fold(f64::INFINITY, f64::min);
     findings.push(at_least("share of the time for which the ledger says that the floor won, where it must, least of the programs", least, 0.95));
     let programs = PROGRAMS.iter().zip(&recordings).zip(&floors).map(|((program, ways), floor)| {
         json!({ "program": program.name, "command": program.command, "full_rate": ways[0], "budgets": BUDGETS, "within": ways[1..], "floor": floor })
     });
-    Ok(Report { table, findings, raw: json!({ "cpus": cpus, "nobody": nobody, "programs": programs.collect::<Vec<_>>() }) })
+    Ok(Report {
+        table,
+        findings,
+        raw: json!({ "cpus": cpus, "nobody": nobody, "programs": programs.collect::<Vec<_>>() }),
+    })
 }
 
-/// Records more where samples are few: rates are low where a study found samples dear. At most twice as many runs are added as there were rounds.
+/// Records more where samples are few: rates are low where a study found samples dear. At most
+/// twice as many runs are added as there were rounds.
 fn top_up(place: &Place<'_>, rounds: usize, recordings: &mut [Ways]) -> anyhow::Result<()> {
-    for (program, ways) in PROGRAMS.iter().zip(recordings).filter(|(program, _)| program.is_followed()) {
+    for (program, ways) in
+        PROGRAMS.iter().zip(recordings).filter(|(program, _)| program.is_followed())
+    {
         for (way, runs) in ways.iter_mut().enumerate() {
             while samples(&pooled(runs)) < SAMPLES && runs.len() < 3 * rounds {
                 runs.push(program.record(place, way)?);
@@ -132,38 +183,66 @@ fn of_command(run: &Recording) -> f64 {
     run.interrupts.ns as f64 / run.command_ns as f64
 }
 
-fn costs(program: &Program, name: &str, runs: &[Recording], budget: f64, cpus: usize) -> Vec<Finding> {
+fn costs(
+    program: &Program,
+    name: &str,
+    runs: &[Recording],
+    budget: f64,
+    cpus: usize,
+) -> Vec<Finding> {
     let finding = |what: &str, figures: Vec<f64>| {
         let what = format!("{name}: {what}");
         Finding { what, measured: Estimate::of(figures), bound: Bound::AtMost(OF_BUDGET * budget) }
     };
-    let mut findings = vec![finding("interrupts and recorder, percent of the recorded CPUs' time", percent(runs, |run| spent(run, cpus)))];
+    let mut findings = vec![finding(
+        "interrupts and recorder, percent of the recorded CPUs' time",
+        percent(runs, |run| spent(run, cpus)),
+    )];
     if program.is_followed() {
-        findings.push(finding("interrupts alone, percent of the command's CPU time", percent(runs, of_command)));
+        findings.push(finding(
+            "interrupts alone, percent of the command's CPU time",
+            percent(runs, of_command),
+        ));
     }
     findings
 }
 
-/// Shares are held against each other where all that was sampled is the command's: what others do on the CPUs differs from run to run.
+/// Shares are held against each other where all that was sampled is the command's: what others do
+/// on the CPUs differs from run to run.
 fn shares(program: &Program, name: &str, runs: &[Recording], full: &[Recording]) -> Vec<Finding> {
     if !program.is_followed() {
         return Vec::new();
     }
     vec![
-        at_most(&format!("{name}: a share's difference to full rate beyond 2 standard errors, points"), furthest(runs, full), 2.0),
-        at_least(&format!("{name}: samples"), samples(&pooled(runs)).min(samples(&pooled(full))), SAMPLES),
+        at_most(
+            &format!("{name}: a share's difference to full rate beyond 2 standard errors, points"),
+            furthest(runs, full),
+            2.0,
+        ),
+        at_least(
+            &format!("{name}: samples"),
+            samples(&pooled(runs)).min(samples(&pooled(full))),
+            SAMPLES,
+        ),
     ]
 }
 
 fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
     let mean = |figures: Vec<f64>| Estimate::of(figures).value;
     let us = |of: fn(&Recording) -> Part| {
-        let sum = |of_part: fn(Part) -> u64| runs.iter().map(|run| of_part(of(run))).sum::<u64>() as f64;
+        let sum =
+            |of_part: fn(Part) -> u64| runs.iter().map(|run| of_part(of(run))).sum::<u64>() as f64;
         sum(|part| part.ns) / 1e3 / sum(|part| part.number)
     };
     // Without a budget there is neither.
-    let kept = |of: fn(&Value) -> &Value| runs.iter().map(|run| of(&run.ledger["budget"]).as_f64()).collect::<Option<Vec<f64>>>().map(mean);
-    let said = kept(|budget| &budget["spent"]["value"]).map(|said| format!(", said {:.3}%", 100.0 * said));
+    let kept = |of: fn(&Value) -> &Value| {
+        runs.iter()
+            .map(|run| of(&run.ledger["budget"]).as_f64())
+            .collect::<Option<Vec<f64>>>()
+            .map(mean)
+    };
+    let said =
+        kept(|budget| &budget["spent"]["value"]).map(|said| format!(", said {:.3}%", 100.0 * said));
     let hz = kept(|budget| &budget["hz"]).map(|hz| format!("{hz:.0} Hz at the end, "));
     format!(
         "{name:<18} spent {:.3}%{}; recorder {:.3}%; {:.2} us an interrupt of user mode, {:.2} of the kernel; {}{:.0} samples; all {:.2}% of the command's time",
@@ -174,7 +253,8 @@ fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
         us(|run| run.interrupts.of_kernel),
         hz.unwrap_or_default(),
         samples(&pooled(runs)),
-        mean(percent(runs, |run| (run.interrupts.ns + run.recorder_ns) as f64 / run.command_ns as f64)),
+        mean(percent(runs, |run| (run.interrupts.ns + run.recorder_ns) as f64
+            / run.command_ns as f64)),
     )
 }
 
@@ -191,9 +271,12 @@ fn samples(rows: &BTreeMap<String, Weight>) -> f64 {
     rows.values().map(|row| row.samples).sum()
 }
 
-/// The share of a row, and its variance: that of so many samples, or what runs differ by where that is more.
+/// The share of a row, and its variance: that of so many samples, or what runs differ by where that
+/// is more.
 fn share(runs: &[Recording], name: &str) -> (f64, f64) {
-    let of = |rows: &BTreeMap<String, Weight>| rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>();
+    let of = |rows: &BTreeMap<String, Weight>| {
+        rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>()
+    };
     let all = pooled(runs);
     let (share, n) = (of(&all), runs.len() as f64);
     let squares: f64 = runs.iter().map(|run| (of(&run.rows) - share).powi(2)).sum();
@@ -201,12 +284,16 @@ fn share(runs: &[Recording], name: &str) -> (f64, f64) {
     (share, of_runs.max(share * (1.0 - share) / samples(&all)))
 }
 
-/// By how many points the share of a row differs at most, beyond two standard errors of the difference.
+/// By how many points the share of a row differs at most, beyond two standard errors of the
+/// difference.
 fn furthest(runs: &[Recording], full: &[Recording]) -> f64 {
-    let names: BTreeSet<&String> = runs.iter().chain(full).flat_map(|run| run.rows.keys()).collect();
+    let names: BTreeSet<&String> =
+        runs.iter().chain(full).flat_map(|run| run.rows.keys()).collect();
     let beyond = names.into_iter().filter_map(|name| {
         let ((one, one_variance), (other, other_variance)) = (share(runs, name), share(full, name));
-        (one.max(other) >= ROW).then(|| 100.0 * ((one - other).abs() - 2.0 * (one_variance + other_variance).sqrt()).max(0.0))
+        (one.max(other) >= ROW).then(|| {
+            100.0 * ((one - other).abs() - 2.0 * (one_variance + other_variance).sqrt()).max(0.0)
+        })
     });
     beyond.fold(0.0, f64::max)
 }
@@ -218,7 +305,11 @@ mod tests {
     /// A run of these shares.
     fn run(shares: [f64; 3], samples: f64) -> Recording {
         let weight = |share: f64| Weight { samples: share * samples, ns: share * 1e9 };
-        let rows = ["a", "b", "c"].into_iter().zip(shares).map(|(name, share)| (name.to_owned(), weight(share))).collect();
+        let rows = ["a", "b", "c"]
+            .into_iter()
+            .zip(shares)
+            .map(|(name, share)| (name.to_owned(), weight(share)))
+            .collect();
         Recording { rows, ..Recording::default() }
     }
 

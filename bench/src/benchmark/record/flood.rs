@@ -18,24 +18,48 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         trial("tare", Tool::Tare, EVENTS, &flood),
         trial("perf, default rings", Tool::Perf, EVENTS, &flood),
         trial("perf -m 2048", Tool::Perf, &format!("{EVENTS} -m 2048"), &flood),
-        // Rings that are overwritten are read at the end only: what the loop then makes is what the kernel lets it make.
-        trial("the kernel alone (--overwrite)", Tool::Tare, &format!("{EVENTS} --overwrite"), &flood),
+        // Rings that are overwritten are read at the end only: what the loop then makes is what the
+        // kernel lets it make.
+        trial(
+            "the kernel alone (--overwrite)",
+            Tool::Tare,
+            &format!("{EVENTS} --overwrite"),
+            &flood,
+        ),
     ];
-    let both =
-        [trial("tare, on each CPU", Tool::Tare, EVENTS, &each), trial("perf -m 2048, on each CPU", Tool::Perf, &trials[2].options.join(" "), &each)];
+    let both = [
+        trial("tare, on each CPU", Tool::Tare, EVENTS, &each),
+        trial("perf -m 2048, on each CPU", Tool::Perf, &trials[2].options.join(" "), &each),
+    ];
     let count = setting.rounds.unwrap_or(20);
     let rounds = scratch.rounds(&trials, count)?;
     let on_each = scratch.rounds(&both, count.div_ceil(4))?;
     let lost = rounds.iter().map(|round| round.runs[0].lost).max().unwrap_or(0);
     let share = |run: &Run| run.lost as f64 / (run.lost + run.samples).max(1) as f64;
     let more = on_each.iter().map(|round| share(&round.runs[0]) - share(&round.runs[1])).collect();
-    let reached = rounds.iter().map(|round| round.runs[0].printed_sum() / round.runs[3].printed_sum()).collect();
+    let reached = rounds
+        .iter()
+        .map(|round| round.runs[0].printed_sum() / round.runs[3].printed_sum())
+        .collect();
     let sixth = Bound::AtMost(1.0 / 6.0);
     let findings = vec![
-        Finding { what: "samples lost, tare, the most of any run".into(), measured: Estimate::exact(lost as f64), bound: Bound::AtMost(0.0) },
-        Finding { what: "recorder CPU per GB, tare/perf at its default rings".into(), measured: ratio(&rounds, 0, 1, Run::cpu_per_gb), bound: sixth },
-        Finding { what: "recorder CPU per GB, tare/perf -m 2048".into(), measured: ratio(&rounds, 0, 2, Run::cpu_per_gb), bound: sixth },
-        // One loop after the other on a machine with neighbours: single ratios lie between a half and two.
+        Finding {
+            what: "samples lost, tare, the most of any run".into(),
+            measured: Estimate::exact(lost as f64),
+            bound: Bound::AtMost(0.0),
+        },
+        Finding {
+            what: "recorder CPU per GB, tare/perf at its default rings".into(),
+            measured: ratio(&rounds, 0, 1, Run::cpu_per_gb),
+            bound: sixth,
+        },
+        Finding {
+            what: "recorder CPU per GB, tare/perf -m 2048".into(),
+            measured: ratio(&rounds, 0, 2, Run::cpu_per_gb),
+            bound: sixth,
+        },
+        // One loop after the other on a machine with neighbours: single ratios lie between a half
+        // and two.
         Finding {
             what: "calls of the loop, tare/the kernel alone, median".into(),
             measured: Estimate::median(reached),
@@ -50,11 +74,16 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let mut lines = table(&trials, &rounds);
     lines.extend(table(&both, &on_each));
     for (at, trial) in trials.iter().enumerate() {
-        let (calls, cpu) = (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
+        let (calls, cpu) =
+            (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
         let cpu = if at < 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
         lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
     }
-    Ok(Report { table: lines, findings, raw: json!({ "one": raw(&trials, &rounds), "each": raw(&both, &on_each) }) })
+    Ok(Report {
+        table: lines,
+        findings,
+        raw: json!({ "one": raw(&trials, &rounds), "each": raw(&both, &on_each) }),
+    })
 }
 
 /// A line of shell that floods each CPU for two seconds.

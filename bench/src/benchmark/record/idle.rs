@@ -17,21 +17,33 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         trial("perf", Tool::Perf, EVENTS, &sleep),
     ];
     let rounds = scratch.rounds(&trials, setting.rounds.unwrap_or(15))?;
-    let most = |at: usize, of: fn(&Run) -> f64| Estimate::exact(rounds.iter().map(|round| of(&round.runs[at])).fold(0.0, f64::max));
+    let most = |at: usize, of: fn(&Run) -> f64| {
+        Estimate::exact(rounds.iter().map(|round| of(&round.runs[at])).fold(0.0, f64::max))
+    };
     let of_allowed = |run: &Run| run.file_bytes as f64 / (300e3 + 120.0 * run.foreign());
     let findings = vec![
-        Finding { what: "own events, tare, the most of any run".into(), measured: most(0, |run| run.own as f64), bound: Bound::AtMost(0.0) },
+        Finding {
+            what: "own events, tare, the most of any run".into(),
+            measured: most(0, |run| run.own as f64),
+            bound: Bound::AtMost(0.0),
+        },
         Finding {
             what: "own events, tare --include-self, the most of any run".into(),
             measured: most(1, |run| run.own as f64),
             bound: Bound::AtMost(199.0),
         },
         Finding {
-            what: "the file's size, tare, as a share of 300 kB + 120 B for each foreign event, median".into(),
+            what:
+                "the file's size, tare, as a share of 300 kB + 120 B for each foreign event, median"
+                    .into(),
             measured: median(&rounds, 0, of_allowed),
             bound: Bound::AtMost(1.0),
         },
-        Finding { what: "the same, the most of any run".into(), measured: most(0, of_allowed), bound: Bound::AtMost(1.0) },
+        Finding {
+            what: "the same, the most of any run".into(),
+            measured: most(0, of_allowed),
+            bound: Bound::AtMost(1.0),
+        },
     ];
     let mut table = table(&trials, &rounds);
     let share = median(&rounds, 2, |run| 100.0 * run.own as f64 / run.samples.max(1) as f64).value;

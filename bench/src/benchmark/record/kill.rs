@@ -37,7 +37,9 @@ struct Killed {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let count = setting.rounds.unwrap_or(200);
-    let killed: Vec<Killed> = (0..count).map(|at| kill(&scratch, WAYS[at % WAYS.len()])).collect::<anyhow::Result<_>>()?;
+    let killed: Vec<Killed> = (0..count)
+        .map(|at| kill(&scratch, WAYS[at % WAYS.len()]))
+        .collect::<anyhow::Result<_>>()?;
     let bad = killed.iter().filter(|one| one.error.is_some()).count();
     let differ = killed.iter().filter(|one| one.perf_samples != Some(one.tare_samples)).count();
     let mut ages: Vec<f64> = killed.iter().map(|one| one.age_s).collect();
@@ -48,12 +50,22 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         "{count} killed; age of the last sample: median {:.3} s, oldest {oldest:.3} s; {late} older than the bound",
         Estimate::median(ages).value
     )];
-    table.extend(killed.iter().filter_map(|one| Some(format!("{:?} after {:.3} s: {}", one.way, one.after_s, one.error.as_ref()?))));
-    let exact = |what: &str, value: f64, most: f64| Finding { what: what.into(), measured: Estimate::exact(value), bound: Bound::AtMost(most) };
+    table.extend(killed.iter().filter_map(|one| {
+        Some(format!("{:?} after {:.3} s: {}", one.way, one.after_s, one.error.as_ref()?))
+    }));
+    let exact = |what: &str, value: f64, most: f64| Finding {
+        what: what.into(),
+        measured: Estimate::exact(value),
+        bound: Bound::AtMost(most),
+    };
     let findings = vec![
         exact("recordings that tare script or perf script doesn't read", bad as f64, 0.0),
         exact("recordings in which they count differently", differ as f64, 0.0),
-        exact("age of the last sample when the recorder is killed, the most of any, seconds", oldest, FLUSH_S + 0.1),
+        exact(
+            "age of the last sample when the recorder is killed, the most of any, seconds",
+            oldest,
+            FLUSH_S + 0.1,
+        ),
     ];
     Ok(Report { table, findings, raw: json!(killed) })
 }
@@ -66,7 +78,10 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
     let file = scratch.path("killed");
     let recorder = scratch.recorder(Tool::Tare, &file);
     let mut command = Command::new(&recorder[0]);
-    command.args(&recorder[1..]).args(words("-q -a --no-call-graph -F 4000 -e cpu-clock")).args(words(way));
+    command
+        .args(&recorder[1..])
+        .args(words("-q -a --no-call-graph -F 4000 -e cpu-clock"))
+        .args(words(way));
     command.args(["--", "sh", "-c", "while :; do /bin/true; done"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let started = now_s();
@@ -79,11 +94,22 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
     // The command lives on.
     kill_group(&child);
     drop(load);
-    let mut killed = Killed { way, after_s: ended - started, tare_samples: 0, perf_samples: None, age_s: ended - started, error: None };
+    let mut killed = Killed {
+        way,
+        after_s: ended - started,
+        tare_samples: 0,
+        perf_samples: None,
+        age_s: ended - started,
+        error: None,
+    };
     match script(&scratch.setting.tare(), &file, &["-F", "time", "--ns"]) {
         Ok((0, _)) => {}
         Ok((samples, last)) => {
-            let last: f64 = last.trim().trim_end_matches(':').parse().with_context(|| format!("'{last}' is no time"))?;
+            let last: f64 = last
+                .trim()
+                .trim_end_matches(':')
+                .parse()
+                .with_context(|| format!("'{last}' is no time"))?;
             (killed.tare_samples, killed.age_s) = (samples, ended - last.max(started));
         }
         Err(error) => killed.error = Some(error.to_string()),

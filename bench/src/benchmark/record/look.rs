@@ -1,4 +1,5 @@
-//! What is in a recording, read with the project's own reader; that perf reads the same is for the tests.
+//! What is in a recording, read with the project's own reader; that perf reads the same is for the
+//! tests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -30,7 +31,8 @@ pub(super) struct Look {
     pub(super) ledger: Option<Value>,
 }
 
-/// Reads all of a recording. `recorder` is the process that made it, where that isn't in the recording.
+/// Reads all of a recording. `recorder` is the process that made it, where that isn't in the
+/// recording.
 ///
 /// # Errors
 /// It can't be read, or something of it can't.
@@ -48,18 +50,32 @@ pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
                 look.samples += 1;
                 look.sample_bytes += size;
                 look.last_ns = look.last_ns.max(sample.head.time_ns.unwrap_or(0));
-                let names_own = sample.head.tid.is_some_and(|tid| own.contains(&tid)) || fields.name_any(&own, event, &sample, entry.description);
+                let names_own = sample.head.tid.is_some_and(|tid| own.contains(&tid))
+                    || fields.name_any(&own, event, &sample, entry.description);
                 look.own += u64::from(names_own);
             }
             FINISHED_INIT => {
-                look.ledger = entry.description.notes().iter().rev().find_map(|note| serde_json::from_slice(note.strip_prefix(LEDGER)?).ok());
-                let tids = look.ledger.as_ref().and_then(|ledger| ledger["recorder"]["tids"].as_array());
-                own.extend(tids.into_iter().flatten().filter_map(|tid| i32::try_from(tid.as_i64()?).ok()));
+                look.ledger = entry
+                    .description
+                    .notes()
+                    .iter()
+                    .rev()
+                    .find_map(|note| serde_json::from_slice(note.strip_prefix(LEDGER)?).ok());
+                let tids =
+                    look.ledger.as_ref().and_then(|ledger| ledger["recorder"]["tids"].as_array());
+                own.extend(
+                    tids.into_iter().flatten().filter_map(|tid| i32::try_from(tid.as_i64()?).ok()),
+                );
             }
             _ => look.count(&entry.record),
         }
     }
-    anyhow::ensure!(reader.losses().is_empty(), "{}: not all of it can be read: {:?}", path.display(), reader.losses());
+    anyhow::ensure!(
+        reader.losses().is_empty(),
+        "{}: not all of it can be read: {:?}",
+        path.display(),
+        reader.losses()
+    );
     look.lost = look.lost.max(look.ledger.as_ref().map_or(0, lost_by_event));
     Ok(look)
 }
@@ -76,18 +92,34 @@ impl Look {
 
 /// Samples that the kernel says were lost, of all events.
 fn lost_by_event(ledger: &Value) -> u64 {
-    ledger["events"].as_array().into_iter().flatten().filter_map(|event| event["lost"].as_u64()).sum()
+    ledger["events"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|event| event["lost"].as_u64())
+        .sum()
 }
 
-/// Where tracepoints name a thread: offsets in their raw data, by the event's number in the recording.
+/// Where tracepoints name a thread: offsets in their raw data, by the event's number in the
+/// recording.
 #[derive(Debug, Default)]
 struct TaskFields(HashMap<usize, Vec<usize>>);
 
 impl TaskFields {
-    fn name_any(&mut self, own: &BTreeSet<i32>, event: Option<usize>, sample: &Sample<'_>, description: &Description) -> bool {
+    fn name_any(
+        &mut self,
+        own: &BTreeSet<i32>,
+        event: Option<usize>,
+        sample: &Sample<'_>,
+        description: &Description,
+    ) -> bool {
         let (Some(event), Some(raw)) = (event, sample.raw) else { return false };
         let offsets = self.0.entry(event).or_insert_with(|| {
-            let name = description.events().get(event).and_then(|event| event.name.as_deref()).unwrap_or_default();
+            let name = description
+                .events()
+                .get(event)
+                .and_then(|event| event.name.as_deref())
+                .unwrap_or_default();
             offsets(&String::from_utf8_lossy(name))
         });
         let field = |at: &usize| raw.get(*at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
@@ -95,13 +127,24 @@ impl TaskFields {
     }
 }
 
-/// The offsets of the fields of a tracepoint, such as `sched:sched_switch`, that hold the number of a thread.
+/// The offsets of the fields of a tracepoint, such as `sched:sched_switch`, that hold the number of
+/// a thread.
 fn offsets(name: &str) -> Vec<usize> {
-    let format = std::fs::read_to_string(format!("/sys/kernel/tracing/events/{}/format", name.replace(':', "/"))).unwrap_or_default();
+    let format = std::fs::read_to_string(format!(
+        "/sys/kernel/tracing/events/{}/format",
+        name.replace(':', "/")
+    ))
+    .unwrap_or_default();
     let offset = |line: &str| {
         let (declaration, rest) = line.trim_start().strip_prefix("field:")?.split_once(';')?;
         let is_task = declaration.rsplit(' ').next()?.ends_with("pid");
-        rest.trim_start().strip_prefix("offset:")?.split_once(';')?.0.parse().ok().filter(|_| is_task)
+        rest.trim_start()
+            .strip_prefix("offset:")?
+            .split_once(';')?
+            .0
+            .parse()
+            .ok()
+            .filter(|_| is_task)
     };
     format.lines().filter_map(offset).collect()
 }

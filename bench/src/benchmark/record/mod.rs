@@ -24,13 +24,25 @@ fn words(line: &str) -> Vec<String> {
 
 /// A trial with nothing beside it and nothing counted.
 fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
-    Trial { name: name.to_owned(), tool, options: words(options), command: command.to_vec(), beside: None, counted: false, folder: None }
+    Trial {
+        name: name.to_owned(),
+        tool,
+        options: words(options),
+        command: command.to_vec(),
+        beside: None,
+        counted: false,
+        folder: None,
+    }
 }
 
 /// How many samples a script prints of a recording, one a line; the last of its lines.
 fn script(tool: &str, file: &Path, options: &[&str]) -> anyhow::Result<(u64, String)> {
     let file = file.display().to_string();
-    let words = [&[tool, "script", "-i", &file], options].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let words = [&[tool, "script", "-i", &file], options]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
     let done = succeed(&words)?;
     let mut lines = done.stdout.lines().filter(|line| !line.trim().is_empty());
     let last = lines.clone().next_back().unwrap_or_default().to_owned();

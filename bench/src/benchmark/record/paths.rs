@@ -1,5 +1,5 @@
-//! The table of docs/output-path.md: both ways into a file, on a disk and in memory, with and without compression, at rest and in a
-//! flood, for three kinds of trace, with perf beside them.
+//! The table of docs/output-path.md: both ways into a file, on a disk and in memory, with and
+//! without compression, at rest and in a flood, for three kinds of trace, with perf beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,17 @@ use crate::run::outcome;
 use crate::scratch::{Folder, Scratch, Tool};
 
 /// Traces by name, with their events.
-const TRACES: [(&str, &str); 3] = [("system calls", "raw_syscalls:*"), ("page faults", "exceptions:page_fault_*"), ("block", "block:*")];
+const TRACES: [(&str, &str); 3] = [
+    ("system calls", "raw_syscalls:*"),
+    ("page faults", "exceptions:page_fault_*"),
+    ("block", "block:*"),
+];
 
-const WAYS: [(&str, Tool, &str); 3] =
-    [("tare, write", Tool::Tare, "--output-path=write"), ("tare, mmap", Tool::Tare, "--output-path=mmap"), ("perf", Tool::Perf, "")];
+const WAYS: [(&str, Tool, &str); 3] = [
+    ("tare, write", Tool::Tare, "--output-path=write"),
+    ("tare, mmap", Tool::Tare, "--output-path=mmap"),
+    ("perf", Tool::Perf, ""),
+];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
@@ -28,9 +35,14 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             for folder in &folders {
                 for packed in [false, true] {
                     for (way, tool, option) in WAYS {
-                        let options = format!("-a -e {events} {option} {}", if packed { "-z" } else { "" });
+                        let options =
+                            format!("-a -e {events} {option} {}", if packed { "-z" } else { "" });
                         let at = if flood.is_some() { "flood" } else { "rest" };
-                        labels.push(format!("{trace} | {at} | {} | {} | {way}", file_system(folder)?, if packed { "yes" } else { "no" }));
+                        labels.push(format!(
+                            "{trace} | {at} | {} | {} | {way}",
+                            file_system(folder)?,
+                            if packed { "yes" } else { "no" }
+                        ));
                         trials.push(of(&options, tool, &flood, folder));
                     }
                 }
@@ -47,7 +59,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 }
 
 fn of(options: &str, tool: Tool, flood: &Option<String>, folder: &Path) -> Trial {
-    Trial { beside: flood.clone(), counted: true, folder: Some(folder.to_owned()), ..trial(options, tool, options, &words("sleep 0.7")) }
+    Trial {
+        beside: flood.clone(),
+        counted: true,
+        folder: Some(folder.to_owned()),
+        ..trial(options, tool, options, &words("sleep 0.7"))
+    }
 }
 
 /// A line of shell that makes as many of these events as it can.
@@ -56,7 +73,10 @@ fn load(trace: &str, scratch: &Scratch<'_>) -> String {
     match trace {
         "system calls" => format!("'{}' 1000", scratch.setting.workload("flood")),
         "page faults" => "while :; do /bin/true; done".to_owned(),
-        _ => format!("while :; do dd if=/dev/zero of='{}' bs=4k count=4000 oflag=direct; done", file.display()),
+        _ => format!(
+            "while :; do dd if=/dev/zero of='{}' bs=4k count=4000 oflag=direct; done",
+            file.display()
+        ),
     }
 }
 

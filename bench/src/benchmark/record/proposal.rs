@@ -1,5 +1,5 @@
-//! The table of the proposal of 2013 that recorders map their output: `record -g` of `openssl speed`, and every system call of the
-//! machine.
+//! The table of the proposal of 2013 that recorders map their output: `record -g` of `openssl
+//! speed`, and every system call of the machine.
 
 use serde_json::json;
 
@@ -11,8 +11,16 @@ use crate::scratch::{Scratch, Tool};
 
 /// What is recorded, by its name: options and command.
 const SUBJECTS: [(&str, &str, &str); 2] = [
-    ("openssl, record -g -F 4000", "-g -e cpu-clock -F 4000", "openssl speed -seconds 1 -bytes 1024 sha256"),
-    ("system calls of the machine", "-a -e raw_syscalls:*", "dd if=/dev/zero of=/dev/null bs=1 count=500000"),
+    (
+        "openssl, record -g -F 4000",
+        "-g -e cpu-clock -F 4000",
+        "openssl speed -seconds 1 -bytes 1024 sha256",
+    ),
+    (
+        "system calls of the machine",
+        "-a -e raw_syscalls:*",
+        "dd if=/dev/zero of=/dev/null bs=1 count=500000",
+    ),
 ];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -26,8 +34,15 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             trial("perf", Tool::Perf, options, &command),
         ];
         // Counting system calls makes each of them dearer, so what they cost is measured apart.
-        let counted: Vec<_> =
-            trials.iter().cloned().map(|trial| trial::Trial { name: format!("{}, counted", trial.name), counted: true, ..trial }).collect();
+        let counted: Vec<_> = trials
+            .iter()
+            .cloned()
+            .map(|trial| trial::Trial {
+                name: format!("{}, counted", trial.name),
+                counted: true,
+                ..trial
+            })
+            .collect();
         trials.extend(counted);
         let rounds = scratch.rounds(&trials, setting.rounds.unwrap_or(10))?;
         lines.push(format!("{name}:"));
@@ -35,7 +50,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         let cost = |run: &Run| run.cpu_s / run.foreign();
         for at in [0, 1] {
             let what = format!("{name}: CPU per million samples, {}/perf", trials[at].name);
-            findings.push(Finding { what, measured: ratio(&rounds, at, 2, cost), bound: Bound::AtMost(1.0 / 3.0) });
+            findings.push(Finding {
+                what,
+                measured: ratio(&rounds, at, 2, cost),
+                bound: Bound::AtMost(1.0 / 3.0),
+            });
         }
         all.push(json!({ "subject": name, "runs": raw(&trials, &rounds) }));
     }

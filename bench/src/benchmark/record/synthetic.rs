@@ -5,8 +5,8 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW, PERF_SAMPLE_TID,
-    PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
+    PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND, HEADER_SIZE};
@@ -33,7 +33,13 @@ const RAW_SIZE: u16 = 44;
 /// # Errors
 /// The file system's own.
 pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
-    let bits = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_RAW;
+    let bits = PERF_SAMPLE_IDENTIFIER
+        | PERF_SAMPLE_IP
+        | PERF_SAMPLE_TID
+        | PERF_SAMPLE_TIME
+        | PERF_SAMPLE_CPU
+        | PERF_SAMPLE_PERIOD
+        | PERF_SAMPLE_RAW;
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
         config: PERF_COUNT_SW_CPU_CLOCK.into(),
@@ -43,8 +49,10 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
         ..Attr::default()
     };
     let layout = Layout::from(&attr);
-    let description =
-        Description { events: vec![EventDescription { attr, ids: vec![1, 2], name: "cpu-clock".to_owned() }], ..Description::default() };
+    let description = Description {
+        events: vec![EventDescription { attr, ids: vec![1, 2], name: "cpu-clock".to_owned() }],
+        ..Description::default()
+    };
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut beginning = description.beginning()?;
     for thread in 0..THREADS {
@@ -57,7 +65,12 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
     for round in 0..samples.div_ceil(2 * ROUND) {
         for cpu in 0..2 {
             for at in 0..ROUND {
-                sample(&mut record, cpu, (round * ROUND + at) * PERIOD + u64::from(cpu) * 1000 + 1_000_000, &mut random);
+                sample(
+                    &mut record,
+                    cpu,
+                    (round * ROUND + at) * PERIOD + u64::from(cpu) * 1000 + 1_000_000,
+                    &mut random,
+                );
                 file.write_all(&record)?;
             }
         }
@@ -74,9 +87,17 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
 
 fn comm(into: &mut Vec<u8>, layout: &Layout, thread: u32) -> anyhow::Result<()> {
     let tid = tid(thread)?;
-    let id = SampleId { pid: Some(tid), tid: Some(tid), time_ns: Some(1), id: Some(1), cpu: Some(0), ..SampleId::default() };
+    let id = SampleId {
+        pid: Some(tid),
+        tid: Some(tid),
+        time_ns: Some(1),
+        id: Some(1),
+        cpu: Some(0),
+        ..SampleId::default()
+    };
     let name = format!("worker-{thread}");
-    Ok(Encoder::new(layout, &id).comm(into, &Comm { pid: tid, tid, comm: name.as_bytes(), is_exec: false })?)
+    Ok(Encoder::new(layout, &id)
+        .comm(into, &Comm { pid: tid, tid, comm: name.as_bytes(), is_exec: false })?)
 }
 
 fn tid(thread: u32) -> anyhow::Result<i32> {

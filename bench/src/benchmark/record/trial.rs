@@ -28,8 +28,8 @@ pub(super) struct Trial {
     pub(super) command: Vec<String>,
     /// What goes on meanwhile, in a shell.
     pub(super) beside: Option<String>,
-    /// Whether `tare stat` counts the recorder's system calls and page faults; that makes each of the command's system calls
-    /// dearer, too.
+    /// Whether `tare stat` counts the recorder's system calls and page faults; that makes each of
+    /// the command's system calls dearer, too.
     pub(super) counted: bool,
     /// Where the recording goes; else the benchmark's own folder.
     pub(super) folder: Option<PathBuf>,
@@ -127,7 +127,14 @@ impl Scratch<'_> {
             system_calls = Some(calls - bare_calls);
             page_faults = Some(faults - used_faults);
         }
-        let found = look(&file, Some(if trial.counted { done.grandchild.context("the recorder was not seen")? } else { done.pid }))?;
+        let found = look(
+            &file,
+            Some(if trial.counted {
+                done.grandchild.context("the recorder was not seen")?
+            } else {
+                done.pid
+            }),
+        )?;
         let file_bytes = std::fs::metadata(&file)?.len();
         for name in ["recording", "recording.old"] {
             let _ = std::fs::remove_file(folder.join(name));
@@ -157,7 +164,8 @@ impl Scratch<'_> {
     }
 
     fn counting(&self, stat: &Path) -> Vec<String> {
-        let (tare, events, stat) = (self.setting.tare(), COUNTED.join(","), stat.display().to_string());
+        let (tare, events, stat) =
+            (self.setting.tare(), COUNTED.join(","), stat.display().to_string());
         [&tare, "stat", "-x,", "-o", &stat, "-e", &events, "--"].map(str::to_owned).to_vec()
     }
 
@@ -176,8 +184,17 @@ fn numbers(path: &Path) -> anyhow::Result<[f64; 2]> {
 /// The first column of each counted event, in perf's CSV.
 fn counts(stat: &Path) -> anyhow::Result<[f64; 3]> {
     let csv = std::fs::read_to_string(stat)?;
-    let count = |event: &str| csv.lines().find(|line| line.split(',').nth(2) == Some(event))?.split(',').next()?.parse().ok();
-    let [Some(calls), Some(faults), Some(clock)] = COUNTED.map(count) else { anyhow::bail!("counts are missing in:\n{csv}") };
+    let count = |event: &str| {
+        csv.lines()
+            .find(|line| line.split(',').nth(2) == Some(event))?
+            .split(',')
+            .next()?
+            .parse()
+            .ok()
+    };
+    let [Some(calls), Some(faults), Some(clock)] = COUNTED.map(count) else {
+        anyhow::bail!("counts are missing in:\n{csv}")
+    };
     Ok([calls, faults, clock])
 }
 
@@ -188,7 +205,12 @@ pub(super) struct Beside(Child);
 impl Beside {
     pub(super) fn start(line: &str) -> anyhow::Result<Self> {
         let mut command = Command::new("sh");
-        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command
+            .args(["-c", line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
         let child = command.spawn()?;
         std::thread::sleep(Duration::from_millis(50));
         Ok(Self(child))

@@ -15,7 +15,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("perf record true", recorder(Tool::Perf, &of_perf)),
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(100))?;
-    let ratios = rounds.iter().map(|round| round.usage[1].cpu_ns as f64 / round.usage[2].cpu_ns as f64);
+    let ratios =
+        rounds.iter().map(|round| round.usage[1].cpu_ns as f64 / round.usage[2].cpu_ns as f64);
     let measured = Estimate::median(ratios.collect());
     let finding = Finding { what: "CPU, tare/perf".into(), measured, bound: Bound::AtMost(0.1) };
     Ok(Report::of_rounds(&variants, &rounds, vec![finding]))

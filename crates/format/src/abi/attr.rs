@@ -1,21 +1,22 @@
 //! `struct perf_event_attr`, the description of one event.
 //!
-//! Layout and bit positions: `include/uapi/linux/perf_event.h`, checked against `perf-event-open-sys` in the tests below.
+//! Layout and bit positions: `include/uapi/linux/perf_event.h`, checked against
+//! `perf-event-open-sys` in the tests below.
 
 use std::ffi::CString;
 use std::fmt;
 
 use bitflags::bitflags;
 use perf_event_open_sys::bindings::{
-    PERF_ATTR_SIZE_VER8, PERF_FORMAT_GROUP, PERF_FORMAT_ID, PERF_FORMAT_LOST, PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING,
-    PERF_SAMPLE_CALLCHAIN,
+    PERF_ATTR_SIZE_VER8, PERF_FORMAT_GROUP, PERF_FORMAT_ID, PERF_FORMAT_LOST,
+    PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_SAMPLE_CALLCHAIN,
 };
 
 use super::Flags;
 use crate::bytes::Endian;
 
-/// The bytes that [`Attr::to_bytes`] writes: up to and with `config3` (Linux 6.3). Older kernels take it as long as the bytes
-/// that they don't know are zero.
+/// The bytes that [`Attr::to_bytes`] writes: up to and with `config3` (Linux 6.3). Older kernels
+/// take it as long as the bytes that they don't know are zero.
 pub const ATTR_SIZE: usize = PERF_ATTR_SIZE_VER8 as usize;
 
 /// The bits of `precise_ip` in the word of flags.
@@ -99,8 +100,9 @@ pub struct Attr {
     pub aux_sample_size: u32,
     /// Handed to the signal handler, with [`Flags::SIGTRAP`].
     pub sig_data: u64,
-    /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel takes its address in `config1` (`uprobe_path`), which means nothing
-    /// outside of the call: the bytes have what is in `config1`.
+    /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel takes its address in
+    /// `config1` (`uprobe_path`), which means nothing outside of the call: the bytes have what is
+    /// in `config1`.
     pub uprobe_path: Option<CString>,
 }
 
@@ -117,21 +119,26 @@ pub enum AttrError {
 impl fmt::Display for AttrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort { len } => write!(f, "{len} bytes are too few for a perf_event_attr (the first version has 64)"),
+            Self::TooShort { len } => write!(
+                f,
+                "{len} bytes are too few for a perf_event_attr (the first version has 64)"
+            ),
         }
     }
 }
 
 impl std::error::Error for AttrError {}
 
-/// The word of flags with `disabled` in its lowest bit. The flags are C bit fields: big-endian machines fill them from the highest bit on,
-/// the two bits of `precise_ip` included, which keep their order among themselves.
+/// The word of flags with `disabled` in its lowest bit. The flags are C bit fields: big-endian
+/// machines fill them from the highest bit on, the two bits of `precise_ip` included, which keep
+/// their order among themselves.
 fn flag_word_in(word: u64, endian: Endian) -> u64 {
     if endian == Endian::Little {
         return word;
     }
     let reversed = word.reverse_bits();
-    let precise_ip = (reversed >> PRECISE_IP_SHIFT & 1) << 1 | reversed >> (PRECISE_IP_SHIFT + 1) & 1;
+    let precise_ip =
+        (reversed >> PRECISE_IP_SHIFT & 1) << 1 | reversed >> (PRECISE_IP_SHIFT + 1) & 1;
     reversed & !PRECISE_IP_MASK | precise_ip << PRECISE_IP_SHIFT
 }
 
@@ -139,7 +146,9 @@ impl Attr {
     /// The word of flags as the kernel lays it out.
     fn flag_word(&self) -> u64 {
         let freq = if matches!(self.sampling, Sampling::Frequency(_)) { FREQ } else { 0 };
-        self.flags.bits() | freq | (u64::from(self.precise_ip) << PRECISE_IP_SHIFT & PRECISE_IP_MASK)
+        self.flags.bits()
+            | freq
+            | (u64::from(self.precise_ip) << PRECISE_IP_SHIFT & PRECISE_IP_MASK)
     }
 
     /// Whether samples hold call chains.
@@ -181,8 +190,8 @@ impl Attr {
         out
     }
 
-    /// Reads a structure of any version, in the byte order of this machine: what a shorter one lacks is zero, what a longer one
-    /// has beyond this version is left out.
+    /// Reads a structure of any version, in the byte order of this machine: what a shorter one
+    /// lacks is zero, what a longer one has beyond this version is left out.
     ///
     /// # Errors
     /// Fewer than the 64 bytes of the first version.
@@ -277,7 +286,9 @@ impl fmt::Display for Attr {
         }
         if !self.read_format.is_empty() {
             write!(f, "read_format")?;
-            self.read_format.iter_names().try_for_each(|(name, _)| write!(f, " {}", name.to_lowercase()))?;
+            self.read_format
+                .iter_names()
+                .try_for_each(|(name, _)| write!(f, " {}", name.to_lowercase()))?;
             writeln!(f)?;
         }
         self.flags.iter_names().try_for_each(|(name, _)| writeln!(f, "{} 1", name.to_lowercase()))
@@ -387,8 +398,16 @@ mod tests {
 
     #[test]
     fn text_shows_what_is_set() {
-        let attr =
-            Attr { kind: 1, config: 2, flags: Flags::DISABLED | Flags::INHERIT, read_format: ReadFormat::TOTAL_TIME_ENABLED, ..Attr::default() };
-        assert_eq!(attr.to_string(), "type 1\nconfig 0x2\nread_format total_time_enabled\ndisabled 1\ninherit 1\n");
+        let attr = Attr {
+            kind: 1,
+            config: 2,
+            flags: Flags::DISABLED | Flags::INHERIT,
+            read_format: ReadFormat::TOTAL_TIME_ENABLED,
+            ..Attr::default()
+        };
+        assert_eq!(
+            attr.to_string(),
+            "type 1\nconfig 0x2\nread_format total_time_enabled\ndisabled 1\ninherit 1\n"
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! The one-bit fields of `perf_event_attr`. The names are the kernel's; `include/uapi/linux/perf_event.h` documents them.
+//! The one-bit fields of `perf_event_attr`. The names are the kernel's;
+//! `include/uapi/linux/perf_event.h` documents them.
 #![allow(missing_docs)]
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// The one-bit fields of `perf_event_attr`, without `freq` (see `Sampling`) and `precise_ip` (see `Attr::precise_ip`).
+    /// The one-bit fields of `perf_event_attr`, without `freq` (see `Sampling`) and `precise_ip`
+    /// (see `Attr::precise_ip`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flags: u64 {
         const DISABLED = 1;

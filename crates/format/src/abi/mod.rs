@@ -1,4 +1,5 @@
-//! What the kernel's `perf_event_open` takes and what `read` on its files returns (`linux/perf_event.h`).
+//! What the kernel's `perf_event_open` takes and what `read` on its files returns
+//! (`linux/perf_event.h`).
 
 mod attr;
 mod flags;

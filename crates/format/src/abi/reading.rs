@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::ReadFormat;
 
-/// A count with the times that say how much of the truth it saw. There is no way to build one without both times.
+/// A count with the times that say how much of the truth it saw. There is no way to build one
+/// without both times.
 ///
 /// ```text
 /// enabled  |-----------------------------|     the event was wanted
@@ -49,7 +50,8 @@ impl Count {
         self.running_ns >= self.enabled_ns
     }
 
-    /// The share of the enabled time that the event was on a counter, 0 to 1. An event that was never enabled ran all of its time.
+    /// The share of the enabled time that the event was on a counter, 0 to 1. An event that was
+    /// never enabled ran all of its time.
     #[must_use]
     pub fn running_share(self) -> f64 {
         if self.is_exact() { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
@@ -91,7 +93,8 @@ impl Count {
 pub struct Reading {
     /// One count a member, the leader first.
     pub counts: Vec<Count>,
-    /// How many samples of each member found no room in the ring; empty where the format doesn't ask for it.
+    /// How many samples of each member found no room in the ring; empty where the format doesn't
+    /// ask for it.
     pub lost: Vec<u64>,
 }
 
@@ -114,7 +117,9 @@ impl fmt::Display for ReadingError {
         match self {
             Self::NoTimes => write!(f, "the event was opened without both times"),
             Self::PinnedNotRunning => write!(f, "the pinned event found no free counter"),
-            Self::Truncated { len } => write!(f, "a read of {len} bytes is shorter than its format"),
+            Self::Truncated { len } => {
+                write!(f, "a read of {len} bytes is shorter than its format")
+            }
         }
     }
 }
@@ -140,17 +145,31 @@ impl Reading {
             return Err(ReadingError::PinnedNotRunning);
         }
         let truncated = ReadingError::Truncated { len: bytes.len() };
-        let word = |i: usize| bytes.get(i * 8..i * 8 + 8).map(|b| u64::from_ne_bytes(std::array::from_fn(|k| b[k]))).ok_or(truncated);
+        let word = |i: usize| {
+            bytes
+                .get(i * 8..i * 8 + 8)
+                .map(|b| u64::from_ne_bytes(std::array::from_fn(|k| b[k])))
+                .ok_or(truncated)
+        };
         let (first, enabled, running) = (word(0)?, word(1)?, word(2)?);
-        let (with_id, with_lost) = (usize::from(format.contains(ReadFormat::ID)), format.contains(ReadFormat::LOST));
+        let (with_id, with_lost) =
+            (usize::from(format.contains(ReadFormat::ID)), format.contains(ReadFormat::LOST));
         if !format.contains(ReadFormat::GROUP) {
             let lost = if with_lost { vec![word(3 + with_id)?] } else { Vec::new() };
             return Ok(Self { counts: vec![Count::new(first, enabled, running)], lost });
         }
         let words_a_member = 1 + with_id + usize::from(with_lost);
-        let members = usize::try_from(first).ok().filter(|&n| n <= bytes.len() / (8 * words_a_member)).ok_or(truncated)?;
-        let counts = (0..members).map(|m| Ok(Count::new(word(3 + m * words_a_member)?, enabled, running))).collect::<Result<_, _>>()?;
-        let lost = (0..members).filter(|_| with_lost).map(|m| word(3 + m * words_a_member + 1 + with_id)).collect::<Result<_, _>>()?;
+        let members = usize::try_from(first)
+            .ok()
+            .filter(|&n| n <= bytes.len() / (8 * words_a_member))
+            .ok_or(truncated)?;
+        let counts = (0..members)
+            .map(|m| Ok(Count::new(word(3 + m * words_a_member)?, enabled, running)))
+            .collect::<Result<_, _>>()?;
+        let lost = (0..members)
+            .filter(|_| with_lost)
+            .map(|m| word(3 + m * words_a_member + 1 + with_id))
+            .collect::<Result<_, _>>()?;
         Ok(Self { counts, lost })
     }
 }
@@ -179,19 +198,38 @@ mod tests {
         let read = Reading::decode(&bytes(&[2, 10, 10, 5, 1, 0, 6, 2, 0]), format).unwrap();
         assert_eq!(read.counts, [Count::new(5, 10, 10), Count::new(6, 10, 10)]);
         assert_eq!(read.lost, [0, 0]);
-        let single = Reading::decode(&bytes(&[7, 100, 50, 99, 3]), TIMES | ReadFormat::ID | ReadFormat::LOST).unwrap();
+        let single = Reading::decode(
+            &bytes(&[7, 100, 50, 99, 3]),
+            TIMES | ReadFormat::ID | ReadFormat::LOST,
+        )
+        .unwrap();
         assert_eq!((single.counts[0].value(), single.lost), (7, vec![3]));
-        assert_eq!(Reading::decode(&bytes(&[7, 100, 50]), TIMES | ReadFormat::LOST), Err(ReadingError::Truncated { len: 24 }));
+        assert_eq!(
+            Reading::decode(&bytes(&[7, 100, 50]), TIMES | ReadFormat::LOST),
+            Err(ReadingError::Truncated { len: 24 })
+        );
     }
 
     #[test]
     fn hostile_and_short_reads_are_errors() {
         let format = TIMES | ReadFormat::GROUP;
         assert_eq!(Reading::decode(&[], format), Err(ReadingError::PinnedNotRunning));
-        assert_eq!(Reading::decode(&bytes(&[u64::MAX, 1, 1]), format), Err(ReadingError::Truncated { len: 24 }));
-        assert_eq!(Reading::decode(&bytes(&[3, 1, 1, 5]), format), Err(ReadingError::Truncated { len: 32 }));
-        assert_eq!(Reading::decode(&bytes(&[1, 1]), TIMES), Err(ReadingError::Truncated { len: 16 }));
-        assert_eq!(Reading::decode(&bytes(&[1]), ReadFormat::TOTAL_TIME_ENABLED), Err(ReadingError::NoTimes));
+        assert_eq!(
+            Reading::decode(&bytes(&[u64::MAX, 1, 1]), format),
+            Err(ReadingError::Truncated { len: 24 })
+        );
+        assert_eq!(
+            Reading::decode(&bytes(&[3, 1, 1, 5]), format),
+            Err(ReadingError::Truncated { len: 32 })
+        );
+        assert_eq!(
+            Reading::decode(&bytes(&[1, 1]), TIMES),
+            Err(ReadingError::Truncated { len: 16 })
+        );
+        assert_eq!(
+            Reading::decode(&bytes(&[1]), ReadFormat::TOTAL_TIME_ENABLED),
+            Err(ReadingError::NoTimes)
+        );
     }
 
     #[test]
@@ -202,6 +240,9 @@ mod tests {
 
     #[test]
     fn differences_survive_a_wrapped_counter() {
-        assert_eq!(Count::new(1, 20, 20).since(Count::new(u64::MAX, 10, 10)), Count::new(2, 10, 10));
+        assert_eq!(
+            Count::new(1, 20, 20).since(Count::new(u64::MAX, 10, 10)),
+            Count::new(2, 10, 10)
+        );
     }
 }

@@ -4,7 +4,8 @@
 //! COMPRESSED records   | block | block |    | block |              one zstd stream through all of them
 //! buffer               | record | record | reco|  ->  |rd | ...    256 KiB, whatever a block may hold
 //! ```
-//! What a block holds is taken out piece by piece, as records are asked for: memory doesn't grow with what a file claims.
+//! What a block holds is taken out piece by piece, as records are asked for: memory doesn't grow
+//! with what a file claims.
 
 use std::io;
 
@@ -47,7 +48,8 @@ impl std::fmt::Debug for Unpacker {
 }
 
 impl Unpacker {
-    /// Takes the data of a compressed record at `offset`. What the one before holds must have been taken out.
+    /// Takes the data of a compressed record at `offset`. What the one before holds must have been
+    /// taken out.
     pub(super) fn add(&mut self, data: &[u8], offset: u64, losses: &mut Losses) {
         if self.is_broken {
             losses.add(offset, data.len() as u64, Why::Compressed);
@@ -78,7 +80,11 @@ impl Unpacker {
                     Err(why) => why,
                 },
             };
-            losses.add(stream.offset, (stream.input.len() - stream.taken + stream.filled - stream.start) as u64, why);
+            losses.add(
+                stream.offset,
+                (stream.input.len() - stream.taken + stream.filled - stream.start) as u64,
+                why,
+            );
             self.is_broken = true;
             return None;
         }
@@ -105,7 +111,17 @@ impl Stream {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(limits::UNPACK_WINDOW_LOG))?;
         let buffer = vec![0; limits::UNPACK_BUFFER].into_boxed_slice();
-        Ok(Self { decoder, input: Vec::new(), taken: 0, buffer, start: 0, filled: 0, has_more: false, yielded: 0, offset: 0 })
+        Ok(Self {
+            decoder,
+            input: Vec::new(),
+            taken: 0,
+            buffer,
+            start: 0,
+            filled: 0,
+            has_more: false,
+            yielded: 0,
+            offset: 0,
+        })
     }
 
     fn add(&mut self, data: &[u8], offset: u64) {

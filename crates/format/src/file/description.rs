@@ -1,4 +1,5 @@
-//! What a recording says about itself: its events and features. In a pipe they come as records, and the description grows.
+//! What a recording says about itself: its events and features. In a pipe they come as records, and
+//! the description grows.
 
 use super::features::{self, Features};
 use super::loss::{Losses, Why};
@@ -31,7 +32,13 @@ pub struct Description {
 
 impl Description {
     pub(super) fn new(endian: Endian) -> Self {
-        Self { events: Vec::new(), by_id: Events::default(), ids: 0, features: Features::new(endian), notes: Notes::default() }
+        Self {
+            events: Vec::new(),
+            by_id: Events::default(),
+            ids: 0,
+            features: Features::new(endian),
+            notes: Notes::default(),
+        }
     }
 
     /// The events, in the order of the recording.
@@ -52,7 +59,8 @@ impl Description {
         &self.features
     }
 
-    /// The notes that came so far, whole: bytes that [`super::note::encode`] put into the recording.
+    /// The notes that came so far, whole: bytes that [`super::note::encode`] put into the
+    /// recording.
     #[must_use]
     pub fn notes(&self) -> &[Vec<u8>] {
         self.notes.whole()
@@ -61,7 +69,9 @@ impl Description {
     /// Adds an event, unless it is there. `false`: it is one too many.
     pub(super) fn add_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
         let known = |event: &Event| event.attr == attr && event.ids == ids;
-        let is_known = ids.first().map_or_else(|| self.events.iter().any(known), |id| self.by_id.with_id(*id).is_some());
+        let is_known = ids
+            .first()
+            .map_or_else(|| self.events.iter().any(known), |id| self.by_id.with_id(*id).is_some());
         if is_known {
             return true;
         }
@@ -86,11 +96,16 @@ impl Description {
     /// Names events by the section `EVENT_DESC`.
     pub(super) fn name_events(&mut self) {
         let Ok(described) = self.features.event_desc() else { return };
-        let names: Vec<_> = described.iter().map(|event| (event.ids.get(0), event.attr.clone(), event.name.to_vec())).collect();
+        let names: Vec<_> = described
+            .iter()
+            .map(|event| (event.ids.get(0), event.attr.clone(), event.name.to_vec()))
+            .collect();
         for (id, attr, name) in names {
             let by_id = id.and_then(|id| self.by_id.with_id(id));
             let at = by_id.or_else(|| self.events.iter().position(|event| event.attr == attr));
-            if let Some(event) = at.and_then(|at| self.events.get_mut(at)).filter(|event| event.name.is_none()) {
+            if let Some(event) =
+                at.and_then(|at| self.events.get_mut(at)).filter(|event| event.name.is_none())
+            {
                 event.name = Some(name);
             }
         }
@@ -99,7 +114,9 @@ impl Description {
     /// Takes in what a record at `offset` says about the recording.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
         let fits = match record.decode() {
-            Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => self.add_event(attr, ids.iter().collect()),
+            Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => {
+                self.add_event(attr, ids.iter().collect())
+            }
             Ok(Record::HeaderFeature { feature, data }) => match u32::try_from(feature) {
                 Ok(feature) if feature < 256 => self.add_feature(feature, data.to_vec()),
                 _ => true,

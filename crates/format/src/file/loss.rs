@@ -9,7 +9,8 @@ use crate::limits;
 pub enum Why {
     /// Nothing but zeros: room that the recorder had not filled when it ended.
     Zeros,
-    /// A record says that it has fewer than the 8 bytes of its header. Where the next one begins is not known.
+    /// A record says that it has fewer than the 8 bytes of its header. Where the next one begins is
+    /// not known.
     BadSize,
     /// The data end within a record.
     CutRecord,
@@ -67,7 +68,11 @@ impl Losses {
             return;
         }
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.gaps.len() < limits::GAPS { self.gaps.push(Gap { offset, bytes, why }) } else { self.more += 1 }
+        if self.gaps.len() < limits::GAPS {
+            self.gaps.push(Gap { offset, bytes, why })
+        } else {
+            self.more += 1
+        }
     }
 
     /// The first gaps, at most [`limits::GAPS`], as they were met.

@@ -4,7 +4,8 @@
 //! file: | header 104 bytes | ids, attributes | data: records ... | table of feature sections | feature sections |
 //! pipe: | header 16 bytes  | data: records; attributes and features are among them ...
 //! ```
-//! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
+//! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent
+//! `tools/perf/util/header.c`.
 
 mod compression;
 mod description;

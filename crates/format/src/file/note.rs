@@ -1,11 +1,13 @@
-//! Notes in a recording: bytes that mean something to this project and that other readers step over.
+//! Notes in a recording: bytes that mean something to this project and that other readers step
+//! over.
 //!
 //! ```text
 //! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | piece | zeros up to a multiple of 8
 //! ```
-//! Readers of `perf.data` know that record as a mark without a body, and step over one that has a body: `report`, `script` and
-//! `inject` of perf 6.1 do, in files, in pipes and in compressed data, and so does the crate `linux-perf-data`, which takes the
-//! body of a FINISHED_ROUND for the next record. A note that is longer than a record goes into several, one after the other.
+//! Readers of `perf.data` know that record as a mark without a body, and step over one that has a
+//! body: `report`, `script` and `inject` of perf 6.1 do, in files, in pipes and in compressed data,
+//! and so does the crate `linux-perf-data`, which takes the body of a FINISHED_ROUND for the next
+//! record. A note that is longer than a record goes into several, one after the other.
 
 use super::writer::FINISHED_INIT;
 use crate::bytes::Cursor;
@@ -32,7 +34,10 @@ pub struct TooLong {
 /// See [`TooLong`].
 pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
     let too_long = || TooLong { len: note.len() };
-    let total = u32::try_from(note.len()).ok().filter(|_| note.len() <= limits::NOTE_BYTES).ok_or_else(too_long)?;
+    let total = u32::try_from(note.len())
+        .ok()
+        .filter(|_| note.len() <= limits::NOTE_BYTES)
+        .ok_or_else(too_long)?;
     let mut records = Vec::with_capacity(note.len() + 64);
     for (piece, offset) in note.chunks(PIECE_BYTES).zip((0..total).step_by(PIECE_BYTES)) {
         let size = (8 + MAGIC.len() + 8 + piece.len()).next_multiple_of(8);
@@ -64,12 +69,15 @@ impl Notes {
         &self.whole
     }
 
-    /// Takes in a record. `false`: it is a piece of a note that is too much, by [`limits::NOTE_BYTES`] for all notes together,
-    /// or that doesn't follow what came before; what was begun is then given up.
+    /// Takes in a record. `false`: it is a piece of a note that is too much, by
+    /// [`limits::NOTE_BYTES`] for all notes together, or that doesn't follow what came before; what
+    /// was begun is then given up.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
         let Some((total, offset, rest)) = piece(record) else { return true };
         let wanted = total.saturating_sub(offset).min(PIECE_BYTES);
-        let follows = offset == self.begun.len() && wanted > 0 && self.bytes.saturating_add(total) <= limits::NOTE_BYTES;
+        let follows = offset == self.begun.len()
+            && wanted > 0
+            && self.bytes.saturating_add(total) <= limits::NOTE_BYTES;
         let Some(piece) = rest.get(..wanted).filter(|_| follows) else {
             self.begun.clear();
             return false;
@@ -108,14 +116,18 @@ mod tests {
     #[test]
     fn notes_come_back_whole() {
         let long: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
-        for note in [&b"x"[..], b"12345678", &long[..PIECE_BYTES], &long[..PIECE_BYTES + 1], &long] {
+        for note in [&b"x"[..], b"12345678", &long[..PIECE_BYTES], &long[..PIECE_BYTES + 1], &long]
+        {
             let bytes = [&FINISHED_INIT[..], &encode(note).unwrap(), &FINISHED_INIT].concat();
             assert_eq!(bytes.len() % 8, 0);
             let (notes, fits) = read(&bytes);
             assert!(fits && notes.whole() == [note.to_vec()]);
         }
         assert_eq!(encode(b""), Ok(Vec::new()));
-        assert_eq!(encode(&vec![0; limits::NOTE_BYTES + 1]), Err(TooLong { len: limits::NOTE_BYTES + 1 }));
+        assert_eq!(
+            encode(&vec![0; limits::NOTE_BYTES + 1]),
+            Err(TooLong { len: limits::NOTE_BYTES + 1 })
+        );
     }
 
     #[test]
@@ -133,7 +145,11 @@ mod tests {
         let long = vec![1; 3 * PIECE_BYTES];
         let bytes = encode(&long).unwrap();
         let record = bytes.len() / 3;
-        for wrong in [&bytes[record..], &[&bytes[..record], &bytes[2 * record..]].concat(), &[&bytes[..record], &bytes[..record]].concat()] {
+        for wrong in [
+            &bytes[record..],
+            &[&bytes[..record], &bytes[2 * record..]].concat(),
+            &[&bytes[..record], &bytes[..record]].concat(),
+        ] {
             let (notes, fits) = read(wrong);
             assert!(!fits && notes.whole().is_empty());
         }

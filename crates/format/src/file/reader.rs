@@ -29,7 +29,9 @@ pub enum OpenError {
     #[error("the header of the perf.data file is cut")]
     CutHeader,
     /// A file in a pipe: its description stands behind its data.
-    #[error("a perf.data file can't be read from a pipe (only what `perf record -o -` writes can): name the file")]
+    #[error(
+        "a perf.data file can't be read from a pipe (only what `perf record -o -` writes can): name the file"
+    )]
     FileInPipe,
 }
 
@@ -55,7 +57,8 @@ pub struct Entry<'a> {
     pub payload: Option<Payload>,
 }
 
-/// A recording that is being read. It holds one buffer of [`limits::READ_BUFFER`], whatever the size of the recording.
+/// A recording that is being read. It holds one buffer of [`limits::READ_BUFFER`], whatever the
+/// size of the recording.
 #[derive(Debug)]
 pub struct Reader<R> {
     window: Window<R>,
@@ -112,7 +115,8 @@ impl<R: Read> Reader<R> {
         self.endian
     }
 
-    /// Events and features, as far as they are known: of a file from the start, of a pipe as its records come.
+    /// Events and features, as far as they are known: of a file from the start, of a pipe as its
+    /// records come.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
@@ -126,8 +130,9 @@ impl<R: Read> Reader<R> {
 
     /// The next record; `None` at the end of the data, whole or not: [`Reader::losses`] tells.
     ///
-    /// Records of a kind that is not known are handed out. Compressed ones are handed out as they are, and then what they hold.
-    /// What describes the recording itself is taken in first, and handed out too.
+    /// Records of a kind that is not known are handed out. Compressed ones are handed out as they
+    /// are, and then what they hold. What describes the recording itself is taken in first, and
+    /// handed out too.
     ///
     /// # Errors
     /// The source can't be read. Malformed data are no error.
@@ -144,11 +149,13 @@ impl<R: Read> Reader<R> {
         if record.kind >= kind::USER_TYPE_START {
             self.description.absorb(&record, offset, &mut self.losses);
             self.pending = match record.decode() {
-                Ok(Record::TracingData { size }) => {
-                    Some(Pending::TracingData { size: size.into(), filling: u64::from(size).next_multiple_of(8) - u64::from(size) })
-                }
+                Ok(Record::TracingData { size }) => Some(Pending::TracingData {
+                    size: size.into(),
+                    filling: u64::from(size).next_multiple_of(8) - u64::from(size),
+                }),
                 Ok(Record::Auxtrace(aux)) => {
-                    payload = Some(Payload { offset: offset + record.size() as u64, size: aux.size });
+                    payload =
+                        Some(Payload { offset: offset + record.size() as u64, size: aux.size });
                     Some(Pending::Skip { size: aux.size })
                 }
                 Ok(Record::Compressed { data }) => {
@@ -161,7 +168,8 @@ impl<R: Read> Reader<R> {
         Ok(Some(Entry { offset, record, description: &self.description, payload }))
     }
 
-    /// A record out of a compressed one. It lies where that does. Nothing but records is compressed: none has a payload.
+    /// A record out of a compressed one. It lies where that does. Nothing but records is
+    /// compressed: none has a payload.
     fn unpacked(&mut self, size: usize) -> Option<Entry<'_>> {
         let (bytes, offset) = self.unpacker.advance(size);
         let record = RawRecord::first(bytes, self.endian)?;
@@ -203,7 +211,8 @@ impl<R: Read> Reader<R> {
                 return Ok(None);
             }
             let mut fields = Cursor::new(self.window.bytes(), self.endian);
-            let (kind, misc, size) = (fields.u32(), fields.u16(), fields.u16().map_or(0, usize::from));
+            let (kind, misc, size) =
+                (fields.u32(), fields.u16(), fields.u16().map_or(0, usize::from));
             if size >= HEADER_SIZE {
                 if self.window.fill(size)? {
                     return Ok(Some(size));
@@ -222,7 +231,15 @@ impl<R: Read> Reader<R> {
     /// Steps over whole groups of eight zeros.
     fn skip_zeros(&mut self, offset: u64) -> io::Result<()> {
         while self.window.fill(HEADER_SIZE)? {
-            let zeros = self.window.bytes().as_chunks::<8>().0.iter().take_while(|word| **word == [0; 8]).count() * 8;
+            let zeros = self
+                .window
+                .bytes()
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .take_while(|word| **word == [0; 8])
+                .count()
+                * 8;
             if zeros == 0 {
                 break;
             }
@@ -259,7 +276,14 @@ impl<R: Read + Seek> Reader<R> {
         source.read_exact(&mut bytes).map_err(cut_header)?;
         let header = FileHeader::decode(&bytes, endian).ok_or(OpenError::CutHeader)?;
         let file_size = source.seek(SeekFrom::End(0))?;
-        let mut setup = Setup { source: &mut source, header, endian, file_size, losses: Losses::default(), description: Description::new(endian) };
+        let mut setup = Setup {
+            source: &mut source,
+            header,
+            endian,
+            file_size,
+            losses: Losses::default(),
+            description: Description::new(endian),
+        };
         setup.read_attrs()?;
         if header.data.size == 0 {
             setup.losses.unfinished = true;
@@ -270,7 +294,15 @@ impl<R: Read + Seek> Reader<R> {
         let end = if header.data.size == 0 { Some(file_size) } else { header.data.end() };
         source.seek(SeekFrom::Start(header.data.offset.min(file_size)))?;
         let window = Window::new(source, header.data.offset, end);
-        Ok(Self { window, endian, header: Header::File(header), description, losses, pending: None, unpacker: Unpacker::default() })
+        Ok(Self {
+            window,
+            endian,
+            header: Header::File(header),
+            description,
+            losses,
+            pending: None,
+            unpacker: Unpacker::default(),
+        })
     }
 }
 
@@ -292,7 +324,11 @@ fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
 }
 
 fn cut_header(error: io::Error) -> OpenError {
-    if error.kind() == io::ErrorKind::UnexpectedEof { OpenError::CutHeader } else { OpenError::Io(error) }
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        OpenError::CutHeader
+    } else {
+        OpenError::Io(error)
+    }
 }
 
 /// What a file's header points to, while it is read.
@@ -325,7 +361,11 @@ impl<R: Read + Seek> Setup<'_, R> {
             return Ok(());
         }
         let bytes = self.section(attrs, attr_size * limits::EVENTS as u64)?;
-        self.losses.add(attrs.offset.saturating_add(bytes.len() as u64), attrs.size - bytes.len() as u64, Why::CutData);
+        self.losses.add(
+            attrs.offset.saturating_add(bytes.len() as u64),
+            attrs.size - bytes.len() as u64,
+            Why::CutData,
+        );
         let entry_size = usize::try_from(attr_size).unwrap_or(usize::MAX);
         for (entry, place) in bytes.chunks(entry_size).zip(0_u64..) {
             let offset = attrs.offset + place * attr_size;
@@ -338,8 +378,13 @@ impl<R: Read + Seek> Setup<'_, R> {
 
     /// One entry: a `perf_event_attr`, and where the event's ids are. Says what is wrong with it.
     fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<Why>> {
-        let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else { return Ok(Some(Why::BadAttr)) };
-        let (Ok(attr), Some(section)) = (Attr::from_bytes_in(attr, self.endian), Section::decode(&mut Cursor::new(section, self.endian))) else {
+        let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
+            return Ok(Some(Why::BadAttr));
+        };
+        let (Ok(attr), Some(section)) = (
+            Attr::from_bytes_in(attr, self.endian),
+            Section::decode(&mut Cursor::new(section, self.endian)),
+        ) else {
             return Ok(Some(Why::BadAttr));
         };
         let bytes = self.section(section, limits::IDS as u64 * 8)?;
@@ -352,16 +397,27 @@ impl<R: Read + Seek> Setup<'_, R> {
     /// The table stands behind the data, one entry for each bit of the header.
     fn read_features(&mut self) -> io::Result<()> {
         let bits: Vec<_> = self.header.feature_bits().collect();
-        let wanted = Section { offset: self.header.data.end().unwrap_or(u64::MAX), size: bits.len() as u64 * 16 };
+        let wanted = Section {
+            offset: self.header.data.end().unwrap_or(u64::MAX),
+            size: bits.len() as u64 * 16,
+        };
         let table = self.section(wanted, wanted.size)?;
-        self.losses.add(wanted.offset.saturating_add(table.len() as u64), wanted.size - table.len() as u64, Why::CutFeature);
+        self.losses.add(
+            wanted.offset.saturating_add(table.len() as u64),
+            wanted.size - table.len() as u64,
+            Why::CutFeature,
+        );
         let mut fields = Cursor::new(&table, self.endian);
         for bit in bits {
             let Some(section) = Section::decode(&mut fields) else { break };
             let room = self.description.features().room();
             let data = self.section(section, room)?;
             let missing = section.size - data.len() as u64;
-            self.losses.add(section.offset, missing, if section.size > room { Why::OverLimit } else { Why::CutFeature });
+            self.losses.add(
+                section.offset,
+                missing,
+                if section.size > room { Why::OverLimit } else { Why::CutFeature },
+            );
             self.description.add_feature(bit, data);
         }
         Ok(())

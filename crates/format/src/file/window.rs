@@ -76,7 +76,9 @@ impl<R: Read> Window<R> {
 
     /// Bytes up to the end that have not been read from the source.
     fn unread(&self) -> Option<u64> {
-        Some(self.end?.saturating_sub(self.offset.saturating_add((self.filled - self.start) as u64)))
+        Some(
+            self.end?.saturating_sub(self.offset.saturating_add((self.filled - self.start) as u64)),
+        )
     }
 
     /// The next `size` bytes, which must be in the window; it then stands behind them.
@@ -98,7 +100,8 @@ impl<R: Read> Window<R> {
         Ok(size - left)
     }
 
-    /// The next `size` bytes, or as many as there are. Memory grows with what is read, not with what is asked for.
+    /// The next `size` bytes, or as many as there are. Memory grows with what is read, not with
+    /// what is asked for.
     pub(super) fn read_vec(&mut self, size: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < size && self.fill(1)? {

@@ -6,13 +6,15 @@
 //! at the end:       | header | (the same, no longer pointed at) | records ... | table | features | ids | attributes |
 //!                                                               |<-- data -->|
 //! ```
-//! A reader that finds no attributes and no features in the header takes them from the records, as it does in a pipe. Only when
-//! all is written does one write of the header change what it points at. Of perf 6.1, `report` and `script` read a file that was
-//! not finished; `evlist` and `inject` look for attributes in the header alone, and `report --stats` stops at the formats of
+//! A reader that finds no attributes and no features in the header takes them from the records, as
+//! it does in a pipe. Only when all is written does one write of the header change what it points
+//! at. Of perf 6.1, `report` and `script` read a file that was not finished; `evlist` and `inject`
+//! look for attributes in the header alone, and `report --stats` stops at the formats of
 //! tracepoints, as it does in perf's own pipes.
 //!
 //! Everything here is bytes and the places that they belong at; who calls it writes them. Source:
-//! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent `tools/perf/util/header.c`.
+//! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent
+//! `tools/perf/util/header.c`.
 
 mod feature;
 mod machine;
@@ -58,9 +60,11 @@ pub struct EventDescription {
 pub struct Description {
     /// The events.
     pub events: Vec<EventDescription>,
-    /// What is known of the machine and the session, at most one of each kind. The events' own section is added here.
+    /// What is known of the machine and the session, at most one of each kind. The events' own
+    /// section is added here.
     pub features: Vec<Feature>,
-    /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; without tracepoints `None`.
+    /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; without tracepoints
+    /// `None`.
     pub tracing_data: Option<Vec<u8>>,
 }
 
@@ -107,7 +111,8 @@ pub struct Ending {
 }
 
 impl Description {
-    /// What a recording begins with. Records may follow right behind; [`data_size`] then makes them known.
+    /// What a recording begins with. Records may follow right behind; [`data_size`] then makes them
+    /// known.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -118,7 +123,8 @@ impl Description {
         Ok([&header[..], &stream].concat())
     }
 
-    /// What a recording begins with in a stream that is never sought in. Records follow right behind.
+    /// What a recording begins with in a stream that is never sought in. Records follow right
+    /// behind.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -127,7 +133,8 @@ impl Description {
         Ok([header.as_flattened(), &self.records()?].concat())
     }
 
-    /// What a stream ends with: what is known at the end only, build ids and the time of the samples, as records.
+    /// What a stream ends with: what is known at the end only, build ids and the time of the
+    /// samples, as records.
     #[must_use]
     pub fn stream_ending(&self) -> Vec<u8> {
         let mut stream = Vec::new();
@@ -135,7 +142,9 @@ impl Description {
             match feature {
                 // The section is made of records.
                 Feature::BuildIds(_) => stream.extend(feature.content()),
-                Feature::SampleTime { .. } => stream::header_feature(&mut stream, feature.number(), &feature.content()),
+                Feature::SampleTime { .. } => {
+                    stream::header_feature(&mut stream, feature.number(), &feature.content())
+                }
                 _ => {}
             }
         }
@@ -160,8 +169,8 @@ impl Description {
         Ok(stream)
     }
 
-    /// What a recording ends with. `data` are the places of its records in the file; what [`Description::beginning`] returned
-    /// lies before them.
+    /// What a recording ends with. `data` are the places of its records in the file; what
+    /// [`Description::beginning`] returned lies before them.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -186,7 +195,8 @@ impl Description {
         Ok(Ending { tail, header: header(self.attr_size(), attrs, data, bits) })
     }
 
-    /// Appends the ids and the attribute section to the bytes behind `data_end`, and returns the section's place.
+    /// Appends the ids and the attribute section to the bytes behind `data_end`, and returns the
+    /// section's place.
     fn attributes(&self, tail: &mut Vec<u8>, data_end: u64) -> Range<u64> {
         let mut attributes = Vec::new();
         for event in &self.events {
@@ -202,23 +212,27 @@ impl Description {
 
     /// The feature sections but for the tracepoints' formats, by number.
     fn sections(&self) -> Vec<(u32, Vec<u8>)> {
-        let mut sections: Vec<_> = self.features.iter().map(|feature| (feature.number(), feature.content())).collect();
-        sections.push((features::EVENT_DESC, feature::event_descriptions(&self.events, self.attr_size())));
+        let mut sections: Vec<_> =
+            self.features.iter().map(|feature| (feature.number(), feature.content())).collect();
+        sections.push((
+            features::EVENT_DESC,
+            feature::event_descriptions(&self.events, self.attr_size()),
+        ));
         sections.sort_by_key(|&(number, _)| number);
         sections.dedup_by_key(|&mut (number, _)| number);
         sections
     }
 
-    /// The bytes of an attribute in this file: without the newest field where no event uses it, as perf before 6.4 doesn't read
-    /// files that have it.
+    /// The bytes of an attribute in this file: without the newest field where no event uses it, as
+    /// perf before 6.4 doesn't read files that have it.
     fn attr_size(&self) -> usize {
         let newest = self.events.iter().any(|event| event.attr.config3 != 0);
         if newest { ATTR_SIZE } else { PERF_ATTR_SIZE_VER7 as usize }
     }
 }
 
-/// What belongs at [`DATA_SIZE_OFFSET`] once all records up to `end`, in bytes from the beginning of the file, are written. For
-/// files that have no [`Ending`] yet.
+/// What belongs at [`DATA_SIZE_OFFSET`] once all records up to `end`, in bytes from the beginning
+/// of the file, are written. For files that have no [`Ending`] yet.
 #[must_use]
 pub fn data_size(end: u64) -> [u8; 8] {
     end.saturating_sub(HEADER_SIZE as u64).to_ne_bytes()
@@ -230,7 +244,8 @@ fn section(into: &mut Vec<u8>, offset: u64, size: u64) {
     into.extend(size.to_ne_bytes());
 }
 
-/// Makes the `size` fields of attributes that lie one after the other, `gap` bytes apart, say what is written of them.
+/// Makes the `size` fields of attributes that lie one after the other, `gap` bytes apart, say what
+/// is written of them.
 fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
     for attr in attributes.chunks_mut(attr_size + gap) {
         // At most ATTR_SIZE.
@@ -239,7 +254,12 @@ fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
 }
 
 /// `struct perf_file_header`.
-fn header(attr_size: usize, attrs: Range<u64>, data: &Range<u64>, features: u64) -> [u8; HEADER_SIZE] {
+fn header(
+    attr_size: usize,
+    attrs: Range<u64>,
+    data: &Range<u64>,
+    features: u64,
+) -> [u8; HEADER_SIZE] {
     let words = [
         MAGIC,
         HEADER_SIZE as u64,

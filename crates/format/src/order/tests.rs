@@ -15,7 +15,8 @@ impl Numbers {
 /// What a recorder leaves: records (time and a body), and ends of rounds (`None`).
 type Recording = Vec<Option<(u64, Vec<u8>)>>;
 
-/// Rings fill while the recorder goes from one to the next: time passes between them, so a ring that comes later shows younger records.
+/// Rings fill while the recorder goes from one to the next: time passes between them, so a ring
+/// that comes later shows younger records.
 fn recording(numbers: &mut Numbers, rings: u64, rounds: u64) -> Recording {
     let mut now = 0;
     let mut emptied = vec![0; usize::try_from(rings).unwrap()];
@@ -59,7 +60,11 @@ fn sort(recording: &Recording, bound: usize) -> Out {
         match entry {
             None => sorter.round(),
             Some((time, body)) => {
-                sorter.push(*time, offset as u64, &RawRecord { kind: 9, misc: 2, body, endian: Endian::NATIVE });
+                sorter.push(
+                    *time,
+                    offset as u64,
+                    &RawRecord { kind: 9, misc: 2, body, endian: Endian::NATIVE },
+                );
                 out.most_held = out.most_held.max(sorter.held());
             }
         }
@@ -74,8 +79,12 @@ fn sort(recording: &Recording, bound: usize) -> Out {
 
 /// Everything in order of time; records of one time in that of the recording.
 fn expected(recording: &Recording) -> Vec<(u64, u64, Vec<u8>)> {
-    let records = recording.iter().enumerate().filter_map(|(offset, entry)| Some((offset as u64, entry.as_ref()?)));
-    let mut all: Vec<_> = records.map(|(offset, (time, body))| (*time, offset, body.clone())).collect();
+    let records = recording
+        .iter()
+        .enumerate()
+        .filter_map(|(offset, entry)| Some((offset as u64, entry.as_ref()?)));
+    let mut all: Vec<_> =
+        records.map(|(offset, (time, body))| (*time, offset, body.clone())).collect();
     all.sort_by_key(|record| record.0);
     all
 }
@@ -100,7 +109,8 @@ fn rounds_bound_what_waits() {
     assert!(out.most_held < whole / 20, "{} of {whole} bytes waited", out.most_held);
 }
 
-/// With too small a bound nothing is lost, the bound is kept, and what comes out of order is counted.
+/// With too small a bound nothing is lost, the bound is kept, and what comes out of order is
+/// counted.
 #[test]
 fn a_bound_is_kept_and_what_it_costs_is_counted() {
     for seed in 1..=300 {
@@ -112,7 +122,11 @@ fn a_bound_is_kept_and_what_it_costs_is_counted() {
         let mut records = out.records.clone();
         records.sort();
         assert_eq!(records, expected(&recording), "seed {seed}");
-        assert!(out.most_held <= bound + 40 + size_of::<Place>(), "seed {seed}: {} of {bound} bytes", out.most_held);
+        assert!(
+            out.most_held <= bound + 40 + size_of::<Place>(),
+            "seed {seed}: {} of {bound} bytes",
+            out.most_held
+        );
         let mut youngest = 0;
         let is_late = |(time, ..): &&(u64, u64, Vec<u8>)| {
             let before = youngest;
@@ -130,7 +144,11 @@ fn a_round_releases_what_the_round_before_had_seen() {
     let mut sorter = Sorter::default();
     let mut round = |times: &[u64]| {
         for time in times {
-            sorter.push(*time, 0, &RawRecord { kind: 9, misc: 0, body: &[], endian: Endian::NATIVE });
+            sorter.push(
+                *time,
+                0,
+                &RawRecord { kind: 9, misc: 0, body: &[], endian: Endian::NATIVE },
+            );
         }
         sorter.round();
         std::iter::from_fn(|| sorter.pop().map(|ordered| ordered.time_ns)).collect::<Vec<_>>()

@@ -1,14 +1,21 @@
-//! Records as bytes, in the byte order of this machine: what a recorder says of processes and mappings that were there before it.
+//! Records as bytes, in the byte order of this machine: what a recorder says of processes and
+//! mappings that were there before it.
 //!
-//! The layouts are those that [`super::RawRecord::decode`] reads: `include/uapi/linux/perf_event.h`, at `enum perf_event_type`.
+//! The layouts are those that [`super::RawRecord::decode`] reads:
+//! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`.
 
 use perf_event_open_sys::bindings::{
-    PERF_RECORD_BPF_EVENT, PERF_RECORD_CGROUP, PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_KSYMBOL, PERF_RECORD_LOST,
-    PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_MMAP_BUILD_ID, PERF_RECORD_MISC_MMAP_DATA,
-    PERF_RECORD_MISC_USER, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES,
+    PERF_RECORD_BPF_EVENT, PERF_RECORD_CGROUP, PERF_RECORD_COMM, PERF_RECORD_EXIT,
+    PERF_RECORD_FORK, PERF_RECORD_KSYMBOL, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC,
+    PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_MMAP_BUILD_ID,
+    PERF_RECORD_MISC_MMAP_DATA, PERF_RECORD_MISC_USER, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
+    PERF_RECORD_NAMESPACES,
 };
 
-use super::{BpfEvent, Cgroup, Comm, FileId, HEADER_SIZE, Ksymbol, Layout, Lost, Mmap, NamespaceLink, SampleId, Task};
+use super::{
+    BpfEvent, Cgroup, Comm, FileId, HEADER_SIZE, Ksymbol, Layout, Lost, Mmap, NamespaceLink,
+    SampleId, Task,
+};
 
 /// The most bytes that a build id has in a record.
 const BUILD_ID_SIZE: usize = 20;
@@ -28,8 +35,9 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Records that end with what [`Layout::sample_id`] reads: `id`, as far as the layout's events have its fields. What they
-    /// have and `id` doesn't is 0: the process, the time and the event of no event in particular.
+    /// Records that end with what [`Layout::sample_id`] reads: `id`, as far as the layout's events
+    /// have its fields. What they have and `id` doesn't is 0: the process, the time and the event
+    /// of no event in particular.
     #[must_use]
     pub fn new(layout: &Layout, id: &SampleId) -> Self {
         Self { trailer: layout.trailer(id) }
@@ -44,8 +52,8 @@ impl Encoder {
         self.put(into, PERF_RECORD_COMM, misc, &[&ids(comm.pid, comm.tid), &text(comm.comm)])
     }
 
-    /// A thread that began. `starts_empty`: it has none of its parent's mappings, as one that was there before the recording and
-    /// whose mappings follow (`PERF_RECORD_MISC_FORK_EXEC`).
+    /// A thread that began. `starts_empty`: it has none of its parent's mappings, as one that was
+    /// there before the recording and whose mappings follow (`PERF_RECORD_MISC_FORK_EXEC`).
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -62,8 +70,8 @@ impl Encoder {
         self.put(into, PERF_RECORD_EXIT, 0, &[&task_fields(task)])
     }
 
-    /// A mapping: of the first version where it has no [`FileId`], else `MMAP2`. That of process -1 is the kernel's. Of a build
-    /// id the first 20 bytes are kept.
+    /// A mapping: of the first version where it has no [`FileId`], else `MMAP2`. That of process -1
+    /// is the kernel's. Of a build id the first 20 bytes are kept.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -78,7 +86,14 @@ impl Encoder {
             FileId::Inode { major, minor, inode, generation } => {
                 let device = [major, minor].map(u32::to_ne_bytes);
                 let inode = [inode, generation].map(u64::to_ne_bytes);
-                let body = [&ids[..], place, device.as_flattened(), inode.as_flattened(), access.as_flattened(), &path];
+                let body = [
+                    &ids[..],
+                    place,
+                    device.as_flattened(),
+                    inode.as_flattened(),
+                    access.as_flattened(),
+                    &path,
+                ];
                 self.put(into, PERF_RECORD_MMAP2, misc, &body)
             }
             FileId::BuildId(id) => {
@@ -97,9 +112,24 @@ impl Encoder {
     ///
     /// # Errors
     /// See [`TooLong`].
-    pub fn namespaces(&self, into: &mut Vec<u8>, pid: i32, tid: i32, links: &[NamespaceLink]) -> Result<(), TooLong> {
-        let words: Vec<u8> = links.iter().flat_map(|link| [link.dev, link.inode]).flat_map(u64::to_ne_bytes).collect();
-        self.put(into, PERF_RECORD_NAMESPACES, 0, &[&ids(pid, tid), &(links.len() as u64).to_ne_bytes(), &words])
+    pub fn namespaces(
+        &self,
+        into: &mut Vec<u8>,
+        pid: i32,
+        tid: i32,
+        links: &[NamespaceLink],
+    ) -> Result<(), TooLong> {
+        let words: Vec<u8> = links
+            .iter()
+            .flat_map(|link| [link.dev, link.inode])
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        self.put(
+            into,
+            PERF_RECORD_NAMESPACES,
+            0,
+            &[&ids(pid, tid), &(links.len() as u64).to_ne_bytes(), &words],
+        )
     }
 
     /// A cgroup's path.
@@ -116,7 +146,12 @@ impl Encoder {
     /// See [`TooLong`].
     pub fn ksymbol(&self, into: &mut Vec<u8>, symbol: &Ksymbol<'_>) -> Result<(), TooLong> {
         let kinds = [symbol.ksym_type, symbol.flags].map(u16::to_ne_bytes);
-        let body = [&symbol.addr.to_ne_bytes()[..], &symbol.len.to_ne_bytes(), kinds.as_flattened(), &text(symbol.name)];
+        let body = [
+            &symbol.addr.to_ne_bytes()[..],
+            &symbol.len.to_ne_bytes(),
+            kinds.as_flattened(),
+            &text(symbol.name),
+        ];
         self.put(into, PERF_RECORD_KSYMBOL, 0, &body)
     }
 
@@ -126,7 +161,12 @@ impl Encoder {
     /// See [`TooLong`].
     pub fn bpf_event(&self, into: &mut Vec<u8>, event: &BpfEvent) -> Result<(), TooLong> {
         let kinds = [event.event_type, event.flags].map(u16::to_ne_bytes);
-        self.put(into, PERF_RECORD_BPF_EVENT, 0, &[kinds.as_flattened(), &event.id.to_ne_bytes(), &event.tag])
+        self.put(
+            into,
+            PERF_RECORD_BPF_EVENT,
+            0,
+            &[kinds.as_flattened(), &event.id.to_ne_bytes(), &event.tag],
+        )
     }
 
     /// Records that a ring had no room for.
@@ -134,11 +174,17 @@ impl Encoder {
     /// # Errors
     /// See [`TooLong`].
     pub fn lost(&self, into: &mut Vec<u8>, lost: &Lost) -> Result<(), TooLong> {
-        self.put(into, PERF_RECORD_LOST, 0, &[[lost.id, lost.lost].map(u64::to_ne_bytes).as_flattened()])
+        self.put(
+            into,
+            PERF_RECORD_LOST,
+            0,
+            &[[lost.id, lost.lost].map(u64::to_ne_bytes).as_flattened()],
+        )
     }
 
     fn put(&self, into: &mut Vec<u8>, kind: u32, misc: u32, body: &[&[u8]]) -> Result<(), TooLong> {
-        let size = HEADER_SIZE + body.iter().map(|piece| piece.len()).sum::<usize>() + self.trailer.len();
+        let size =
+            HEADER_SIZE + body.iter().map(|piece| piece.len()).sum::<usize>() + self.trailer.len();
         let header_size = u16::try_from(size).map_err(|_| TooLong { size })?;
         into.extend(kind.to_ne_bytes());
         // The bits of `misc` are 16.
@@ -159,12 +205,15 @@ fn ids(pid: i32, tid: i32) -> [u8; 8] {
 
 fn task_fields(task: &Task) -> [u8; 24] {
     let mut fields = [0; 24];
-    fields[..16].copy_from_slice([task.pid, task.ppid, task.tid, task.ptid].map(i32::to_ne_bytes).as_flattened());
+    fields[..16].copy_from_slice(
+        [task.pid, task.ppid, task.tid, task.ptid].map(i32::to_ne_bytes).as_flattened(),
+    );
     fields[16..].copy_from_slice(&task.time_ns.to_ne_bytes());
     fields
 }
 
-/// Up to its first NUL, and filled up with at least one to a multiple of 8 bytes, as the kernel does.
+/// Up to its first NUL, and filled up with at least one to a multiple of 8 bytes, as the kernel
+/// does.
 fn text(text: &[u8]) -> Vec<u8> {
     let mut bytes = crate::bytes::until_nul(text).to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);

@@ -1,11 +1,14 @@
-//! The kinds of records. The kernel's are in `include/uapi/linux/perf_event.h` (`enum perf_event_type`); those that perf itself
-//! writes, from 64 on, in `tools/lib/perf/include/perf/event.h` (`enum perf_user_event_type`).
+//! The kinds of records. The kernel's are in `include/uapi/linux/perf_event.h` (`enum
+//! perf_event_type`); those that perf itself writes, from 64 on, in
+//! `tools/lib/perf/include/perf/event.h` (`enum perf_user_event_type`).
 #![allow(missing_docs, reason = "the names are those of the two headers")]
 
 pub use perf_event_open_sys::bindings::{
-    PERF_RECORD_AUX, PERF_RECORD_AUX_OUTPUT_HW_ID, PERF_RECORD_BPF_EVENT, PERF_RECORD_CALLCHAIN_DEFERRED, PERF_RECORD_CGROUP, PERF_RECORD_COMM,
-    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_ITRACE_START, PERF_RECORD_KSYMBOL, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP,
-    PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES, PERF_RECORD_READ, PERF_RECORD_SAMPLE, PERF_RECORD_SWITCH, PERF_RECORD_SWITCH_CPU_WIDE,
+    PERF_RECORD_AUX, PERF_RECORD_AUX_OUTPUT_HW_ID, PERF_RECORD_BPF_EVENT,
+    PERF_RECORD_CALLCHAIN_DEFERRED, PERF_RECORD_CGROUP, PERF_RECORD_COMM, PERF_RECORD_EXIT,
+    PERF_RECORD_FORK, PERF_RECORD_ITRACE_START, PERF_RECORD_KSYMBOL, PERF_RECORD_LOST,
+    PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES,
+    PERF_RECORD_READ, PERF_RECORD_SAMPLE, PERF_RECORD_SWITCH, PERF_RECORD_SWITCH_CPU_WIDE,
     PERF_RECORD_TEXT_POKE, PERF_RECORD_THROTTLE, PERF_RECORD_UNTHROTTLE,
 };
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use perf_event_open_sys::bindings::{
-    PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID,
-    PERF_SAMPLE_TIME,
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
+    PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 
 use super::{RawRecord, kind};
@@ -74,17 +74,23 @@ impl Layout {
 
     /// The word of any other record that holds its event's id, counted from the end: 1 is the last.
     fn id_from_end(&self) -> Option<usize> {
-        if self.has(IDENTIFIER) { Some(1) } else { self.has(ID).then(|| 1 + self.words(STREAM_ID | CPU)) }
+        if self.has(IDENTIFIER) {
+            Some(1)
+        } else {
+            self.has(ID).then(|| 1 + self.words(STREAM_ID | CPU))
+        }
     }
 
-    /// When the record was made, in the recording's clock; `None` where it doesn't say. Records that a recorder made up, such as
-    /// those of what was mapped before it began, say 0: they are due where they stand.
+    /// When the record was made, in the recording's clock; `None` where it doesn't say. Records
+    /// that a recorder made up, such as those of what was mapped before it began, say 0: they are
+    /// due where they stand.
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         let time_ns = if !self.has(TIME) {
             None
         } else if record.kind == kind::PERF_RECORD_SAMPLE {
-            Words::new(record.body, record.endian).get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID))
+            Words::new(record.body, record.endian)
+                .get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID))
         } else if self.has_trailer(record) {
             word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER))
         } else {
@@ -97,7 +103,8 @@ impl Layout {
         self.sample_id_all && record.kind < kind::USER_TYPE_START
     }
 
-    /// The end of a record other than a sample that says `id`; where the layout has a field that `id` lacks, it is 0.
+    /// The end of a record other than a sample that says `id`; where the layout has a field that
+    /// `id` lacks, it is 0.
     #[must_use]
     pub fn trailer(&self, id: &SampleId) -> Vec<u8> {
         let mut into = Vec::new();
@@ -105,11 +112,19 @@ impl Layout {
             return into;
         }
         if self.has(TID) {
-            into.extend([id.pid, id.tid].map(|number| number.unwrap_or(0).to_ne_bytes()).as_flattened());
+            into.extend(
+                [id.pid, id.tid].map(|number| number.unwrap_or(0).to_ne_bytes()).as_flattened(),
+            );
         }
         let cpu = id.cpu.map(u64::from);
         let cpu = if cfg!(target_endian = "big") { cpu.map(|cpu| cpu << 32) } else { cpu };
-        for (field, number) in [(TIME, id.time_ns), (ID, id.id), (STREAM_ID, id.stream_id), (CPU, cpu), (IDENTIFIER, id.id)] {
+        for (field, number) in [
+            (TIME, id.time_ns),
+            (ID, id.id),
+            (STREAM_ID, id.stream_id),
+            (CPU, cpu),
+            (IDENTIFIER, id.id),
+        ] {
             if self.has(field) {
                 into.extend(number.unwrap_or(0).to_ne_bytes());
             }
@@ -117,12 +132,15 @@ impl Layout {
         into
     }
 
-    /// Who made a record other than a sample, where and when; all `None` where the event's records don't say.
+    /// Who made a record other than a sample, where and when; all `None` where the event's records
+    /// don't say.
     #[must_use]
     pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {
         let size = 8 * self.words(TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
         let at = record.body.len().checked_sub(size).filter(|_| self.has_trailer(record));
-        let Some(bytes) = at.and_then(|at| record.body.get(at..)) else { return SampleId::default() };
+        let Some(bytes) = at.and_then(|at| record.body.get(at..)) else {
+            return SampleId::default();
+        };
         let mut fields = Cursor::new(bytes, record.endian);
         let mut id = SampleId::default();
         if self.has(TID) {
@@ -147,7 +165,8 @@ fn word_from_end(record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
     Cursor::new(record.body.get(at..)?, record.endian).u64()
 }
 
-/// The end of a record other than a sample (`struct sample_id`). What the event's records don't hold is `None`.
+/// The end of a record other than a sample (`struct sample_id`). What the event's records don't
+/// hold is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The process.
@@ -193,8 +212,9 @@ impl Events {
         self.by_id.get(&id).copied()
     }
 
-    /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0 as those do that a recorder
-    /// made up, it is the first; `None` where an id belongs to no event, and for records that are about no event.
+    /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0
+    /// as those do that a recorder made up, it is the first; `None` where an id belongs to no
+    /// event, and for records that are about no event.
     #[must_use]
     pub fn of(&self, record: &RawRecord<'_>) -> Option<usize> {
         let first = self.layouts.first()?;
@@ -204,7 +224,10 @@ impl Events {
         let id = if record.kind == kind::PERF_RECORD_SAMPLE {
             first.id_in_sample().map(|at| Words::new(record.body, record.endian).get(at))
         } else {
-            first.id_from_end().filter(|_| first.sample_id_all).map(|from_end| word_from_end(record, from_end))
+            first
+                .id_from_end()
+                .filter(|_| first.sample_id_all)
+                .map(|from_end| word_from_end(record, from_end))
         };
         match id {
             None | Some(Some(0)) => Some(0),

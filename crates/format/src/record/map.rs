@@ -73,7 +73,12 @@ impl<'a> Mmap<'a> {
             fields.take(3)?;
             FileId::BuildId(fields.take(20)?.get(..size.into())?)
         } else {
-            FileId::Inode { major: fields.u32()?, minor: fields.u32()?, inode: fields.u64()?, generation: fields.u64()? }
+            FileId::Inode {
+                major: fields.u32()?,
+                minor: fields.u32()?,
+                inode: fields.u64()?,
+                generation: fields.u64()?,
+            }
         };
         Some(Self { file, prot: fields.u32()?, flags: fields.u32()?, path: fields.text(), ..first })
     }
@@ -100,7 +105,13 @@ pub struct Ksymbol<'a> {
 
 impl<'a> Ksymbol<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
-        Some(Self { addr: fields.u64()?, len: fields.u32()?, ksym_type: fields.u16()?, flags: fields.u16()?, name: fields.text() })
+        Some(Self {
+            addr: fields.u64()?,
+            len: fields.u32()?,
+            ksym_type: fields.u16()?,
+            flags: fields.u16()?,
+            name: fields.text(),
+        })
     }
 }
 
@@ -119,7 +130,12 @@ pub struct BpfEvent {
 
 impl BpfEvent {
     pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
-        Some(Self { event_type: fields.u16()?, flags: fields.u16()?, id: fields.u32()?, tag: fields.array()? })
+        Some(Self {
+            event_type: fields.u16()?,
+            flags: fields.u16()?,
+            id: fields.u32()?,
+            tag: fields.array()?,
+        })
     }
 }
 
@@ -179,8 +195,13 @@ impl<'a> Namespaces<'a> {
 
     /// The namespaces, in the order of the kernel's `NET_NS_INDEX` and so on.
     pub fn links(&self) -> impl ExactSizeIterator<Item = NamespaceLink> + 'a {
-        let word = |bytes: &[u8; 16], at: usize, endian: Endian| endian.u64(std::array::from_fn(|i| bytes[at + i]));
+        let word = |bytes: &[u8; 16], at: usize, endian: Endian| {
+            endian.u64(std::array::from_fn(|i| bytes[at + i]))
+        };
         let endian = self.endian;
-        self.links.iter().map(move |link| NamespaceLink { dev: word(link, 0, endian), inode: word(link, 8, endian) })
+        self.links.iter().map(move |link| NamespaceLink {
+            dev: word(link, 0, endian),
+            inode: word(link, 8, endian),
+        })
     }
 }

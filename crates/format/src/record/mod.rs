@@ -5,7 +5,8 @@
 //!                                   | fields of the kind ... | sample_id, where it was asked for |
 //! ```
 //! Everything borrows: a [`Record`] points into the bytes that it was decoded from. Source:
-//! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and `tools/lib/perf/include/perf/event.h`.
+//! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and
+//! `tools/lib/perf/include/perf/event.h`.
 
 pub mod encode;
 pub mod kind;
@@ -22,7 +23,10 @@ pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces
 pub use notice::{Aux, Lost, Throttle};
 pub use read::{ReadValue, ReadValues, TaskRead};
 pub use sample::{Branch, Branches, Registers, Sample, SampleHead, UserStack};
-pub use setup::{Auxtrace, BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update};
+pub use setup::{
+    Auxtrace, BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv,
+    Update,
+};
 pub use task::{Comm, Switch, Task};
 
 use crate::bytes::{Cursor, Endian, Words};
@@ -63,7 +67,8 @@ pub struct RawRecord<'a> {
 }
 
 impl<'a> RawRecord<'a> {
-    /// The record at the front of `bytes`; `None` where they hold no whole record, or one of fewer than 8 bytes.
+    /// The record at the front of `bytes`; `None` where they hold no whole record, or one of fewer
+    /// than 8 bytes.
     #[must_use]
     pub fn first(bytes: &'a [u8], endian: Endian) -> Option<Self> {
         let mut cursor = Cursor::new(bytes, endian);
@@ -78,17 +83,22 @@ impl<'a> RawRecord<'a> {
         HEADER_SIZE + self.body.len()
     }
 
-    /// The fields of the record's kind. Samples and reads stay bytes: their fields depend on the event, see [`Sample::decode`]
-    /// and [`TaskRead::decode`].
+    /// The fields of the record's kind. Samples and reads stay bytes: their fields depend on the
+    /// event, see [`Sample::decode`] and [`TaskRead::decode`].
     ///
     /// # Errors
-    /// The record is shorter than its kind. A kind that is not known is none: it comes back as [`Record::Unknown`].
+    /// The record is shorter than its kind. A kind that is not known is none: it comes back as
+    /// [`Record::Unknown`].
     pub fn decode(&self) -> Result<Record<'a>, DecodeError> {
         self.fields().ok_or(DecodeError::Truncated { kind: self.kind, len: self.body.len() })
     }
 
     fn fields(&self) -> Option<Record<'a>> {
-        if self.kind >= kind::USER_TYPE_START { self.recorder_fields() } else { self.kernel_fields() }
+        if self.kind >= kind::USER_TYPE_START {
+            self.recorder_fields()
+        } else {
+            self.kernel_fields()
+        }
     }
 
     fn kernel_fields(&self) -> Option<Record<'a>> {
@@ -106,14 +116,20 @@ impl<'a> RawRecord<'a> {
             kind::PERF_RECORD_READ => Record::Read,
             kind::PERF_RECORD_SAMPLE => Record::Sample,
             kind::PERF_RECORD_SWITCH => Record::Switch(Switch::decode(self.misc, None)),
-            kind::PERF_RECORD_SWITCH_CPU_WIDE => Record::Switch(Switch::decode(self.misc, Some((fields.i32()?, fields.i32()?)))),
+            kind::PERF_RECORD_SWITCH_CPU_WIDE => {
+                Record::Switch(Switch::decode(self.misc, Some((fields.i32()?, fields.i32()?))))
+            }
             kind::PERF_RECORD_NAMESPACES => Record::Namespaces(Namespaces::decode(fields)?),
             kind::PERF_RECORD_KSYMBOL => Record::Ksymbol(Ksymbol::decode(fields)?),
             kind::PERF_RECORD_BPF_EVENT => Record::BpfEvent(BpfEvent::decode(fields)?),
-            kind::PERF_RECORD_CGROUP => Record::Cgroup(Cgroup { id: fields.u64()?, path: fields.text() }),
+            kind::PERF_RECORD_CGROUP => {
+                Record::Cgroup(Cgroup { id: fields.u64()?, path: fields.text() })
+            }
             kind::PERF_RECORD_TEXT_POKE => Record::TextPoke(TextPoke::decode(fields)?),
             kind::PERF_RECORD_AUX => Record::Aux(Aux::decode(fields)?),
-            kind::PERF_RECORD_ITRACE_START => Record::ItraceStart { pid: fields.i32()?, tid: fields.i32()? },
+            kind::PERF_RECORD_ITRACE_START => {
+                Record::ItraceStart { pid: fields.i32()?, tid: fields.i32()? }
+            }
             kind::PERF_RECORD_AUX_OUTPUT_HW_ID => Record::AuxOutputHwId { hw_id: fields.u64()? },
             kind::PERF_RECORD_CALLCHAIN_DEFERRED => {
                 let (cookie, count) = (fields.u64()?, fields.u64()?);
@@ -137,7 +153,9 @@ impl<'a> RawRecord<'a> {
             kind::CPU_MAP => Record::CpuMap(CpuMap::decode(fields)?),
             kind::EVENT_UPDATE => Record::EventUpdate(EventUpdate::decode(fields)?),
             kind::TIME_CONV => Record::TimeConv(TimeConv::decode(fields)?),
-            kind::HEADER_FEATURE => Record::HeaderFeature { feature: fields.u64()?, data: fields.rest() },
+            kind::HEADER_FEATURE => {
+                Record::HeaderFeature { feature: fields.u64()?, data: fields.rest() }
+            }
             kind::COMPRESSED => Record::Compressed { data: fields.rest() },
             kind::COMPRESSED2 => {
                 let size = fields.u64()?;
@@ -209,7 +227,8 @@ pub enum Record<'a> {
     },
     /// An event's attributes and ids.
     HeaderAttr(HeaderAttr<'a>),
-    /// So many bytes of tracing data follow the record, filled up to a multiple of 8. They are no part of its size.
+    /// So many bytes of tracing data follow the record, filled up to a multiple of 8. They are no
+    /// part of its size.
     TracingData {
         /// Bytes, without the filling.
         size: u32,
@@ -262,7 +281,8 @@ impl<'a> Records<'a> {
         Self { rest: bytes, endian }
     }
 
-    /// What comes after the last whole record: the start of one that goes on elsewhere, or bytes that are no record.
+    /// What comes after the last whole record: the start of one that goes on elsewhere, or bytes
+    /// that are no record.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -38,10 +38,16 @@ impl<'a> ReadValues<'a> {
     pub(super) fn decode(fields: &mut Cursor<'a>, format: ReadFormat) -> Option<Self> {
         let has = |flag| format.contains(flag);
         let first = fields.u64()?;
-        let enabled_ns = if has(ReadFormat::TOTAL_TIME_ENABLED) { Some(fields.u64()?) } else { None };
-        let running_ns = if has(ReadFormat::TOTAL_TIME_RUNNING) { Some(fields.u64()?) } else { None };
+        let enabled_ns =
+            if has(ReadFormat::TOTAL_TIME_ENABLED) { Some(fields.u64()?) } else { None };
+        let running_ns =
+            if has(ReadFormat::TOTAL_TIME_RUNNING) { Some(fields.u64()?) } else { None };
         let extras = u64::from(has(ReadFormat::ID)) + u64::from(has(ReadFormat::LOST));
-        let (single, words) = if has(ReadFormat::GROUP) { (None, first.checked_mul(1 + extras)?) } else { (Some(first), extras) };
+        let (single, words) = if has(ReadFormat::GROUP) {
+            (None, first.checked_mul(1 + extras)?)
+        } else {
+            (Some(first), extras)
+        };
         Some(Self { enabled_ns, running_ns, format, members: fields.words(words)?, single })
     }
 
@@ -49,13 +55,16 @@ impl<'a> ReadValues<'a> {
     pub fn values(&self) -> impl Iterator<Item = ReadValue> + 'a {
         let Self { format, members, single, .. } = *self;
         let has = |flag| usize::from(format.contains(flag));
-        let (own, id, lost) = (usize::from(single.is_none()), has(ReadFormat::ID), has(ReadFormat::LOST));
+        let (own, id, lost) =
+            (usize::from(single.is_none()), has(ReadFormat::ID), has(ReadFormat::LOST));
         let step = own + id + lost;
         let count = if single.is_some() { 1 } else { members.len() / step };
         (0..count).map(move |member| {
             let at = member * step;
             let value = single.or_else(|| members.get(at)).unwrap_or_default();
-            let extra = |present: usize, place: usize| if present == 1 { members.get(at + place) } else { None };
+            let extra = |present: usize, place: usize| {
+                if present == 1 { members.get(at + place) } else { None }
+            };
             ReadValue { value, id: extra(id, own), lost: extra(lost, own + id) }
         })
     }
@@ -79,7 +88,13 @@ impl<'a> TaskRead<'a> {
     /// The record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut fields = Cursor::new(record.body, record.endian);
-        let mut all = || Some(Self { pid: fields.i32()?, tid: fields.i32()?, values: ReadValues::decode(&mut fields, layout.read_format)? });
+        let mut all = || {
+            Some(Self {
+                pid: fields.i32()?,
+                tid: fields.i32()?,
+                values: ReadValues::decode(&mut fields, layout.read_format)?,
+            })
+        };
         all().ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 }

@@ -1,11 +1,13 @@
 //! `PERF_RECORD_SAMPLE`: every field that `sample_type` can ask for.
 
 use perf_event_open_sys::bindings::{
-    PERF_SAMPLE_ADDR, PERF_SAMPLE_AUX, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN,
-    PERF_SAMPLE_CGROUP, PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_ID,
-    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_READ, PERF_SAMPLE_REGS_INTR,
-    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_TRANSACTION,
-    PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT,
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_AUX, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HW_INDEX,
+    PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CGROUP,
+    PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC,
+    PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD,
+    PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_READ, PERF_SAMPLE_REGS_INTR,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID,
+    PERF_SAMPLE_TIME, PERF_SAMPLE_TRANSACTION, PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT,
 };
 
 use super::layout::bit;
@@ -29,7 +31,8 @@ pub struct Sample<'a> {
     pub regs_user: Option<Registers<'a>>,
     /// A copy of the user stack.
     pub stack_user: Option<UserStack<'a>>,
-    /// How costly the sampled access was. With `WEIGHT_STRUCT` three numbers, of 32, 16 and 16 bits from the lowest.
+    /// How costly the sampled access was. With `WEIGHT_STRUCT` three numbers, of 32, 16 and 16 bits
+    /// from the lowest.
     pub weight: Option<u64>,
     /// Where the data came from (`union perf_mem_data_src`).
     pub data_src: Option<u64>,
@@ -49,7 +52,8 @@ pub struct Sample<'a> {
     pub aux: Option<&'a [u8]>,
 }
 
-/// What samples begin with: the fields of one word each. Reports that need no more leave the rest of each sample alone.
+/// What samples begin with: the fields of one word each. Reports that need no more leave the rest
+/// of each sample alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHead {
     /// The event's id (`IDENTIFIER`, else `ID`).
@@ -173,7 +177,10 @@ impl<'a> Sample<'a> {
     /// # Errors
     /// The event is not known, or the record is shorter than the event's layout says.
     pub fn of(record: &RawRecord<'a>, events: &Events) -> Result<Self, DecodeError> {
-        Self::decode(record, events.layout_of(record).ok_or(DecodeError::NoEvent { kind: record.kind })?)
+        Self::decode(
+            record,
+            events.layout_of(record).ok_or(DecodeError::NoEvent { kind: record.kind })?,
+        )
     }
 
     /// The fields of a record of kind `SAMPLE` that an event with this layout made.
@@ -182,7 +189,8 @@ impl<'a> Sample<'a> {
     /// The record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
-        Self::whole(&mut fields).ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+        Self::whole(&mut fields)
+            .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
     fn whole(fields: &mut Fields<'a, '_>) -> Option<Self> {
@@ -238,7 +246,8 @@ impl<'a> Sample<'a> {
 }
 
 impl SampleHead {
-    /// What a record of kind `SAMPLE` that an event with this layout made begins with. What follows is not looked at.
+    /// What a record of kind `SAMPLE` that an event with this layout made begins with. What follows
+    /// is not looked at.
     ///
     /// # Errors
     /// The record ends before that.
@@ -249,7 +258,8 @@ impl SampleHead {
     }
 }
 
-/// A sample's bytes, and what says how to read them. Methods are `None` where the bytes end too early.
+/// A sample's bytes, and what says how to read them. Methods are `None` where the bytes end too
+/// early.
 struct Fields<'a, 'l> {
     cursor: Cursor<'a>,
     layout: &'l Layout,
@@ -261,14 +271,21 @@ impl<'a> Fields<'a, '_> {
     }
 
     /// The next word where one of the bits is set, else `Some(None)`.
-    #[expect(clippy::option_option, reason = "the outer one is 'too short', the inner one 'not asked for'")]
+    #[expect(
+        clippy::option_option,
+        reason = "the outer one is 'too short', the inner one 'not asked for'"
+    )]
     fn word(&mut self, bits: u32) -> Option<Option<u64>> {
         if self.has(bits) { self.cursor.u64().map(Some) } else { Some(None) }
     }
 
     #[inline]
     fn head(&mut self) -> Option<SampleHead> {
-        let mut head = SampleHead { id: self.word(PERF_SAMPLE_IDENTIFIER)?, ip: self.word(PERF_SAMPLE_IP)?, ..SampleHead::default() };
+        let mut head = SampleHead {
+            id: self.word(PERF_SAMPLE_IDENTIFIER)?,
+            ip: self.word(PERF_SAMPLE_IP)?,
+            ..SampleHead::default()
+        };
         if self.has(PERF_SAMPLE_TID) {
             head.pid = Some(self.cursor.i32()?);
             head.tid = Some(self.cursor.i32()?);
@@ -289,9 +306,11 @@ impl<'a> Fields<'a, '_> {
     fn branches(&mut self) -> Option<Branches<'a>> {
         let has = |bits: u32| self.layout.branch_sample_type & bit(bits) != 0;
         let count = self.cursor.u64()?;
-        let hw_index = if has(PERF_SAMPLE_BRANCH_HW_INDEX) { Some(self.cursor.u64()?) } else { None };
+        let hw_index =
+            if has(PERF_SAMPLE_BRANCH_HW_INDEX) { Some(self.cursor.u64()?) } else { None };
         let entries = self.cursor.words(count.checked_mul(3)?)?;
-        let counters = if has(PERF_SAMPLE_BRANCH_COUNTERS) { Some(self.cursor.words(count)?) } else { None };
+        let counters =
+            if has(PERF_SAMPLE_BRANCH_COUNTERS) { Some(self.cursor.words(count)?) } else { None };
         Some(Branches { hw_index, entries, counters, endian: self.cursor.endian() })
     }
 
@@ -305,7 +324,8 @@ impl<'a> Fields<'a, '_> {
         let room = self.cursor.u64()?;
         let all = self.cursor.take(room)?;
         let copied = if room == 0 { 0 } else { self.cursor.u64()? };
-        let bytes = usize::try_from(copied).ok().and_then(|copied| all.get(..copied)).unwrap_or(all);
+        let bytes =
+            usize::try_from(copied).ok().and_then(|copied| all.get(..copied)).unwrap_or(all);
         Some(UserStack { bytes, room })
     }
 }

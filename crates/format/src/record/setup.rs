@@ -1,4 +1,5 @@
-//! Records that describe a recording: what a recorder writes itself, in `tools/lib/perf/include/perf/event.h`.
+//! Records that describe a recording: what a recorder writes itself, in
+//! `tools/lib/perf/include/perf/event.h`.
 
 use perf_event_open_sys::bindings::PERF_RECORD_MISC_EXT_RESERVED;
 
@@ -16,7 +17,8 @@ pub struct HeaderAttr<'a> {
 }
 
 impl<'a> HeaderAttr<'a> {
-    /// The structure says its own size, in its second word of four bytes; 0 is that of the first version.
+    /// The structure says its own size, in its second word of four bytes; 0 is that of the first
+    /// version.
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
         let mut ahead = fields;
         ahead.u32()?;
@@ -110,7 +112,8 @@ impl<'a> CpuMap<'a> {
                 let (count, word_size) = (fields.u16()?, fields.u16()?);
                 match word_size {
                     4 => {}
-                    // `struct perf_record_mask_cpu_map64` has four bytes of padding before its words.
+                    // `struct perf_record_mask_cpu_map64` has four bytes of padding before its
+                    // words.
                     8 => _ = fields.u32()?,
                     _ => return None,
                 }
@@ -128,13 +131,16 @@ impl<'a> CpuMap<'a> {
     /// The CPUs' numbers, rising where it is a mask or a range.
     pub fn cpus(&self) -> Box<dyn Iterator<Item = u32> + 'a> {
         match *self {
-            Self::List { bytes, endian } => Box::new(bytes.iter().map(move |cpu| endian.u16(*cpu).into())),
+            Self::List { bytes, endian } => {
+                Box::new(bytes.iter().map(move |cpu| endian.u16(*cpu).into()))
+            }
             Self::Mask { bytes, word_size, endian } => {
                 let bits = bytes.len() * 8;
                 let is_set = move |cpu: &u32| {
                     let (byte, bit) = (*cpu as usize / 8, cpu % 8);
                     let within = byte % word_size;
-                    let at = byte - within + if endian == Endian::Big { word_size - 1 - within } else { within };
+                    let at = byte - within
+                        + if endian == Endian::Big { word_size - 1 - within } else { within };
                     bytes.get(at).is_some_and(|byte| byte >> bit & 1 == 1)
                 };
                 Box::new((0..u32::try_from(bits).unwrap_or(0)).filter(is_set))
@@ -161,7 +167,8 @@ impl<'a> BuildId<'a> {
         let pid = fields.i32()?;
         let (id, size) = (fields.take(20)?, fields.u8()?);
         fields.take(3)?;
-        // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the size is not there, and the id is that of SHA-1.
+        // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the size is not there, and the id is that of
+        // SHA-1.
         let has_size = u32::from(misc) & PERF_RECORD_MISC_EXT_RESERVED != 0;
         let size = if has_size { usize::from(size).min(20) } else { 20 };
         Some(Self { pid, build_id: &id[..size], path: fields.text() })
@@ -243,17 +250,23 @@ pub struct ThreadMap<'a> {
 impl<'a> ThreadMap<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
         let count = fields.u64()?;
-        Some(Self { entries: fields.take(count.checked_mul(24)?)?.as_chunks().0, endian: fields.endian() })
+        Some(Self {
+            entries: fields.take(count.checked_mul(24)?)?.as_chunks().0,
+            endian: fields.endian(),
+        })
     }
 
     /// Each thread's id (`u64::MAX` is any) and name.
     pub fn threads(&self) -> impl ExactSizeIterator<Item = (u64, &'a [u8])> + 'a {
         let endian = self.endian;
-        self.entries.iter().map(move |entry| (endian.u64(std::array::from_fn(|i| entry[i])), until_nul(&entry[8..])))
+        self.entries.iter().map(move |entry| {
+            (endian.u64(std::array::from_fn(|i| entry[i])), until_nul(&entry[8..]))
+        })
     }
 }
 
-/// How the time stamp counter becomes perf's time (`struct perf_event_mmap_page` documents the sum).
+/// How the time stamp counter becomes perf's time (`struct perf_event_mmap_page` documents the
+/// sum).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeConv {
     /// Bits to shift by.
@@ -262,7 +275,8 @@ pub struct TimeConv {
     pub mult: u64,
     /// Nanoseconds at counter 0.
     pub zero: u64,
-    /// Where the counter has fewer than 64 bits: a counter value in the range, and the mask of its bits.
+    /// Where the counter has fewer than 64 bits: a counter value in the range, and the mask of its
+    /// bits.
     pub short: Option<(u64, u64)>,
 }
 

@@ -1,6 +1,8 @@
 //! Records about threads.
 
-use perf_event_open_sys::bindings::{PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT};
+use perf_event_open_sys::bindings::{
+    PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
+};
 
 use crate::bytes::Cursor;
 
@@ -13,7 +15,8 @@ pub struct Comm<'a> {
     pub tid: i32,
     /// The name, any bytes but NUL.
     pub comm: &'a [u8],
-    /// The name came with a new program (`PERF_RECORD_MISC_COMM_EXEC`): what was mapped before is gone.
+    /// The name came with a new program (`PERF_RECORD_MISC_COMM_EXEC`): what was mapped before is
+    /// gone.
     pub is_exec: bool,
 }
 
@@ -41,7 +44,13 @@ pub struct Task {
 
 impl Task {
     pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
-        Some(Self { pid: fields.i32()?, ppid: fields.i32()?, tid: fields.i32()?, ptid: fields.i32()?, time_ns: fields.u64()? })
+        Some(Self {
+            pid: fields.i32()?,
+            ppid: fields.i32()?,
+            tid: fields.i32()?,
+            ptid: fields.i32()?,
+            time_ns: fields.u64()?,
+        })
     }
 }
 
@@ -52,13 +61,18 @@ pub struct Switch {
     pub is_out: bool,
     /// It left while it could have gone on.
     pub is_preempted: bool,
-    /// Process and thread that come next, or that were there before; `None` where only one thread is recorded.
+    /// Process and thread that come next, or that were there before; `None` where only one thread
+    /// is recorded.
     pub other: Option<(i32, i32)>,
 }
 
 impl Switch {
     pub(super) fn decode(misc: u16, other: Option<(i32, i32)>) -> Self {
         let has = |bit: u32| u32::from(misc) & bit != 0;
-        Self { is_out: has(PERF_RECORD_MISC_SWITCH_OUT), is_preempted: has(PERF_RECORD_MISC_SWITCH_OUT_PREEMPT), other }
+        Self {
+            is_out: has(PERF_RECORD_MISC_SWITCH_OUT),
+            is_preempted: has(PERF_RECORD_MISC_SWITCH_OUT_PREEMPT),
+            other,
+        }
     }
 }

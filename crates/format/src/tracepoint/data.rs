@@ -1,4 +1,5 @@
-//! The section `TRACING_DATA`: descriptions of the tracepoints that were recorded, and the kernel's names for addresses.
+//! The section `TRACING_DATA`: descriptions of the tracepoints that were recorded, and the kernel's
+//! names for addresses.
 //!
 //! ```text
 //! 17 08 44 "tracing" | version \0 | byte order u8 | long size u8 | page size u32
@@ -44,14 +45,16 @@ impl TracingData {
     /// # Errors
     /// It is none.
     pub fn parse(section: &[u8]) -> Result<Self, TracingDataError> {
-        let rest = section.strip_prefix(b"\x17\x08\x44tracing").ok_or(TracingDataError::NoTracingData)?;
+        let rest =
+            section.strip_prefix(b"\x17\x08\x44tracing").ok_or(TracingDataError::NoTracingData)?;
         let version = until_nul(rest);
         let endian = match rest.get(version.len() + 1) {
             Some(0) => Endian::Little,
             Some(1) => Endian::Big,
             _ => return Err(TracingDataError::NoTracingData),
         };
-        let mut data = Self { formats: HashMap::new(), printk: HashMap::new(), endian, error: None };
+        let mut data =
+            Self { formats: HashMap::new(), printk: HashMap::new(), endian, error: None };
         let mut fields = Cursor::new(rest.get(version.len() + 2..).unwrap_or_default(), endian);
         data.error = data.read(&mut fields).is_none().then_some(TracingDataError::Cut);
         Ok(data)

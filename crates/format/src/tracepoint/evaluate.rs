@@ -39,16 +39,29 @@ impl Raw<'_> {
     pub(super) fn number(&self, expression: &Expression) -> u64 {
         match expression {
             Expression::Number(number) => *number,
-            Expression::Field(field) => self.fields.get(*field).map_or(0, |field| field.number(self.bytes, self.endian)),
+            Expression::Field(field) => {
+                self.fields.get(*field).map_or(0, |field| field.number(self.bytes, self.endian))
+            }
             Expression::Cast(size, inner) => cut(self.number(inner), *size),
             Expression::Unary("*", inner) => self.element(inner, 0),
             Expression::Unary(sign, inner) => unary(sign, self.number(inner)).unwrap_or(0),
-            Expression::Binary("&&", left, right) => u64::from(self.number(left) != 0 && self.number(right) != 0),
-            Expression::Binary("||", left, right) => u64::from(self.number(left) != 0 || self.number(right) != 0),
-            Expression::Binary(sign, left, right) => binary(sign, self.number(left), self.number(right)),
-            Expression::Choice(condition, yes, no) => self.number(if self.number(condition) != 0 { yes } else { no }),
+            Expression::Binary("&&", left, right) => {
+                u64::from(self.number(left) != 0 && self.number(right) != 0)
+            }
+            Expression::Binary("||", left, right) => {
+                u64::from(self.number(left) != 0 || self.number(right) != 0)
+            }
+            Expression::Binary(sign, left, right) => {
+                binary(sign, self.number(left), self.number(right))
+            }
+            Expression::Choice(condition, yes, no) => {
+                self.number(if self.number(condition) != 0 { yes } else { no })
+            }
             Expression::Element(array, place) => self.element(array, self.number(place)),
-            Expression::DynamicLen(field) => self.fields.get(*field).map_or(0, |field| field.range(self.bytes, self.endian).1 as u64),
+            Expression::DynamicLen(field) => self
+                .fields
+                .get(*field)
+                .map_or(0, |field| field.range(self.bytes, self.endian).1 as u64),
             _ => 0,
         }
     }
@@ -56,7 +69,9 @@ impl Raw<'_> {
     /// An element of an array.
     fn element(&self, array: &Expression, place: u64) -> u64 {
         let (field, size) = match array {
-            Expression::Field(field) => (*field, self.fields.get(*field).map_or(1, Field::element_size)),
+            Expression::Field(field) => {
+                (*field, self.fields.get(*field).map_or(1, Field::element_size))
+            }
             Expression::Dynamic(field, size) => (*field, *size),
             _ => return 0,
         };
@@ -69,7 +84,10 @@ impl Raw<'_> {
     /// The bytes that an array or a buffer has.
     pub(super) fn buffer(&self, expression: &Expression) -> &[u8] {
         match expression {
-            Expression::Field(field) | Expression::Dynamic(field, _) | Expression::Str(field) | Expression::Bitmask(field) => {
+            Expression::Field(field)
+            | Expression::Dynamic(field, _)
+            | Expression::Str(field)
+            | Expression::Bitmask(field) => {
                 self.fields.get(*field).map_or(&[], |field| field.bytes(self.bytes, self.endian))
             }
             Expression::Cast(_, inner) => self.buffer(inner),
@@ -81,8 +99,12 @@ impl Raw<'_> {
     pub(super) fn text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
         match expression {
             Expression::Text(text) => out.extend_from_slice(text),
-            Expression::Choice(condition, yes, no) => self.text(if self.number(condition) != 0 { yes } else { no }, out),
-            Expression::Flags(value, between, pairs) => flags(self.number(value), between, pairs, out),
+            Expression::Choice(condition, yes, no) => {
+                self.text(if self.number(condition) != 0 { yes } else { no }, out)
+            }
+            Expression::Flags(value, between, pairs) => {
+                flags(self.number(value), between, pairs, out)
+            }
             Expression::Symbolic(value, pairs) => {
                 let value = self.number(value);
                 match pairs.iter().find(|(of, _)| of.cast_unsigned() == value) {
@@ -91,14 +113,20 @@ impl Raw<'_> {
                 }
             }
             Expression::Hex(bytes, len, between) => {
-                let (len, bytes) = (usize::try_from(self.number(len)).unwrap_or(usize::MAX), self.buffer(bytes));
-                let digits: Vec<_> = bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect();
+                let (len, bytes) =
+                    (usize::try_from(self.number(len)).unwrap_or(usize::MAX), self.buffer(bytes));
+                let digits: Vec<_> =
+                    bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect();
                 out.extend_from_slice(digits.join(between).as_bytes());
             }
-            Expression::Array(array, len, size) => self.array(array, (self.number(len), self.number(size)), out),
+            Expression::Array(array, len, size) => {
+                self.array(array, (self.number(len), self.number(size)), out)
+            }
             Expression::Bitmask(_) => bitmask(self.buffer(expression), self.endian, out),
             Expression::Field(field) => self.field_text(*field, out),
-            Expression::Str(_) | Expression::Dynamic(..) => out.extend_from_slice(until_nul(self.buffer(expression))),
+            Expression::Str(_) | Expression::Dynamic(..) => {
+                out.extend_from_slice(until_nul(self.buffer(expression)))
+            }
             _ => {
                 let address = self.number(expression);
                 out.extend_from_slice(format!("{address:x}").as_bytes());
@@ -110,7 +138,9 @@ impl Raw<'_> {
         let bytes = self.buffer(array);
         let size = usize::try_from(size).unwrap_or(1).clamp(1, 8);
         let elements = bytes.chunks_exact(size).take(usize::try_from(len).unwrap_or(usize::MAX));
-        let texts: Vec<_> = elements.map(|element| format!("0x{:x}", number(element, 0, size, self.endian))).collect();
+        let texts: Vec<_> = elements
+            .map(|element| format!("0x{:x}", number(element, 0, size, self.endian)))
+            .collect();
         out.extend_from_slice(format!("{{{}}}", texts.join(",")).as_bytes());
     }
 
@@ -153,8 +183,12 @@ fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec
 
 /// Groups of eight digits, the highest first, with commas between them.
 fn bitmask(bytes: &[u8], endian: Endian, out: &mut Vec<u8>) {
-    let mut words: Vec<_> = bytes.chunks(8).map(|word| number(word, 0, word.len(), endian)).collect();
+    let mut words: Vec<_> =
+        bytes.chunks(8).map(|word| number(word, 0, word.len(), endian)).collect();
     words.reverse();
-    let groups = words.iter().flat_map(|word| [word >> 32, word & 0xffff_ffff]).map(|group| format!("{group:08x}"));
+    let groups = words
+        .iter()
+        .flat_map(|word| [word >> 32, word & 0xffff_ffff])
+        .map(|group| format!("{group:08x}"));
     out.extend_from_slice(groups.collect::<Vec<_>>().join(",").as_bytes());
 }

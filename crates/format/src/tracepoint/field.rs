@@ -40,7 +40,8 @@ impl Field {
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_start().strip_prefix("field:")?.split(';');
         let declaration = parts.next()?.trim();
-        let mut number = |name: &str| parts.next()?.trim().strip_prefix(name)?.parse::<usize>().ok();
+        let mut number =
+            |name: &str| parts.next()?.trim().strip_prefix(name)?.parse::<usize>().ok();
         let (offset, size) = (number("offset:")?, number("size:")?);
         let is_signed = number("signed:").is_some_and(|signed| signed != 0);
         let place = match declaration.split_whitespace().next()? {
@@ -48,18 +49,31 @@ impl Field {
             "__rel_loc" => Place::Relative,
             _ => Place::Here,
         };
-        let declaration = declaration.trim_start_matches("__data_loc ").trim_start_matches("__rel_loc ");
+        let declaration =
+            declaration.trim_start_matches("__data_loc ").trim_start_matches("__rel_loc ");
         let bracket = declaration.find('[');
-        let elements = bracket.and_then(|at| declaration[at + 1..].split(']').next()?.trim().parse().ok());
+        let elements =
+            bracket.and_then(|at| declaration[at + 1..].split(']').next()?.trim().parse().ok());
         // `char[] name` and `char name[16]`
         let plain = match (bracket, declaration.find(']')) {
-            (Some(open), Some(close)) if open < close => format!("{}{}", &declaration[..open], &declaration[close + 1..]),
+            (Some(open), Some(close)) if open < close => {
+                format!("{}{}", &declaration[..open], &declaration[close + 1..])
+            }
             _ => declaration.to_owned(),
         };
         let plain = plain.trim_end();
         let at = plain.rfind([' ', '*'])? + 1;
         let (kind, name) = (plain[..at].trim().to_owned(), plain[at..].to_owned());
-        Some(Self { name, kind, offset, size, is_signed, elements, is_array: bracket.is_some() || place != Place::Here, place })
+        Some(Self {
+            name,
+            kind,
+            offset,
+            size,
+            is_signed,
+            elements,
+            is_array: bracket.is_some() || place != Place::Here,
+            place,
+        })
     }
 
     pub(super) fn is_common(&self) -> bool {
@@ -86,7 +100,8 @@ impl Field {
         }
         let word = self.number(raw, endian);
         let (offset, len) = ((word & 0xffff) as usize, (word >> 16 & 0xffff) as usize);
-        let before = if self.place == Place::Relative { self.offset.saturating_add(self.size) } else { 0 };
+        let before =
+            if self.place == Place::Relative { self.offset.saturating_add(self.size) } else { 0 };
         (before.saturating_add(offset), len)
     }
 
@@ -112,7 +127,11 @@ impl Field {
         if self.is_array {
             let bytes = self.bytes(raw, endian);
             let text = crate::bytes::until_nul(bytes);
-            if self.is_string() && text.iter().all(|byte| (b' '..=b'~').contains(byte) || byte.is_ascii_whitespace()) {
+            if self.is_string()
+                && text
+                    .iter()
+                    .all(|byte| (b' '..=b'~').contains(byte) || byte.is_ascii_whitespace())
+            {
                 return out.extend_from_slice(text);
             }
             let list: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -135,7 +154,13 @@ impl Field {
 
 /// A number of `size` bytes, as it lies there, without a sign; 0 where there is none.
 pub(super) fn number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
-    let Some(bytes) = offset.checked_add(size).and_then(|end| raw.get(offset..end)).filter(|bytes| bytes.len() <= 8) else { return 0 };
+    let Some(bytes) = offset
+        .checked_add(size)
+        .and_then(|end| raw.get(offset..end))
+        .filter(|bytes| bytes.len() <= 8)
+    else {
+        return 0;
+    };
     let mut word = [0; 8];
     match endian {
         Endian::Little => word[..bytes.len()].copy_from_slice(bytes),
@@ -152,15 +177,20 @@ pub(super) fn sign_extend(value: u64, size: u32) -> i64 {
 
 /// The bytes of a C type of the kernel on a 64-bit machine; `None` where it isn't known.
 pub(super) fn type_size(kind: &str) -> Option<usize> {
-    let words = kind.split_whitespace().filter(|word| !matches!(*word, "unsigned" | "signed" | "const" | "volatile" | "struct" | "enum"));
+    let words = kind.split_whitespace().filter(|word| {
+        !matches!(*word, "unsigned" | "signed" | "const" | "volatile" | "struct" | "enum")
+    });
     let plain = words.collect::<Vec<_>>().join(" ");
     Some(match plain.as_str() {
         _ if kind.ends_with('*') => 8,
         "char" | "u8" | "s8" | "__u8" | "__s8" | "bool" | "uint8_t" | "int8_t" => 1,
-        "short" | "short int" | "u16" | "s16" | "__u16" | "__s16" | "__le16" | "__be16" | "umode_t" | "uint16_t" | "int16_t" => 2,
-        "" | "int" | "u32" | "s32" | "__u32" | "__s32" | "__le32" | "__be32" | "uint32_t" | "int32_t" | "gfp_t" | "pid_t" | "dev_t" => 4,
-        "long" | "long int" | "long long" | "long long int" | "u64" | "s64" | "__u64" | "__s64" | "__le64" | "__be64" | "uint64_t" | "int64_t"
-        | "size_t" | "ssize_t" | "loff_t" | "sector_t" | "ino_t" | "dma_addr_t" | "phys_addr_t" | "uintptr_t" => 8,
+        "short" | "short int" | "u16" | "s16" | "__u16" | "__s16" | "__le16" | "__be16"
+        | "umode_t" | "uint16_t" | "int16_t" => 2,
+        "" | "int" | "u32" | "s32" | "__u32" | "__s32" | "__le32" | "__be32" | "uint32_t"
+        | "int32_t" | "gfp_t" | "pid_t" | "dev_t" => 4,
+        "long" | "long int" | "long long" | "long long int" | "u64" | "s64" | "__u64" | "__s64"
+        | "__le64" | "__be64" | "uint64_t" | "int64_t" | "size_t" | "ssize_t" | "loff_t"
+        | "sector_t" | "ino_t" | "dma_addr_t" | "phys_addr_t" | "uintptr_t" => 8,
         _ => return None,
     })
 }

@@ -15,8 +15,8 @@ pub(super) enum Token {
 const MOST: usize = 1 << 14;
 
 const SIGNS: [&str; 32] = [
-    "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<",
-    ">", "?", ":", ".", ";",
+    "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", "+",
+    "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", ".", ";",
 ];
 
 /// Takes an expression apart; `None` where something is no word.
@@ -32,7 +32,9 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
             '\'' => character(rest)?,
             '0'..='9' => number(rest)?,
             first if first.is_ascii_alphabetic() || first == '_' => {
-                let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let len = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .unwrap_or(rest.len());
                 (Token::Word(rest[..len].to_owned()), len)
             }
             _ => {

@@ -1,4 +1,5 @@
-//! Tracepoints: what their raw bytes mean, by the descriptions of tracefs (`events/SYSTEM/EVENT/format`).
+//! Tracepoints: what their raw bytes mean, by the descriptions of tracefs
+//! (`events/SYSTEM/EVENT/format`).
 //!
 //! ```text
 //! format text -> Format: fields, and the expression tree of `print fmt`
@@ -41,7 +42,12 @@ impl Format {
         let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
         let fields: Vec<_> = text.lines().filter_map(Field::parse).take(field::MOST).collect();
         let print = line("print fmt: ").and_then(|expression| parser::print(expression, &fields));
-        Some(Self { name: line("name: ")?.trim().to_owned(), id: line("ID: ")?.trim().parse().ok()?, fields, print })
+        Some(Self {
+            name: line("name: ")?.trim().to_owned(),
+            id: line("ID: ")?.trim().parse().ok()?,
+            fields,
+            print,
+        })
     }
 
     /// Whether the expression `print fmt` was understood.
@@ -57,7 +63,10 @@ impl Format {
             Some(pieces) => printf::print(pieces, &mut bytes, out),
             None => {
                 out.extend_from_slice(b"[FAILED TO PARSE]");
-                self.fields.iter().filter(|field| !field.is_common()).for_each(|field| field.print(raw, endian, out));
+                self.fields
+                    .iter()
+                    .filter(|field| !field.is_common())
+                    .for_each(|field| field.print(raw, endian, out));
             }
         }
     }

@@ -123,7 +123,11 @@ impl<'t> Parser<'t> {
                 self.next();
                 let operand = self.unary()?;
                 // The address of a field is as good as the field.
-                if matches!(*sign, "+" | "&") { operand } else { Expression::Unary(sign, operand.into()) }
+                if matches!(*sign, "+" | "&") {
+                    operand
+                } else {
+                    Expression::Unary(sign, operand.into())
+                }
             }
             Token::Sign("(") if self.cast().is_some() => {
                 let (size, rest) = self.cast()?;
@@ -142,7 +146,8 @@ impl<'t> Parser<'t> {
         Some(expression)
     }
 
-    /// A type in brackets: the bytes of the type, or of what it points to, and whether it is a pointer; and what follows.
+    /// A type in brackets: the bytes of the type, or of what it points to, and whether it is a
+    /// pointer; and what follows.
     fn cast(&self) -> Option<((usize, bool), &'t [Token])> {
         let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
         let mut words = Vec::new();
@@ -154,13 +159,21 @@ impl<'t> Parser<'t> {
                 _ => return None,
             }
         }
-        let is_type =
-            |word: &&str| matches!(*word, "struct" | "enum" | "union" | "const" | "unsigned" | "signed" | "void") || type_size(word).is_some();
-        if words.is_empty() || words[0] == "REC" || !words.iter().any(is_type) && pointers == 0 && !words[0].ends_with("_t") {
+        let is_type = |word: &&str| {
+            matches!(*word, "struct" | "enum" | "union" | "const" | "unsigned" | "signed" | "void")
+                || type_size(word).is_some()
+        };
+        if words.is_empty()
+            || words[0] == "REC"
+            || !words.iter().any(is_type) && pointers == 0 && !words[0].ends_with("_t")
+        {
             return None;
         }
         let size = type_size(&words.join(" ")).unwrap_or(if pointers > 1 { 8 } else { 1 });
-        Some(((if pointers == 0 && words[0] == "enum" { 4 } else { size }, pointers > 0), self.rest.get(end + 1..)?))
+        Some((
+            (if pointers == 0 && words[0] == "enum" { 4 } else { size }, pointers > 0),
+            self.rest.get(end + 1..)?,
+        ))
     }
 
     fn postfix(&mut self) -> Option<Expression> {
@@ -234,14 +247,20 @@ impl<'t> Parser<'t> {
                 let field = self.dynamic()?;
                 Expression::Dynamic(field, self.fields[field].element_size())
             }
-            "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => Expression::DynamicLen(self.dynamic()?),
-            "__get_bitmask" | "__get_cpumask" | "__get_rel_bitmask" | "__get_rel_cpumask" => Expression::Bitmask(self.dynamic()?),
+            "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => {
+                Expression::DynamicLen(self.dynamic()?)
+            }
+            "__get_bitmask" | "__get_cpumask" | "__get_rel_bitmask" | "__get_rel_cpumask" => {
+                Expression::Bitmask(self.dynamic()?)
+            }
             "__print_flags" | "__print_flags_u64" => {
                 let value = self.boxed()?;
                 let Expression::Text(between) = *self.further()? else { return None };
                 Expression::Flags(value, between, self.pairs()?)
             }
-            "__print_symbolic" | "__print_symbolic_u64" => Expression::Symbolic(self.boxed()?, self.pairs()?),
+            "__print_symbolic" | "__print_symbolic_u64" => {
+                Expression::Symbolic(self.boxed()?, self.pairs()?)
+            }
             "__print_hex" => Expression::Hex(self.boxed()?, self.further()?, " "),
             "__print_hex_str" => Expression::Hex(self.boxed()?, self.further()?, ""),
             "__print_array" => Expression::Array(self.boxed()?, self.further()?, self.further()?),
@@ -275,7 +294,9 @@ impl<'t> Parser<'t> {
     fn pair_value(&mut self) -> Option<i64> {
         if let [Token::Word(word), Token::Sign(","), ..] = self.rest {
             self.next();
-            return Some(ENUMERATED.iter().find(|(name, _)| name == word).map_or(-1, |(_, value)| *value));
+            return Some(
+                ENUMERATED.iter().find(|(name, _)| name == word).map_or(-1, |(_, value)| *value),
+            );
         }
         constant(&self.expression()?).map(u64::cast_signed)
     }
@@ -336,8 +357,12 @@ fn constant(expression: &Expression) -> Option<u64> {
         Expression::Number(number) => Some(*number),
         Expression::Cast(size, inner) => constant(inner).map(|value| cut(value, *size)),
         Expression::Unary(sign, inner) => unary(sign, constant(inner)?),
-        Expression::Binary(sign, left, right) => Some(binary(sign, constant(left)?, constant(right)?)),
-        Expression::Choice(condition, yes, no) => constant(if constant(condition)? != 0 { yes } else { no }),
+        Expression::Binary(sign, left, right) => {
+            Some(binary(sign, constant(left)?, constant(right)?))
+        }
+        Expression::Choice(condition, yes, no) => {
+            constant(if constant(condition)? != 0 { yes } else { no })
+        }
         _ => None,
     }
 }

@@ -62,7 +62,10 @@ pub(super) fn pieces(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Pi
     Some(pieces)
 }
 
-fn conversion<'f>(mut rest: &'f [u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<(Value, &'f [u8])> {
+fn conversion<'f>(
+    mut rest: &'f [u8],
+    arguments: &mut impl Iterator<Item = Expression>,
+) -> Option<(Value, &'f [u8])> {
     let flags = rest.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
     let (flags, behind) = rest.split_at(flags);
     rest = behind;
@@ -86,15 +89,32 @@ fn conversion<'f>(mut rest: &'f [u8], arguments: &mut impl Iterator<Item = Expre
         _ => 8,
     };
     let (conversion, behind) = behind.split_first()?;
-    let letters = if *conversion == b'p' { behind.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count() } else { 0 };
+    let letters = if *conversion == b'p' {
+        behind.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()
+    } else {
+        0
+    };
     if !b"diuxXocsp".contains(conversion) {
         return None;
     }
     let has = |flag: u8| flags.contains(&flag);
     let argument = arguments.next()?;
-    let (left, zeros, plus, space, alternate) = (has(b'-'), has(b'0'), has(b'+'), has(b' '), has(b'#'));
+    let (left, zeros, plus, space, alternate) =
+        (has(b'-'), has(b'0'), has(b'+'), has(b' '), has(b'#'));
     let extension = behind[..letters].to_vec();
-    let value = Value { left, zeros, plus, space, alternate, width, precision, bytes, conversion: *conversion, extension, argument };
+    let value = Value {
+        left,
+        zeros,
+        plus,
+        space,
+        alternate,
+        width,
+        precision,
+        bytes,
+        conversion: *conversion,
+        extension,
+        argument,
+    };
     Some((value, &behind[letters..]))
 }
 
@@ -142,7 +162,13 @@ impl Value {
             }
             b'p' => {
                 self.pointer(raw, out, width);
-                return self.pad(out, start, start, if self.extension == b"h" { 0 } else { width.unwrap_or(0) }, false);
+                return self.pad(
+                    out,
+                    start,
+                    start,
+                    if self.extension == b"h" { 0 } else { width.unwrap_or(0) },
+                    false,
+                );
             }
             _ => self.integer(raw.number(&self.argument), out),
         };
@@ -155,7 +181,9 @@ impl Value {
     /// Adds the sign or the base, and returns the digits.
     fn integer(&self, value: u64, out: &mut Vec<u8>) -> String {
         let unsigned = if self.bytes >= 8 { value } else { value & ((1 << (8 * self.bytes)) - 1) };
-        let base = |text: &str| if self.alternate && unsigned != 0 { text.as_bytes().to_vec() } else { Vec::new() };
+        let base = |text: &str| {
+            if self.alternate && unsigned != 0 { text.as_bytes().to_vec() } else { Vec::new() }
+        };
         let (before, digits) = match self.conversion {
             b'd' | b'i' => {
                 let signed = sign_extend(value, self.bytes);
@@ -200,12 +228,17 @@ impl Value {
                 };
                 out.extend_from_slice(name.as_bytes());
                 if matches!(self.extension[0], b'S' | b'F') {
-                    out.extend_from_slice(format!("+0x{:x}", address.wrapping_sub(start)).as_bytes());
+                    out.extend_from_slice(
+                        format!("+0x{:x}", address.wrapping_sub(start)).as_bytes(),
+                    );
                 }
             }
             [b'M' | b'm', rest @ ..] => {
                 let between = if rest.first() == Some(&b'F') { "-" } else { ":" };
-                out.extend_from_slice(hex(bytes(), 6, if self.extension[0] == b'm' { "" } else { between }).as_bytes());
+                out.extend_from_slice(
+                    hex(bytes(), 6, if self.extension[0] == b'm' { "" } else { between })
+                        .as_bytes(),
+                );
             }
             [b'h', rest @ ..] => {
                 let between = match rest.first() {
@@ -221,7 +254,9 @@ impl Value {
                 let parts: Vec<_> = bytes().iter().take(4).map(u8::to_string).collect();
                 out.extend_from_slice(parts.join(".").as_bytes());
             }
-            [b'I' | b'i', kind @ (b'6' | b'S'), ..] => out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes()),
+            [b'I' | b'i', kind @ (b'6' | b'S'), ..] => {
+                out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes())
+            }
             _ => match raw.number(&self.argument) {
                 0 => out.extend_from_slice(b"(nil)"),
                 address => out.extend_from_slice(format!("0x{address:x}").as_bytes()),
@@ -246,7 +281,9 @@ fn hex(bytes: &[u8], len: usize, between: &str) -> String {
 }
 
 fn uuid(bytes: &[u8]) -> String {
-    let part = |from: usize, to: usize| bytes.get(from..to).map_or_else(String::new, |part| hex(part, part.len(), ""));
+    let part = |from: usize, to: usize| {
+        bytes.get(from..to).map_or_else(String::new, |part| hex(part, part.len(), ""))
+    };
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 

@@ -37,9 +37,15 @@ fn printed(print: &str) -> String {
 #[test]
 fn conversions_are_those_of_printf() {
     let cases = [
-        (r#""%d|%5d|%-5d|%05d|%u", REC->number, REC->number, REC->number, REC->number, REC->number"#, "-5|   -5|-5   |-0005|4294967291"),
+        (
+            r#""%d|%5d|%-5d|%05d|%u", REC->number, REC->number, REC->number, REC->number, REC->number"#,
+            "-5|   -5|-5   |-0005|4294967291",
+        ),
         (r#""%x %#x %X %08lx %hhx", 255, 255, 255, 255, 511"#, "ff 0xff FF 000000ff ff"),
-        (r#""%s|%8s|%-8s|%.1s", REC->comm, __get_str(name), __get_str(name), REC->comm"#, "sh|     abc|abc     |s"),
+        (
+            r#""%s|%8s|%-8s|%.1s", REC->comm, __get_str(name), __get_str(name), REC->comm"#,
+            "sh|     abc|abc     |s",
+        ),
         (r#""%c%% %p %p", 'x', 0, 4096"#, "x% (nil) 0x1000"),
         (r#""a" "b" "%s", "c" "d""#, "abcd"),
         (r#""%*d|%.*s", 4, 7, 1, REC->comm"#, "   7|s"),
@@ -65,7 +71,10 @@ fn expressions_are_evaluated() {
         (r#""%d %d", __get_dynamic_array_len(name), (int)sizeof(u64)"#, "4 8"),
         (r#""%d %d", 1 / 0, 1 << 70"#, "0 0"),
         (r#""%lx", ((struct page *)vmemmap_base) + 3"#, "3"),
-        (r#""%s %s", __print_symbolic(0, { NAME, "A" }), __print_flags(0, "|", { NAME, "A" })"#, "0x0 A"),
+        (
+            r#""%s %s", __print_symbolic(0, { NAME, "A" }), __print_flags(0, "|", { NAME, "A" })"#,
+            "0x0 A",
+        ),
     ];
     for (print, text) in cases {
         assert_eq!(printed(print), text, "{print}");
@@ -75,13 +84,23 @@ fn expressions_are_evaluated() {
 #[test]
 fn what_is_not_understood_is_printed_field_by_field() {
     for print in [r#""%d", unknown(1)"#, r#""%d""#, "7", r#""%d", REC->nothing"#, r#""%y", 1"#] {
-        assert_eq!(printed(print), "[FAILED TO PARSE] comm=sh number=-5 name=abc mac=ARRAY[01, 02, 03, 04]", "{print}");
+        assert_eq!(
+            printed(print),
+            "[FAILED TO PARSE] comm=sh number=-5 name=abc mac=ARRAY[01, 02, 03, 04]",
+            "{print}"
+        );
     }
 }
 
 #[test]
 fn hostile_expressions_and_bytes_do_no_harm() {
-    for deep in ["(".repeat(100_000), "!".repeat(100_000), "1+(".repeat(50_000), "1?".repeat(50_000), "(int)".repeat(50_000)] {
+    for deep in [
+        "(".repeat(100_000),
+        "!".repeat(100_000),
+        "1+(".repeat(50_000),
+        "1?".repeat(50_000),
+        "(int)".repeat(50_000),
+    ] {
         assert!(printed(&format!("\"%d\", {deep}1")).starts_with("[FAILED"));
     }
     let all = r#""%s %s %d %s", REC->comm, __get_str(name), REC->number, __print_array(REC->mac, 0xffffffff, 8)"#;

@@ -1,6 +1,11 @@
-//! Damaged recordings: whatever bytes they hold, reading ends, without a panic and in bounded memory.
+//! Damaged recordings: whatever bytes they hold, reading ends, without a panic and in bounded
+//! memory.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 #[path = "../recording/mod.rs"]
 mod recording;
@@ -61,7 +66,9 @@ fn read_all(bytes: &[u8]) -> Option<usize> {
             sum += sample.callchain.map_or(0, |chain| chain.iter().count());
             sum += sample.branches.map_or(0, |branches| branches.iter().count());
             sum += sample.read.map_or(0, |read| read.values().count());
-            sum += sample.regs_user.map_or(0, |regs| (0..65).filter_map(|register| regs.get(register)).count());
+            sum += sample
+                .regs_user
+                .map_or(0, |regs| (0..65).filter_map(|register| regs.get(register)).count());
         }
     }
     assert!(covered <= bytes.len(), "{covered} bytes of records in {}", bytes.len());
@@ -80,7 +87,10 @@ fn lists(record: &Record<'_>) -> usize {
 
 fn features(description: &Description) -> usize {
     let features = description.features();
-    let texts = features.bits().filter(|bit| features.text(*bit).is_ok() || features.number(*bit).is_ok()).count();
+    let texts = features
+        .bits()
+        .filter(|bit| features.text(*bit).is_ok() || features.number(*bit).is_ok())
+        .count();
     let lists = [
         features.cmdline().map_or(0, |list| list.len()),
         features.event_desc().map_or(0, |list| list.len()),
@@ -92,7 +102,9 @@ fn features(description: &Description) -> usize {
         features.memory_topology().map_or(0, |memory| memory.nodes.len()),
         features.build_ids().map_or(0, Iterator::count),
     ];
-    let others = features.sample_time_ns().is_ok() || features.clock_data().is_ok() || features.compression().is_ok();
+    let others = features.sample_time_ns().is_ok()
+        || features.clock_data().is_ok()
+        || features.compression().is_ok();
     texts + lists.iter().sum::<usize>() + usize::from(others)
 }
 
@@ -105,25 +117,45 @@ fn peak_bytes() -> u64 {
 
 #[test]
 fn damaged_recordings_end_in_bounded_memory() {
-    let options = ["-e", "raw_syscalls:sys_enter", "-e", "{cpu-clock,page-faults}:S", "-g", "-s", "--namespaces"];
-    let recordings = [record(&options), record_to_pipe(&options), record(&["-e", "cpu-clock", "--call-graph", "dwarf,1024"])];
+    let options = [
+        "-e",
+        "raw_syscalls:sys_enter",
+        "-e",
+        "{cpu-clock,page-faults}:S",
+        "-g",
+        "-s",
+        "--namespaces",
+    ];
+    let recordings = [
+        record(&options),
+        record_to_pipe(&options),
+        record(&["-e", "cpu-clock", "--call-graph", "dwarf,1024"]),
+    ];
     let before = peak_bytes();
     let mut largest = 0;
     for recording in recordings.iter().flatten() {
         let mut whole = std::fs::read(&recording.path).unwrap();
         assert!(read_all(&whole).is_some_and(|sum| sum > 100), "the whole recording is read");
-        // Without the data in the middle a change hits something that matters more often. What is missing is damage, too.
-        for (seed, cut) in (1..=400).flat_map(|seed| [(seed, whole.len()), (seed + 1000, whole.len().min(20_000))]) {
+        // Without the data in the middle a change hits something that matters more often. What is
+        // missing is damage, too.
+        for (seed, cut) in
+            (1..=400).flat_map(|seed| [(seed, whole.len()), (seed + 1000, whole.len().min(20_000))])
+        {
             let mut bytes = whole[..cut].to_vec();
             damage(&mut bytes, &mut Numbers(seed));
             read_all(&bytes);
             largest = largest.max(bytes.len() as u64);
         }
         // The same bytes, said to come from a machine with the other byte order.
-        whole[..8].copy_from_slice(if Endian::NATIVE == Endian::Little { b"2ELIFREP" } else { b"PERFILE2" });
+        whole[..8].copy_from_slice(if Endian::NATIVE == Endian::Little {
+            b"2ELIFREP"
+        } else {
+            b"PERFILE2"
+        });
         read_all(&whole);
     }
-    // The buffer, the feature sections and ids (never more than the file has), the copies here; and as much again to grow.
+    // The buffer, the feature sections and ids (never more than the file has), the copies here; and
+    // as much again to grow.
     let room = 4 * (limits::READ_BUFFER as u64 + 4 * largest) + (32 << 20);
     let grown = peak_bytes() - before;
     assert!(grown < room, "{grown} bytes of memory for recordings of at most {largest}");

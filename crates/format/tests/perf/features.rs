@@ -1,7 +1,9 @@
 //! Feature sections, held against what `perf report --header-only` prints of them.
 
 use tare_format::file::Features;
-use tare_format::file::features::{ARCH, CPUDESC, CPUID, FeatureError, HOSTNAME, MemoryNode, OSRELEASE, TOTAL_MEM, VERSION};
+use tare_format::file::features::{
+    ARCH, CPUDESC, CPUID, FeatureError, HOSTNAME, MemoryNode, OSRELEASE, TOTAL_MEM, VERSION,
+};
 
 use crate::reading::all_records;
 use crate::recording::{Recording, record};
@@ -17,8 +19,11 @@ fn lines(printed: &str) -> Vec<String> {
 
 /// The blocks of a node as a list: `0-23,32-199`.
 fn ranges(node: &MemoryNode<'_>) -> String {
-    let has = |block: usize| node.bitmap.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1);
-    let ends = (0..node.bitmap.len() * 64).filter(|block| has(*block) && (*block == 0 || !has(block - 1) || !has(block + 1)));
+    let has = |block: usize| {
+        node.bitmap.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    };
+    let ends = (0..node.bitmap.len() * 64)
+        .filter(|block| has(*block) && (*block == 0 || !has(block - 1) || !has(block + 1)));
     let ends: Vec<_> = ends.collect();
     let pairs: Vec<_> = ends.chunks(2).map(|pair| format!("{}-{}", pair[0], pair[1])).collect();
     pairs.join(",")
@@ -47,15 +52,32 @@ fn the_machine() {
             format!("# total memory : {} kB", features.number(TOTAL_MEM).unwrap()),
         ];
         let (available, online) = features.cpus().unwrap();
-        ours.extend([format!("# nrcpus avail : {available}"), format!("# nrcpus online : {online}")]);
-        let pmus = features.pmu_mappings().unwrap().into_iter().map(|(kind, name)| format!("{} = {kind}", text(Ok(name))));
+        ours.extend([
+            format!("# nrcpus avail : {available}"),
+            format!("# nrcpus online : {online}"),
+        ]);
+        let pmus = features
+            .pmu_mappings()
+            .unwrap()
+            .into_iter()
+            .map(|(kind, name)| format!("{} = {kind}", text(Ok(name))));
         ours.push(format!("# pmu mappings: {}", pmus.collect::<Vec<_>>().join(", ")));
-        let cache = |level: u32, kind, size, cpus| format!("# L{level} {} {} [{}]", text(Ok(kind)), text(Ok(size)), text(Ok(cpus)));
-        ours.extend(features.caches().unwrap().iter().map(|c| cache(c.level, c.kind, c.size, c.cpus)));
+        let cache = |level: u32, kind, size, cpus| {
+            format!("# L{level} {} {} [{}]", text(Ok(kind)), text(Ok(size)), text(Ok(cpus)))
+        };
+        ours.extend(
+            features.caches().unwrap().iter().map(|c| cache(c.level, c.kind, c.size, c.cpus)),
+        );
         if let Ok(memory) = features.memory_topology() {
-            ours.push(format!("# memory nodes (nr {}, block size {:#x}):", memory.nodes.len(), memory.block_bytes));
+            ours.push(format!(
+                "# memory nodes (nr {}, block size {:#x}):",
+                memory.nodes.len(),
+                memory.block_bytes
+            ));
             let gib = |blocks: u64| (blocks * memory.block_bytes) >> 30;
-            ours.extend(memory.nodes.iter().map(|node| format!("# {} [{}G]: {}", node.node, gib(node.blocks()), ranges(node))));
+            ours.extend(memory.nodes.iter().map(|node| {
+                format!("# {} [{}G]: {}", node.node, gib(node.blocks()), ranges(node))
+            }));
         }
         ours
     });
@@ -65,14 +87,23 @@ fn the_machine() {
 fn the_topology() {
     check(&["-e", "cpu-clock"], |features| {
         let topology = features.cpu_topology().unwrap();
-        let mut ours: Vec<_> = topology.sockets.iter().map(|cpus| format!("# sibling sockets : {}", text(Ok(cpus)))).collect();
-        ours.extend(topology.cores.iter().map(|cpus| format!("# sibling threads : {}", text(Ok(cpus)))));
+        let mut ours: Vec<_> = topology
+            .sockets
+            .iter()
+            .map(|cpus| format!("# sibling sockets : {}", text(Ok(cpus))))
+            .collect();
+        ours.extend(
+            topology.cores.iter().map(|cpus| format!("# sibling threads : {}", text(Ok(cpus)))),
+        );
         ours.extend(topology.cpus.iter().enumerate().map(|(cpu, place)| {
             let die = place.die.map_or_else(String::new, |die| format!(", Die ID {die}"));
             format!("# CPU {cpu}: Core ID {}{die}, Socket ID {}", place.core, place.socket)
         }));
         for node in features.numa_topology().unwrap() {
-            ours.push(format!("# node{} meminfo : total = {} kB, free = {} kB", node.node, node.total_kib, node.free_kib));
+            ours.push(format!(
+                "# node{} meminfo : total = {} kB, free = {} kB",
+                node.node, node.total_kib, node.free_kib
+            ));
             ours.push(format!("# node{} cpu list : {}", node.node, text(Ok(node.cpus))));
         }
         ours
@@ -91,7 +122,8 @@ fn the_session() {
         let seconds = |ns: u64| format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000);
         let clock = features.clock_data().unwrap();
         assert_eq!(clock.clockid, 1, "CLOCK_MONOTONIC");
-        let arguments: Vec<_> = features.cmdline().unwrap().into_iter().map(|argument| text(Ok(argument))).collect();
+        let arguments: Vec<_> =
+            features.cmdline().unwrap().into_iter().map(|argument| text(Ok(argument))).collect();
         vec![
             format!("# cmdline : {}", arguments.join(" ")),
             format!("# time of first sample : {}", seconds(first)),
@@ -105,8 +137,13 @@ fn the_clocks() {
     let Some(recording) = record(&["-e", "cpu-clock", "-k", "CLOCK_MONOTONIC"]) else { return };
     let reader = all_records(&recording, |_| ());
     let clock = reader.description().features().clock_data().unwrap();
-    let seconds = format!("{}.{:09}", clock.clock_ns / 1_000_000_000, clock.clock_ns % 1_000_000_000);
-    let of_day = format!("{}.{:06}", clock.wall_clock_ns / 1_000_000_000, clock.wall_clock_ns % 1_000_000_000 / 1000);
+    let seconds =
+        format!("{}.{:09}", clock.clock_ns / 1_000_000_000, clock.clock_ns % 1_000_000_000);
+    let of_day = format!(
+        "{}.{:06}",
+        clock.wall_clock_ns / 1_000_000_000,
+        clock.wall_clock_ns % 1_000_000_000 / 1000
+    );
     let header = recording.perf(&["report", "--header-only", "-I", "-i"]);
     let wanted = format!("= {of_day} (TOD) = {seconds} (");
     assert!(header.contains(&wanted), "'{wanted}' in\n{header}");
@@ -116,7 +153,10 @@ fn the_clocks() {
 fn compression() {
     check(&["-e", "cpu-clock", "-z"], |features| {
         let compression = features.compression().unwrap();
-        vec![format!("# compressed : Zstd, level = {}, ratio = {}", compression.level, compression.ratio)]
+        vec![format!(
+            "# compressed : Zstd, level = {}, ratio = {}",
+            compression.level, compression.ratio
+        )]
     });
 }
 
@@ -126,7 +166,12 @@ fn build_ids_are_those_that_perf_lists() {
     let listed = |recording: &Recording| lines(&recording.perf(&["buildid-list", "-i"]));
     let reader = all_records(&recording, |_| ());
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let ours = reader.description().features().build_ids().unwrap().map(|file| format!("{} {}", hex(file.build_id), text(Ok(file.path))));
+    let ours = reader
+        .description()
+        .features()
+        .build_ids()
+        .unwrap()
+        .map(|file| format!("{} {}", hex(file.build_id), text(Ok(file.path))));
     let (mut ours, mut theirs) = (ours.collect::<Vec<_>>(), listed(&recording));
     ours.sort();
     theirs.sort();

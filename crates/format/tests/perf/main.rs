@@ -1,5 +1,9 @@
 //! Recordings that the real `perf` makes, held against what `perf` itself says about them.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 mod features;
 mod reading;
@@ -23,7 +27,9 @@ fn counts(recording: &Recording) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let reader = all_records(recording, |entry| {
         if entry.record.kind != kind::COMPRESSED {
-            *counts.entry(kind::name(entry.record.kind).unwrap_or("UNKNOWN").to_owned()).or_insert(0) += 1;
+            *counts
+                .entry(kind::name(entry.record.kind).unwrap_or("UNKNOWN").to_owned())
+                .or_insert(0) += 1;
         }
     });
     assert!(reader.losses().is_empty(), "{:?}", reader.losses());
@@ -36,7 +42,10 @@ fn counts_of_perf(recording: &Recording) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for line in dump.lines() {
         let Some((_, rest)) = line.split_once(": PERF_RECORD_") else { continue };
-        let name: String = rest.chars().take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_').collect();
+        let name: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_')
+            .collect();
         *counts.entry(name).or_insert(0) += 1;
     }
     counts
@@ -53,7 +62,16 @@ const RECORDINGS: &[&[&str]] = &[
     &["-e", "cpu-clock", "-e", "page-faults", "-e", "context-switches", "-d"],
     &["-e", "{cpu-clock,page-faults}:S"],
     &["-e", "page-faults", "-s", "-W", "--buildid-mmap", "-k", "CLOCK_MONOTONIC"],
-    &["-a", "-e", "cpu-clock", "-e", "sched:sched_switch", "--switch-events", "--namespaces", "--all-cgroups"],
+    &[
+        "-a",
+        "-e",
+        "cpu-clock",
+        "-e",
+        "sched:sched_switch",
+        "--switch-events",
+        "--namespaces",
+        "--all-cgroups",
+    ],
 ];
 
 #[test]
@@ -65,7 +83,8 @@ fn every_record_is_found_decoded_and_counted_as_by_perf() {
             let record = &entry.record;
             record.decode().unwrap_or_else(|error| panic!("{options:?}: {error}"));
             if record.kind == kind::PERF_RECORD_SAMPLE {
-                Sample::of(record, entry.description.lookup()).unwrap_or_else(|error| panic!("{options:?}: {error}"));
+                Sample::of(record, entry.description.lookup())
+                    .unwrap_or_else(|error| panic!("{options:?}: {error}"));
             }
         });
         assert!(!reader.description().events().is_empty());
@@ -74,42 +93,75 @@ fn every_record_is_found_decoded_and_counted_as_by_perf() {
 
 #[test]
 fn a_pipe_is_counted_as_by_perf() {
-    for options in [&["-e", "cpu-clock", "-g"][..], &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]] {
+    for options in
+        [&["-e", "cpu-clock", "-g"][..], &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]]
+    {
         let Some(recording) = record_to_pipe(options) else { continue };
         assert_eq!(counts(&recording), counts_of_perf(&recording), "{options:?}");
         let stream = Reader::stream(File::open(&recording.path).unwrap()).unwrap();
-        assert_eq!(stream.header(), Reader::open(File::open(&recording.path).unwrap()).unwrap().header());
+        assert_eq!(
+            stream.header(),
+            Reader::open(File::open(&recording.path).unwrap()).unwrap().header()
+        );
         let reader = all_records(&recording, |_| ());
-        let names: Vec<_> = reader.description().events().iter().filter_map(|event| event.name.clone()).collect();
-        assert_eq!(names.len(), options.iter().filter(|option| **option == "-e").count(), "every event has a name");
+        let names: Vec<_> =
+            reader.description().events().iter().filter_map(|event| event.name.clone()).collect();
+        assert_eq!(
+            names.len(),
+            options.iter().filter(|option| **option == "-e").count(),
+            "every event has a name"
+        );
         let has_tracing_data = reader.description().features().section(TRACING_DATA).is_some();
-        assert_eq!(has_tracing_data, options.iter().any(|option| option.starts_with("raw_syscalls")));
+        assert_eq!(
+            has_tracing_data,
+            options.iter().any(|option| option.starts_with("raw_syscalls"))
+        );
     }
 }
 
 /// Thread, time, period and address of every sample, one line each, in order of time.
 #[test]
 fn samples_say_what_perf_script_prints() {
-    for options in [&["-e", "cpu-clock"][..], &["-e", "page-faults", "-c", "1", "-d"], &["-a", "-e", "cpu-clock", "-e", "context-switches"]] {
+    for options in [
+        &["-e", "cpu-clock"][..],
+        &["-e", "page-faults", "-c", "1", "-d"],
+        &["-a", "-e", "cpu-clock", "-e", "context-switches"],
+    ] {
         let Some(recording) = record(options) else { continue };
         let mut samples = Vec::new();
         all_records(&recording, |entry| {
             if entry.record.kind == kind::PERF_RECORD_SAMPLE {
                 let sample = Sample::of(&entry.record, entry.description.lookup()).unwrap();
-                let event = &entry.description.events()[entry.description.lookup().of(&entry.record).unwrap()];
+                let event = &entry.description.events()
+                    [entry.description.lookup().of(&entry.record).unwrap()];
                 let name = String::from_utf8_lossy(event.name.as_deref().unwrap()).into_owned();
                 let period = sample.head.period.unwrap_or(1);
-                samples.push((sample.head.time_ns.unwrap(), sample.head.tid.unwrap(), period, name, sample.head.ip.unwrap()));
+                samples.push((
+                    sample.head.time_ns.unwrap(),
+                    sample.head.tid.unwrap(),
+                    period,
+                    name,
+                    sample.head.ip.unwrap(),
+                ));
             }
         });
         samples.sort();
         let line = |(time, tid, period, name, ip): &(u64, i32, u64, String, u64)| {
-            format!("{tid} {}.{:09}: {period} {name}: {ip:x}", time / 1_000_000_000, time % 1_000_000_000)
+            format!(
+                "{tid} {}.{:09}: {period} {name}: {ip:x}",
+                time / 1_000_000_000,
+                time % 1_000_000_000
+            )
         };
         let ours: Vec<_> = samples.iter().map(line).collect();
         let script = recording.perf(&["script", "--ns", "-F", "tid,time,period,event,ip", "-i"]);
-        let mut theirs: Vec<_> = script.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let time = |line: &String| line.split(' ').nth(1).unwrap().trim_end_matches(':').parse::<f64>().unwrap();
+        let mut theirs: Vec<_> = script
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let time = |line: &String| {
+            line.split(' ').nth(1).unwrap().trim_end_matches(':').parse::<f64>().unwrap()
+        };
         assert!(theirs.is_sorted_by_key(time));
         let mut ours_sorted = ours;
         ours_sorted.sort();
@@ -119,18 +171,25 @@ fn samples_say_what_perf_script_prints() {
     }
 }
 
-/// Frames of call chains, one address a line. Where perf knows the file it prints the address within; the place in the page stays.
+/// Frames of call chains, one address a line. Where perf knows the file it prints the address
+/// within; the place in the page stays.
 #[test]
 fn call_chains_have_the_frames_that_perf_script_prints() {
     let Some(recording) = record(&["-e", "cpu-clock", "-g"]) else { return };
     let mut frames = Vec::new();
     all_records(&recording, |entry| {
-        if let Ok(Sample { callchain: Some(chain), .. }) = Sample::of(&entry.record, entry.description.lookup()) {
+        if let Ok(Sample { callchain: Some(chain), .. }) =
+            Sample::of(&entry.record, entry.description.lookup())
+        {
             frames.extend(chain.iter().filter(|word| *word < PERF_CONTEXT_MAX).map(|ip| ip % 4096));
         }
     });
     let script = recording.perf(&["script", "--no-inline", "-F", "ip", "-i"]);
-    let mut theirs: Vec<_> = script.lines().filter_map(|line| u64::from_str_radix(line.trim(), 16).ok()).map(|ip| ip % 4096).collect();
+    let mut theirs: Vec<_> = script
+        .lines()
+        .filter_map(|line| u64::from_str_radix(line.trim(), 16).ok())
+        .map(|ip| ip % 4096)
+        .collect();
     frames.sort_unstable();
     theirs.sort_unstable();
     assert!(!theirs.is_empty());
@@ -140,7 +199,19 @@ fn call_chains_have_the_frames_that_perf_script_prints() {
 /// Small rings make many rounds; after each, what is due goes out.
 #[test]
 fn rounds_of_perf_are_put_in_order() {
-    let Some(recording) = record(&["-a", "-m", "1", "-e", "raw_syscalls:*", "-e", "sched:sched_switch", "-e", "cpu-clock"]) else { return };
+    let Some(recording) = record(&[
+        "-a",
+        "-m",
+        "1",
+        "-e",
+        "raw_syscalls:*",
+        "-e",
+        "sched:sched_switch",
+        "-e",
+        "cpu-clock",
+    ]) else {
+        return;
+    };
     let mut sorter = Sorter::default();
     let (mut came, mut went, mut rounds) = (Vec::new(), Vec::new(), 0);
     let mut drain = |sorter: &mut Sorter| {
@@ -186,8 +257,23 @@ fn a_real_pipe_is_read_as_it_comes() {
         return;
     }
     let mut perf = Command::new("perf");
-    perf.args(["record", "--no-bpf-event", "-o", "-", "-e", "cpu-clock", "--", "sh", "-c", recording::WORKLOAD]);
-    let mut child = perf.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    perf.args([
+        "record",
+        "--no-bpf-event",
+        "-o",
+        "-",
+        "-e",
+        "cpu-clock",
+        "--",
+        "sh",
+        "-c",
+        recording::WORKLOAD,
+    ]);
+    let mut child = perf
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
     let mut reader = Reader::stream(child.stdout.take().unwrap()).unwrap();
     let (mut samples, mut last) = (0, 0);
     while let Some(entry) = reader.next_record().unwrap() {

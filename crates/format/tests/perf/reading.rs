@@ -10,7 +10,12 @@ use crate::recording::Recording;
 impl Recording {
     /// What `perf` prints about the recording; its name becomes the last argument.
     pub(crate) fn perf(&self, arguments: &[&str]) -> String {
-        let output = Command::new("perf").args(arguments).arg(&self.path).stdin(Stdio::null()).output().unwrap();
+        let output = Command::new("perf")
+            .args(arguments)
+            .arg(&self.path)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }

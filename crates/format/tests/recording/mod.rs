@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Some user time, some system calls, some short-lived processes.
-pub(crate) const WORKLOAD: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done";
+pub(crate) const WORKLOAD: &str =
+    "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done";
 
 pub(crate) struct Recording {
     pub(crate) path: PathBuf,
@@ -14,7 +15,12 @@ pub(crate) struct Recording {
 
 /// Says so where a program is not there.
 pub(crate) fn is_missing(program: &str) -> bool {
-    let is_missing = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err();
+    let is_missing = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_err();
     if is_missing {
         println!("skipped: {program} is not installed");
     }
@@ -39,8 +45,17 @@ fn run(options: &[&str], output: impl FnOnce(&PathBuf) -> (String, Stdio)) -> Op
     let path = folder.path().join("perf.data");
     let (name, stdout) = output(&path);
     let mut perf = Command::new("perf");
-    perf.args(["record", "--no-bpf-event", "-o", &name]).args(options).args(["--", "sh", "-c", WORKLOAD]);
-    let done = perf.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    perf.args(["record", "--no-bpf-event", "-o", &name])
+        .args(options)
+        .args(["--", "sh", "-c", WORKLOAD]);
+    let done = perf
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
     if !done.status.success() {
         println!("skipped: perf record {options:?}: {}", String::from_utf8_lossy(&done.stderr));
         return None;

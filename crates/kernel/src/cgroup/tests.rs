@@ -30,14 +30,21 @@ fn version_2_alone() {
     assert_eq!(cgroups.perf_event, PerfEvent::Version2);
     assert_eq!(cgroups.v2.as_ref().unwrap().own, at("/sys/fs/cgroup/user.slice/a.scope"));
     for name in ["b c", "/b c", "b c/", "/sys/fs/cgroup/b c"] {
-        assert!(cgroups.find(&host, name).is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup/b c")), "{name}");
+        assert!(
+            cgroups.find(&host, name).is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup/b c")),
+            "{name}"
+        );
     }
     assert!(cgroups.find(&host, "/").is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup")));
-    assert_eq!(cgroups.find(&host, "b").unwrap_err().to_string(), "no cgroup 'b' below /sys/fs/cgroup");
+    assert_eq!(
+        cgroups.find(&host, "b").unwrap_err().to_string(),
+        "no cgroup 'b' below /sys/fs/cgroup"
+    );
     assert!(matches!(cgroups.find(&host, "user.slice/../b c"), Err(CgroupError::Outside { .. })));
 }
 
-/// Version 1 has some controllers, but not `perf_event`: names start at version 2's own mount, below `unified`.
+/// Version 1 has some controllers, but not `perf_event`: names start at version 2's own mount,
+/// below `unified`.
 #[test]
 fn hybrid_with_perf_event_on_version_2() {
     let machine = machine(
@@ -47,8 +54,17 @@ fn hybrid_with_perf_event_on_version_2() {
     );
     let cgroups = Cgroups::of(&machine.host());
     assert_eq!(cgroups.perf_event, PerfEvent::Version2);
-    assert_eq!(cgroups.for_events, Some(Hierarchy { mount: "/sys/fs/cgroup/unified".into(), own: at("/sys/fs/cgroup/unified") }));
-    assert_eq!(cgroups.find(&machine.host(), "job").unwrap(), Path::new("/sys/fs/cgroup/unified/job"));
+    assert_eq!(
+        cgroups.for_events,
+        Some(Hierarchy {
+            mount: "/sys/fs/cgroup/unified".into(),
+            own: at("/sys/fs/cgroup/unified")
+        })
+    );
+    assert_eq!(
+        cgroups.find(&machine.host(), "job").unwrap(),
+        Path::new("/sys/fs/cgroup/unified/job")
+    );
 }
 
 #[test]
@@ -61,7 +77,10 @@ fn perf_event_on_version_1() {
     let cgroups = Cgroups::of(&seen.host());
     assert_eq!(cgroups.perf_event, PerfEvent::Version1);
     assert_eq!(cgroups.v2.as_ref().unwrap().own, at("/sys/fs/cgroup/unified/user"));
-    assert_eq!(cgroups.find(&seen.host(), "job").unwrap(), Path::new("/sys/fs/cgroup/perf_event/job"));
+    assert_eq!(
+        cgroups.find(&seen.host(), "job").unwrap(),
+        Path::new("/sys/fs/cgroup/perf_event/job")
+    );
     assert!(cgroups.find(&seen.host(), "user").is_err());
 
     let unseen = machine(mountinfo.lines().nth(1).unwrap(), own, &folders);
@@ -69,15 +88,20 @@ fn perf_event_on_version_1() {
     assert!(error.to_string().contains("mount -t cgroup -o perf_event"), "{error}");
 }
 
-/// A container without a cgroup namespace of its own: its part of the tree is bound to the usual place.
+/// A container without a cgroup namespace of its own: its part of the tree is bound to the usual
+/// place.
 #[test]
 fn bind_mount_of_the_own_part() {
-    let machine =
-        machine("500 400 0:26 /docker/4f/nested /sys/fs/cgroup ro - cgroup2 cgroup rw\n", "0::/docker/4f/nested/init\n", &["/sys/fs/cgroup/init"]);
+    let machine = machine(
+        "500 400 0:26 /docker/4f/nested /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
+        "0::/docker/4f/nested/init\n",
+        &["/sys/fs/cgroup/init"],
+    );
     assert_eq!(Cgroups::of(&machine.host()).v2.unwrap().own, at("/sys/fs/cgroup/init"));
 }
 
-/// Of several mounts the one that shows the own cgroup counts, and of those the one that shows most.
+/// Of several mounts the one that shows the own cgroup counts, and of those the one that shows
+/// most.
 #[test]
 fn several_mounts() {
     let machine = machine(
@@ -87,16 +111,36 @@ fn several_mounts() {
         "0::/own\n",
         &["/mnt/other", "/mnt/all/own", "/mnt/part"],
     );
-    assert_eq!(Cgroups::of(&machine.host()).v2, Some(Hierarchy { mount: "/mnt/all".into(), own: at("/mnt/all/own") }));
+    assert_eq!(
+        Cgroups::of(&machine.host()).v2,
+        Some(Hierarchy { mount: "/mnt/all".into(), own: at("/mnt/all/own") })
+    );
 }
 
-/// In a cgroup namespace, a mount made outside of it starts above the namespace's top, under a name that isn't told.
+/// In a cgroup namespace, a mount made outside of it starts above the namespace's top, under a name
+/// that isn't told.
 #[test]
 fn mounts_from_outside_of_the_namespace() {
-    let inside = |own: &str| machine("1 0 0:26 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", own, &["/sys/fs/cgroup/beside"]);
-    assert_eq!(Cgroups::of(&inside("0::/\n").host()).v2, Some(Hierarchy { mount: "/sys/fs/cgroup".into(), own: None }));
-    assert_eq!(Cgroups::of(&inside("0::/../beside\n").host()).v2.unwrap().own, at("/sys/fs/cgroup/beside"));
-    let moved_out = machine("1 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "0::/../beside\n", &["/sys/fs/cgroup"]);
+    let inside = |own: &str| {
+        machine(
+            "1 0 0:26 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            own,
+            &["/sys/fs/cgroup/beside"],
+        )
+    };
+    assert_eq!(
+        Cgroups::of(&inside("0::/\n").host()).v2,
+        Some(Hierarchy { mount: "/sys/fs/cgroup".into(), own: None })
+    );
+    assert_eq!(
+        Cgroups::of(&inside("0::/../beside\n").host()).v2.unwrap().own,
+        at("/sys/fs/cgroup/beside")
+    );
+    let moved_out = machine(
+        "1 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        "0::/../beside\n",
+        &["/sys/fs/cgroup"],
+    );
     assert_eq!(Cgroups::of(&moved_out.host()).v2.unwrap().own, None);
 }
 
@@ -107,13 +151,23 @@ fn nothing_there() {
     assert_eq!(cgroups, Cgroups { v2: None, perf_event: PerfEvent::Version2, for_events: None });
     assert!(matches!(cgroups.find(&empty.host(), "x"), Err(CgroupError::NotMounted { .. })));
 
-    let without = fixture::machine(&[("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nperf_event\t0\t1\t0\n")]);
-    assert!(matches!(Cgroups::of(&without.host()).find(&without.host(), "x"), Err(CgroupError::NoPerfEvent)));
+    let without = fixture::machine(&[(
+        "/proc/cgroups",
+        "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nperf_event\t0\t1\t0\n",
+    )]);
+    assert!(matches!(
+        Cgroups::of(&without.host()).find(&without.host(), "x"),
+        Err(CgroupError::NoPerfEvent)
+    ));
 }
 
 #[test]
 fn delegation_tells_what_is_missing() {
-    let machine = fixture::machine(&[("/cg/cgroup.procs", ""), ("/cg/cgroup.type", "threaded\n"), ("/cg/cgroup.subtree_control", "cpu memory\n")]);
+    let machine = fixture::machine(&[
+        ("/cg/cgroup.procs", ""),
+        ("/cg/cgroup.type", "threaded\n"),
+        ("/cg/cgroup.subtree_control", "cpu memory\n"),
+    ]);
     let delegation = Delegation::of(&machine.host(), Path::new("/cg"));
     assert_eq!((delegation.create, delegation.attach), (Ok(()), Ok(())));
     assert_eq!(delegation.odd_type.as_deref(), Some("threaded"));

@@ -1,7 +1,9 @@
-//! A cgroup of version 2 that exists as long as a command runs, so that events can be opened on the command's tasks alone.
+//! A cgroup of version 2 that exists as long as a command runs, so that events can be opened on the
+//! command's tasks alone.
 //!
-//! It lies in the cgroup of this process, and only where that gives its children no controllers: then the command has the limits that it
-//! would have had anyway. Its name holds the owner's pid namespace, pid and start time: what a killed owner left behind is found by the next.
+//! It lies in the cgroup of this process, and only where that gives its children no controllers:
+//! then the command has the limits that it would have had anyway. Its name holds the owner's pid
+//! namespace, pid and start time: what a killed owner left behind is found by the next.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +21,8 @@ use crate::procfs;
 /// What names of transient cgroups begin with.
 const PREFIX: &str = "tare-";
 
-/// How often processes are moved out before what still comes is left where it is: a process can fork while it is moved.
+/// How often processes are moved out before what still comes is left where it is: a process can
+/// fork while it is moved.
 const ROUNDS: usize = 20;
 
 /// Why a command can't have a cgroup of its own.
@@ -32,7 +35,9 @@ pub enum TransientError {
     #[error("the cgroup of this process is not in what is mounted here")]
     OwnUnknown,
     /// A new child would change the command's limits.
-    #[error("the current cgroup gives its children controllers ({0}): in a new one the command would run under other limits")]
+    #[error(
+        "the current cgroup gives its children controllers ({0}): in a new one the command would run under other limits"
+    )]
     Controllers(String),
     /// The current cgroup takes no processes below it.
     #[error("the current cgroup is {0}, and takes no processes below it")]
@@ -59,7 +64,8 @@ pub struct Transient {
     folder: OwnedFd,
 }
 
-/// CPU time of tasks. The sum is exact; many kernels know only by samples of their own how it is shared.
+/// CPU time of tasks. The sum is exact; many kernels know only by samples of their own how it is
+/// shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user mode.
@@ -72,7 +78,10 @@ impl CpuTime {
     /// What was added since.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
-        Self { user: self.user.saturating_sub(before.user), system: self.system.saturating_sub(before.system) }
+        Self {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+        }
     }
 }
 
@@ -92,7 +101,10 @@ impl TransientPlace {
     /// See [`TransientError`].
     pub fn find(host: &Host) -> Result<Self, TransientError> {
         let cgroups = Cgroups::of(host);
-        let hierarchy = cgroups.for_events.filter(|_| cgroups.perf_event == PerfEvent::Version2).ok_or(TransientError::NoVersion2)?;
+        let hierarchy = cgroups
+            .for_events
+            .filter(|_| cgroups.perf_event == PerfEvent::Version2)
+            .ok_or(TransientError::NoVersion2)?;
         let parent = hierarchy.own.ok_or(TransientError::OwnUnknown)?;
         let delegation = Delegation::of(host, &parent);
         if !delegation.for_children.is_empty() {
@@ -114,13 +126,20 @@ impl TransientPlace {
         let parent = open_folder(&below(host, &self.parent)).map_err(failed)?;
         self.sweep(host);
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let owner = Owner { namespace: pid_namespace(host), pid, started: procfs::start_time(host, pid).unwrap_or(0) };
-        // One process can have several, one after the other, the last of which has not been removed yet.
+        let owner = Owner {
+            namespace: pid_namespace(host),
+            pid,
+            started: procfs::start_time(host, pid).unwrap_or(0),
+        };
+        // One process can have several, one after the other, the last of which has not been removed
+        // yet.
         let names = (0..100).map(|number| format!("{}-{number}", owner.name()));
         for name in names {
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {
                 Ok(()) => {
-                    let folder = openat(&parent, &name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+                    let folder =
+                        openat(&parent, &name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                            .map_err(failed)?;
                     return Ok(Transient { parent, name, folder });
                 }
                 Err(Errno::EXIST) => {}
@@ -159,7 +178,10 @@ impl Transient {
         let text = self.read("cpu.stat")?;
         let micros = |name: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            value.and_then(|micros| micros.trim().parse().ok()).map(Duration::from_micros).ok_or(io::ErrorKind::InvalidData)
+            value
+                .and_then(|micros| micros.trim().parse().ok())
+                .map(Duration::from_micros)
+                .ok_or(io::ErrorKind::InvalidData)
         };
         Ok(CpuTime { user: micros("user_usec")?, system: micros("system_usec")? })
     }
@@ -185,9 +207,13 @@ impl Transient {
         let mut removed = Removed::default();
         for _ in 0..ROUNDS {
             let still: Vec<i32> = self.processes().unwrap_or_default();
-            let moved = still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
+            let moved =
+                still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
             removed.moved += moved;
-            removed.gone = matches!(unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR), Ok(()) | Err(Errno::NOENT));
+            removed.gone = matches!(
+                unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR),
+                Ok(()) | Err(Errno::NOENT)
+            );
             if removed.gone || (moved == 0 && !still.is_empty()) {
                 break;
             }
@@ -246,7 +272,11 @@ impl Owner {
 
     fn from_name(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
-        let owner = Self { namespace: parts.next()?.parse().ok()?, pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? };
+        let owner = Self {
+            namespace: parts.next()?.parse().ok()?,
+            pid: parts.next()?.parse().ok()?,
+            started: parts.next()?.parse().ok()?,
+        };
         let number = parts.next()?.parse::<u32>();
         (number.is_ok() && parts.next().is_none() && owner.pid > 0).then_some(owner)
     }
@@ -281,17 +311,28 @@ mod tests {
     fn a_child_that_would_change_limits_is_not_made() {
         assert!(TransientPlace::find(&machine(&[]).host()).is_ok());
         let find = |more| TransientPlace::find(&machine(&[more]).host()).unwrap_err();
-        assert_eq!(find(("/cg/job/cgroup.subtree_control", "cpu memory\n")), TransientError::Controllers("cpu, memory".to_owned()));
-        assert_eq!(find(("/cg/job/cgroup.type", "threaded\n")), TransientError::Type("threaded".to_owned()));
+        assert_eq!(
+            find(("/cg/job/cgroup.subtree_control", "cpu memory\n")),
+            TransientError::Controllers("cpu, memory".to_owned())
+        );
+        assert_eq!(
+            find(("/cg/job/cgroup.type", "threaded\n")),
+            TransientError::Type("threaded".to_owned())
+        );
         assert_eq!(find(("/proc/self/cgroup", "0::/elsewhere\n")), TransientError::OwnUnknown);
-        assert_eq!(find(("/proc/self/cgroup", "3:perf_event:/\n0::/job\n")), TransientError::NoVersion2);
+        assert_eq!(
+            find(("/proc/self/cgroup", "3:perf_event:/\n0::/job\n")),
+            TransientError::NoVersion2
+        );
     }
 
     #[test]
     fn names_tell_their_owners_and_nothing_else_is_swept() {
         let owner = Owner { namespace: 7, pid: 42, started: 99 };
         assert_eq!(Owner::from_name(&format!("{}-0", owner.name())), Some(owner));
-        for other in ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"] {
+        for other in
+            ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"]
+        {
             assert_eq!(Owner::from_name(other), None, "{other}");
         }
     }
@@ -299,7 +340,12 @@ mod tests {
     /// Of the three owners one is dead, one is another process by now, and one is alive.
     #[test]
     fn what_dead_owners_left_is_swept() {
-        let stat = |pid: i32, started: u32| (format!("/proc/{pid}/stat"), format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)));
+        let stat = |pid: i32, started: u32| {
+            (
+                format!("/proc/{pid}/stat"),
+                format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)),
+            )
+        };
         let (reused, alive) = (stat(2, 11), stat(3, 10));
         let machine = machine(&[(&reused.0, &reused.1), (&alive.0, &alive.1)]);
         let host = machine.host();
@@ -309,7 +355,10 @@ mod tests {
         std::fs::create_dir_all(host.path("/cg/job/tare-5-1-10-0")).unwrap();
         let place = TransientPlace::find(&host).unwrap();
         assert_eq!(place.sweep(&host), 2);
-        assert!(host.path("/cg/job/tare-0-3-10-0").exists() && host.path("/cg/job/tare-5-1-10-0").exists());
+        assert!(
+            host.path("/cg/job/tare-0-3-10-0").exists()
+                && host.path("/cg/job/tare-5-1-10-0").exists()
+        );
     }
 
     /// On the running kernel: a process goes in and is moved out, and nothing stays.
@@ -322,9 +371,13 @@ mod tests {
         };
         let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
-        assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
+        assert_eq!(
+            (transient.processes().unwrap().len(), transient.threads().unwrap().len()),
+            (1, 1)
+        );
         assert!(transient.cpu_time().is_ok());
-        let path = below(&host, &TransientPlace::find(&host).unwrap().parent).join(transient.name());
+        let path =
+            below(&host, &TransientPlace::find(&host).unwrap().parent).join(transient.name());
         assert!(path.is_dir());
         assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
         assert!(!path.exists());

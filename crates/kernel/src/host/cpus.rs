@@ -71,7 +71,8 @@ impl fmt::Display for CpuList {
         let mut rest = self.0.as_slice();
         let mut separator = "";
         while let Some(&first) = rest.first() {
-            let run = rest.iter().zip(first..).take_while(|&(&cpu, expected)| cpu == expected).count();
+            let run =
+                rest.iter().zip(first..).take_while(|&(&cpu, expected)| cpu == expected).count();
             match run {
                 1 => write!(f, "{separator}{first}")?,
                 _ => write!(f, "{separator}{first}-{}", rest[run - 1])?,

@@ -49,7 +49,9 @@ impl Host {
     /// The file system's own.
     pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
         let absolute = absolute.as_ref();
-        let text = std::fs::read_to_string(self.root.join(absolute.strip_prefix("/").unwrap_or(absolute)))?;
+        let text = std::fs::read_to_string(
+            self.root.join(absolute.strip_prefix("/").unwrap_or(absolute)),
+        )?;
         Ok(text.trim().to_owned())
     }
 
@@ -58,10 +60,12 @@ impl Host {
         self.read(absolute).ok()?.parse().ok()
     }
 
-    /// A setting of the kernel: `kernel.perf_event_paranoid` is the number in `/proc/sys/kernel/perf_event_paranoid`.
+    /// A setting of the kernel: `kernel.perf_event_paranoid` is the number in
+    /// `/proc/sys/kernel/perf_event_paranoid`.
     ///
     /// # Errors
-    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a file that holds no number.
+    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a file that holds no
+    /// number.
     pub fn sysctl(&self, name: &str) -> std::io::Result<i64> {
         let text = self.read(format!("/proc/sys/{}", name.replace('.', "/")))?;
         text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
@@ -70,7 +74,8 @@ impl Host {
     /// The CPUs that are online. Numbers can have gaps.
     ///
     /// # Errors
-    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a list that can't be read.
+    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a list that can't be
+    /// read.
     pub fn online_cpus(&self) -> std::io::Result<CpuList> {
         let text = self.read("/sys/devices/system/cpu/online")?;
         text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))

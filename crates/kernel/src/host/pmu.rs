@@ -1,4 +1,5 @@
-//! PMUs: the devices that provide events, as sysfs describes them (`Documentation/ABI/testing/sysfs-bus-event_source-devices-*`).
+//! PMUs: the devices that provide events, as sysfs describes them
+//! (`Documentation/ABI/testing/sysfs-bus-event_source-devices-*`).
 
 use std::io::{self, ErrorKind};
 use std::str::FromStr;
@@ -48,7 +49,8 @@ pub struct Format {
 }
 
 impl Host {
-    /// All PMUs, sorted by name. Empty where the kernel has no perf events or `/sys` is not mounted.
+    /// All PMUs, sorted by name. Empty where the kernel has no perf events or `/sys` is not
+    /// mounted.
     ///
     /// # Errors
     /// The file system's own, other than that the folder is missing.
@@ -65,8 +67,10 @@ impl Host {
     }
 }
 
-/// PMUs that every kernel calls by these names (`kernel/events/core.c`, `arch/x86/events`): no need to look into them.
-const NEVER_CORE: [&str; 7] = ["breakpoint", "kprobe", "msr", "power", "software", "tracepoint", "uprobe"];
+/// PMUs that every kernel calls by these names (`kernel/events/core.c`, `arch/x86/events`): no need
+/// to look into them.
+const NEVER_CORE: [&str; 7] =
+    ["breakpoint", "kprobe", "msr", "power", "software", "tracepoint", "uprobe"];
 
 impl Pmu {
     /// Its name in sysfs.
@@ -96,7 +100,9 @@ impl Pmu {
     /// # Errors
     /// The file can't be read, or holds no list of bits.
     pub fn format(&self, term: &str) -> io::Result<Option<Format>> {
-        optional(self.read(&format!("format/{term}")))?.map(|text| text.parse().map_err(invalid)).transpose()
+        optional(self.read(&format!("format/{term}")))?
+            .map(|text| text.parse().map_err(invalid))
+            .transpose()
     }
 
     /// The events that the PMU names, sorted.
@@ -105,7 +111,9 @@ impl Pmu {
     /// The folder can't be read; that it has none is no error.
     pub fn events(&self) -> io::Result<Vec<String>> {
         let all = names(&self.host, &self.file("events"))?;
-        let about_another = |name: &String| [".scale", ".unit", ".per-pkg", ".snapshot"].iter().any(|end| name.ends_with(end));
+        let about_another = |name: &String| {
+            [".scale", ".unit", ".per-pkg", ".snapshot"].iter().any(|end| name.ends_with(end))
+        };
         Ok(all.into_iter().filter(|name| !about_another(name)).collect())
     }
 
@@ -115,12 +123,14 @@ impl Pmu {
     /// A file can't be read, or its scale is no number.
     pub fn event(&self, name: &str) -> io::Result<Option<PmuEvent>> {
         let Some(terms) = optional(self.read(&format!("events/{name}")))? else { return Ok(None) };
-        let scale = optional(self.read(&format!("events/{name}.scale")))?.map_or(Ok(1.0), |text| text.parse().map_err(invalid))?;
+        let scale = optional(self.read(&format!("events/{name}.scale")))?
+            .map_or(Ok(1.0), |text| text.parse().map_err(invalid))?;
         let unit = optional(self.read(&format!("events/{name}.unit")))?.unwrap_or_default();
         Ok(Some(PmuEvent { terms, scale, unit }))
     }
 
-    /// One CPU of each package or node, for a PMU that isn't one per CPU. `None` where the file is missing or empty.
+    /// One CPU of each package or node, for a PMU that isn't one per CPU. `None` where the file is
+    /// missing or empty.
     ///
     /// # Errors
     /// The file can't be read, or holds no list of CPUs.
@@ -128,7 +138,8 @@ impl Pmu {
         self.cpu_list("cpumask")
     }
 
-    /// The CPUs that have this PMU, for the PMU of a kind of core. `None` where the file is missing or empty.
+    /// The CPUs that have this PMU, for the PMU of a kind of core. `None` where the file is missing
+    /// or empty.
     ///
     /// # Errors
     /// The file can't be read, or holds no list of CPUs.
@@ -144,14 +155,16 @@ impl Pmu {
         optional(self.read(&format!("caps/{name}")))
     }
 
-    /// All capabilities with their values, sorted by name; none where the folder is missing. One that can't be read is left out.
+    /// All capabilities with their values, sorted by name; none where the folder is missing. One
+    /// that can't be read is left out.
     #[must_use]
     pub fn caps(&self) -> Vec<(String, String)> {
         let all = names(&self.host, &self.file("caps")).unwrap_or_default();
         all.into_iter().filter_map(|name| Some((name.clone(), self.cap(&name).ok()??))).collect()
     }
 
-    /// Whether it is one of those that every kernel has under the same name, and that count nothing that cores execute.
+    /// Whether it is one of those that every kernel has under the same name, and that count nothing
+    /// that cores execute.
     #[must_use]
     pub fn is_never_core(&self) -> bool {
         NEVER_CORE.contains(&self.name.as_str())
@@ -173,7 +186,10 @@ impl Pmu {
     }
 
     fn read(&self, below: &str) -> io::Result<String> {
-        let outside = below.contains("..") || below.contains('\0') || below.ends_with('/') || below.matches('/').count() > 1;
+        let outside = below.contains("..")
+            || below.contains('\0')
+            || below.ends_with('/')
+            || below.matches('/').count() > 1;
         if outside { Err(ErrorKind::NotFound.into()) } else { self.host.read(self.file(below)) }
     }
 }
@@ -186,7 +202,8 @@ impl Format {
         if width >= 64 { u64::MAX } else { (1 << width) - 1 }
     }
 
-    /// Puts a value into its bits of the word, in place of what they held. Bits of the value that don't fit are left out.
+    /// Puts a value into its bits of the word, in place of what they held. Bits of the value that
+    /// don't fit are left out.
     #[must_use]
     pub fn put(&self, value: u64, word: u64) -> u64 {
         let mut out = word;
@@ -238,15 +255,26 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 fn optional<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory) => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 /// The names in a folder, sorted; none where the folder is missing.
 fn names(host: &Host, folder: &str) -> io::Result<Vec<String>> {
-    let Some(entries) = optional(std::fs::read_dir(host.path(folder)))? else { return Ok(Vec::new()) };
-    let mut names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()?;
+    let Some(entries) = optional(std::fs::read_dir(host.path(folder)))? else {
+        return Ok(Vec::new());
+    };
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<_>>>()?;
     names.sort_unstable();
     Ok(names)
 }

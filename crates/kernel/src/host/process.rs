@@ -7,7 +7,8 @@ pub use rustix::thread::CapabilitySet;
 
 use super::Host;
 
-/// The user namespace that the machine started with (`PROC_USER_INIT_INO`, `include/linux/proc_ns.h`).
+/// The user namespace that the machine started with (`PROC_USER_INIT_INO`,
+/// `include/linux/proc_ns.h`).
 const INITIAL_USER_NAMESPACE: u32 = 0xEFFF_FFFD;
 
 /// The rights of this process.
@@ -17,19 +18,25 @@ pub struct Rights {
     pub effective: CapabilitySet,
     /// The effective user.
     pub uid: u32,
-    /// Whether capabilities hold for the machine, not only in a user namespace (rootless containers); `None` where the kernel doesn't tell.
+    /// Whether capabilities hold for the machine, not only in a user namespace (rootless
+    /// containers); `None` where the kernel doesn't tell.
     pub machine_wide: Option<bool>,
     /// Whether a seccomp filter sits on this process; `None` where the kernel doesn't tell.
     pub seccomp_filter: Option<bool>,
 }
 
 impl Rights {
-    /// Whether perf takes this process for privileged in this respect: it looks at the machine's own user namespace alone, and
-    /// takes `CAP_SYS_ADMIN` for `CAP_PERFMON` and `CAP_BPF` too (`include/linux/capability.h`).
+    /// Whether perf takes this process for privileged in this respect: it looks at the machine's
+    /// own user namespace alone, and takes `CAP_SYS_ADMIN` for `CAP_PERFMON` and `CAP_BPF` too
+    /// (`include/linux/capability.h`).
     #[must_use]
     pub fn has(&self, capability: CapabilitySet) -> bool {
         let split_off = CapabilitySet::PERFMON | CapabilitySet::BPF;
-        let admin = if capability.intersects(split_off) { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+        let admin = if capability.intersects(split_off) {
+            CapabilitySet::SYS_ADMIN
+        } else {
+            CapabilitySet::empty()
+        };
         self.machine_wide != Some(false) && self.effective.intersects(capability | admin)
     }
 }
@@ -38,13 +45,25 @@ impl Host {
     /// The rights of this process (`/proc/self/status` and `/proc/self/ns/user`).
     ///
     /// # Errors
-    /// The file system's own, and [`io::ErrorKind::InvalidData`] for a status without `CapEff` or `Uid`.
+    /// The file system's own, and [`io::ErrorKind::InvalidData`] for a status without `CapEff` or
+    /// `Uid`.
     pub fn rights(&self) -> io::Result<Rights> {
         let status = self.read("/proc/self/status")?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-        let lacks = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/status has no {what}"));
-        let bits = field("CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok()).ok_or_else(|| lacks("CapEff"))?;
-        let uid = field("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()).ok_or_else(|| lacks("Uid"))?;
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+        };
+        let lacks = |what: &str| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/status has no {what}"))
+        };
+        let bits = field("CapEff")
+            .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+            .ok_or_else(|| lacks("CapEff"))?;
+        let uid = field("Uid")
+            .and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok())
+            .ok_or_else(|| lacks("Uid"))?;
         Ok(Rights {
             effective: CapabilitySet::from_bits_retain(bits),
             uid,
@@ -108,7 +127,10 @@ mod tests {
 
     #[test]
     fn a_status_that_says_nothing() {
-        assert_eq!(rights("Uid:\t1\t1\t1\t1\nCapEff:\tzz\n", None).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            rights("Uid:\t1\t1\t1\t1\nCapEff:\tzz\n", None).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
         assert!(rights("CapEff:\t0\n", None).unwrap_err().to_string().contains("Uid"));
     }
 

@@ -2,7 +2,8 @@
 
 use super::Host;
 
-/// `PROC_PID_INIT_INO` and `PROC_CGROUP_INIT_INO` of `include/linux/proc_ns.h`: the namespaces that the machine started with.
+/// `PROC_PID_INIT_INO` and `PROC_CGROUP_INIT_INO` of `include/linux/proc_ns.h`: the namespaces that
+/// the machine started with.
 const INITIAL_PID_NAMESPACE: u32 = 0xEFFF_FFFC;
 const INITIAL_CGROUP_NAMESPACE: u32 = 0xEFFF_FFFB;
 
@@ -11,7 +12,8 @@ const INITIAL_CGROUP_NAMESPACE: u32 = 0xEFFF_FFFB;
 pub enum Container {
     /// No trace of one.
     No,
-    /// The files are a container image's, but process ids and cgroups are the machine's own: nothing is confined.
+    /// The files are a container image's, but process ids and cgroups are the machine's own:
+    /// nothing is confined.
     ImageOnly,
     /// In one, with the engine where a trace names it.
     Yes(Engine),
@@ -50,12 +52,19 @@ pub enum Hypervisor {
 }
 
 impl Host {
-    /// Whether this process runs in a container, by `/run/.containerenv`, `/.dockerenv`, the paths of cgroups and the namespaces.
+    /// Whether this process runs in a container, by `/run/.containerenv`, `/.dockerenv`, the paths
+    /// of cgroups and the namespaces.
     #[must_use]
     pub fn container(&self) -> Container {
-        let memberships = self.read("/proc/self/cgroup").unwrap_or_default() + &self.read("/proc/1/cgroup").unwrap_or_default();
+        let memberships = self.read("/proc/self/cgroup").unwrap_or_default()
+            + &self.read("/proc/1/cgroup").unwrap_or_default();
         let there = |path: &str| self.path(path).exists();
-        let by_cgroup = [("kubepods", Engine::Kubernetes), ("libpod", Engine::Podman), ("docker", Engine::Docker), ("lxc", Engine::Lxc)];
+        let by_cgroup = [
+            ("kubepods", Engine::Kubernetes),
+            ("libpod", Engine::Podman),
+            ("docker", Engine::Docker),
+            ("lxc", Engine::Lxc),
+        ];
         let engine = match by_cgroup.into_iter().find(|(trace, _)| memberships.contains(trace)) {
             Some((_, engine)) => Some(engine),
             None if there("/var/run/secrets/kubernetes.io") => Some(Engine::Kubernetes),
@@ -64,10 +73,11 @@ impl Host {
             None => None,
         };
         let own = |kind: &str, initial: u32| self.namespace(kind).map(|inode| inode != initial);
-        let confined = match (own("pid", INITIAL_PID_NAMESPACE), own("cgroup", INITIAL_CGROUP_NAMESPACE)) {
-            (None, None) => None,
-            (pid, cgroup) => Some(pid == Some(true) || cgroup == Some(true)),
-        };
+        let confined =
+            match (own("pid", INITIAL_PID_NAMESPACE), own("cgroup", INITIAL_CGROUP_NAMESPACE)) {
+                (None, None) => None,
+                (pid, cgroup) => Some(pid == Some(true) || cgroup == Some(true)),
+            };
         match (engine, confined) {
             (None, Some(true)) => Container::Yes(Engine::Unnamed),
             (None, _) => Container::No,
@@ -80,12 +90,19 @@ impl Host {
     #[must_use]
     pub fn hypervisor(&self) -> Option<Hypervisor> {
         let text = |path: &str| self.read(path).unwrap_or_default().to_lowercase();
-        let dmi = ["sys_vendor", "product_name", "bios_vendor"].map(|file| text(&format!("/sys/class/dmi/id/{file}"))).join(" ");
-        let flagged = self.read("/proc/cpuinfo").ok().and_then(|text| Some(flags(&text)?.any(|flag| flag == "hypervisor")));
+        let dmi = ["sys_vendor", "product_name", "bios_vendor"]
+            .map(|file| text(&format!("/sys/class/dmi/id/{file}")))
+            .join(" ");
+        let flagged = self
+            .read("/proc/cpuinfo")
+            .ok()
+            .and_then(|text| Some(flags(&text)?.any(|flag| flag == "hypervisor")));
         if flagged == Some(false) {
             return None; // bare metal, also where a cloud's name is on it
         }
-        let told = flagged == Some(true) || self.path("/sys/hypervisor/type").exists() || self.path("/proc/device-tree/hypervisor").exists();
+        let told = flagged == Some(true)
+            || self.path("/sys/hypervisor/type").exists()
+            || self.path("/proc/device-tree/hypervisor").exists();
         let names = [
             ("google", Hypervisor::Google),
             ("vmware", Hypervisor::Vmware),
@@ -124,8 +141,11 @@ mod tests {
 
     #[test]
     fn containers_by_their_traces() {
-        let nested =
-            fixture::machine(&[("/proc/self/cgroup", "0::/\n"), ("/proc/1/cgroup", "0::/kubepods.slice/cri-docker-1.scope\n"), ("/.dockerenv", "")]);
+        let nested = fixture::machine(&[
+            ("/proc/self/cgroup", "0::/\n"),
+            ("/proc/1/cgroup", "0::/kubepods.slice/cri-docker-1.scope\n"),
+            ("/.dockerenv", ""),
+        ]);
         assert_eq!(nested.host().container(), Container::Yes(Engine::Kubernetes));
         let podman = fixture::machine(&[("/run/.containerenv", "")]);
         assert_eq!(podman.host().container(), Container::Yes(Engine::Podman));
@@ -141,18 +161,28 @@ mod tests {
     #[test]
     fn virtual_machines_by_their_names() {
         let dmi = |vendor: &str, product: &str| {
-            let machine = fixture::machine(&[("/sys/class/dmi/id/sys_vendor", vendor), ("/sys/class/dmi/id/product_name", product)]);
+            let machine = fixture::machine(&[
+                ("/sys/class/dmi/id/sys_vendor", vendor),
+                ("/sys/class/dmi/id/product_name", product),
+            ]);
             machine.host().hypervisor()
         };
         assert_eq!(dmi("Amazon EC2\n", "c7i.large\n"), Some(Hypervisor::Amazon));
         assert_eq!(dmi("Amazon EC2\n", "c7i.metal-24xl\n"), None);
         assert_eq!(dmi("Google\n", "Google Compute Engine\n"), Some(Hypervisor::Google));
-        assert_eq!(dmi("Microsoft Corporation\n", "Virtual Machine\n"), Some(Hypervisor::Microsoft));
+        assert_eq!(
+            dmi("Microsoft Corporation\n", "Virtual Machine\n"),
+            Some(Hypervisor::Microsoft)
+        );
         assert_eq!(dmi("Microsoft Corporation\n", "Surface Laptop\n"), None);
         assert_eq!(dmi("QEMU\n", "Standard PC\n"), Some(Hypervisor::Qemu));
-        let flagged = fixture::machine(&[("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n")]);
+        let flagged =
+            fixture::machine(&[("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n")]);
         assert_eq!(flagged.host().hypervisor(), Some(Hypervisor::Unnamed));
-        let metal = fixture::machine(&[("/proc/cpuinfo", "flags\t\t: fpu\n"), ("/sys/class/dmi/id/sys_vendor", "Google\n")]);
+        let metal = fixture::machine(&[
+            ("/proc/cpuinfo", "flags\t\t: fpu\n"),
+            ("/sys/class/dmi/id/sys_vendor", "Google\n"),
+        ]);
         assert_eq!(metal.host().hypervisor(), None);
         assert_eq!(fixture::empty().host().hypervisor(), None);
     }

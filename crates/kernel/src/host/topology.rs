@@ -5,10 +5,12 @@ use std::fmt;
 
 use super::{CpuList, Host};
 
-/// What the kernel doesn't tell: perf prints the same, as in `N-1` on a kernel without memory nodes.
+/// What the kernel doesn't tell: perf prints the same, as in `N-1` on a kernel without memory
+/// nodes.
 const UNKNOWN: i32 = -1;
 
-/// A part of a machine whose CPUs are counted together. Numbers are the kernel's own: not dense, and -1 where it doesn't tell.
+/// A part of a machine whose CPUs are counted together. Numbers are the kernel's own: not dense,
+/// and -1 where it doesn't tell.
 ///
 /// Cores sort by package, then die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,13 +67,19 @@ struct Numbers {
 pub struct Topology(BTreeMap<u32, Numbers>);
 
 impl Host {
-    /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number -1, and the die 0.
+    /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number
+    /// -1, and the die 0.
     #[must_use]
     pub fn topology(&self, cpus: &CpuList) -> Topology {
         let nodes = self.nodes();
         let numbers = |cpu: u32| {
-            let id = |file: &str| self.number(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"));
-            let node = nodes.iter().find(|(_, members)| members.contains(cpu)).map_or(UNKNOWN, |&(node, _)| node);
+            let id = |file: &str| {
+                self.number(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"))
+            };
+            let node = nodes
+                .iter()
+                .find(|(_, members)| members.contains(cpu))
+                .map_or(UNKNOWN, |&(node, _)| node);
             let known = |id: Option<i32>| id.filter(|&n| n >= 0);
             Numbers {
                 package: known(id("physical_package_id")).unwrap_or(UNKNOWN),
@@ -85,15 +93,30 @@ impl Host {
 
     /// The memory nodes with their CPUs; a node whose list can't be read is left out.
     fn nodes(&self) -> Vec<(i32, CpuList)> {
-        let online = self.read("/sys/devices/system/node/online").ok().and_then(|text| text.parse::<CpuList>().ok()).unwrap_or_default();
-        let cpus_of = |node: u32| self.read(format!("/sys/devices/system/node/node{node}/cpulist")).ok()?.parse().ok();
-        online.as_slice().iter().filter_map(|&node| Some((i32::try_from(node).ok()?, cpus_of(node)?))).collect()
+        let online = self
+            .read("/sys/devices/system/node/online")
+            .ok()
+            .and_then(|text| text.parse::<CpuList>().ok())
+            .unwrap_or_default();
+        let cpus_of = |node: u32| {
+            self.read(format!("/sys/devices/system/node/node{node}/cpulist")).ok()?.parse().ok()
+        };
+        online
+            .as_slice()
+            .iter()
+            .filter_map(|&node| Some((i32::try_from(node).ok()?, cpus_of(node)?)))
+            .collect()
     }
 }
 
 impl Topology {
     fn numbers(&self, cpu: u32) -> Numbers {
-        self.0.get(&cpu).copied().unwrap_or(Numbers { package: UNKNOWN, die: 0, core: UNKNOWN, node: UNKNOWN })
+        self.0.get(&cpu).copied().unwrap_or(Numbers {
+            package: UNKNOWN,
+            die: 0,
+            core: UNKNOWN,
+            node: UNKNOWN,
+        })
     }
 
     /// The package of a CPU (`--per-socket`).
@@ -129,10 +152,17 @@ mod tests {
     use crate::host::fixture;
 
     fn text(topology: &Topology, cpu: u32) -> [String; 4] {
-        [topology.package_of(cpu), topology.die_of(cpu), topology.core_of(cpu), topology.node_of(cpu)].map(|place| place.to_string())
+        [
+            topology.package_of(cpu),
+            topology.die_of(cpu),
+            topology.core_of(cpu),
+            topology.node_of(cpu),
+        ]
+        .map(|place| place.to_string())
     }
 
-    /// Gaps in CPU numbers, siblings far apart, core numbers that start again in the second package.
+    /// Gaps in CPU numbers, siblings far apart, core numbers that start again in the second
+    /// package.
     #[test]
     fn odd_numbering() {
         let mut files = vec![
@@ -140,9 +170,15 @@ mod tests {
             ("/sys/devices/system/node/node0/cpulist".to_owned(), "0,64\n".to_owned()),
             ("/sys/devices/system/node/node2/cpulist".to_owned(), "3,67\n".to_owned()),
         ];
-        for (cpu, package, die, core) in [(0, 0, 0, 0), (64, 0, 0, 0), (3, 1, 1, 0), (67, 1, 1, 8)] {
-            for (file, number) in [("physical_package_id", package), ("die_id", die), ("core_id", core)] {
-                files.push((format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"), format!("{number}\n")));
+        for (cpu, package, die, core) in [(0, 0, 0, 0), (64, 0, 0, 0), (3, 1, 1, 0), (67, 1, 1, 8)]
+        {
+            for (file, number) in
+                [("physical_package_id", package), ("die_id", die), ("core_id", core)]
+            {
+                files.push((
+                    format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"),
+                    format!("{number}\n"),
+                ));
             }
         }
         let machine = fixture::machine(&files);
@@ -153,10 +189,14 @@ mod tests {
         assert_ne!(topology.core_of(0), topology.core_of(3));
         let mut cores: Vec<_> = [67, 3, 64].map(|cpu| topology.core_of(cpu)).to_vec();
         cores.sort_unstable();
-        assert_eq!(cores.iter().map(ToString::to_string).collect::<Vec<_>>(), ["S0-D0-C0", "S1-D1-C0", "S1-D1-C8"]);
+        assert_eq!(
+            cores.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["S0-D0-C0", "S1-D1-C0", "S1-D1-C8"]
+        );
     }
 
-    /// arm64 has no die and may say package -1; a kernel without NUMA has no nodes; a container may hide everything.
+    /// arm64 has no die and may say package -1; a kernel without NUMA has no nodes; a container may
+    /// hide everything.
     #[test]
     fn missing_files() {
         let machine = fixture::machine(&[

@@ -28,10 +28,12 @@ pub struct Module {
     pub path: Option<String>,
 }
 
-/// Where the kernel's code lies; `None` where addresses are hidden from this user (`kernel.kptr_restrict`).
+/// Where the kernel's code lies; `None` where addresses are hidden from this user
+/// (`kernel.kptr_restrict`).
 ///
-/// The beginning is a symbol, one of the first that `/proc/kallsyms` lists. The length is that of the resource `Kernel code` of
-/// `/proc/iomem`, which saves reading 100,000 symbols to find `_etext`.
+/// The beginning is a symbol, one of the first that `/proc/kallsyms` lists. The length is that of
+/// the resource `Kernel code` of `/proc/iomem`, which saves reading 100,000 symbols to find
+/// `_etext`.
 #[must_use]
 pub fn kernel_text(host: &Host) -> Option<KernelText> {
     let (mut text, mut stext) = (None, None);
@@ -48,7 +50,8 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
         }
     }
     let start = text.or(stext).filter(|start| *start != 0)?;
-    // On arm64 the resource begins at `_stext`, behind the head of the image; on x86 both symbols are one place.
+    // On arm64 the resource begins at `_stext`, behind the head of the image; on x86 both symbols
+    // are one place.
     let head = stext.map_or(0, |stext| stext.saturating_sub(start));
     Some(KernelText { start, len: code_bytes(host).map(|len| len + head) })
 }
@@ -75,7 +78,8 @@ fn code_bytes(host: &Host) -> Option<u64> {
 #[must_use]
 pub fn modules(host: &Host) -> Vec<Module> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
-    let mut found: Vec<_> = listed.lines().filter_map(module).filter(|module| module.start != 0).collect();
+    let mut found: Vec<_> =
+        listed.lines().filter_map(module).filter(|module| module.start != 0).collect();
     if !found.is_empty() {
         let paths = paths(host);
         for module in &mut found {
@@ -102,7 +106,8 @@ fn paths(host: &Host) -> HashMap<String, String> {
     files
         .filter_map(|file| {
             let name = file.rsplit('/').next()?.split(".ko").next()?;
-            let path = if file.starts_with('/') { file.to_owned() } else { format!("{folder}/{file}") };
+            let path =
+                if file.starts_with('/') { file.to_owned() } else { format!("{folder}/{file}") };
             Some((name.replace('-', "_"), path))
         })
         .collect()
@@ -117,25 +122,43 @@ mod tests {
 
     #[test]
     fn the_kernel_is_where_its_symbols_say() {
-        let files = [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "00001000-0009fbff : System RAM\n  40210000-41a8ffff : Kernel code\n")];
+        let files = [
+            ("/proc/kallsyms", SYMBOLS),
+            ("/proc/iomem", "00001000-0009fbff : System RAM\n  40210000-41a8ffff : Kernel code\n"),
+        ];
         let wanted = KernelText { start: 0xffff_8000_8000_0000, len: Some(0x188_0000 + 0x10000) };
         assert_eq!(kernel_text(&machine(&files).host()), Some(wanted));
-        let hidden = [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "  00000000-00000000 : Kernel code\n")];
+        let hidden =
+            [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "  00000000-00000000 : Kernel code\n")];
         assert_eq!(kernel_text(&machine(&hidden).host()), Some(KernelText { len: None, ..wanted }));
         let zeros = SYMBOLS.replace("ffff8000800", "00000000000");
-        assert_eq!(kernel_text(&machine(&[("/proc/kallsyms", zeros.replace("10000 T", "00000 T"))]).host()), None);
+        assert_eq!(
+            kernel_text(
+                &machine(&[("/proc/kallsyms", zeros.replace("10000 T", "00000 T"))]).host()
+            ),
+            None
+        );
     }
 
     #[test]
     fn modules_have_the_paths_that_depmod_lists() {
         let machine = machine(&[
-            ("/proc/modules", "snd_hda 4096 1 a,b, Live 0xffffffffc0600000 (OE)\nodd 8192 0 - Live 0xffffffffc0700000\n"),
+            (
+                "/proc/modules",
+                "snd_hda 4096 1 a,b, Live 0xffffffffc0600000 (OE)\nodd 8192 0 - Live 0xffffffffc0700000\n",
+            ),
             ("/proc/sys/kernel/osrelease", "6.1-x\n"),
-            ("/lib/modules/6.1-x/modules.dep", "kernel/sound/snd-hda.ko.xz: kernel/other.ko\nkernel/other.ko:\n"),
+            (
+                "/lib/modules/6.1-x/modules.dep",
+                "kernel/sound/snd-hda.ko.xz: kernel/other.ko\nkernel/other.ko:\n",
+            ),
         ]);
         let found = modules(&machine.host());
         let path = Some("/lib/modules/6.1-x/kernel/sound/snd-hda.ko.xz".to_owned());
-        assert_eq!(found[0], Module { name: "snd_hda".to_owned(), start: 0xffff_ffff_c060_0000, len: 4096, path });
+        assert_eq!(
+            found[0],
+            Module { name: "snd_hda".to_owned(), start: 0xffff_ffff_c060_0000, len: 4096, path }
+        );
         assert_eq!((found[1].name.as_str(), found[1].path.as_deref()), ("odd", None));
     }
 }

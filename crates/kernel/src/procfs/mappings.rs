@@ -19,7 +19,8 @@ pub struct Mapping<'a> {
     pub device: (u32, u32),
     /// The file's inode; 0 where there is no file.
     pub inode: u64,
-    /// The file's path, with ` (deleted)` behind it where it is gone; a name such as `[stack]`; or nothing.
+    /// The file's path, with ` (deleted)` behind it where it is gone; a name such as `[stack]`; or
+    /// nothing.
     pub path: Cow<'a, [u8]>,
 }
 
@@ -38,11 +39,15 @@ fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let inode = text(fields.next()?)?.parse().ok()?;
     let path = fields.next().unwrap_or_default();
     let (start, end) = range.split_once('-')?;
-    let bit = |at: usize, letter: u8, bit: i32| if access[at] == letter { bit.cast_unsigned() } else { 0 };
+    let bit = |at: usize, letter: u8, bit: i32| {
+        if access[at] == letter { bit.cast_unsigned() } else { 0 }
+    };
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
-        prot: bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC),
+        prot: bit(0, b'r', libc::PROT_READ)
+            | bit(1, b'w', libc::PROT_WRITE)
+            | bit(2, b'x', libc::PROT_EXEC),
         flags: bit(3, b's', libc::MAP_SHARED) | bit(3, b'p', libc::MAP_PRIVATE),
         offset,
         device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
@@ -89,9 +94,15 @@ mod tests {
             nonsense\n";
         let found: Vec<_> = mappings(text).collect();
         let paths: Vec<_> = found.iter().map(|mapping| &*mapping.path).collect();
-        assert_eq!(paths, [&b"/bin/a b (deleted)"[..], b"[stack]", b"", b"[vsyscall]", b"/new\nline\\"]);
+        assert_eq!(
+            paths,
+            [&b"/bin/a b (deleted)"[..], b"[stack]", b"", b"[vsyscall]", b"/new\nline\\"]
+        );
         let first = &found[0];
-        assert_eq!((first.start, first.end, first.offset), (0x55d0_c0a0_0000, 0x55d0_c0a0_2000, 0x1000));
+        assert_eq!(
+            (first.start, first.end, first.offset),
+            (0x55d0_c0a0_0000, 0x55d0_c0a0_2000, 0x1000)
+        );
         assert_eq!((first.prot, first.flags, first.device, first.inode), (5, 2, (0xfe, 2), 77));
         assert_eq!((found[1].prot, found[1].flags, found[2].prot), (3, 1, 0));
     }

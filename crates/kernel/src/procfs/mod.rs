@@ -1,6 +1,7 @@
 //! Running processes and threads, their mappings, and the kernel's own code, as `/proc` shows them.
 //!
-//! Processes come and go while they are read: what is gone is an error of kind [`io::ErrorKind::NotFound`].
+//! Processes come and go while they are read: what is gone is an error of kind
+//! [`io::ErrorKind::NotFound`].
 
 mod kernel_code;
 mod mappings;
@@ -14,7 +15,8 @@ pub use mappings::{Mapping, mappings};
 use crate::host::Host;
 use crate::pseudo_file;
 
-/// `TASK_COMM_LEN` of `include/linux/sched.h`, less its NUL: the most bytes that a name has in a record.
+/// `TASK_COMM_LEN` of `include/linux/sched.h`, less its NUL: the most bytes that a name has in a
+/// record.
 const COMM_BYTES: usize = 15;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the field `flags` of `/proc/PID/stat`.
@@ -44,9 +46,11 @@ pub fn processes(host: &Host) -> io::Result<Vec<i32>> {
 /// What a process is.
 ///
 /// # Errors
-/// It is gone, may not be looked at, or says something else than a process does ([`ErrorKind::InvalidData`]).
+/// It is gone, may not be looked at, or says something else than a process does
+/// ([`ErrorKind::InvalidData`]).
 pub fn process(host: &Host, pid: i32) -> io::Result<Process> {
-    // The folder of the thread: the numbers of the process as a whole are sums over its threads, which take time.
+    // The folder of the thread: the numbers of the process as a whole are sums over its threads,
+    // which take time.
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{pid}/task/{pid}/stat"), &mut text)?;
     parse_stat(&text).ok_or_else(|| ErrorKind::InvalidData.into())
@@ -74,7 +78,10 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
 pub fn start_time(host: &Host, pid: i32) -> io::Result<u64> {
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{pid}/stat"), &mut text)?;
-    let rest = text.iter().rposition(|byte| *byte == b')').and_then(|close| std::str::from_utf8(&text[close + 1..]).ok());
+    let rest = text
+        .iter()
+        .rposition(|byte| *byte == b')')
+        .and_then(|close| std::str::from_utf8(&text[close + 1..]).ok());
     // The 22nd field of `proc(5)`; what follows the name is the third.
     let ticks = rest.and_then(|rest| rest.split_ascii_whitespace().nth(19)?.parse().ok());
     ticks.ok_or_else(|| ErrorKind::InvalidData.into())
@@ -101,7 +108,8 @@ pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
     number.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// The name of a thread (`comm`), which the thread chooses itself: any bytes but NUL. `None` where it ended.
+/// The name of a thread (`comm`), which the thread chooses itself: any bytes but NUL. `None` where
+/// it ended.
 #[must_use]
 pub fn name(host: &Host, tid: i32) -> Option<String> {
     let bytes = std::fs::read(host.path(&format!("/proc/{tid}/comm"))).ok()?;
@@ -122,15 +130,18 @@ pub fn thread_comm(host: &Host, pid: i32, tid: i32) -> io::Result<Vec<u8>> {
     Ok(comm)
 }
 
-/// Device and inode of the namespaces that a thread is in, in the order of the kernel's `NET_NS_INDEX` and so on
-/// (`include/uapi/linux/perf_event.h`); zeros for one that may not be looked at.
+/// Device and inode of the namespaces that a thread is in, in the order of the kernel's
+/// `NET_NS_INDEX` and so on (`include/uapi/linux/perf_event.h`); zeros for one that may not be
+/// looked at.
 #[must_use]
 pub fn namespaces(host: &Host, pid: i32, tid: i32) -> [(u64, u64); 7] {
     use std::os::unix::fs::MetadataExt;
     let folder = host.path(&format!("/proc/{pid}/task/{tid}/ns"));
-    ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"].map(|name| match std::fs::metadata(folder.join(name)) {
-        Ok(file) => (file.dev(), file.ino()),
-        Err(_) => (0, 0),
+    ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"].map(|name| {
+        match std::fs::metadata(folder.join(name)) {
+            Ok(file) => (file.dev(), file.ino()),
+            Err(_) => (0, 0),
+        }
     })
 }
 
@@ -148,7 +159,8 @@ pub fn exists(host: &Host, tid: i32) -> bool {
     host.path(&format!("/proc/{tid}")).exists()
 }
 
-/// Replaces what is in `into` by a file. That a process ended after its file was opened is the same as before (`ESRCH`).
+/// Replaces what is in `into` by a file. That a process ended after its file was opened is the same
+/// as before (`ESRCH`).
 fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => ErrorKind::NotFound.into(),
@@ -160,7 +172,8 @@ fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
 
 /// The numbers among the names in a folder, ascending.
 fn numbers(host: &Host, folder: &str) -> io::Result<Vec<i32>> {
-    let names = std::fs::read_dir(host.path(folder))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let names = std::fs::read_dir(host.path(folder))?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<i32> = names.collect();
     numbers.sort_unstable();
     Ok(numbers)

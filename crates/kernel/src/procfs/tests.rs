@@ -1,13 +1,19 @@
 use super::*;
 use crate::host::fixture::machine;
 
-const STAT: &str = " S 41 7 7 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 500 1000 10 18446744073709551615 1 1 0\n";
+const STAT: &str =
+    " S 41 7 7 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 500 1000 10 18446744073709551615 1 1 0\n";
 
 #[test]
 fn names_can_hold_anything() {
     for comm in ["sh", "a) R 1 (b", "x\ny", ") (", ""] {
         let text = format!("7 ({comm}){STAT}");
-        let wanted = Process { comm: comm.as_bytes().to_vec(), ppid: 41, is_kernel_thread: false, threads: 3 };
+        let wanted = Process {
+            comm: comm.as_bytes().to_vec(),
+            ppid: 41,
+            is_kernel_thread: false,
+            threads: 3,
+        };
         assert_eq!(parse_stat(text.as_bytes()), Some(wanted));
     }
     let kworker = format!("9 (kworker/u8:0-events_unbound){STAT}").replace("4194560", "69238880");
@@ -43,6 +49,8 @@ fn this_process_is_there() {
     let mut text = Vec::new();
     read_mappings(&host, pid, &mut text).unwrap();
     let program = std::env::current_exe().unwrap();
-    let code = mappings(&text).find(|mapping| mapping.prot & libc::PROT_EXEC.cast_unsigned() != 0).unwrap();
+    let code = mappings(&text)
+        .find(|mapping| mapping.prot & libc::PROT_EXEC.cast_unsigned() != 0)
+        .unwrap();
     assert_eq!(&*code.path, program.as_os_str().as_encoded_bytes());
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-/// Where the bytes between two positions lie in a ring of `size` bytes, a power of two. Positions only grow, wrapping around at
-/// 64 bits. More than the ring holds can't lie between them: then the oldest bytes that are there count.
+/// Where the bytes between two positions lie in a ring of `size` bytes, a power of two. Positions
+/// only grow, wrapping around at 64 bits. More than the ring holds can't lie between them: then the
+/// oldest bytes that are there count.
 ///
 /// ```text
 /// from < to, no wrap:   [....|======|....]     first = the run, second is empty

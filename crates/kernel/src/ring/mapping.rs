@@ -1,7 +1,8 @@
 //! The memory that the kernel and a reader share: a control page, then the data.
 //!
-//! Layout: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`. The letters of the barriers (A to D) are those of
-//! the comment in `perf_output_put_handle`, `kernel/events/ring_buffer.c`.
+//! Layout: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`. The letters of the
+//! barriers (A to D) are those of the comment in `perf_output_put_handle`,
+//! `kernel/events/ring_buffer.c`.
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -32,7 +33,8 @@ pub struct Mapping {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, is bound to no thread, and all writing goes through an atomic.
+// SAFETY: the mapping belongs to this value alone, is bound to no thread, and all writing goes
+// through an atomic.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
 
@@ -43,23 +45,37 @@ impl Mapping {
         if !size.is_power_of_two() || size < control_size {
             return Err(Errno::INVAL);
         }
-        let protection = if access == Access::Consume { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone has. An event's file can't be
-        // made shorter, so all of the mapping stays readable.
+        let protection = if access == Access::Consume {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
+        };
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
+        // has. An event's file can't be made shorter, so all of the mapping stays readable.
         #[allow(unsafe_code)]
-        let base = unsafe { mmap(ptr::null_mut(), control_size + size, protection, MapFlags::SHARED, event, 0) }?;
+        let base = unsafe {
+            mmap(ptr::null_mut(), control_size + size, protection, MapFlags::SHARED, event, 0)
+        }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok(Self { base, control_size, size })
     }
 
-    /// Memory that stands in for a ring: nobody writes there but a test. `size` is any power of two.
+    /// Memory that stands in for a ring: nobody writes there but a test. `size` is any power of
+    /// two.
     #[cfg(any(test, feature = "fake"))]
     pub(crate) fn stand_in(size: usize) -> Result<Self, Errno> {
         let control_size = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: as in `of`, with memory of this process.
         #[allow(unsafe_code)]
-        let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), control_size + size, protection, MapFlags::PRIVATE) }?;
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                control_size + size,
+                protection,
+                MapFlags::PRIVATE,
+            )
+        }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok(Self { base, control_size, size })
     }
@@ -72,8 +88,9 @@ impl Mapping {
     /// A word of the control page.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset < self.control_size);
-        // SAFETY: the word lies in the control page, which stays mapped as long as `self`; a page is aligned for it, and so are
-        // the structure's fields. Both sides access it with single loads and stores only.
+        // SAFETY: the word lies in the control page, which stays mapped as long as `self`; a page
+        // is aligned for it, and so are the structure's fields. Both sides access it with single
+        // loads and stores only.
         #[allow(unsafe_code)]
         unsafe {
             AtomicU64::from_ptr(self.base.add(offset).cast().as_ptr())
@@ -82,8 +99,8 @@ impl Mapping {
 
     /// The position up to which the kernel has written.
     pub(super) fn head(&self) -> u64 {
-        // ATOMICS: acquire is C: no byte of data is read before the head. Pairs with B, the barrier between the kernel's stores of
-        // the data and of `data_head` in `perf_output_put_handle`.
+        // ATOMICS: acquire is C: no byte of data is read before the head. Pairs with B, the barrier
+        // between the kernel's stores of the data and of `data_head` in `perf_output_put_handle`.
         self.word(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire)
     }
 
@@ -93,34 +110,42 @@ impl Mapping {
         self.word(offset_of!(perf_event_mmap_page, data_tail)).load(Ordering::Relaxed)
     }
 
-    /// Lets the kernel write up to this position plus the size. Only for [`Access::Consume`]: else the page is read-only.
+    /// Lets the kernel write up to this position plus the size. Only for [`Access::Consume`]: else
+    /// the page is read-only.
     pub(super) fn set_tail(&self, tail: u64) {
-        // ATOMICS: release is D: the data was read before the tail moves. Pairs with A, the control dependency in
-        // `__perf_output_begin` between the kernel's load of `data_tail` and its stores of the data.
+        // ATOMICS: release is D: the data was read before the tail moves. Pairs with A, the control
+        // dependency in `__perf_output_begin` between the kernel's load of `data_tail` and its
+        // stores of the data.
         self.word(offset_of!(perf_event_mmap_page, data_tail)).store(tail, Ordering::Release);
     }
 
     /// The data between two positions: everything from the tail to the head, or a part of it.
     pub(super) fn readable(&self, from: u64, to: u64) -> Span<'_> {
         let [first, second] = places(self.size, from, to).map(|place| {
-            // SAFETY: `place` lies in the data, which stays mapped as long as `self`. Between tail and head the kernel writes
-            // nothing: `__perf_output_begin` looks for room up to the tail only. The tail moves when the borrow has ended, and by
-            // nobody else: `EventFile::map_ring` maps an event's ring once.
+            // SAFETY: `place` lies in the data, which stays mapped as long as `self`. Between tail
+            // and head the kernel writes nothing: `__perf_output_begin` looks for room up to the
+            // tail only. The tail moves when the borrow has ended, and by nobody else:
+            // `EventFile::map_ring` maps an event's ring once.
             #[allow(unsafe_code)]
             unsafe {
-                slice::from_raw_parts(self.base.add(self.control_size + place.start).as_ptr(), place.len())
+                slice::from_raw_parts(
+                    self.base.add(self.control_size + place.start).as_ptr(),
+                    place.len(),
+                )
             }
         });
         Span::new(first, second)
     }
 
-    /// Copies all of the data, beginning at the place of a position, while the kernel may write there.
+    /// Copies all of the data, beginning at the place of a position, while the kernel may write
+    /// there.
     pub(super) fn copy_from(&self, position: u64) -> Vec<u8> {
         let mut copy = Vec::with_capacity(self.size);
         for place in places(self.size, position, position.wrapping_add(self.size as u64)) {
             copy.extend(place.map(|at| {
-                // SAFETY: the byte lies in the data, which stays mapped as long as `self`. A volatile read makes no assumption
-                // about what the kernel does to it meanwhile, and any byte is a valid u8.
+                // SAFETY: the byte lies in the data, which stays mapped as long as `self`. A
+                // volatile read makes no assumption about what the kernel does to it meanwhile, and
+                // any byte is a valid u8.
                 #[allow(unsafe_code)]
                 unsafe {
                     self.base.add(self.control_size + at).as_ptr().read_volatile()
@@ -136,7 +161,8 @@ impl Mapping {
         for (at, byte) in (0..).zip(bytes) {
             let at = position.wrapping_add(at);
             let place = places(self.size, at, at.wrapping_add(1))[0].start;
-            // SAFETY: the place lies in the data of a stand-in, which is private memory, and the caller holds no slice of it.
+            // SAFETY: the place lies in the data of a stand-in, which is private memory, and the
+            // caller holds no slice of it.
             #[allow(unsafe_code)]
             unsafe {
                 self.base.add(self.control_size + place).as_ptr().write(*byte);
@@ -154,7 +180,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by this value, and slices of it borrow `self`. An error would leave it mapped, no more.
+        // SAFETY: the range was mapped by this value, and slices of it borrow `self`. An error
+        // would leave it mapped, no more.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.control_size + self.size) };
     }

@@ -5,8 +5,8 @@
 //!     write them somewhere         unparsed; record ends are found by the headers' sizes alone
 //!     move the tail                Batch::advance: the kernel may write there again
 //! ```
-//! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An [`OverwrittenRing`] holds what came
-//! last, and nobody moves a tail.
+//! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An
+//! [`OverwrittenRing`] holds what came last, and nobody moves a tail.
 
 mod cursor;
 mod mapping;
@@ -30,7 +30,9 @@ use crate::open::EventFile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RingError {
     /// Not even one page may be locked in memory (`EPERM`).
-    #[error("this process may lock no memory for a ring: raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK")]
+    #[error(
+        "this process may lock no memory for a ring: raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK"
+    )]
     LockedMemory,
     /// There is no memory left for the smallest ring (`ENOMEM`).
     #[error("there is no memory left for a ring")]
@@ -38,7 +40,8 @@ pub enum RingError {
     /// The event can't have a ring (`EINVAL`): it is inherited and bound to no CPU.
     #[error("the event can have no ring: an inherited event must be bound to a CPU")]
     NotPossible,
-    /// The event's ring was mapped before, or it writes into another's (`EBUSY`): a ring has one reader.
+    /// The event's ring was mapped before, or it writes into another's (`EBUSY`): a ring has one
+    /// reader.
     #[error("the event's ring has a reader, or the event writes into the ring of another")]
     Taken,
     /// Any other refusal.
@@ -46,8 +49,13 @@ pub enum RingError {
     Kernel(Errno),
 }
 
-/// Maps a ring of at least `bytes`, or where memory can't be locked or had, of half of that, and so on down to a page.
-fn map_falling_back(event: &dyn EventFile, bytes: usize, access: Access) -> Result<Mapping, RingError> {
+/// Maps a ring of at least `bytes`, or where memory can't be locked or had, of half of that, and so
+/// on down to a page.
+fn map_falling_back(
+    event: &dyn EventFile,
+    bytes: usize,
+    access: Access,
+) -> Result<Mapping, RingError> {
     let page = rustix::param::page_size();
     let largest = 1 << (usize::BITS - 2);
     let mut size = bytes.clamp(page, largest).next_power_of_two();
@@ -64,7 +72,8 @@ fn map_falling_back(event: &dyn EventFile, bytes: usize, access: Access) -> Resu
     }
 }
 
-/// A ring that the kernel stops filling where nobody has read yet: what finds no room is lost, and counted by the kernel.
+/// A ring that the kernel stops filling where nobody has read yet: what finds no room is lost, and
+/// counted by the kernel.
 ///
 /// ```text
 ///        tail            head           positions only grow; modulo the size they are places in the ring
@@ -78,8 +87,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Maps the ring of an event: at least `bytes` of data, as a power of two of pages. Where so much can't be locked in memory
-    /// it is halved until it can; [`Ring::size`] says what came of it.
+    /// Maps the ring of an event: at least `bytes` of data, as a power of two of pages. Where so
+    /// much can't be locked in memory it is halved until it can; [`Ring::size`] says what came of
+    /// it.
     ///
     /// # Errors
     /// See [`RingError`].
@@ -105,7 +115,10 @@ impl Ring {
     }
 
     /// The oldest record that wasn't read yet. The kernel gets its place back when it is dropped.
-    #[allow(clippy::should_implement_trait, reason = "an iterator could hand out a second record before the first is dropped")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator could hand out a second record before the first is dropped"
+    )]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let bytes = RecordBytes::first_of(self.mapping.readable(self.tail, self.mapping.head()))?;
         Some(Record::new(bytes, &mut self.tail, &self.mapping))
@@ -118,7 +131,8 @@ impl Ring {
     }
 }
 
-/// All records that were complete when it was taken. Dropped without [`Batch::advance`], they stay in the ring.
+/// All records that were complete when it was taken. Dropped without [`Batch::advance`], they stay
+/// in the ring.
 #[derive(Debug)]
 pub struct Batch<'ring> {
     span: Span<'ring>,

@@ -8,7 +8,8 @@ use super::record::{RecordBytes, Records};
 use super::{RingError, map_falling_back};
 use crate::open::EventFile;
 
-/// The ring of an event with `write_backward`: records lie from the head on upwards, the newest first.
+/// The ring of an event with `write_backward`: records lie from the head on upwards, the newest
+/// first.
 ///
 /// ```text
 ///        head                            the head only falls, and starts at 0
@@ -34,8 +35,9 @@ impl OverwrittenRing {
         self.mapping.size()
     }
 
-    /// A copy of the whole records that the ring holds, the newest first. The event is the one that the ring was mapped for; it
-    /// writes nothing while the copy is made, and what happens meanwhile is lost.
+    /// A copy of the whole records that the ring holds, the newest first. The event is the one that
+    /// the ring was mapped for; it writes nothing while the copy is made, and what happens
+    /// meanwhile is lost.
     ///
     /// # Errors
     /// The kernel's own, for pausing and resuming the output.
@@ -49,7 +51,10 @@ impl OverwrittenRing {
     /// The whole records from the head on.
     pub(super) fn copy(&self) -> Vec<u8> {
         let mut copy = self.mapping.copy_from(self.mapping.head());
-        let whole = Records::of(Span::new(&copy, &[])).take_while(RecordBytes::is_whole).map(|record| record.len()).sum();
+        let whole = Records::of(Span::new(&copy, &[]))
+            .take_while(RecordBytes::is_whole)
+            .map(|record| record.len())
+            .sum();
         copy.truncate(whole);
         copy
     }

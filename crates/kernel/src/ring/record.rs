@@ -20,8 +20,9 @@ pub struct RecordBytes<'a> {
 }
 
 impl<'a> RecordBytes<'a> {
-    /// The record that `span` begins with. One whose header says less than a header's size, or more than is there, can't be told
-    /// from what follows: then all of it is taken as one, so that a reader gets on, and [`RecordBytes::is_whole`] says so.
+    /// The record that `span` begins with. One whose header says less than a header's size, or more
+    /// than is there, can't be told from what follows: then all of it is taken as one, so that a
+    /// reader gets on, and [`RecordBytes::is_whole`] says so.
     pub(super) fn first_of(span: Span<'a>) -> Option<Self> {
         if span.len() == 0 {
             return None;
@@ -29,7 +30,12 @@ impl<'a> RecordBytes<'a> {
         let [a, b, c, d, e, f, g, h] = span.array::<HEADER>().unwrap_or_default();
         let size = usize::from(u16::from_ne_bytes([g, h]));
         let end = if (HEADER..=span.len()).contains(&size) { size } else { span.len() };
-        Some(Self { kind: u32::from_ne_bytes([a, b, c, d]), misc: u16::from_ne_bytes([e, f]), size, span: span.split_at(end).0 })
+        Some(Self {
+            kind: u32::from_ne_bytes([a, b, c, d]),
+            misc: u16::from_ne_bytes([e, f]),
+            size,
+            span: span.split_at(end).0,
+        })
     }
 
     /// `PERF_RECORD_*`.
@@ -51,21 +57,23 @@ impl<'a> RecordBytes<'a> {
         self.span.len()
     }
 
-    /// Whether the header's size is the record's. The kernel writes no other; what was overwritten in part may look like one.
+    /// Whether the header's size is the record's. The kernel writes no other; what was overwritten
+    /// in part may look like one.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.size == self.span.len()
     }
 
-    /// The bytes in order; the second slice is empty where the record doesn't wrap around the ring's end.
+    /// The bytes in order; the second slice is empty where the record doesn't wrap around the
+    /// ring's end.
     #[must_use]
     pub fn slices(&self) -> [&[u8]; 2] {
         self.span.slices()
     }
 }
 
-/// A record that the kernel gets the place of back when it is dropped. It can't be cloned, and it borrows the ring: one record
-/// is out at a time.
+/// A record that the kernel gets the place of back when it is dropped. It can't be cloned, and it
+/// borrows the ring: one record is out at a time.
 #[derive(Debug)]
 pub struct Record<'ring> {
     bytes: RecordBytes<'ring>,
@@ -74,7 +82,11 @@ pub struct Record<'ring> {
 }
 
 impl<'ring> Record<'ring> {
-    pub(super) fn new(bytes: RecordBytes<'ring>, tail: &'ring mut u64, mapping: &'ring Mapping) -> Self {
+    pub(super) fn new(
+        bytes: RecordBytes<'ring>,
+        tail: &'ring mut u64,
+        mapping: &'ring Mapping,
+    ) -> Self {
         Self { bytes, tail, mapping }
     }
 }

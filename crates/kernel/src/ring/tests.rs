@@ -71,7 +71,9 @@ fn any_records_come_out_byte_for_byte() {
     let mut random = fastrand::Rng::with_seed(3);
     for size in (6..=13).map(|bits| 1_usize << bits) {
         // Every place to begin at in small rings, and positions that wrap around at 64 bits.
-        let starts = (0..size as u64).step_by(size / 64).flat_map(|start| [start, start.wrapping_sub(size as u64)]);
+        let starts = (0..size as u64)
+            .step_by(size / 64)
+            .flat_map(|start| [start, start.wrapping_sub(size as u64)]);
         for start in starts {
             let (mut producer, mut ring) = Producer::ring(size, start);
             let (mut written, mut read) = (Vec::new(), Vec::new());
@@ -106,7 +108,10 @@ fn a_full_ring_is_read_as_a_whole() {
 fn the_kernel_gets_the_place_back_when_a_record_is_dropped() {
     let mut random = fastrand::Rng::with_seed(1);
     let (mut producer, mut ring) = Producer::ring(64, 0);
-    assert!(producer.write(&ring, &record(&mut random, 24)) && producer.write(&ring, &record(&mut random, 16)));
+    assert!(
+        producer.write(&ring, &record(&mut random, 24))
+            && producer.write(&ring, &record(&mut random, 16))
+    );
     let first = ring.next().unwrap();
     assert_eq!((first.len(), first.mapping.published_tail()), (24, 0));
     drop(first);
@@ -128,7 +133,10 @@ fn a_header_that_can_not_be_is_shown_and_passed() {
         bytes[6..8].copy_from_slice(&size.to_ne_bytes());
         assert!(producer.write(&ring, &bytes));
         let record = ring.next().unwrap();
-        assert_eq!((record.kind(), record.misc(), record.len(), record.is_whole()), (PERF_RECORD_SAMPLE, 2, 24, false));
+        assert_eq!(
+            (record.kind(), record.misc(), record.len(), record.is_whole()),
+            (PERF_RECORD_SAMPLE, 2, 24, false)
+        );
         drop(record);
         assert!(ring.next().is_none());
     }

@@ -1,7 +1,9 @@
-//! A tree of short processes under events that sample at a frequency: who is sampled how often, by where a child's period starts.
+//! A tree of short processes under events that sample at a frequency: who is sampled how often, by
+//! where a child's period starts.
 //!
-//! Occurrences are nanoseconds of CPU time, so that the wanted period of every task is 1e9 / rate. The kernel's way to it
-//! (`perf_adjust_period`): after each sample the period goes an eighth of the way to the wanted one.
+//! Occurrences are nanoseconds of CPU time, so that the wanted period of every task is 1e9 / rate.
+//! The kernel's way to it (`perf_adjust_period`): after each sample the period goes an eighth of
+//! the way to the wanted one.
 
 use fastrand::Rng;
 
@@ -13,7 +15,8 @@ const SLICE_NS: f64 = 10e6;
 pub(crate) enum Policy {
     /// At period 1, as where the parent's event was never on that CPU.
     One,
-    /// At the parent's period, which stays what it was when the first program ended its start; at 1 on CPUs where that never ran.
+    /// At the parent's period, which stays what it was when the first program ended its start; at 1
+    /// on CPUs where that never ran.
     Stale,
     /// At the average period of all tasks before (the kernel patch of 2017).
     Average,
@@ -21,7 +24,8 @@ pub(crate) enum Policy {
     PerCpu,
 }
 
-pub(crate) const POLICIES: [Policy; 4] = [Policy::One, Policy::Stale, Policy::Average, Policy::PerCpu];
+pub(crate) const POLICIES: [Policy; 4] =
+    [Policy::One, Policy::Stale, Policy::Average, Policy::PerCpu];
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -81,11 +85,13 @@ pub(crate) fn lifetime_ns(rng: &mut Rng) -> f64 {
     (0.2e6 * (1.0 - rng.f64()).powf(-1.0 / 1.3)).min(2e9)
 }
 
-/// Runs the tasks one after the other, each in slices on CPUs drawn by chance. All events are alike, so that one is followed.
+/// Runs the tasks one after the other, each in slices on CPUs drawn by chance. All events are
+/// alike, so that one is followed.
 pub(crate) fn simulate(setting: &Setting) -> Outcome {
     let Setting { policy, cpus, events, rate, tasks, seed } = *setting;
     let (mut rng, wanted) = (Rng::with_seed(seed), 1e9 / rate);
-    // The first program, the shell, starts up in some 5 ms on two CPUs: there its events come to a period.
+    // The first program, the shell, starts up in some 5 ms on two CPUs: there its events come to a
+    // period.
     let mut first = vec![Event::at(1.0); cpus];
     for cpu in [0, cpus / 2] {
         first[cpu].run(2.5e6, wanted);
@@ -107,7 +113,11 @@ pub(crate) fn simulate(setting: &Setting) -> Outcome {
                 Policy::Average => average,
                 Policy::One | Policy::PerCpu => 1.0,
             };
-            let event = if policy == Policy::PerCpu { &mut of_cpus[cpu] } else { of_task[cpu].get_or_insert(Event::at(start)) };
+            let event = if policy == Policy::PerCpu {
+                &mut of_cpus[cpu]
+            } else {
+                of_task[cpu].get_or_insert(Event::at(start))
+            };
             let (number, stands_for) = event.run(slice, wanted);
             samples_of_task += number;
             seen += stands_for;

@@ -14,20 +14,42 @@ fn main() {
     println!("30 runs of each command, {TRIALS} trials: p < 0.05\n");
     println!("| how | equal commands | B takes 3% more |\n|---|---|---|");
     let (equal, planted) = (ways(1.0, TRIALS), ways(1.03, TRIALS));
-    println!("| all runs of A, then all of B; Mann-Whitney | {} | {} |", percent(equal.blocks), percent(planted.blocks));
-    println!("| pairs in random order; Mann-Whitney | {} | {} |", percent(equal.unpaired), percent(planted.unpaired));
-    println!("| pairs in random order; signed-rank | {} | {} |", percent(equal.paired), percent(planted.paired));
+    println!(
+        "| all runs of A, then all of B; Mann-Whitney | {} | {} |",
+        percent(equal.blocks),
+        percent(planted.blocks)
+    );
+    println!(
+        "| pairs in random order; Mann-Whitney | {} | {} |",
+        percent(equal.unpaired),
+        percent(planted.unpaired)
+    );
+    println!(
+        "| pairs in random order; signed-rank | {} | {} |",
+        percent(equal.paired),
+        percent(planted.paired)
+    );
 
-    println!("\nEqual commands, {TRIALS} trials: p < 0.05\n\n| looked at | false alarms |\n|---|---|");
+    println!(
+        "\nEqual commands, {TRIALS} trials: p < 0.05\n\n| looked at | false alarms |\n|---|---|"
+    );
     let alarms = false_alarms(TRIALS);
     println!("| time, 30 pairs | {} |", percent(alarms.one));
     println!("| any of 11 metrics, 30 pairs | {} |", percent(alarms.any));
     println!("| any of 11 metrics, 30 pairs, Holm | {} |", percent(alarms.any_holm));
-    println!("| time, stopping at the first p < 0.05, looked at every 5 pairs up to 200 | {} |", percent(alarms.until_significant));
-    println!("| time, stopping when its interval is narrow enough | {} |", percent(alarms.until_narrow));
+    println!(
+        "| time, stopping at the first p < 0.05, looked at every 5 pairs up to 200 | {} |",
+        percent(alarms.until_significant)
+    );
+    println!(
+        "| time, stopping when its interval is narrow enough | {} |",
+        percent(alarms.until_narrow)
+    );
 
     println!("\nThe whole rule, {COMPARISONS} comparisons each\n");
-    println!("| B / A in time | no difference in time | slower | any wrong verdict | any metric undecided | interval holds the ratio | pairs |");
+    println!(
+        "| B / A in time | no difference in time | slower | any wrong verdict | any metric undecided | interval holds the ratio | pairs |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for ratio in [1.0, 1.005, 1.01, 1.02, 1.03] {
         let v = verdicts(ratio, COMPARISONS);
@@ -35,7 +57,9 @@ fn main() {
         println!("| {ratio} | {shares} | {:.0} |", v.pairs);
     }
 
-    println!("\nPlanting the ratio that the runs say they would find in 80%, {COMPARISONS} comparisons each\n");
+    println!(
+        "\nPlanting the ratio that the runs say they would find in 80%, {COMPARISONS} comparisons each\n"
+    );
     println!("| pairs | smallest detectable ratio | found |\n|---|---|---|");
     for pairs in [15, 30, 100, 400] {
         let (ratio, found) = found_at_detectable(pairs, COMPARISONS);

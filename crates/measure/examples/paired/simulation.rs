@@ -7,14 +7,17 @@ use tare_measure::compare::pairs::{self, Bench, Plan, Progress};
 use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
 use tare_measure::statistics::{holm, median, signed_rank};
 
-/// Events besides time, CPU time and peak memory: three as the kernel counts them, five like hardware counters with noise of their own.
-const EVENTS: [&str; 8] = ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
+/// Events besides time, CPU time and peak memory: three as the kernel counts them, five like
+/// hardware counters with noise of their own.
+const EVENTS: [&str; 8] =
+    ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
 
 /// What B takes compared with A, and what is thought relevant.
 pub(crate) const MIN_EFFECT: f64 = 0.01;
 
-/// A machine whose speed drifts (correlated over 30 s), halves while a neighbour works (1 s on and off in the mean), and whose runs
-/// have noise of their own (2%), with a stall of some 30% in one of twenty.
+/// A machine whose speed drifts (correlated over 30 s), halves while a neighbour works (1 s on and
+/// off in the mean), and whose runs have noise of their own (2%), with a stall of some 30% in one
+/// of twenty.
 pub(crate) struct Machine {
     rng: Rng,
     now: f64,
@@ -50,9 +53,16 @@ impl Machine {
         let rng = &mut self.rng;
         let switches = f64::from(rng.u8(..3)) + if stall > 0.0 { 1.0 } else { 0.0 };
         let mut counts = vec![Some(cpu * 1e9), Some(26.0 + f64::from(rng.u8(..3))), Some(switches)];
-        counts.extend((1..=5).map(|i| Some((1e6 * (0.01 * f64::from(i) * normal(rng)).exp()).round())));
+        counts.extend(
+            (1..=5).map(|i| Some((1e6 * (0.01 * f64::from(i) * normal(rng)).exp()).round())),
+        );
         let peak_memory = 1 << 20 | if rng.u8(..10) == 0 { 64 << 10 } else { 0 };
-        Measurement { elapsed: Duration::from_secs_f64(seconds), cpu: Duration::from_secs_f64(cpu), peak_memory, counts }
+        Measurement {
+            elapsed: Duration::from_secs_f64(seconds),
+            cpu: Duration::from_secs_f64(cpu),
+            peak_memory,
+            counts,
+        }
     }
 }
 
@@ -84,11 +94,22 @@ impl Bench for Simulated {
 
 fn plan(seed: u64) -> Plan {
     let precision = Plan::precision_for(MIN_EFFECT);
-    Plan { warmup: 1, min_pairs: 10, max_pairs: 10_000, max_time: Duration::from_secs(60), precision, seed }
+    Plan {
+        warmup: 1,
+        min_pairs: 10,
+        max_pairs: 10_000,
+        max_time: Duration::from_secs(60),
+        precision,
+        seed,
+    }
 }
 
 fn fixed_pairs(ratio: f64, pairs: usize, seed: u64) -> Vec<Pair> {
-    pairs::make(&Plan { min_pairs: pairs, max_pairs: pairs, ..plan(seed) }, &mut Simulated::new(ratio, seed)).0
+    pairs::make(
+        &Plan { min_pairs: pairs, max_pairs: pairs, ..plan(seed) },
+        &mut Simulated::new(ratio, seed),
+    )
+    .0
 }
 
 fn metrics() -> Vec<Metric> {
@@ -98,8 +119,12 @@ fn metrics() -> Vec<Metric> {
 /// The signed-rank p of every metric, by itself.
 fn p_values(pairs: &[Pair]) -> Vec<f64> {
     let of = |metric: &Metric| {
-        let differences: Vec<f64> =
-            pairs.iter().filter_map(|pair| Some((1e-9 + metric.of(&pair.b)?).ln() - (1e-9 + metric.of(&pair.a)?).ln())).collect();
+        let differences: Vec<f64> = pairs
+            .iter()
+            .filter_map(|pair| {
+                Some((1e-9 + metric.of(&pair.b)?).ln() - (1e-9 + metric.of(&pair.a)?).ln())
+            })
+            .collect();
         signed_rank(&differences)
     };
     metrics().iter().map(of).collect()
@@ -120,7 +145,9 @@ pub(crate) struct Ways {
 }
 
 pub(crate) fn ways(ratio: f64, trials: u64) -> Ways {
-    let seconds = |runs: Vec<Measurement>| -> Vec<f64> { runs.iter().map(|run| run.elapsed.as_secs_f64()).collect() };
+    let seconds = |runs: Vec<Measurement>| -> Vec<f64> {
+        runs.iter().map(|run| run.elapsed.as_secs_f64()).collect()
+    };
     let blocks = share(trials, |seed| {
         let mut machine = Machine::new(seed);
         let a = seconds((0..30).map(|_| machine.run(1.0)).collect());
@@ -159,10 +186,13 @@ pub(crate) fn false_alarms(trials: u64) -> FalseAlarms {
         until_significant: share(trials, |seed| {
             let pairs = fixed_pairs(1.0, 200, seed);
             let seconds = |run: &Measurement| run.elapsed.as_secs_f64().ln();
-            let differences: Vec<f64> = pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a)).collect();
+            let differences: Vec<f64> =
+                pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a)).collect();
             (10..=200).step_by(5).any(|n| signed_rank(&differences[..n]) < 0.05)
         }),
-        until_narrow: share(trials, |seed| time_p(&pairs::make(&plan(seed), &mut Simulated::new(1.0, seed)).0) < 0.05),
+        until_narrow: share(trials, |seed| {
+            time_p(&pairs::make(&plan(seed), &mut Simulated::new(1.0, seed)).0) < 0.05
+        }),
     }
 }
 
@@ -193,21 +223,35 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
         let one = 1.0 / trials as f64;
         let called = |verdict: Verdict| matches!(verdict, Verdict::Less | Verdict::More);
         // Time, CPU time and task-clock follow the work; nothing else does.
-        let differs = |metric: &Metric| ratio != 1.0 && ["time", "cpu-time", "task-clock"].contains(&metric.name());
+        let differs = |metric: &Metric| {
+            ratio != 1.0 && ["time", "cpu-time", "task-clock"].contains(&metric.name())
+        };
         let add = |to: &mut f64, hit: bool| *to += if hit { one } else { 0.0 };
         add(&mut sum.none, judged[0].verdict == Verdict::NoDifference);
         add(&mut sum.undecided, judged.iter().any(|j| j.verdict == Verdict::Undecided));
         add(&mut sum.slower, judged[0].verdict == Verdict::More);
-        add(&mut sum.wrong, judged.iter().any(|j| called(j.verdict) && (!differs(&j.metric) || j.verdict == Verdict::Less)));
-        add(&mut sum.covered, judged[0].effect.interval.is_some_and(|i| i.low <= ratio && ratio <= i.high));
+        add(
+            &mut sum.wrong,
+            judged
+                .iter()
+                .any(|j| called(j.verdict) && (!differs(&j.metric) || j.verdict == Verdict::Less)),
+        );
+        add(
+            &mut sum.covered,
+            judged[0].effect.interval.is_some_and(|i| i.low <= ratio && ratio <= i.high),
+        );
     }
     sum.pairs = median(&made).unwrap_or_default();
     sum
 }
 
-/// How often a difference is found that is just as large as the 'smallest detectable' ratio of such runs says: 80% where it is right.
+/// How often a difference is found that is just as large as the 'smallest detectable' ratio of such
+/// runs says: 80% where it is right.
 pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
-    let time = |ratio: f64, seed: u64| judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed }).remove(0);
+    let time = |ratio: f64, seed: u64| {
+        judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed })
+            .remove(0)
+    };
     let detectable: Vec<f64> = (0..trials)
         .filter_map(|seed| {
             let judged = time(1.0, seed);
@@ -218,7 +262,8 @@ pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     (ratio, share(trials, |seed| time(ratio, trials + seed).verdict == Verdict::More))
 }
 
-/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05 (normal approximation, no ties in times).
+/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05 (normal approximation, no
+/// ties in times).
 fn mann_whitney_differs(a: &[f64], b: &[f64]) -> bool {
     let (n, m) = (a.len() as f64, b.len() as f64);
     let b_above: usize = a.iter().map(|x| b.iter().filter(|y| *y > x).count()).sum();

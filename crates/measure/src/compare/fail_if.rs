@@ -39,7 +39,8 @@ pub enum Judgement {
     Fails,
     /// It doesn't.
     Passes,
-    /// There is no such metric, or too few pairs for an interval: a gate must not take that for a pass.
+    /// There is no such metric, or too few pairs for an interval: a gate must not take that for a
+    /// pass.
     Unknown,
 }
 
@@ -47,10 +48,15 @@ impl Condition {
     /// Whether these results fail it.
     #[must_use]
     pub fn judge(&self, results: &[Judged]) -> Judgement {
-        let Some(interval) = results.iter().find(|judged| judged.metric.name() == self.metric).and_then(Judged::relative) else {
+        let Some(interval) = results
+            .iter()
+            .find(|judged| judged.metric.name() == self.metric)
+            .and_then(Judged::relative)
+        else {
             return Judgement::Unknown;
         };
-        let beyond = if self.above { interval.low > self.limit } else { interval.high < self.limit };
+        let beyond =
+            if self.above { interval.low > self.limit } else { interval.high < self.limit };
         if beyond { Judgement::Fails } else { Judgement::Passes }
     }
 }
@@ -63,13 +69,17 @@ impl FromStr for Condition {
             let position = text.get(..byte).unwrap_or(text).chars().count() + 1;
             BadCondition { text: text.to_owned(), position, problem }
         };
-        let sign = text.rfind(['<', '>']).ok_or_else(|| bad(text.len(), "no '>' or '<' after the metric"))?;
+        let sign = text
+            .rfind(['<', '>'])
+            .ok_or_else(|| bad(text.len(), "no '>' or '<' after the metric"))?;
         let metric = text[..sign].trim();
         if metric.is_empty() {
             return Err(bad(0, "no metric before the sign"));
         }
         let amount = text[sign + 1..].trim_end();
-        let number = amount.strip_suffix('%').ok_or_else(|| bad(sign + 1 + amount.len(), "no '%' at the end"))?;
+        let number = amount
+            .strip_suffix('%')
+            .ok_or_else(|| bad(sign + 1 + amount.len(), "no '%' at the end"))?;
         let percent: f64 = number.trim().parse().map_err(|_| bad(sign + 1, "not a number"))?;
         if !percent.is_finite() {
             return Err(bad(sign + 1, "not a finite number"));
@@ -77,7 +87,11 @@ impl FromStr for Condition {
         if percent < -100.0 {
             return Err(bad(sign + 1, "nothing falls by more than 100%"));
         }
-        Ok(Self { metric: metric.to_owned(), above: text[sign..].starts_with('>'), limit: percent / 100.0 })
+        Ok(Self {
+            metric: metric.to_owned(),
+            above: text[sign..].starts_with('>'),
+            limit: percent / 100.0,
+        })
     }
 }
 
@@ -104,7 +118,10 @@ mod tests {
         assert_eq!(parsed("time>+2%"), ("time".into(), true, 0.02));
         assert_eq!(parsed("page-faults > 5 %"), ("page-faults".into(), true, 0.05));
         assert_eq!(parsed("cpu-time<-1.5%"), ("cpu-time".into(), false, -0.015));
-        assert_eq!(parsed("cpu/event=0x3c,umask=1/u>0%"), ("cpu/event=0x3c,umask=1/u".into(), true, 0.0));
+        assert_eq!(
+            parsed("cpu/event=0x3c,umask=1/u>0%"),
+            ("cpu/event=0x3c,umask=1/u".into(), true, 0.0)
+        );
     }
 
     #[test]
@@ -136,9 +153,18 @@ mod tests {
     fn fails_only_when_the_whole_interval_is_beyond() {
         let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
         // B is 2% to 4% above A.
-        let pairs: Vec<Pair> = (0..30).map(|i| Pair { first: Side::A, a: run(1000.0), b: run(1020.0 + f64::from(i * 7 % 21)) }).collect();
-        let results =
-            judge(&pairs, &[Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 }], &Rules { min_effect: 0.01, seed: 1 });
+        let pairs: Vec<Pair> = (0..30)
+            .map(|i| Pair {
+                first: Side::A,
+                a: run(1000.0),
+                b: run(1020.0 + f64::from(i * 7 % 21)),
+            })
+            .collect();
+        let results = judge(
+            &pairs,
+            &[Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 }],
+            &Rules { min_effect: 0.01, seed: 1 },
+        );
         let judged = |text: &str| text.parse::<Condition>().unwrap().judge(&results);
         assert_eq!(judged("e>+2%"), Judgement::Fails);
         assert_eq!(judged("e>+3%"), Judgement::Passes);

@@ -3,7 +3,9 @@
 use fastrand::Rng;
 
 use super::metric::{Metric, Pair};
-use crate::statistics::{Interval, Trimmed, bootstrap_interval, holm, median, signed_rank, smallest_detectable};
+use crate::statistics::{
+    Interval, Trimmed, bootstrap_interval, holm, median, signed_rank, smallest_detectable,
+};
 
 /// The p (after Holm) that a difference must fall below.
 const LEVEL: f64 = 0.05;
@@ -35,7 +37,8 @@ pub struct Effect {
     pub estimate: f64,
     /// Its 95% bootstrap interval; none for fewer than five pairs.
     pub interval: Option<Interval>,
-    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none for so few pairs that nothing could be.
+    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none
+    /// for so few pairs that nothing could be.
     pub detectable: Option<f64>,
 }
 
@@ -46,7 +49,8 @@ pub enum Verdict {
     Less,
     /// B takes more.
     More,
-    /// The interval is narrow enough to show a difference, and there is none that is both significant and relevant.
+    /// The interval is narrow enough to show a difference, and there is none that is both
+    /// significant and relevant.
     NoDifference,
     /// The interval is too wide to tell.
     Undecided,
@@ -89,7 +93,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// The interval of B relative to A, as a share: 0.02 for 2% more. Where A's median is zero a difference is infinitely more.
+    /// The interval of B relative to A, as a share: 0.02 for 2% more. Where A's median is zero a
+    /// difference is infinitely more.
     #[must_use]
     pub fn relative(&self) -> Option<Interval> {
         let Interval { low, high } = self.effect.interval?;
@@ -113,13 +118,19 @@ impl Judged {
 /// else                                          undecided
 /// ```
 ///
-/// `step` is one count, or one page: an average difference of less than that is not relevant, however precisely it is known.
+/// `step` is one count, or one page: an average difference of less than that is not relevant,
+/// however precisely it is known.
 #[must_use]
 pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<Judged> {
-    let columns: Vec<Column<'_>> = metrics.iter().filter_map(|metric| Column::new(metric, pairs)).collect();
+    let columns: Vec<Column<'_>> =
+        metrics.iter().filter_map(|metric| Column::new(metric, pairs)).collect();
     let p: Vec<f64> = columns.iter().map(|column| signed_rank(&column.differences)).collect();
     let level = LEVEL / columns.len().max(1) as f64;
-    columns.into_iter().zip(p.iter().zip(holm(&p))).map(|(column, (&p, p_holm))| column.judge(p, p_holm, level, rules)).collect()
+    columns
+        .into_iter()
+        .zip(p.iter().zip(holm(&p)))
+        .map(|(column, (&p, p_holm))| column.judge(p, p_holm, level, rules))
+        .collect()
 }
 
 /// One metric's values in all pairs that have them.
@@ -134,7 +145,10 @@ struct Column<'a> {
 
 impl<'a> Column<'a> {
     fn new(metric: &'a Metric, pairs: &[Pair]) -> Option<Self> {
-        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().filter_map(|pair| Some((metric.of(&pair.a)?, metric.of(&pair.b)?))).unzip();
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs
+            .iter()
+            .filter_map(|pair| Some((metric.of(&pair.a)?, metric.of(&pair.b)?)))
+            .unzip();
         let positive = a.iter().chain(&b).all(|x| *x > 0.0);
         let scale = if positive { Scale::Ratio } else { Scale::Difference };
         // Not ln(b / a): swapping A and B has to change nothing but the sign, or ties break.
@@ -171,7 +185,16 @@ impl<'a> Column<'a> {
             detectable: smallest_detectable(&self.differences, level, relevant).map(shown),
         };
         let (median_a, median_b) = (self.median_a, self.median_b);
-        Judged { metric: self.metric.clone(), pairs: self.differences.len(), median_a, median_b, effect, p, p_holm, verdict }
+        Judged {
+            metric: self.metric.clone(),
+            pairs: self.differences.len(),
+            median_a,
+            median_b,
+            effect,
+            p,
+            p_holm,
+            verdict,
+        }
     }
 }
 
@@ -202,7 +225,11 @@ mod tests {
         assert_eq!((judged.verdict, judged.effect.scale), (Verdict::More, Scale::Ratio));
         assert!((judged.effect.estimate - 1.05).abs() < 0.001);
         let interval = judged.effect.interval.unwrap();
-        assert!(interval.low <= judged.effect.estimate && judged.effect.estimate <= interval.high && interval.half_width() < 0.001);
+        assert!(
+            interval.low <= judged.effect.estimate
+                && judged.effect.estimate <= interval.high
+                && interval.half_width() < 0.001
+        );
         assert_eq!(judged_counts(&b, &a).verdict, Verdict::Less);
     }
 
@@ -226,9 +253,13 @@ mod tests {
     #[test]
     fn zeros_make_it_a_difference_and_fractions_of_a_count_are_not_relevant() {
         let a: Vec<f64> = (0..40).map(|i| f64::from(i % 2)).collect();
-        let half_more: Vec<f64> = a.iter().enumerate().map(|(i, x)| x + (i / 2 % 2) as f64).collect();
+        let half_more: Vec<f64> =
+            a.iter().enumerate().map(|(i, x)| x + (i / 2 % 2) as f64).collect();
         let judged = judged_counts(&a, &half_more);
-        assert_eq!((judged.effect.scale, judged.verdict), (Scale::Difference, Verdict::NoDifference));
+        assert_eq!(
+            (judged.effect.scale, judged.verdict),
+            (Scale::Difference, Verdict::NoDifference)
+        );
         let three_more: Vec<f64> = a.iter().map(|x| x + 3.0).collect();
         let judged = judged_counts(&a, &three_more);
         assert_eq!((judged.verdict, judged.effect.estimate), (Verdict::More, 3.0));
@@ -271,9 +302,15 @@ mod tests {
             ..Measurement::default()
         };
         // Seven pairs of one direction: p = 2 / 2⁷ = 0.016.
-        let pairs: Vec<Pair> = (0..7).map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 3 % 7) }).collect();
+        let pairs: Vec<Pair> = (0..7)
+            .map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 3 % 7) })
+            .collect();
         assert_eq!(judge(&pairs, &[Metric::Time], &RULES)[0].verdict, Verdict::More);
-        let many = judge(&pairs, &Metric::all((0..40).map(|i| (format!("e{i}"), String::new(), 1.0))), &RULES);
+        let many = judge(
+            &pairs,
+            &Metric::all((0..40).map(|i| (format!("e{i}"), String::new(), 1.0))),
+            &RULES,
+        );
         assert!(many[0].p < 0.05 && many[0].p_holm > 0.05);
     }
 
@@ -282,6 +319,9 @@ mod tests {
         let judged = judged_counts(&[100.0; 10], &[110.0; 10]);
         assert!((judged.relative().unwrap().low - 0.1).abs() < 1e-9);
         assert_eq!(judged_counts(&[0.0; 10], &[3.0; 10]).relative().unwrap().low, f64::INFINITY);
-        assert_eq!(judged_counts(&[0.0; 10], &[0.0; 10]).relative().unwrap(), Interval { low: 0.0, high: 0.0 });
+        assert_eq!(
+            judged_counts(&[0.0; 10], &[0.0; 10]).relative().unwrap(),
+            Interval { low: 0.0, high: 0.0 }
+        );
     }
 }

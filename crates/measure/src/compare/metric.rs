@@ -20,7 +20,8 @@ pub struct Measurement {
     pub cpu: Duration,
     /// The largest resident set of any one of its processes, in bytes.
     pub peak_memory: u64,
-    /// One count per event, scaled if it was multiplexed, in the events' order; none where it was not counted.
+    /// One count per event, scaled if it was multiplexed, in the events' order; none where it was
+    /// not counted.
     pub counts: Vec<Option<f64>>,
 }
 
@@ -61,7 +62,10 @@ impl Metric {
     /// Time, CPU time, peak memory, then these events (name, unit, what one count is worth).
     #[must_use]
     pub fn all(events: impl IntoIterator<Item = (String, String, f64)>) -> Vec<Self> {
-        let events = events.into_iter().enumerate().map(|(index, (name, unit, step))| Self::Event { index, name, unit, step });
+        let events = events
+            .into_iter()
+            .enumerate()
+            .map(|(index, (name, unit, step))| Self::Event { index, name, unit, step });
         [Self::Time, Self::CpuTime, Self::PeakMemory].into_iter().chain(events).collect()
     }
 
@@ -86,7 +90,8 @@ impl Metric {
         }
     }
 
-    /// The smallest difference between two runs that it can show: no smaller average difference is worth a verdict.
+    /// The smallest difference between two runs that it can show: no smaller average difference is
+    /// worth a verdict.
     #[must_use]
     pub fn step(&self) -> f64 {
         match self {

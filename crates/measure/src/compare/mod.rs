@@ -4,7 +4,8 @@
 //! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
 //! ```
 //!
-//! Nothing here starts a process or reads a clock: [`pairs::Bench`] does, so all of it runs on made-up measurements too.
+//! Nothing here starts a process or reads a clock: [`pairs::Bench`] does, so all of it runs on
+//! made-up measurements too.
 
 mod fail_if;
 mod judge;

@@ -25,13 +25,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The half width to aim at: half the minimum relevant effect (a share: 0.01 for 1%), so that a difference of that size stands clear of zero.
+    /// The half width to aim at: half the minimum relevant effect (a share: 0.01 for 1%), so that a
+    /// difference of that size stands clear of zero.
     #[must_use]
     pub fn precision_for(min_effect: f64) -> f64 {
         min_effect.ln_1p() / 2.0
     }
 
-    /// The fewest pairs after which a signed-rank p can fall below 5% when Holm corrects for this many metrics: metrics · 2 / 2ⁿ < 0.05.
+    /// The fewest pairs after which a signed-rank p can fall below 5% when Holm corrects for this
+    /// many metrics: metrics · 2 / 2ⁿ < 0.05.
     #[must_use]
     pub fn fewest_pairs(metrics: usize) -> usize {
         let mut pairs = 1;
@@ -76,13 +78,16 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// The share of the way, 0 to 1, to the nearest of the three ends. Half widths fall with the root of the number of pairs.
+    /// The share of the way, 0 to 1, to the nearest of the three ends. Half widths fall with the
+    /// root of the number of pairs.
     #[must_use]
     pub fn share(&self) -> f64 {
         let share = |done: f64, all: f64| if all > 0.0 { done / all } else { 1.0 };
         let made = share(self.pairs as f64, self.plan.max_pairs as f64);
         let timed = share(self.spent.as_secs_f64(), self.plan.max_time.as_secs_f64());
-        let known = self.half_width.map_or(0.0, |half| if half > 0.0 { (self.plan.precision / half).powi(2) } else { 1.0 });
+        let known = self.half_width.map_or(0.0, |half| {
+            if half > 0.0 { (self.plan.precision / half).powi(2) } else { 1.0 }
+        });
         let limited = made.max(timed).max(known);
         // All of the first pairs are made whatever the time.
         let first = share(self.pairs as f64, self.plan.min_pairs as f64);
@@ -103,7 +108,8 @@ pub enum Stop<E> {
     Failed(E),
 }
 
-/// The pairs, and why there are no more. Whether anything looks significant plays no part: stopping there finds differences in equal commands.
+/// The pairs, and why there are no more. Whether anything looks significant plays no part: stopping
+/// there finds differences in equal commands.
 pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
     let mut rng = Rng::with_seed(plan.seed);
     let begin = bench.now();
@@ -126,7 +132,8 @@ pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>)
             if half_width.is_some_and(|half| half <= plan.precision) {
                 return (pairs, Stop::Precise);
             }
-            // Some 5% more pairs: each look is one more chance to stop on a width that is too narrow by luck.
+            // Some 5% more pairs: each look is one more chance to stop on a width that is too
+            // narrow by luck.
             look_at = pairs.len() + 1 + pairs.len() / 20;
         }
         if pairs.len() >= plan.min_pairs && spent >= plan.max_time {
@@ -150,11 +157,12 @@ fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-/// The half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as much as a short run, so it is asked only
-/// once the formula says that it may be narrow enough.
+/// The half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as much as
+/// a short run, so it is asked only once the formula says that it may be narrow enough.
 fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
-    let mut logs: Vec<f64> = pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
+    let mut logs: Vec<f64> =
+        pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
     logs.sort_by(f64::total_cmp);
     let half_width = Trimmed::of_sorted(&logs)?.half_width()?;
     if half_width > plan.precision {
@@ -167,7 +175,8 @@ fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Runs that take `a` and `b` seconds with noise of up to `noise` of that, on a clock that moves with them.
+    /// Runs that take `a` and `b` seconds with noise of up to `noise` of that, on a clock that
+    /// moves with them.
     struct Made {
         a: f64,
         b: f64,
@@ -181,7 +190,16 @@ mod tests {
 
     impl Made {
         fn new(a: f64, b: f64, noise: f64) -> Self {
-            Self { a, b, noise, rng: Rng::with_seed(9), now: Duration::from_secs(100), order: vec![], fail_at: None, shares: vec![] }
+            Self {
+                a,
+                b,
+                noise,
+                rng: Rng::with_seed(9),
+                now: Duration::from_secs(100),
+                order: vec![],
+                fail_at: None,
+                shares: vec![],
+            }
         }
     }
 
@@ -193,7 +211,8 @@ mod tests {
             }
             self.order.push(side);
             let mean = if side == Side::A { self.a } else { self.b };
-            let elapsed = Duration::from_secs_f64(mean * (1.0 + self.noise * (self.rng.f64() - 0.5)));
+            let elapsed =
+                Duration::from_secs_f64(mean * (1.0 + self.noise * (self.rng.f64() - 0.5)));
             self.now += elapsed;
             Ok(Measurement { elapsed, ..Measurement::default() })
         }
@@ -206,7 +225,14 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan { warmup: 0, min_pairs: 10, max_pairs: 1000, max_time: Duration::from_secs(3600), precision: 0.005, seed: 1 }
+        Plan {
+            warmup: 0,
+            min_pairs: 10,
+            max_pairs: 1000,
+            max_time: Duration::from_secs(3600),
+            precision: 0.005,
+            seed: 1,
+        }
     }
 
     #[test]
@@ -226,10 +252,14 @@ mod tests {
     fn limits_of_pairs_and_time_hold() {
         let (pairs, stop) = make(&Plan { max_pairs: 13, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
         assert_eq!((pairs.len(), stop), (13, Stop::MaxPairs));
-        let (pairs, stop) = make(&Plan { max_time: Duration::from_secs(40), ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        let (pairs, stop) = make(
+            &Plan { max_time: Duration::from_secs(40), ..plan() },
+            &mut Made::new(1.0, 1.0, 1.0),
+        );
         assert_eq!(stop, Stop::MaxTime);
         assert!((17..=23).contains(&pairs.len()), "{} pairs of 2 s in 40 s", pairs.len());
-        let (pairs, _) = make(&Plan { max_time: Duration::ZERO, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        let (pairs, _) =
+            make(&Plan { max_time: Duration::ZERO, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
         assert_eq!(pairs.len(), 10, "the fewest pairs are made in any case");
     }
 

@@ -64,7 +64,8 @@ pub struct Row {
 }
 
 impl Outcome {
-    /// The estimate for all of the enabled time, in the event's own occurrences; `None` where there is none.
+    /// The estimate for all of the enabled time, in the event's own occurrences; `None` where there
+    /// is none.
     #[must_use]
     pub fn scaled(&self) -> Option<f64> {
         match self {
@@ -81,19 +82,38 @@ impl Outcome {
     }
 }
 
-/// The rows of a snapshot: by event, and within it by key, for `All`, `Cpu` and `Thread`; by key, and within it by event, for the
-/// parts of a machine.
+/// The rows of a snapshot: by event, and within it by key, for `All`, `Cpu` and `Thread`; by key,
+/// and within it by event, for the parts of a machine.
 #[must_use]
-pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology: &Topology) -> Vec<Row> {
+pub fn rows(
+    counters: &[Counter],
+    snapshot: &Snapshot,
+    by: Aggregation,
+    topology: &Topology,
+) -> Vec<Row> {
     let mut all = Vec::new();
-    for (event, counter) in counters.iter().enumerate().filter(|&(event, _)| first_instance(counters, event) == event) {
-        let instances = (event..counters.len()).filter(|&other| first_instance(counters, other) == event);
-        let places = |instance: usize| counters[instance].places().enumerate().map(move |(place, at)| (at, snapshot.get(instance, place)));
-        let mut keyed: Vec<(Key, Option<Count>)> = instances.flat_map(places).map(|(at, count)| (key(at, by, topology), count)).collect();
+    for (event, counter) in
+        counters.iter().enumerate().filter(|&(event, _)| first_instance(counters, event) == event)
+    {
+        let instances =
+            (event..counters.len()).filter(|&other| first_instance(counters, other) == event);
+        let places = |instance: usize| {
+            counters[instance]
+                .places()
+                .enumerate()
+                .map(move |(place, at)| (at, snapshot.get(instance, place)))
+        };
+        let mut keyed: Vec<(Key, Option<Count>)> =
+            instances.flat_map(places).map(|(at, count)| (key(at, by, topology), count)).collect();
         keyed.sort_by_key(|&(key, _)| key);
         let rows = keyed.chunk_by(|a, b| a.0 == b.0).map(|same| {
             let counts: Vec<_> = same.iter().map(|&(_, count)| count).collect();
-            Row { key: same[0].0, places: same.len(), event, outcome: Outcome::of(counter, &counts) }
+            Row {
+                key: same[0].0,
+                places: same.len(),
+                event,
+                outcome: Outcome::of(counter, &counts),
+            }
         });
         all.extend(rows);
         if keyed.is_empty() {
@@ -106,15 +126,18 @@ pub fn rows(counters: &[Counter], snapshot: &Snapshot, by: Aggregation, topology
     all
 }
 
-/// The first event that is the same one of another instance of the PMU, as with the memory controllers of a package: such
-/// instances share a name and are summed into one row.
+/// The first event that is the same one of another instance of the PMU, as with the memory
+/// controllers of a package: such instances share a name and are summed into one row.
 fn first_instance(counters: &[Counter], event: usize) -> usize {
     let of = |nth: usize| &counters[nth].subject;
-    let is_instance = |subject: &Subject| matches!(subject.event.cpus, Some(PmuCpus::OnePerPackage(_)));
+    let is_instance =
+        |subject: &Subject| matches!(subject.event.cpus, Some(PmuCpus::OnePerPackage(_)));
     if !is_instance(of(event)) {
         return event;
     }
-    let same = |a: &Subject, b: &Subject| a.event.name == b.event.name && a.event.pmu != b.event.pmu && a.cgroup == b.cgroup;
+    let same = |a: &Subject, b: &Subject| {
+        a.event.name == b.event.name && a.event.pmu != b.event.pmu && a.cgroup == b.cgroup
+    };
     (0..event).find(|&other| is_instance(of(other)) && same(of(other), of(event))).unwrap_or(event)
 }
 

@@ -11,12 +11,14 @@ use super::{Cgroup, Scope, Snapshot, Where};
 use crate::event::{Event, EventGroup};
 
 /// Both times are always read: a count without them can't be built.
-const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
+const READ_FORMAT: ReadFormat =
+    ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
 /// When the events begin to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// In the first instruction of the program that the task executes (`enable_on_exec`); of no effect on CPUs and cgroups.
+    /// In the first instruction of the program that the task executes (`enable_on_exec`); of no
+    /// effect on CPUs and cgroups.
     OnExec,
     /// When [`Counters::enable`] is called.
     WhenEnabled,
@@ -38,10 +40,11 @@ pub struct Options {
     pub start: Start,
     /// Whether children count.
     pub inheritance: Inheritance,
-    /// An event that this user may not count is left out instead of ending it all: for events that the user did not ask for by name.
+    /// An event that this user may not count is left out instead of ending it all: for events that
+    /// the user did not ask for by name.
     pub leave_out_forbidden: bool,
-    /// The machine is known to have no CPU PMU: its events are not even tried, which saves some 7% of the CPU time of
-    /// `tare stat true`.
+    /// The machine is known to have no CPU PMU: its events are not even tried, which saves some 7%
+    /// of the CPU time of `tare stat true`.
     pub no_cpu_pmu: bool,
     /// Groups are pinned to their counters: they count all of the time or fail to read.
     pub pinned: bool,
@@ -61,7 +64,9 @@ pub enum OpenError {
         errno: Errno,
     },
     /// No file descriptor left.
-    #[error("{needed} file descriptors are needed, one for each event and place, and the limit was reached after {opened}")]
+    #[error(
+        "{needed} file descriptors are needed, one for each event and place, and the limit was reached after {opened}"
+    )]
     TooManyFiles {
         /// Events x places.
         needed: usize,
@@ -129,7 +134,11 @@ impl Counter {
         if self.places.is_empty() {
             return Some(Unavailable::OtherCpus);
         }
-        self.places.iter().map(|place| place.file.as_ref().err().copied()).collect::<Option<Vec<_>>>().map(|reasons| reasons[0])
+        self.places
+            .iter()
+            .map(|place| place.file.as_ref().err().copied())
+            .collect::<Option<Vec<_>>>()
+            .map(|reasons| reasons[0])
     }
 }
 
@@ -143,28 +152,47 @@ pub struct Counters {
 #[must_use]
 pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
     let places = |copy, (number, group): (usize, &EventGroup)| {
-        let at = group.events.first().map_or(0, |leader| scope.places(leader, scope.cgroup(copy, number)).len());
+        let at = group
+            .events
+            .first()
+            .map_or(0, |leader| scope.places(leader, scope.cgroup(copy, number)).len());
         at * group.events.len()
     };
-    (0..scope.copies()).map(|copy| groups.iter().enumerate().map(|group| places(copy, group)).sum::<usize>()).sum()
+    (0..scope.copies())
+        .map(|copy| groups.iter().enumerate().map(|group| places(copy, group)).sum::<usize>())
+        .sum()
 }
 
 impl Counters {
     /// Opens every group on every place of the scope, disabled.
     ///
     /// # Errors
-    /// See [`OpenError`]; an event that this machine lacks is no error but has a reason ([`Counter::unavailable`]).
-    pub fn open(kernel: &dyn Kernel, groups: &[EventGroup], scope: &Scope, options: Options) -> Result<Self, OpenError> {
-        let mut opening = Opening { kernel, scope, options, needed: needed_files(groups, scope), opened: 0 };
+    /// See [`OpenError`]; an event that this machine lacks is no error but has a reason
+    /// ([`Counter::unavailable`]).
+    pub fn open(
+        kernel: &dyn Kernel,
+        groups: &[EventGroup],
+        scope: &Scope,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let mut opening =
+            Opening { kernel, scope, options, needed: needed_files(groups, scope), opened: 0 };
         let mut counters = Vec::new();
         for copy in 0..scope.copies() {
             for (number, group) in groups.iter().enumerate() {
                 let cgroup = scope.cgroup(copy, number);
                 let mut members = opening.group(group, cgroup)?;
-                if group.weak && members.iter().any(|member| member.unavailable() == Some(Unavailable::Refused)) {
+                if group.weak
+                    && members
+                        .iter()
+                        .any(|member| member.unavailable() == Some(Unavailable::Refused))
+                {
                     members.clear();
                     for event in &group.events {
-                        members.extend(opening.group(&EventGroup { events: vec![event.clone()], ..EventGroup::default() }, cgroup)?);
+                        members.extend(opening.group(
+                            &EventGroup { events: vec![event.clone()], ..EventGroup::default() },
+                            cgroup,
+                        )?);
                     }
                 }
                 counters.extend(members);
@@ -208,7 +236,9 @@ impl Counters {
             let len = file.read(&mut bytes).ok()?;
             Reading::decode(bytes.get(..len)?, READ_FORMAT).ok()?.counts.first().copied()
         };
-        let places = |counter: &Counter| counter.places.iter().map(|place| read(place.file.as_deref().ok()?)).collect();
+        let places = |counter: &Counter| {
+            counter.places.iter().map(|place| read(place.file.as_deref().ok()?)).collect()
+        };
         Snapshot(self.counters.iter().map(places).collect())
     }
 }
@@ -223,10 +253,17 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// Opens a group at every place of its leader.
-    fn group(&mut self, group: &EventGroup, cgroup: Option<&Cgroup>) -> Result<Vec<Counter>, OpenError> {
+    fn group(
+        &mut self,
+        group: &EventGroup,
+        cgroup: Option<&Cgroup>,
+    ) -> Result<Vec<Counter>, OpenError> {
         let name = cgroup.map(|cgroup| cgroup.name.clone());
-        let counter =
-            |event: &Event| Counter { subject: Subject { event: event.clone(), cgroup: name.clone() }, attr: event.attr.clone(), places: Vec::new() };
+        let counter = |event: &Event| Counter {
+            subject: Subject { event: event.clone(), cgroup: name.clone() },
+            attr: event.attr.clone(),
+            places: Vec::new(),
+        };
         let mut members: Vec<Counter> = group.events.iter().map(counter).collect();
         let Some(leader) = group.events.first() else { return Ok(members) };
         let places = self.scope.places(leader, cgroup);
@@ -234,18 +271,27 @@ impl Opening<'_> {
         for (at, target) in places {
             match self.group_at(&mut members, at, target) {
                 // A thread that ended between being listed and being opened has nothing to count.
-                Err(OpenError::NoSuchTask(_)) if several => members.iter_mut().for_each(|member| member.places.retain(|place| place.at != at)),
+                Err(OpenError::NoSuchTask(_)) if several => members
+                    .iter_mut()
+                    .for_each(|member| member.places.retain(|place| place.at != at)),
                 result => result?,
             }
         }
         match self.scope {
-            Scope::Tasks(tids) if members[0].places.is_empty() => Err(OpenError::NoSuchTask(tids.first().copied().unwrap_or(0))),
+            Scope::Tasks(tids) if members[0].places.is_empty() => {
+                Err(OpenError::NoSuchTask(tids.first().copied().unwrap_or(0)))
+            }
             _ => Ok(members),
         }
     }
 
     /// Opens every member of a group at one place; the first that opens leads.
-    fn group_at(&mut self, members: &mut [Counter], at: Where, target: Target) -> Result<(), OpenError> {
+    fn group_at(
+        &mut self,
+        members: &mut [Counter],
+        at: Where,
+        target: Target,
+    ) -> Result<(), OpenError> {
         let mut leader = None;
         for index in 0..members.len() {
             let file = self.event(members, index, leader, target)?;
@@ -256,7 +302,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Opens one event at one place, stepping down where the kernel refuses what can be done without.
+    /// Opens one event at one place, stepping down where the kernel refuses what can be done
+    /// without.
     fn event(
         &mut self,
         members: &mut [Counter],
@@ -271,7 +318,8 @@ impl Opening<'_> {
         }
         loop {
             let (before, rest) = members.split_at_mut(index);
-            let leader = leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());
+            let leader =
+                leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());
             let Counter { subject: Subject { event, .. }, attr, .. } = &mut rest[0];
             *attr = self.attr(event, leader.is_none());
             let errno = match self.kernel.open(attr, target, leader) {
@@ -283,7 +331,10 @@ impl Opening<'_> {
                 Err(errno) => errno,
             };
             let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
-            if errno == Errno::INVAL && !event.explicit_levels && event.attr.flags.intersects(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST) {
+            if errno == Errno::INVAL
+                && !event.explicit_levels
+                && event.attr.flags.intersects(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST)
+            {
                 event.attr.flags.remove(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST);
             } else if let Some(user) = forbidden.then(|| user_mode_only(event)).flatten() {
                 if is_kernel_only(&event.attr) {
@@ -297,16 +348,30 @@ impl Opening<'_> {
     }
 
     /// What a refused event means: a reason why it has no count, or the end of it all.
-    fn refusal(&self, event: &Event, errno: Errno, target: Target, per_cpu: bool) -> Result<Unavailable, OpenError> {
+    fn refusal(
+        &self,
+        event: &Event,
+        errno: Errno,
+        target: Target,
+        per_cpu: bool,
+    ) -> Result<Unavailable, OpenError> {
         if let Some(reason) = Unavailable::from_errno(errno, event, per_cpu) {
             return Ok(reason);
         }
         let name = event.name.clone();
         Err(match (errno, target) {
-            (Errno::ACCESS | Errno::PERM, _) if self.options.leave_out_forbidden => return Ok(Unavailable::NotPermitted),
-            (Errno::ACCESS | Errno::PERM, _) => OpenError::NotPermitted { event: name, per_cpu, errno },
-            (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed: self.needed, opened: self.opened },
-            (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
+            (Errno::ACCESS | Errno::PERM, _) if self.options.leave_out_forbidden => {
+                return Ok(Unavailable::NotPermitted);
+            }
+            (Errno::ACCESS | Errno::PERM, _) => {
+                OpenError::NotPermitted { event: name, per_cpu, errno }
+            }
+            (Errno::MFILE | Errno::NFILE, _) => {
+                OpenError::TooManyFiles { needed: self.needed, opened: self.opened }
+            }
+            (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => {
+                OpenError::NoSuchTask(tid)
+            }
             _ => OpenError::Other { event: name, errno },
         })
     }
@@ -315,7 +380,8 @@ impl Opening<'_> {
     fn attr(&self, event: &Event, leads: bool) -> Attr {
         let mut attr = event.attr.clone();
         attr.read_format = READ_FORMAT;
-        // How near to its cause a sample lies says nothing about a count, and x86 kernels refuse it there (`x86_pmu_hw_config`).
+        // How near to its cause a sample lies says nothing about a count, and x86 kernels refuse it
+        // there (`x86_pmu_hw_config`).
         attr.precise_ip = 0;
         // Members start and stop with their leader.
         attr.flags.set(Flags::DISABLED, leads);
@@ -332,7 +398,8 @@ impl Opening<'_> {
 
 fn set_filter(file: &dyn EventFile, event: &Event) -> Result<(), OpenError> {
     let Some(filter) = &event.filter else { return Ok(()) };
-    let refused = |errno| OpenError::Filter { event: event.name.clone(), filter: filter.clone(), errno };
+    let refused =
+        |errno| OpenError::Filter { event: event.name.clone(), filter: filter.clone(), errno };
     let text = CString::new(filter.as_str()).map_err(|_| refused(Errno::INVAL))?;
     file.set_filter(&text).map_err(refused)
 }

@@ -11,15 +11,21 @@ use crate::event::EventGroup;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactSets(pub Vec<Vec<usize>>);
 
-/// Packs groups into as few sets as a first fit finds, so that all groups of a set are on counters at once.
+/// Packs groups into as few sets as a first fit finds, so that all groups of a set are on counters
+/// at once.
 ///
-/// Each candidate set is opened pinned on `scope`, enabled and read: a pinned group that finds no counter reads as end of file
-/// (`perf_event_open(2)`). Groups that this machine lacks fit anywhere, as they take no counter; a group that doesn't fit even
-/// alone gets a set of its own and will read as not counted.
+/// Each candidate set is opened pinned on `scope`, enabled and read: a pinned group that finds no
+/// counter reads as end of file (`perf_event_open(2)`). Groups that this machine lacks fit
+/// anywhere, as they take no counter; a group that doesn't fit even alone gets a set of its own and
+/// will read as not counted.
 ///
 /// # Errors
 /// See [`OpenError`].
-pub fn plan_exact(kernel: &dyn Kernel, groups: &[EventGroup], scope: &Scope) -> Result<ExactSets, OpenError> {
+pub fn plan_exact(
+    kernel: &dyn Kernel,
+    groups: &[EventGroup],
+    scope: &Scope,
+) -> Result<ExactSets, OpenError> {
     let mut sets: Vec<Vec<usize>> = Vec::new();
     if fits(kernel, groups, &(0..groups.len()).collect::<Vec<_>>(), scope)? {
         return Ok(ExactSets(vec![(0..groups.len()).collect()]));
@@ -41,15 +47,30 @@ pub fn plan_exact(kernel: &dyn Kernel, groups: &[EventGroup], scope: &Scope) -> 
     Ok(ExactSets(sets))
 }
 
-fn fits(kernel: &dyn Kernel, groups: &[EventGroup], set: &[usize], scope: &Scope) -> Result<bool, OpenError> {
+fn fits(
+    kernel: &dyn Kernel,
+    groups: &[EventGroup],
+    set: &[usize],
+    scope: &Scope,
+) -> Result<bool, OpenError> {
     let chosen: Vec<EventGroup> = set.iter().map(|&index| groups[index].clone()).collect();
-    let options = Options { start: Start::WhenEnabled, inheritance: Inheritance::None, leave_out_forbidden: true, no_cpu_pmu: false, pinned: true };
+    let options = Options {
+        start: Start::WhenEnabled,
+        inheritance: Inheritance::None,
+        leave_out_forbidden: true,
+        no_cpu_pmu: false,
+        pinned: true,
+    };
     let counters = Counters::open(kernel, &chosen, scope, options)?;
-    counters.enable().map_err(|errno: Errno| OpenError::Other { event: "--exact".to_owned(), errno })?;
+    counters
+        .enable()
+        .map_err(|errno: Errno| OpenError::Other { event: "--exact".to_owned(), errno })?;
     let snapshot = counters.read();
     let on_a_counter = |event: usize| {
         let counter = &counters.as_slice()[event];
-        counter.unavailable().is_some() || (0..counter.places().count()).all(|place| snapshot.get(event, place).is_some_and(Count::is_exact))
+        counter.unavailable().is_some()
+            || (0..counter.places().count())
+                .all(|place| snapshot.get(event, place).is_some_and(Count::is_exact))
     };
     Ok((0..counters.as_slice().len()).all(on_a_counter))
 }

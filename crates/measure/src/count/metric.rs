@@ -76,7 +76,8 @@ pub struct Valued {
     pub key: Key,
     /// The number of its subject.
     pub subject: usize,
-    /// Occurrences, scaled to all of the enabled time; nanoseconds for clocks. `None` where it was not counted.
+    /// Occurrences, scaled to all of the enabled time; nanoseconds for clocks. `None` where it was
+    /// not counted.
     pub value: Option<f64>,
 }
 
@@ -94,7 +95,9 @@ impl Beside<'_> {
         let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
         let beside = self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
             let subject = &self.subjects[valued.subject];
-            subject.cgroup == self.of.cgroup && fits(&subject.event.attr) && (!same_levels || levels(subject) == levels(self.of))
+            subject.cgroup == self.of.cgroup
+                && fits(&subject.event.attr)
+                && (!same_levels || levels(subject) == levels(self.of))
         })?;
         beside.value
     }
@@ -109,14 +112,20 @@ impl Beside<'_> {
     }
 }
 
-/// The figure that goes with a count, where the other counts for it are among `values`. `elapsed_ns` is the time that all cover.
+/// The figure that goes with a count, where the other counts for it are among `values`.
+/// `elapsed_ns` is the time that all cover.
 ///
 /// - clocks: CPUs utilized = clock / elapsed;
 /// - ratios of hardware and cache events: see the tables above;
 /// - cycles: GHz = cycles / task-clock;
 /// - everything else: occurrences per second of task-clock.
 #[must_use]
-pub fn metric(subjects: &[Subject], values: &[Valued], of: Valued, elapsed_ns: f64) -> Option<Metric> {
+pub fn metric(
+    subjects: &[Subject],
+    values: &[Valued],
+    of: Valued,
+    elapsed_ns: f64,
+) -> Option<Metric> {
     let (key, value, of) = (of.key, of.value?, subjects.get(of.subject)?);
     let beside = Beside { subjects, values, key, of };
     let attr = &of.event.attr;
@@ -139,19 +148,29 @@ pub fn metric(subjects: &[Subject], values: &[Valued], of: Valued, elapsed_ns: f
 
 fn ratio(beside: &Beside<'_>, attr: &Attr, value: f64) -> Option<Metric> {
     let share = |whole: f64, unit: &str, percent: bool| {
-        (whole > 0.0).then(|| Metric { value: value / whole * if percent { 100.0 } else { 1.0 }, unit: unit.to_owned(), percent })
+        (whole > 0.0).then(|| Metric {
+            value: value / whole * if percent { 100.0 } else { 1.0 },
+            unit: unit.to_owned(),
+            percent,
+        })
     };
     match attr.kind {
         sys::PERF_TYPE_HARDWARE => {
-            let &(_, whole, unit, percent) = RATIOS.iter().find(|ratio| ratio.0 == attr.config & EVENT_MASK)?;
+            let &(_, whole, unit, percent) =
+                RATIOS.iter().find(|ratio| ratio.0 == attr.config & EVENT_MASK)?;
             share(beside.hardware(whole)?, unit, percent)
         }
         sys::PERF_TYPE_HW_CACHE => {
-            // linux/perf_event.h: config = cache | operation << 8 | result << 16; a miss goes with the accesses of its kind.
+            // linux/perf_event.h: config = cache | operation << 8 | result << 16; a miss goes with
+            // the accesses of its kind.
             let miss = u64::from(sys::PERF_COUNT_HW_CACHE_RESULT_MISS) << 16;
-            let &(_, unit) = CACHES.iter().find(|&&(cache, _)| u64::from(cache) == attr.config & 0xff)?;
+            let &(_, unit) =
+                CACHES.iter().find(|&&(cache, _)| u64::from(cache) == attr.config & 0xff)?;
             let is_miss = attr.config & 0xff_0000 == miss;
-            is_miss.then(|| beside.cache(attr.config & !miss)).flatten().and_then(|accesses| share(accesses, unit, true))
+            is_miss
+                .then(|| beside.cache(attr.config & !miss))
+                .flatten()
+                .and_then(|accesses| share(accesses, unit, true))
         }
         _ => None,
     }

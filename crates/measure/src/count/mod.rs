@@ -16,7 +16,9 @@ mod tests;
 mod unavailable;
 
 pub use aggregate::{Aggregation, Key, Outcome, Row, rows};
-pub use counters::{Counter, Counters, Inheritance, OpenError, Options, Start, Subject, needed_files};
+pub use counters::{
+    Counter, Counters, Inheritance, OpenError, Options, Start, Subject, needed_files,
+};
 pub use exact::{ExactSets, plan_exact};
 pub use metric::{Metric, Valued, metric};
 pub use repeated::{Repeated, RepeatedRow};

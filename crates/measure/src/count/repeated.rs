@@ -37,7 +37,15 @@ impl Repeated {
             let guess = self.rows.get(nth).is_some_and(same).then_some(nth);
             let at = guess.or_else(|| self.rows.iter().position(same)).unwrap_or_else(|| {
                 let (key, places) = (row.key, row.places);
-                self.rows.push(RepeatedRow { key, places, subject: number, values: Vec::new(), enabled_ns: 0, running_ns: 0, last: row.outcome });
+                self.rows.push(RepeatedRow {
+                    key,
+                    places,
+                    subject: number,
+                    values: Vec::new(),
+                    enabled_ns: 0,
+                    running_ns: 0,
+                    last: row.outcome,
+                });
                 self.rows.len() - 1
             });
             let known = &mut self.rows[at];
@@ -46,7 +54,11 @@ impl Repeated {
                 known.running_ns = known.running_ns.saturating_add(count.running_ns());
                 known.values.extend(count.scaled());
             }
-            known.last = if known.values.is_empty() || matches!(row.outcome, Outcome::Counted(_)) { row.outcome } else { known.last };
+            known.last = if known.values.is_empty() || matches!(row.outcome, Outcome::Counted(_)) {
+                row.outcome
+            } else {
+                known.last
+            };
         }
     }
 

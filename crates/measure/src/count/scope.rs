@@ -48,7 +48,8 @@ pub enum Scope {
 pub enum Pairing {
     /// Every group counts every cgroup (`--for-each-cgroup`).
     EachWithAll,
-    /// The first group counts the first cgroup, the second the second; a single cgroup goes with all (`-G`).
+    /// The first group counts the first cgroup, the second the second; a single cgroup goes with
+    /// all (`-G`).
     InTurn,
 }
 
@@ -77,7 +78,9 @@ impl Scope {
     #[must_use]
     pub fn cgroup(&self, copy: usize, group: usize) -> Option<&Cgroup> {
         match self {
-            Self::Cgroups { cgroups, pairing: Pairing::EachWithAll, .. } => cgroups.get(copy)?.as_ref(),
+            Self::Cgroups { cgroups, pairing: Pairing::EachWithAll, .. } => {
+                cgroups.get(copy)?.as_ref()
+            }
             Self::Cgroups { cgroups, .. } if cgroups.len() == 1 => cgroups[0].as_ref(),
             Self::Cgroups { cgroups, .. } => cgroups.get(group)?.as_ref(),
             _ => None,
@@ -93,14 +96,24 @@ impl Scope {
     /// Where an event is to be opened, in the order of results.
     #[must_use]
     pub fn places(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Where, Target)> {
-        let folder = if let Self::CommandInCgroup { folder, .. } = self { Some(folder) } else { cgroup.map(|cgroup| &cgroup.folder) };
-        let target = |cpu| folder.map_or(Target::Cpu(cpu), |folder| Target::CgroupOnCpu(folder.as_raw_fd(), cpu));
+        let folder = if let Self::CommandInCgroup { folder, .. } = self {
+            Some(folder)
+        } else {
+            cgroup.map(|cgroup| &cgroup.folder)
+        };
+        let target = |cpu| {
+            folder.map_or(Target::Cpu(cpu), |folder| Target::CgroupOnCpu(folder.as_raw_fd(), cpu))
+        };
         match self {
             Self::Command(pid) => vec![(Where::Command, Target::Task(*pid))],
-            Self::Tasks(tids) => tids.iter().map(|&tid| (Where::Task(tid), Target::Task(tid))).collect(),
+            Self::Tasks(tids) => {
+                tids.iter().map(|&tid| (Where::Task(tid), Target::Task(tid))).collect()
+            }
             Self::Cpus(cpus) | Self::Cgroups { cpus, .. } | Self::CommandInCgroup { cpus, .. } => {
                 let counted = match &event.cpus {
-                    Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => cpus.intersection(own),
+                    Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => {
+                        cpus.intersection(own)
+                    }
                     None => cpus.clone(),
                 };
                 counted.as_slice().iter().map(|&cpu| (Where::Cpu(cpu), target(cpu))).collect()

@@ -30,7 +30,9 @@ impl Snapshot {
             (Some(ours), Some(theirs)) => Some(join(ours, theirs)),
             (ours, _) => ours,
         };
-        let event = |e, counts: &Vec<Option<Count>>| counts.iter().enumerate().map(|(p, &count)| place(e, p, count)).collect();
+        let event = |e, counts: &Vec<Option<Count>>| {
+            counts.iter().enumerate().map(|(p, &count)| place(e, p, count)).collect()
+        };
         Self(self.0.iter().enumerate().map(|(e, counts)| event(e, counts)).collect())
     }
 }

@@ -10,8 +10,13 @@ use tare_kernel::open::Target;
 use super::*;
 use crate::event::{Event, EventGroup, PmuCpus, Sources, parse};
 
-const OPTIONS: Options =
-    Options { start: Start::OnExec, inheritance: Inheritance::Children, leave_out_forbidden: false, no_cpu_pmu: false, pinned: false };
+const OPTIONS: Options = Options {
+    start: Start::OnExec,
+    inheritance: Inheritance::Children,
+    leave_out_forbidden: false,
+    no_cpu_pmu: false,
+    pinned: false,
+};
 
 fn events(text: &str) -> Vec<EventGroup> {
     parse(text, &Sources::new(Host::at("/nonexistent"))).unwrap()
@@ -45,10 +50,17 @@ fn a_command_counts_from_its_exec_with_its_children() {
 #[test]
 fn cpus_are_not_inherited_and_wait_to_be_enabled() {
     let kernel = Scripted::new();
-    let counters = open(&kernel, "{page-faults,faults}", &Scope::Cpus("0,2".parse().unwrap())).unwrap();
+    let counters =
+        open(&kernel, "{page-faults,faults}", &Scope::Cpus("0,2".parse().unwrap())).unwrap();
     let opened = kernel.opened();
-    assert_eq!(opened.iter().map(|(_, target)| *target).collect::<Vec<_>>(), [Target::Cpu(0), Target::Cpu(0), Target::Cpu(2), Target::Cpu(2)]);
-    let flags: Vec<Flags> = opened.iter().map(|(attr, _)| attr.flags & (Flags::DISABLED | Flags::ENABLE_ON_EXEC | Flags::INHERIT)).collect();
+    assert_eq!(
+        opened.iter().map(|(_, target)| *target).collect::<Vec<_>>(),
+        [Target::Cpu(0), Target::Cpu(0), Target::Cpu(2), Target::Cpu(2)]
+    );
+    let flags: Vec<Flags> = opened
+        .iter()
+        .map(|(attr, _)| attr.flags & (Flags::DISABLED | Flags::ENABLE_ON_EXEC | Flags::INHERIT))
+        .collect();
     assert_eq!(flags, [Flags::DISABLED, Flags::empty(), Flags::DISABLED, Flags::empty()]);
     counters.enable().unwrap();
     // One call a leader; the group follows.
@@ -66,17 +78,30 @@ fn a_machine_without_pmu_counts_the_rest() {
 fn what_is_known_to_be_missing_is_not_tried() {
     let kernel = Scripted::new();
     let options = Options { no_cpu_pmu: true, ..OPTIONS };
-    let counters = Counters::open(&kernel, &events("{cycles,faults},r1a,L1-dcache-loads"), &Scope::Command(7), options).unwrap();
+    let counters = Counters::open(
+        &kernel,
+        &events("{cycles,faults},r1a,L1-dcache-loads"),
+        &Scope::Command(7),
+        options,
+    )
+    .unwrap();
     let missing = Some(Unavailable::NoPmu);
-    assert_eq!((reasons(&counters), kernel.opened().len()), (vec![missing, None, missing, missing], 1));
+    assert_eq!(
+        (reasons(&counters), kernel.opened().len()),
+        (vec![missing, None, missing, missing], 1)
+    );
 }
 
 #[test]
 fn the_next_member_leads_where_the_leader_is_missing() {
     let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
     let counters = open(&kernel, "{cycles,page-faults,faults}", &Scope::Command(7)).unwrap();
-    let disabled: Vec<bool> = kernel.opened().iter().map(|(attr, _)| attr.flags.contains(Flags::DISABLED)).collect();
-    assert_eq!((disabled, reasons(&counters)), (vec![true, false], vec![Some(Unavailable::NoPmu), None, None]));
+    let disabled: Vec<bool> =
+        kernel.opened().iter().map(|(attr, _)| attr.flags.contains(Flags::DISABLED)).collect();
+    assert_eq!(
+        (disabled, reasons(&counters)),
+        (vec![true, false], vec![Some(Unavailable::NoPmu), None, None])
+    );
 }
 
 #[test]
@@ -94,7 +119,13 @@ fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
 fn what_nobody_asked_for_is_left_out_where_it_is_forbidden() {
     let kernel = Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM));
     let options = Options { leave_out_forbidden: true, ..OPTIONS };
-    let counters = Counters::open(&kernel, &events("page-faults"), &Scope::Cpus("0".parse().unwrap()), options).unwrap();
+    let counters = Counters::open(
+        &kernel,
+        &events("page-faults"),
+        &Scope::Cpus("0".parse().unwrap()),
+        options,
+    )
+    .unwrap();
     assert_eq!(reasons(&counters), [Some(Unavailable::NotPermitted)]);
 }
 
@@ -116,7 +147,9 @@ fn refused_settings_name_the_event_alone() {
 
 #[test]
 fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
-    let second = |attr: &Attr, _: Target| attr.kind == PERF_TYPE_HARDWARE && !attr.flags.contains(Flags::DISABLED);
+    let second = |attr: &Attr, _: Target| {
+        attr.kind == PERF_TYPE_HARDWARE && !attr.flags.contains(Flags::DISABLED)
+    };
     let kernel = Scripted::new().rule(second, Answer::Refuse(Errno::INVAL));
     let strict = open(&kernel, "{cycles,instructions}", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&strict), [None, Some(Unavailable::Refused)]);
@@ -127,7 +160,10 @@ fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
 #[test]
 fn precision_is_for_samples_only() {
     let kernel = Scripted::new().rule(|attr, _| attr.precise_ip > 0, Answer::Refuse(Errno::INVAL));
-    assert_eq!(reasons(&open(&kernel, "cycles:P,cycles:pp", &Scope::Command(7)).unwrap()), [None, None]);
+    assert_eq!(
+        reasons(&open(&kernel, "cycles:P,cycles:pp", &Scope::Command(7)).unwrap()),
+        [None, None]
+    );
 }
 
 #[test]
@@ -135,21 +171,30 @@ fn the_instances_of_an_uncore_pmu_are_one_row() {
     let kernel = Scripted::new().rule(|_, _| true, Answer::Count(5, 9, 9));
     let instance = |pmu: &str, kind| {
         let mut event = Event::new("reads".to_owned(), Attr { kind, ..Attr::default() });
-        (event.pmu, event.cpus) = (Some(pmu.to_owned()), Some(PmuCpus::OnePerPackage("0".parse().unwrap())));
+        (event.pmu, event.cpus) =
+            (Some(pmu.to_owned()), Some(PmuCpus::OnePerPackage("0".parse().unwrap())));
         EventGroup { events: vec![event], ..EventGroup::default() }
     };
     let groups = [instance("uncore_imc_0", 20), instance("uncore_imc_1", 21)];
-    let counters = Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
+    let counters =
+        Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
     let rows = rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
     assert_eq!((rows.len(), rows[0].outcome.scaled(), rows[0].event), (1, Some(10.0), 0));
 }
 
 #[test]
 fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
-    let kernel = Scripted::new().rule(|_, target| target == Target::Task(8), Answer::Refuse(Errno::SRCH));
+    let kernel =
+        Scripted::new().rule(|_, target| target == Target::Task(8), Answer::Refuse(Errno::SRCH));
     let counters = open(&kernel, "page-faults", &Scope::Tasks(vec![7, 8, 9])).unwrap();
-    assert_eq!(counters.as_slice()[0].places().collect::<Vec<_>>(), [Where::Task(7), Where::Task(9)]);
-    assert!(matches!(open(&kernel, "page-faults", &Scope::Tasks(vec![8])), Err(OpenError::NoSuchTask(8))));
+    assert_eq!(
+        counters.as_slice()[0].places().collect::<Vec<_>>(),
+        [Where::Task(7), Where::Task(9)]
+    );
+    assert!(matches!(
+        open(&kernel, "page-faults", &Scope::Tasks(vec![8])),
+        Err(OpenError::NoSuchTask(8))
+    ));
 }
 
 #[test]
@@ -157,10 +202,14 @@ fn a_filter_is_attached_at_every_place_and_a_bad_one_ends_it() {
     let kernel = Scripted::new();
     let mut groups = events("page-faults");
     groups[0].events[0].filter = Some("prev_pid != 0".to_owned());
-    let _counters = Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
+    let _counters =
+        Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
     assert_eq!(kernel.calls(), ["filter 3 prev_pid != 0", "filter 4 prev_pid != 0"]);
     groups[0].events[0].filter = Some("a\0b".to_owned());
-    assert!(matches!(Counters::open(&kernel, &groups, &Scope::Command(7), OPTIONS), Err(OpenError::Filter { .. })));
+    assert!(matches!(
+        Counters::open(&kernel, &groups, &Scope::Command(7), OPTIONS),
+        Err(OpenError::Filter { .. })
+    ));
 }
 
 fn rows_of(kernel: &Scripted, text: &str, scope: &Scope) -> Vec<Row> {
@@ -179,18 +228,30 @@ fn multiplexed_counts_are_scaled_and_show_their_share() {
 
 #[test]
 fn what_never_ran_is_not_counted_and_what_never_happened_is_zero() {
-    let kernel = Scripted::new().rule(hardware, Answer::Count(0, 100, 0)).rule(|attr, _| attr.config == 3, Answer::NoCounter);
+    let kernel = Scripted::new()
+        .rule(hardware, Answer::Count(0, 100, 0))
+        .rule(|attr, _| attr.config == 3, Answer::NoCounter);
     assert_eq!(rows_of(&kernel, "cycles", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
-    assert_eq!(rows_of(&kernel, "context-switches", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
+    assert_eq!(
+        rows_of(&kernel, "context-switches", &Scope::Command(7))[0].outcome,
+        Outcome::NotCounted
+    );
     let idle = rows_of(&kernel, "page-faults", &Scope::Command(7)).remove(0);
     assert_eq!(idle.outcome.scaled(), Some(0.0));
 }
 
 #[test]
 fn exact_sets_hold_what_fits_together() {
-    let sets = |counters, text| plan_exact(&Scripted::new().counters(counters), &events(text), &Scope::Tasks(vec![1])).unwrap().0;
+    let sets = |counters, text| {
+        plan_exact(&Scripted::new().counters(counters), &events(text), &Scope::Tasks(vec![1]))
+            .unwrap()
+            .0
+    };
     assert_eq!(sets(2, "cycles,instructions"), [[0, 1]]);
-    assert_eq!(sets(2, "cycles,instructions,branches,faults,branch-misses"), [vec![0, 1, 3], vec![2, 4]]);
+    assert_eq!(
+        sets(2, "cycles,instructions,branches,faults,branch-misses"),
+        [vec![0, 1, 3], vec![2, 4]]
+    );
     assert_eq!(sets(2, "{cycles,instructions},branches,cache-misses"), [vec![0], vec![1, 2]]);
     // A group that never fits has a set of its own, and will say that it was not counted.
     assert_eq!(sets(1, "{cycles,instructions},branches"), [vec![0], vec![1]]);
@@ -208,14 +269,24 @@ fn differences_and_sums_of_snapshots() {
 
 #[test]
 fn figures_need_their_other_count_at_the_same_levels() {
-    let subjects: Vec<Subject> = events("cycles:u,instructions:u,instructions,task-clock,page-faults,branch-misses:u")
-        .into_iter()
-        .flat_map(|group| group.events)
-        .map(|event| Subject { event, cgroup: None })
-        .collect();
+    let subjects: Vec<Subject> =
+        events("cycles:u,instructions:u,instructions,task-clock,page-faults,branch-misses:u")
+            .into_iter()
+            .flat_map(|group| group.events)
+            .map(|event| Subject { event, cgroup: None })
+            .collect();
     let valued = |subject, value| Valued { key: Key::All, subject, value: Some(value) };
-    let values = [valued(0, 200.0), valued(1, 300.0), valued(2, 400.0), valued(3, 1e9), valued(4, 2500.0), valued(5, 1.0)];
-    let figure = |nth: usize| metric(&subjects, &values, values[nth], 2e9).map(|metric| (metric.value, metric.unit));
+    let values = [
+        valued(0, 200.0),
+        valued(1, 300.0),
+        valued(2, 400.0),
+        valued(3, 1e9),
+        valued(4, 2500.0),
+        valued(5, 1.0),
+    ];
+    let figure = |nth: usize| {
+        metric(&subjects, &values, values[nth], 2e9).map(|metric| (metric.value, metric.unit))
+    };
     assert_eq!(figure(1), Some((1.5, "insn per cycle".to_owned())));
     // `instructions` of all levels has no cycles of all levels beside it.
     assert_eq!(figure(2), Some((400.0, "/sec".to_owned())));

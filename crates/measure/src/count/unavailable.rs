@@ -2,8 +2,9 @@
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE,
-    PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS,
+    PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW,
+    PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags};
 
@@ -49,7 +50,9 @@ impl Unavailable {
         match error {
             Errno::INVAL if uncore && !per_cpu => Some(Self::WholePackage),
             Errno::NOENT if is_cpu_pmu(&event.attr) => Some(Self::NoPmu),
-            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO | Errno::NOSYS => Some(Self::NoSuchEvent),
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO | Errno::NOSYS => {
+                Some(Self::NoSuchEvent)
+            }
             Errno::BUSY | Errno::NOSPC => Some(Self::Busy),
             Errno::INVAL | Errno::TOOBIG | Errno::OVERFLOW | Errno::RANGE => Some(Self::Refused),
             _ => None,
@@ -71,19 +74,30 @@ pub(super) fn is_cpu_pmu(attr: &Attr) -> bool {
 /// Whether an event with the kernel excluded could never count: the kernel is where it happens.
 #[must_use]
 pub fn is_kernel_only(attr: &Attr) -> bool {
-    let kernel_side = [PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_CGROUP_SWITCHES];
-    attr.kind == PERF_TYPE_SOFTWARE && kernel_side.iter().any(|&config| attr.config == u64::from(config))
+    let kernel_side = [
+        PERF_COUNT_SW_CONTEXT_SWITCHES,
+        PERF_COUNT_SW_CPU_MIGRATIONS,
+        PERF_COUNT_SW_CGROUP_SWITCHES,
+    ];
+    attr.kind == PERF_TYPE_SOFTWARE
+        && kernel_side.iter().any(|&config| attr.config == u64::from(config))
 }
 
-/// The event as a user without rights over the kernel may count it: user mode only. `None` where that is no help.
+/// The event as a user without rights over the kernel may count it: user mode only. `None` where
+/// that is no help.
 #[must_use]
 pub fn user_mode_only(event: &Event) -> Option<Event> {
     let closed = event.explicit_levels || event.attr.flags.contains(Flags::EXCLUDE_KERNEL);
-    let has_levels = is_cpu_pmu(&event.attr) || matches!(event.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_BREAKPOINT);
+    let has_levels = is_cpu_pmu(&event.attr)
+        || matches!(event.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_BREAKPOINT);
     (has_levels && !closed).then(|| {
         let mut user = event.clone();
         user.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
-        user.name.push_str(if user.name.contains(':') || user.name.ends_with('/') { "u" } else { ":u" });
+        user.name.push_str(if user.name.contains(':') || user.name.ends_with('/') {
+            "u"
+        } else {
+            ":u"
+        });
         user
     })
 }

@@ -1,7 +1,9 @@
 //! `mem:address[/length][:rwx]`
 
 use tare_format::abi::Attr;
-use tare_format::abi::bindings::{HW_BREAKPOINT_R, HW_BREAKPOINT_W, HW_BREAKPOINT_X, PERF_TYPE_BREAKPOINT};
+use tare_format::abi::bindings::{
+    HW_BREAKPOINT_R, HW_BREAKPOINT_W, HW_BREAKPOINT_X, PERF_TYPE_BREAKPOINT,
+};
 
 use super::Event;
 use super::error::{At, Problem};
@@ -15,14 +17,22 @@ const EXECUTE_LEN: u64 = size_of::<std::ffi::c_long>() as u64;
 
 pub(super) fn event(typed: &Typed<'_>) -> Result<Event, At> {
     let mut words = typed.words.iter().copied().skip(1).peekable();
-    let shape = |at| At::new(at, Problem::Syntax("a breakpoint has the form mem:ADDRESS[/LENGTH][:rwx], with numbers like 0x1234"));
+    let shape = |at| {
+        At::new(
+            at,
+            Problem::Syntax(
+                "a breakpoint has the form mem:ADDRESS[/LENGTH][:rwx], with numbers like 0x1234",
+            ),
+        )
+    };
     let address = words.next().ok_or_else(|| shape(typed.whole.at))?;
     let config1 = number(address.text).ok_or_else(|| shape(address.at))?;
     let length = match words.next_if(|word| word.text == "/").and_then(|_| words.next()) {
         Some(word) => Some(number(word.text).filter(|&n| n > 0).ok_or_else(|| shape(word.at))?),
         None => None,
     };
-    let access = words.next_if(|word| !word.text.is_empty() && word.text.chars().all(|c| "rwx".contains(c)));
+    let access =
+        words.next_if(|word| !word.text.is_empty() && word.text.chars().all(|c| "rwx".contains(c)));
     let bp_type = access.map_or(Ok(HW_BREAKPOINT_R | HW_BREAKPOINT_W), parse_access)?;
     let modifiers = match (words.next(), typed.tail) {
         (Some(word), None) => Some(word),
@@ -48,7 +58,10 @@ fn parse_access(word: Word<'_>) -> Result<u32, At> {
             _ => HW_BREAKPOINT_X,
         };
         if bits & bit != 0 {
-            return Err(At::new(word.at + at, Problem::Syntax("r, w and x belong here, each at most once")));
+            return Err(At::new(
+                word.at + at,
+                Problem::Syntax("r, w and x belong here, each at most once"),
+            ));
         }
         bits |= bit;
     }

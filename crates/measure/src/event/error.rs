@@ -27,7 +27,9 @@ pub enum Problem {
     #[error("'{0}' is no event here (`tare list` shows those that are)")]
     UnknownEvent(String),
     /// It is no event that the kernel counts, and tare prints it anyway.
-    #[error("'{0}' is no event of the kernel: leave it out, tare stat prints the times in any case")]
+    #[error(
+        "'{0}' is no event of the kernel: leave it out, tare stat prints the times in any case"
+    )]
     OwnTime(String),
     /// A cache has no such event in perf's grammar.
     #[error("'{0}': there is no counter for this use of this cache")]
@@ -119,13 +121,22 @@ impl At {
     }
 
     /// Adds those of the candidates that look like the name.
-    pub(super) fn near<S: AsRef<str>>(mut self, name: &str, candidates: impl IntoIterator<Item = S>) -> Self {
+    pub(super) fn near<S: AsRef<str>>(
+        mut self,
+        name: &str,
+        candidates: impl IntoIterator<Item = S>,
+    ) -> Self {
         self.nearest = nearest(name, candidates);
         self
     }
 
     pub(super) fn in_text(self, text: &str) -> EventError {
-        EventError { text: text.to_owned(), offset: self.offset, problem: self.problem, nearest: self.nearest }
+        EventError {
+            text: text.to_owned(),
+            offset: self.offset,
+            problem: self.problem,
+            nearest: self.nearest,
+        }
     }
 }
 
@@ -134,7 +145,8 @@ impl EventError {
     #[must_use]
     pub fn pointer(&self) -> String {
         let before = self.text.get(..self.offset).map_or(0, |text| text.chars().count());
-        let text: String = self.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let text: String =
+            self.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         format!("  {text}\n  {:before$}^", "")
     }
 }
@@ -143,7 +155,11 @@ impl fmt::Display for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let character = self.text.get(..self.offset).map_or(0, |text| text.chars().count()) + 1;
         write!(f, "event at character {character}: {}", self.problem)?;
-        if self.nearest.is_empty() { Ok(()) } else { write!(f, "; nearest: {}", list(&self.nearest)) }
+        if self.nearest.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; nearest: {}", list(&self.nearest))
+        }
     }
 }
 

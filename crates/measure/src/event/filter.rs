@@ -7,7 +7,8 @@ use tare_kernel::tracefs::TracefsError;
 use super::nearest::{list, nearest};
 use super::{EventGroup, Sources};
 
-/// What a filter can speak of besides the fields of a tracepoint (`kernel/trace/trace_events.c`, generic fields).
+/// What a filter can speak of besides the fields of a tracepoint (`kernel/trace/trace_events.c`,
+/// generic fields).
 const GENERIC_FIELDS: [&str; 6] = ["CPU", "cpu", "COMM", "comm", "STACKTRACE", "stacktrace"];
 
 /// Why a filter can't be attached.
@@ -34,12 +35,16 @@ pub enum FilterError {
     Tracefs(#[from] TracefsError),
 }
 
-/// Attaches a filter to the events of the `-e` before it, all of which must be tracepoints that have the fields it names. A second
-/// filter narrows the first.
+/// Attaches a filter to the events of the `-e` before it, all of which must be tracepoints that
+/// have the fields it names. A second filter narrows the first.
 ///
 /// # Errors
 /// See [`FilterError`]. The rest of a filter's grammar is the kernel's to judge.
-pub fn set_filter(groups: &mut [EventGroup], filter: &str, sources: &Sources) -> Result<(), FilterError> {
+pub fn set_filter(
+    groups: &mut [EventGroup],
+    filter: &str,
+    sources: &Sources,
+) -> Result<(), FilterError> {
     if filter.trim().is_empty() || CString::new(filter).is_err() {
         return Err(FilterError::Empty);
     }
@@ -53,10 +58,16 @@ pub fn set_filter(groups: &mut [EventGroup], filter: &str, sources: &Sources) ->
             return Err(FilterError::NotATracepoint(format!("{} is no tracepoint", event.name)));
         };
         let known = sources.tracefs()?.fields(&tracepoint.system, &tracepoint.name)?;
-        let unknown = fields.iter().find(|field| !known.iter().any(|one| one == **field) && !GENERIC_FIELDS.contains(field));
+        let unknown = fields.iter().find(|field| {
+            !known.iter().any(|one| one == **field) && !GENERIC_FIELDS.contains(field)
+        });
         if let Some(field) = unknown {
             let nearest = nearest(field, known.iter().map(String::as_str).chain(GENERIC_FIELDS));
-            return Err(FilterError::UnknownField { event: event.name.clone(), field: (*field).to_owned(), nearest });
+            return Err(FilterError::UnknownField {
+                event: event.name.clone(),
+                field: (*field).to_owned(),
+                nearest,
+            });
         }
     }
     for event in &mut events {
@@ -94,7 +105,8 @@ fn fields_named(filter: &str) -> Vec<&str> {
 
 /// Whether the text begins with an operator that compares: `&` does, `&&` joins.
 fn compares(text: &str) -> bool {
-    ["==", "!=", "<", ">", "~"].iter().any(|operator| text.starts_with(operator)) || text.starts_with('&') && !text.starts_with("&&")
+    ["==", "!=", "<", ">", "~"].iter().any(|operator| text.starts_with(operator))
+        || text.starts_with('&') && !text.starts_with("&&")
 }
 
 #[cfg(test)]
@@ -103,8 +115,14 @@ mod tests {
 
     #[test]
     fn fields_stand_on_the_left() {
-        assert_eq!(fields_named("prev_pid==0 && (next_comm ~ \"a == b*\" || !(flags & 4))"), ["prev_pid", "next_comm", "flags"]);
-        assert_eq!(fields_named("filename.ustring ~ 'x' && call_site.function == vfs_read && a"), ["filename", "call_site"]);
+        assert_eq!(
+            fields_named("prev_pid==0 && (next_comm ~ \"a == b*\" || !(flags & 4))"),
+            ["prev_pid", "next_comm", "flags"]
+        );
+        assert_eq!(
+            fields_named("filename.ustring ~ 'x' && call_site.function == vfs_read && a"),
+            ["filename", "call_site"]
+        );
         assert!(fields_named("\"unclosed == 1").is_empty());
     }
 }

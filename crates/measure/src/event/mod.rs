@@ -1,8 +1,9 @@
 //! Events as users name them, and as the kernel takes them.
 //!
-//! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it means: `names` knows the events
-//! that every kernel has, `pmu` those of sysfs, `tracepoint` those of tracefs, `breakpoint` addresses, `uprobe` functions of programs. `terms` and `modifiers`
-//! are what can follow a name. docs/events.md tells users the same.
+//! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it
+//! means: `names` knows the events that every kernel has, `pmu` those of sysfs, `tracepoint` those
+//! of tracefs, `breakpoint` addresses, `uprobe` functions of programs. `terms` and `modifiers` are
+//! what can follow a name. docs/events.md tells users the same.
 
 mod breakpoint;
 mod error;
@@ -31,30 +32,37 @@ pub use terms::{CallGraph, SamplingTerms, branch_kind, branch_kinds};
 /// One event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The name that results carry: what the user typed, or `name=`. The instances of an uncore PMU share one.
+    /// The name that results carry: what the user typed, or `name=`. The instances of an uncore PMU
+    /// share one.
     pub name: String,
-    /// The PMU in sysfs that the event was found in, where the user named one or tare had to choose.
+    /// The PMU in sysfs that the event was found in, where the user named one or tare had to
+    /// choose.
     pub pmu: Option<String>,
     /// The tracepoint that the event is.
     pub tracepoint: Option<Tracepoint>,
-    /// What the kernel takes, without what depends on the target and the way of counting (`disabled`, `inherit`, `enable_on_exec`,
-    /// `read_format`). It counts: what the user said about sampling is in `sampling`.
+    /// What the kernel takes, without what depends on the target and the way of counting
+    /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`). It counts: what the user said
+    /// about sampling is in `sampling`.
     pub attr: Attr,
     /// `:P`: `attr.precise_ip` is 3, and is lowered until the kernel takes the event.
     pub precise_max: bool,
-    /// What a count is multiplied by to be in `unit` (sysfs `EVENT.scale`; 1e-6 for the clocks, whose unit is `msec`).
+    /// What a count is multiplied by to be in `unit` (sysfs `EVENT.scale`; 1e-6 for the clocks,
+    /// whose unit is `msec`).
     pub scale: f64,
     /// The unit of a scaled count; empty for plain occurrences.
     pub unit: String,
-    /// The CPUs that stand for the whole PMU, where it isn't one per CPU (sysfs `cpumask`), or the CPUs that have it (sysfs `cpus`).
+    /// The CPUs that stand for the whole PMU, where it isn't one per CPU (sysfs `cpumask`), or the
+    /// CPUs that have it (sysfs `cpus`).
     pub cpus: Option<PmuCpus>,
     /// A filter over the tracepoint's fields.
     pub filter: Option<String>,
-    /// Whether the user said which privilege levels count (`:u`, `:k`, …): if not, tare may leave out the kernel where it isn't allowed.
+    /// Whether the user said which privilege levels count (`:u`, `:k`, …): if not, tare may leave
+    /// out the kernel where it isn't allowed.
     pub explicit_levels: bool,
     /// `percore`: the counts of the threads of a core are summed up.
     pub percore: bool,
-    /// `inherit` and `no-inherit`: whether children are counted, where the user said so for this event.
+    /// `inherit` and `no-inherit`: whether children are counted, where the user said so for this
+    /// event.
     pub inherit: Option<bool>,
     /// What matters only where the event is sampled.
     pub sampling: SamplingTerms,
@@ -81,7 +89,8 @@ impl Event {
         }
     }
 
-    /// A term that was typed and has no effect where the event is only counted, other than its rate of samples.
+    /// A term that was typed and has no effect where the event is only counted, other than its rate
+    /// of samples.
     #[must_use]
     pub fn term_for_sampling(&self) -> Option<&'static str> {
         let terms = &self.sampling;
@@ -112,7 +121,8 @@ pub struct Tracepoint {
 /// On which CPUs an event of a PMU is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PmuCpus {
-    /// An uncore PMU: one CPU of each package or node counts for all of it, so that it counts whole machines, not tasks (sysfs `cpumask`).
+    /// An uncore PMU: one CPU of each package or node counts for all of it, so that it counts whole
+    /// machines, not tasks (sysfs `cpumask`).
     OnePerPackage(CpuList),
     /// A core PMU that only some CPUs have (hybrid; sysfs `cpus`).
     Those(CpuList),
@@ -123,7 +133,8 @@ pub enum PmuCpus {
 pub struct EventGroup {
     /// The leader first.
     pub events: Vec<Event>,
-    /// `:W`: where the group doesn't fit on the counters together, its events are opened one by one.
+    /// `:W`: where the group doesn't fit on the counters together, its events are opened one by
+    /// one.
     pub weak: bool,
     /// `:S`: a sample of the leader carries the counts of all members.
     pub sample_read: bool,

@@ -78,14 +78,23 @@ impl Modifiers {
         }
     }
 
-    /// Applies the letters to an event, in addition to those that it had: those of a group come after those of its events.
+    /// Applies the letters to an event, in addition to those that it had: those of a group come
+    /// after those of its events.
     pub(super) fn apply(self, event: &mut Event, leads: bool) {
         use Flags as F;
         let attr = &mut event.attr;
         // Naming one level leaves out the others, and naming another brings that one back.
-        let levels = [(self.user, F::EXCLUDE_USER), (self.kernel, F::EXCLUDE_KERNEL), (self.hypervisor, F::EXCLUDE_HV)];
+        let levels = [
+            (self.user, F::EXCLUDE_USER),
+            (self.kernel, F::EXCLUDE_KERNEL),
+            (self.hypervisor, F::EXCLUDE_HV),
+        ];
         only(attr, F::EXCLUDE_USER | F::EXCLUDE_KERNEL | F::EXCLUDE_HV, &levels);
-        only(attr, F::EXCLUDE_HOST | F::EXCLUDE_GUEST, &[(self.guest, F::EXCLUDE_GUEST), (self.host, F::EXCLUDE_HOST)]);
+        only(
+            attr,
+            F::EXCLUDE_HOST | F::EXCLUDE_GUEST,
+            &[(self.guest, F::EXCLUDE_GUEST), (self.host, F::EXCLUDE_HOST)],
+        );
         attr.flags.set(F::EXCLUDE_IDLE, self.not_idle || attr.flags.contains(F::EXCLUDE_IDLE));
         if leads {
             attr.flags.set(F::PINNED, self.pinned || attr.flags.contains(F::PINNED));
@@ -102,7 +111,8 @@ impl Modifiers {
     }
 }
 
-/// Excludes `all` but those that were named; where some were excluded before, it only brings back those that are named now.
+/// Excludes `all` but those that were named; where some were excluded before, it only brings back
+/// those that are named now.
 fn only(attr: &mut Attr, all: Flags, named: &[(bool, Flags)]) {
     if !named.iter().any(|(named, _)| *named) {
         return;

@@ -3,14 +3,19 @@
 //! The spellings are those that `perf` takes (`perf-list(1)`); the numbers are the kernel's.
 
 use tare_format::abi::bindings::{
-    PERF_COUNT_HW_BRANCH_INSTRUCTIONS, PERF_COUNT_HW_BRANCH_MISSES, PERF_COUNT_HW_BUS_CYCLES, PERF_COUNT_HW_CACHE_BPU, PERF_COUNT_HW_CACHE_DTLB,
-    PERF_COUNT_HW_CACHE_ITLB, PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_L1I, PERF_COUNT_HW_CACHE_LL, PERF_COUNT_HW_CACHE_MISSES,
-    PERF_COUNT_HW_CACHE_NODE, PERF_COUNT_HW_CACHE_OP_PREFETCH, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_OP_WRITE,
-    PERF_COUNT_HW_CACHE_REFERENCES, PERF_COUNT_HW_CACHE_RESULT_ACCESS, PERF_COUNT_HW_CACHE_RESULT_MISS, PERF_COUNT_HW_CPU_CYCLES,
-    PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_REF_CPU_CYCLES, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
-    PERF_COUNT_SW_ALIGNMENT_FAULTS, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK,
-    PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_EMULATION_FAULTS, PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ,
-    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_HW_BRANCH_INSTRUCTIONS, PERF_COUNT_HW_BRANCH_MISSES, PERF_COUNT_HW_BUS_CYCLES,
+    PERF_COUNT_HW_CACHE_BPU, PERF_COUNT_HW_CACHE_DTLB, PERF_COUNT_HW_CACHE_ITLB,
+    PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_L1I, PERF_COUNT_HW_CACHE_LL,
+    PERF_COUNT_HW_CACHE_MISSES, PERF_COUNT_HW_CACHE_NODE, PERF_COUNT_HW_CACHE_OP_PREFETCH,
+    PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_OP_WRITE, PERF_COUNT_HW_CACHE_REFERENCES,
+    PERF_COUNT_HW_CACHE_RESULT_ACCESS, PERF_COUNT_HW_CACHE_RESULT_MISS, PERF_COUNT_HW_CPU_CYCLES,
+    PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_REF_CPU_CYCLES, PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
+    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_ALIGNMENT_FAULTS,
+    PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_CONTEXT_SWITCHES,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_DUMMY,
+    PERF_COUNT_SW_EMULATION_FAULTS, PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_HARDWARE,
+    PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
 };
 
 /// An event with a fixed name.
@@ -37,8 +42,16 @@ pub const HARDWARE: [Named; 10] = [
     named("branches", Some("branch-instructions"), PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
     named("branch-misses", None, PERF_COUNT_HW_BRANCH_MISSES),
     named("bus-cycles", None, PERF_COUNT_HW_BUS_CYCLES),
-    named("stalled-cycles-frontend", Some("idle-cycles-frontend"), PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
-    named("stalled-cycles-backend", Some("idle-cycles-backend"), PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+    named(
+        "stalled-cycles-frontend",
+        Some("idle-cycles-frontend"),
+        PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
+    ),
+    named(
+        "stalled-cycles-backend",
+        Some("idle-cycles-backend"),
+        PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
+    ),
     named("ref-cycles", None, PERF_COUNT_HW_REF_CPU_CYCLES),
 ];
 
@@ -61,7 +74,8 @@ pub const SOFTWARE: [Named; 12] = [
 /// Times that `perf` offers as events and that no event of the kernel counts.
 pub(super) const OWN_TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 
-/// One spelling or several of the same thing, and its number. The first spelling is the one that lists show.
+/// One spelling or several of the same thing, and its number. The first spelling is the one that
+/// lists show.
 type Spellings = (&'static [&'static str], u32);
 
 const READ: u32 = PERF_COUNT_HW_CACHE_OP_READ;
@@ -83,17 +97,24 @@ const USES: [Spellings; 3] = [
     (&["store", "stores", "write"], WRITE),
     (&["prefetch", "prefetches", "speculative-read", "speculative-load"], PREFETCH),
 ];
-const RESULTS: [Spellings; 2] =
-    [(&["refs", "Reference", "ops", "access"], PERF_COUNT_HW_CACHE_RESULT_ACCESS), (&["misses", "miss"], PERF_COUNT_HW_CACHE_RESULT_MISS)];
+const RESULTS: [Spellings; 2] = [
+    (&["refs", "Reference", "ops", "access"], PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    (&["misses", "miss"], PERF_COUNT_HW_CACHE_RESULT_MISS),
+];
 
-/// The names of all cache events, in the spelling that lists show: `L1-dcache-loads`, `L1-dcache-load-misses`, ….
+/// The names of all cache events, in the spelling that lists show: `L1-dcache-loads`,
+/// `L1-dcache-load-misses`, ….
 pub fn cache_names() -> impl Iterator<Item = String> {
     let names = |use_: u32| match use_ {
         WRITE => ["stores", "store-misses"],
         PREFETCH => ["prefetches", "prefetch-misses"],
         _ => ["loads", "load-misses"],
     };
-    CACHES.iter().flat_map(move |((cache, _), uses)| uses.iter().flat_map(move |&use_| names(use_)).map(move |name| format!("{}-{name}", cache[0])))
+    CACHES.iter().flat_map(move |((cache, _), uses)| {
+        uses.iter()
+            .flat_map(move |&use_| names(use_))
+            .map(move |name| format!("{}-{name}", cache[0]))
+    })
 }
 
 /// What a name that every kernel knows stands for.
@@ -112,7 +133,10 @@ impl Known {
 
     /// Whether it is counted in nanoseconds.
     pub(super) fn is_clock(self) -> bool {
-        self.kind == PERF_TYPE_SOFTWARE && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&self.config)
+        self.kind == PERF_TYPE_SOFTWARE
+            && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK]
+                .map(u64::from)
+                .contains(&self.config)
     }
 }
 
@@ -126,7 +150,9 @@ pub(super) fn known(name: &str) -> Option<Result<Known, NoSuchUse>> {
         let found = table.iter().find(|event| event.name == name || event.alias == Some(name))?;
         Some(Known { kind, config: found.config.into() })
     };
-    if let Some(found) = find(&SOFTWARE, PERF_TYPE_SOFTWARE).or_else(|| find(&HARDWARE, PERF_TYPE_HARDWARE)) {
+    if let Some(found) =
+        find(&SOFTWARE, PERF_TYPE_SOFTWARE).or_else(|| find(&HARDWARE, PERF_TYPE_HARDWARE))
+    {
         return Some(Ok(found));
     }
     if let Some(config) = raw(name) {
@@ -143,27 +169,37 @@ pub(super) fn raw(name: &str) -> Option<u64> {
     digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// `CACHE[-USE][-RESULT]`, in either order; without a use loads, without a result all accesses. The number is
-/// `cache | use << 8 | result << 16` (`perf_event_open(2)`).
+/// `CACHE[-USE][-RESULT]`, in either order; without a use loads, without a result all accesses. The
+/// number is `cache | use << 8 | result << 16` (`perf_event_open(2)`).
 fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
-    let (cache, uses, mut rest) = CACHES.iter().flat_map(|((names, cache), uses)| names.iter().map(move |name| (*cache, *uses, *name))).find_map(
-        |(cache, uses, spelling)| {
+    let (cache, uses, mut rest) = CACHES
+        .iter()
+        .flat_map(|((names, cache), uses)| names.iter().map(move |name| (*cache, *uses, *name)))
+        .find_map(|(cache, uses, spelling)| {
             let rest = name.strip_prefix(spelling)?;
             (rest.is_empty() || rest.starts_with('-')).then_some((cache, uses, rest))
-        },
-    )?;
+        })?;
     let (mut use_, mut result) = (None, None);
     while let Some(after) = rest.strip_prefix('-') {
-        if let Some((number, tail)) = USES.iter().find_map(|spellings| begins_with(after, spellings)).filter(|_| use_.is_none()) {
+        if let Some((number, tail)) = USES
+            .iter()
+            .find_map(|spellings| begins_with(after, spellings))
+            .filter(|_| use_.is_none())
+        {
             (use_, rest) = (Some(number), tail);
-        } else if let Some((number, tail)) = RESULTS.iter().find_map(|spellings| begins_with(after, spellings)).filter(|_| result.is_none()) {
+        } else if let Some((number, tail)) = RESULTS
+            .iter()
+            .find_map(|spellings| begins_with(after, spellings))
+            .filter(|_| result.is_none())
+        {
             (result, rest) = (Some(number), tail);
         } else {
             return None;
         }
     }
     let use_ = use_.unwrap_or(READ);
-    let config = u64::from(cache | use_ << 8 | result.unwrap_or(PERF_COUNT_HW_CACHE_RESULT_ACCESS) << 16);
+    let config =
+        u64::from(cache | use_ << 8 | result.unwrap_or(PERF_COUNT_HW_CACHE_RESULT_ACCESS) << 16);
     Some(if uses.contains(&use_) { Ok(config) } else { Err(NoSuchUse) })
 }
 
@@ -175,7 +211,11 @@ fn begins_with<'a>(text: &'a str, (spellings, number): &Spellings) -> Option<(u3
 
 /// Every name of this module, to find those near a wrong one.
 pub(super) fn all() -> impl Iterator<Item = String> {
-    let fixed = HARDWARE.iter().chain(&SOFTWARE).flat_map(|event| [Some(event.name), event.alias]).flatten();
+    let fixed = HARDWARE
+        .iter()
+        .chain(&SOFTWARE)
+        .flat_map(|event| [Some(event.name), event.alias])
+        .flatten();
     fixed.map(str::to_owned).chain(cache_names())
 }
 
@@ -205,7 +245,11 @@ mod tests {
             ("node-prefetch-misses", 0x10206),
         ];
         for (name, number) in expected {
-            assert_eq!(known(name), Some(Ok(Known { kind: PERF_TYPE_HW_CACHE, config: number })), "{name}");
+            assert_eq!(
+                known(name),
+                Some(Ok(Known { kind: PERF_TYPE_HW_CACHE, config: number })),
+                "{name}"
+            );
         }
         for name in ["L1-icache-stores", "iTLB-stores", "branch-prefetches"] {
             assert_eq!(known(name), Some(Err(NoSuchUse)), "{name}");
@@ -217,18 +261,28 @@ mod tests {
 
     #[test]
     fn every_listed_name_is_known_and_each_means_something_else() {
-        let mut seen: Vec<_> = HARDWARE.iter().chain(&SOFTWARE).map(|event| known(event.name).unwrap().unwrap()).collect();
+        let mut seen: Vec<_> = HARDWARE
+            .iter()
+            .chain(&SOFTWARE)
+            .map(|event| known(event.name).unwrap().unwrap())
+            .collect();
         seen.extend(cache_names().map(|name| known(&name).unwrap().unwrap()));
         let count = seen.len();
         seen.sort_unstable_by_key(|known| (known.kind, known.config));
         seen.dedup();
         assert_eq!(seen.len(), count);
-        assert_eq!((config("cs"), config("cpu-cycles"), config("branches")), (Some(3), Some(0), Some(4)));
+        assert_eq!(
+            (config("cs"), config("cpu-cycles"), config("branches")),
+            (Some(3), Some(0), Some(4))
+        );
     }
 
     #[test]
     fn raw_events_are_hexadecimal() {
-        assert_eq!((raw("r1a8"), raw("r0x1A8"), raw("r"), raw("r+1"), raw("rzz")), (Some(0x1a8), Some(0x1a8), None, None, None));
+        assert_eq!(
+            (raw("r1a8"), raw("r0x1A8"), raw("r"), raw("r+1"), raw("rzz")),
+            (Some(0x1a8), Some(0x1a8), None, None, None)
+        );
         assert_eq!((raw("rffffffffffffffff"), raw("r10000000000000000")), (Some(u64::MAX), None));
     }
 }

@@ -22,7 +22,12 @@ pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     found.dedup_by(|a, b| a.1 == b.1);
     let best = found.first().map_or(0.0, |(score, _)| *score);
-    found.into_iter().take_while(|(score, _)| best - score <= BEHIND).take(SHOWN).map(|(_, name)| name).collect()
+    found
+        .into_iter()
+        .take_while(|(score, _)| best - score <= BEHIND)
+        .take(SHOWN)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 /// `a, b or c`

@@ -11,8 +11,8 @@ use super::names::{self, known};
 use super::syntax::{Term, Word, glob_matches};
 use super::{Event, PmuCpus, Sources, terms};
 
-/// The PMUs that a user's name stands for: the one of this name, or those that a pattern matches or that only have a number more
-/// (`uncore_imc` and `imc`: `uncore_imc_0`, `uncore_imc_1`).
+/// The PMUs that a user's name stands for: the one of this name, or those that a pattern matches or
+/// that only have a number more (`uncore_imc` and `imc`: `uncore_imc_0`, `uncore_imc_1`).
 pub(super) fn matching(name: &str, sources: &Sources) -> Vec<Pmu> {
     if let Some(exact) = sources.pmu(name) {
         return vec![exact];
@@ -23,7 +23,9 @@ pub(super) fn matching(name: &str, sources: &Sources) -> Vec<Pmu> {
 fn stands_for(typed: &str, pmu: &str) -> bool {
     let short = pmu.strip_prefix("uncore_").unwrap_or(pmu);
     [pmu, short].into_iter().any(|pmu| {
-        let numbered = pmu.strip_prefix(typed).is_some_and(|rest| is_number_of_instance(rest.strip_prefix('_').unwrap_or(rest)));
+        let numbered = pmu
+            .strip_prefix(typed)
+            .is_some_and(|rest| is_number_of_instance(rest.strip_prefix('_').unwrap_or(rest)));
         pmu == typed || numbered || glob_matches(typed, pmu)
     })
 }
@@ -34,14 +36,21 @@ fn is_number_of_instance(text: &str) -> bool {
     !text.is_empty() && (all(u8::is_ascii_digit) || text.len() >= 3 && all(u8::is_ascii_hexdigit))
 }
 
-/// The event of this PMU that the terms describe. `name` is what results carry where no term says otherwise.
-pub(super) fn event(pmu: &Pmu, name: &str, given: &[Term<'_>], sources: &Sources) -> Result<Event, At> {
+/// The event of this PMU that the terms describe. `name` is what results carry where no term says
+/// otherwise.
+pub(super) fn event(
+    pmu: &Pmu,
+    name: &str,
+    given: &[Term<'_>],
+    sources: &Sources,
+) -> Result<Event, At> {
     let start = given.first().map_or(0, |term| term.name.at);
     let kind = pmu.kind().map_err(|error| sysfs(pmu, start, &error))?;
     let mut event = Event::new(name, Attr { kind, ..Attr::default() });
     event.pmu = Some(pmu.name().to_owned());
     event.cpus = cpus(pmu, sources).map_err(|error| sysfs(pmu, start, &error))?;
-    // What an event that the PMU names stands for comes first, so that the user's own terms change it wherever they stand.
+    // What an event that the PMU names stands for comes first, so that the user's own terms change
+    // it wherever they stand.
     let mut own = Vec::new();
     for term in given {
         if !apply_named(&mut event, pmu, term, given)? {
@@ -50,7 +59,10 @@ pub(super) fn event(pmu: &Pmu, name: &str, given: &[Term<'_>], sources: &Sources
     }
     for term in own {
         let done = terms::apply(&mut event, term)? || terms::apply_config(&mut event, term)?;
-        if !done && !apply_format(&mut event, pmu, term)? && !apply_known(&mut event, pmu, term, sources)? {
+        if !done
+            && !apply_format(&mut event, pmu, term)?
+            && !apply_known(&mut event, pmu, term, sources)?
+        {
             return Err(unknown_term(pmu, term));
         }
     }
@@ -68,7 +80,12 @@ fn cpus(pmu: &Pmu, sources: &Sources) -> io::Result<Option<PmuCpus>> {
 }
 
 /// Applies an event that the PMU names; whether the term is one.
-fn apply_named(event: &mut Event, pmu: &Pmu, term: &Term<'_>, given: &[Term<'_>]) -> Result<bool, At> {
+fn apply_named(
+    event: &mut Event,
+    pmu: &Pmu,
+    term: &Term<'_>,
+    given: &[Term<'_>],
+) -> Result<bool, At> {
     let at = term.name.at;
     let failed = |error: io::Error| sysfs(pmu, at, &error);
     if term.value.is_some() || pmu.format(term.name.text).map_err(failed)?.is_some() {
@@ -76,11 +93,19 @@ fn apply_named(event: &mut Event, pmu: &Pmu, term: &Term<'_>, given: &[Term<'_>]
     }
     let Some(named) = pmu.event(term.name.text).map_err(failed)? else { return Ok(false) };
     for part in named.terms.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name.trim(), Some(value.trim())));
+        let (name, value) = part
+            .split_once('=')
+            .map_or((part, None), |(name, value)| (name.trim(), Some(value.trim())));
         if value == Some("?") {
             // The user's own term sets it.
             if !given.iter().any(|own| own.name.text == name && own.value.is_some()) {
-                return Err(At::new(at, Problem::MissingParameter { event: term.name.text.to_owned(), parameter: name.to_owned() }));
+                return Err(At::new(
+                    at,
+                    Problem::MissingParameter {
+                        event: term.name.text.to_owned(),
+                        parameter: name.to_owned(),
+                    },
+                ));
             }
             continue;
         }
@@ -104,7 +129,10 @@ fn apply_format(event: &mut Event, pmu: &Pmu, term: &Term<'_>) -> Result<bool, A
     let value = terms::value(term)?;
     if value > format.max() {
         let at = term.value.unwrap_or(term.name).at;
-        return Err(At::new(at, Problem::TooLarge { term: term.name.text.to_owned(), max: format.max() }));
+        return Err(At::new(
+            at,
+            Problem::TooLarge { term: term.name.text.to_owned(), max: format.max() },
+        ));
     }
     put(&format, value, &mut event.attr);
     Ok(true)
@@ -120,8 +148,14 @@ fn put(format: &Format, value: u64, attr: &mut Attr) {
     *word = format.put(value, *word);
 }
 
-/// Applies a name that every kernel knows to the PMU of a kind of core: `cpu_core/cycles/`, `cpu/r1a8/`; whether it is one.
-fn apply_known(event: &mut Event, pmu: &Pmu, term: &Term<'_>, sources: &Sources) -> Result<bool, At> {
+/// Applies a name that every kernel knows to the PMU of a kind of core: `cpu_core/cycles/`,
+/// `cpu/r1a8/`; whether it is one.
+fn apply_known(
+    event: &mut Event,
+    pmu: &Pmu,
+    term: &Term<'_>,
+    sources: &Sources,
+) -> Result<bool, At> {
     if term.value.is_some() {
         return Ok(false);
     }
@@ -142,15 +176,26 @@ fn apply_known(event: &mut Event, pmu: &Pmu, term: &Term<'_>, sources: &Sources)
     Ok(true)
 }
 
-/// An event that every kernel knows, on each of the PMUs of a hybrid machine: the PMU's type goes into the upper half of `config`.
-pub(super) fn on_each_core(found: names::Known, name: &str, modifiers: &str, at: usize, sources: &Sources) -> Result<Vec<Event>, At> {
+/// An event that every kernel knows, on each of the PMUs of a hybrid machine: the PMU's type goes
+/// into the upper half of `config`.
+pub(super) fn on_each_core(
+    found: names::Known,
+    name: &str,
+    modifiers: &str,
+    at: usize,
+    sources: &Sources,
+) -> Result<Vec<Event>, At> {
     let one = |pmu: &Pmu| {
         let failed = |error: io::Error| sysfs(pmu, at, &error);
         let kind = pmu.kind().map_err(failed)?;
         let attr = if found.kind == PERF_TYPE_RAW {
             Attr { kind, config: found.config, ..Attr::default() }
         } else {
-            Attr { kind: found.kind, config: found.config | u64::from(kind) << PERF_PMU_TYPE_SHIFT, ..Attr::default() }
+            Attr {
+                kind: found.kind,
+                config: found.config | u64::from(kind) << PERF_PMU_TYPE_SHIFT,
+                ..Attr::default()
+            }
         };
         let mut event = Event::new(format!("{}/{name}/{modifiers}", pmu.name()), attr);
         event.pmu = Some(pmu.name().to_owned());
@@ -172,9 +217,13 @@ pub(super) fn all_named(sources: &Sources) -> Vec<String> {
 
 fn unknown_term(pmu: &Pmu, term: &Term<'_>) -> At {
     let name = term.name.text;
-    let near = pmu.events().unwrap_or_default().into_iter().chain(pmu.formats().unwrap_or_default());
+    let near =
+        pmu.events().unwrap_or_default().into_iter().chain(pmu.formats().unwrap_or_default());
     let problem = Problem::UnknownTerm { term: name.to_owned(), pmu: pmu.name().to_owned() };
-    At::new(term.name.at, problem).near(name, near.chain(terms::NAMES.into_iter().chain(terms::CONFIG_NAMES).map(str::to_owned)))
+    At::new(term.name.at, problem).near(
+        name,
+        near.chain(terms::NAMES.into_iter().chain(terms::CONFIG_NAMES).map(str::to_owned)),
+    )
 }
 
 fn sysfs(pmu: &Pmu, at: usize, error: &io::Error) -> At {

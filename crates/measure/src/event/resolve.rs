@@ -2,7 +2,8 @@
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
-    PERF_PMU_TYPE_SHIFT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_PMU_TYPE_SHIFT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE,
+    PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 
 use super::error::{At, Problem};
@@ -14,19 +15,30 @@ use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, upro
 /// PMUs of the kernel's own, whose events go into any group (`perf_sw_context` in the kernel).
 const SOFTWARE_PMUS: [&str; 3] = ["msr", "kprobe", "uprobe"];
 
-/// The groups that an item stands for: one for a plain event, more where a name stands for several events or PMUs.
+/// The groups that an item stands for: one for a plain event, more where a name stands for several
+/// events or PMUs.
 pub(super) fn item(item: &Item<'_>, sources: &Sources) -> Result<Vec<EventGroup>, At> {
     match item {
         Item::Event(typed) => {
             let modifiers = Modifiers::parse(modifiers_of(typed))?;
-            let alone = |event| EventGroup { events: vec![event], weak: modifiers.weak, sample_read: modifiers.sample_read };
+            let alone = |event| EventGroup {
+                events: vec![event],
+                weak: modifiers.weak,
+                sample_read: modifiers.sample_read,
+            };
             Ok(events(typed, sources)?.into_iter().map(alone).collect())
         }
-        Item::Group { events: members, modifiers } => group(members, Modifiers::parse(*modifiers)?, sources),
+        Item::Group { events: members, modifiers } => {
+            group(members, Modifiers::parse(*modifiers)?, sources)
+        }
     }
 }
 
-fn group(members: &[Typed<'_>], of_group: Modifiers, sources: &Sources) -> Result<Vec<EventGroup>, At> {
+fn group(
+    members: &[Typed<'_>],
+    of_group: Modifiers,
+    sources: &Sources,
+) -> Result<Vec<EventGroup>, At> {
     let (mut all, mut weak, mut sample_read) = (Vec::new(), of_group.weak, of_group.sample_read);
     for (index, typed) in members.iter().enumerate() {
         let word = modifiers_of(typed);
@@ -40,17 +52,24 @@ fn group(members: &[Typed<'_>], of_group: Modifiers, sources: &Sources) -> Resul
     let mut groups = one_pmu_each(all, sources);
     for group in &mut groups {
         (group.weak, group.sample_read) = (weak, sample_read);
-        group.events.iter_mut().enumerate().for_each(|(index, event)| of_group.apply(event, index == 0));
+        group
+            .events
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, event)| of_group.apply(event, index == 0));
     }
     Ok(groups)
 }
 
-/// The kernel takes events of one PMU in a group, and those of software with any: a group over several PMUs becomes one for each.
+/// The kernel takes events of one PMU in a group, and those of software with any: a group over
+/// several PMUs becomes one for each.
 fn one_pmu_each(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
     let mut groups: Vec<(Option<u32>, EventGroup)> = Vec::new();
     for event in events {
         let pmu = pmu_of(&event, sources);
-        let fits = |(of_group, _): &&mut (Option<u32>, EventGroup)| pmu.is_none() || of_group.is_none() || *of_group == pmu;
+        let fits = |(of_group, _): &&mut (Option<u32>, EventGroup)| {
+            pmu.is_none() || of_group.is_none() || *of_group == pmu
+        };
         match groups.iter_mut().find(fits) {
             Some((of_group, group)) => {
                 *of_group = of_group.or(pmu);
@@ -74,7 +93,9 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
         kind => match event.pmu.as_deref() {
             Some(name) if SOFTWARE_PMUS.contains(&name) => None,
             // The only PMU of the cores also takes the generic events.
-            Some(name) if matches!(sources.cores(), [only] if only.name() == name) => Some(PERF_TYPE_RAW),
+            Some(name) if matches!(sources.cores(), [only] if only.name() == name) => {
+                Some(PERF_TYPE_RAW)
+            }
             _ => Some(kind),
         },
     }
@@ -85,11 +106,21 @@ fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
     if uprobe::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
         return typed.tail; // a function can be called k
     }
-    typed.tail.or_else(|| typed.words.last().copied().filter(|word| typed.words.len() > 1 && modifiers::could_be(word.text)))
+    typed.tail.or_else(|| {
+        typed
+            .words
+            .last()
+            .copied()
+            .filter(|word| typed.words.len() > 1 && modifiers::could_be(word.text))
+    })
 }
 
 /// Applies the terms that every event takes, and the modifiers.
-pub(super) fn finish(event: &mut Event, given: Option<&[Term<'_>]>, modifiers: Option<Word<'_>>) -> Result<(), At> {
+pub(super) fn finish(
+    event: &mut Event,
+    given: Option<&[Term<'_>]>,
+    modifiers: Option<Word<'_>>,
+) -> Result<(), At> {
     for term in given.unwrap_or_default() {
         if !terms::apply(event, term)? {
             let problem = Problem::MisplacedTerm(term.name.text.to_owned());
@@ -114,7 +145,9 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
     }
     match known(first.text) {
         Some(Ok(found)) => return of_known(typed, found, sources),
-        Some(Err(names::NoSuchUse)) => return Err(At::new(first.at, Problem::CacheUse(first.text.to_owned()))),
+        Some(Err(names::NoSuchUse)) => {
+            return Err(At::new(first.at, Problem::CacheUse(first.text.to_owned())));
+        }
         None => {}
     }
     if let (Some(given), None) = (&typed.terms, second) {
@@ -132,12 +165,21 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
     // A wrong name with modifiers has the shape of a tracepoint.
     let modified = |word: Word<'_>| !word.text.is_empty() && modifiers::could_be(word.text);
     let meant = |word: Word<'_>| !modified(word) || tracepoint::is_system(first.text, sources);
-    if second.is_some_and(meant) { tracepoint::events(typed, sources) } else { Err(unknown(typed, sources)) }
+    if second.is_some_and(meant) {
+        tracepoint::events(typed, sources)
+    } else {
+        Err(unknown(typed, sources))
+    }
 }
 
 /// `type:config[:modifiers]`
 fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, At> {
-    let shape = |at| At::new(at, Problem::Syntax("numbers have the form TYPE:CONFIG[:MODIFIERS], like 0:1:u or 4:0x1a8"));
+    let shape = |at| {
+        At::new(
+            at,
+            Problem::Syntax("numbers have the form TYPE:CONFIG[:MODIFIERS], like 0:1:u or 4:0x1a8"),
+        )
+    };
     let kind = u32::try_from(kind).map_err(|_| shape(typed.whole.at))?;
     let config = number(config.text).ok_or_else(|| shape(config.at))?;
     let mut event = Event::new(typed.whole.text, Attr { kind, config, ..Attr::default() });
@@ -155,7 +197,9 @@ fn only_modifiers<'a>(typed: &Typed<'a>) -> Result<Option<Word<'a>>, At> {
     match (&typed.words[1..], typed.tail) {
         ([], tail) => Ok(tail),
         ([word], None) => Ok(Some(*word)),
-        ([word, ..], _) => Err(At::new(word.at, Problem::Syntax("an event takes modifiers once, at its end"))),
+        ([word, ..], _) => {
+            Err(At::new(word.at, Problem::Syntax("an event takes modifiers once, at its end")))
+        }
     }
 }
 
@@ -164,9 +208,18 @@ fn of_known(typed: &Typed<'_>, found: Known, sources: &Sources) -> Result<Vec<Ev
     let modifiers = only_modifiers(typed)?;
     let name = typed.words[0];
     let mut events = if found.is_of_cores() && sources.cores().len() > 1 {
-        pmu::on_each_core(found, name.text, modifiers.map_or("", |word| word.text), name.at, sources)?
+        pmu::on_each_core(
+            found,
+            name.text,
+            modifiers.map_or("", |word| word.text),
+            name.at,
+            sources,
+        )?
     } else {
-        vec![Event::new(typed.whole.text, Attr { kind: found.kind, config: found.config, ..Attr::default() })]
+        vec![Event::new(
+            typed.whole.text,
+            Attr { kind: found.kind, config: found.config, ..Attr::default() },
+        )]
     };
     for event in &mut events {
         if found.is_clock() {
@@ -184,7 +237,12 @@ fn of_known(typed: &Typed<'_>, found: Known, sources: &Sources) -> Result<Vec<Ev
 }
 
 /// `pmu/terms/`: one event for each PMU that the name stands for and that has such an event.
-fn of_pmus(typed: &Typed<'_>, pmus: &[tare_kernel::host::Pmu], given: &[Term<'_>], sources: &Sources) -> Result<Vec<Event>, At> {
+fn of_pmus(
+    typed: &Typed<'_>,
+    pmus: &[tare_kernel::host::Pmu],
+    given: &[Term<'_>],
+    sources: &Sources,
+) -> Result<Vec<Event>, At> {
     let modifiers = only_modifiers(typed)?;
     let (mut events, mut refused) = (Vec::new(), None);
     for one in pmus {
@@ -202,16 +260,29 @@ fn of_pmus(typed: &Typed<'_>, pmus: &[tare_kernel::host::Pmu], given: &[Term<'_>
     }
 }
 
-/// An event by the name that PMUs give it, without the PMU: `mem-loads`, `tsc`. Kinds of cores are told apart in the names.
-fn named_by_pmus(typed: &Typed<'_>, pmus: &[tare_kernel::host::Pmu], sources: &Sources) -> Result<Vec<Event>, At> {
+/// An event by the name that PMUs give it, without the PMU: `mem-loads`, `tsc`. Kinds of cores are
+/// told apart in the names.
+fn named_by_pmus(
+    typed: &Typed<'_>,
+    pmus: &[tare_kernel::host::Pmu],
+    sources: &Sources,
+) -> Result<Vec<Event>, At> {
     let mut given = vec![Term { name: typed.words[0], value: None }];
     given.extend(typed.terms.iter().flatten());
     let mut events = of_pmus(typed, pmus, &given, sources)?;
-    let of_cores = |event: &Event| sources.cores().iter().any(|core| Some(core.name()) == event.pmu.as_deref());
+    let of_cores = |event: &Event| {
+        sources.cores().iter().any(|core| Some(core.name()) == event.pmu.as_deref())
+    };
     if sources.cores().len() > 1 {
         let modifiers = only_modifiers(typed)?.map_or("", |word| word.text);
-        for event in events.iter_mut().filter(|event| event.name == typed.whole.text && of_cores(event)) {
-            event.name = format!("{}/{}/{modifiers}", event.pmu.as_deref().unwrap_or_default(), typed.words[0].text);
+        for event in
+            events.iter_mut().filter(|event| event.name == typed.whole.text && of_cores(event))
+        {
+            event.name = format!(
+                "{}/{}/{modifiers}",
+                event.pmu.as_deref().unwrap_or_default(),
+                typed.words[0].text
+            );
         }
     }
     Ok(events)
@@ -226,5 +297,6 @@ fn unknown(typed: &Typed<'_>, sources: &Sources) -> At {
         let pmus = sources.pmus().iter().map(tare_kernel::host::Pmu::name);
         return At::new(name.at, Problem::UnknownPmu(name.text.to_owned())).near(name.text, pmus);
     }
-    At::new(name.at, Problem::UnknownEvent(name.text.to_owned())).near(name.text, names::all().chain(pmu::all_named(sources)))
+    At::new(name.at, Problem::UnknownEvent(name.text.to_owned()))
+        .near(name.text, names::all().chain(pmu::all_named(sources)))
 }

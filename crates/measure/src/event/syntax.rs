@@ -118,7 +118,12 @@ impl<'a> Cursor<'a> {
             words.push(self.word());
         }
         // The length of a breakpoint also follows a slash: mem:ADDRESS/LENGTH:rw
-        if first.text == "mem" && self.rest().strip_prefix('/').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        if first.text == "mem"
+            && self
+                .rest()
+                .strip_prefix('/')
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
             self.at += 1;
             words.push(Word { at: self.at, text: "/" });
             words.push(self.word());
@@ -156,7 +161,11 @@ impl<'a> Cursor<'a> {
             if name.text.is_empty() {
                 return Err(At::new(
                     name.at,
-                    Problem::Syntax(if self.rest().is_empty() { "the closing / is missing" } else { "a term belongs here" }),
+                    Problem::Syntax(if self.rest().is_empty() {
+                        "the closing / is missing"
+                    } else {
+                        "a term belongs here"
+                    }),
                 ));
             }
             let value = if self.take('=') { Some(self.value()?) } else { None };
@@ -186,17 +195,23 @@ impl Word<'_> {
 
 /// A number as users write it: decimal, or hexadecimal after `0x`.
 pub(super) fn number(text: &str) -> Option<u64> {
-    let digits = |text: &str, radix| text.chars().all(|c| c.is_ascii_hexdigit()).then(|| u64::from_str_radix(text, radix).ok())?;
+    let digits = |text: &str, radix| {
+        text.chars()
+            .all(|c| c.is_ascii_hexdigit())
+            .then(|| u64::from_str_radix(text, radix).ok())?
+    };
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => digits(hex, 16),
         None => digits(text, 10),
     }
 }
 
-/// Whether a name has the shape of a pattern with `*` (any text), `?` (any character) and `[a-z]`, `[!a-z]` (one of a set).
+/// Whether a name has the shape of a pattern with `*` (any text), `?` (any character) and `[a-z]`,
+/// `[!a-z]` (one of a set).
 #[must_use]
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // Where to go on when the text after the last star didn't fit: one character further.
     let mut star = None;
@@ -222,7 +237,8 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
-/// How many characters of the pattern stand for this one, if they do. A set without its end is an ordinary `[`.
+/// How many characters of the pattern stand for this one, if they do. A set without its end is an
+/// ordinary `[`.
 fn one_of(pattern: &[char], c: char) -> Option<usize> {
     let close = pattern.iter().skip(2).position(|&end| end == ']').map(|at| at + 2);
     match (pattern.first()?, close) {
@@ -263,19 +279,31 @@ mod tests {
         ] {
             assert!(glob_matches(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in [("", "a"), ("sched_s*", "sched_wakeup"), ("a?c", "ac"), ("[a-c]x", "dx"), ("[", "a"), ("a*b", "a")] {
+        for (pattern, name) in [
+            ("", "a"),
+            ("sched_s*", "sched_wakeup"),
+            ("a?c", "ac"),
+            ("[a-c]x", "dx"),
+            ("[", "a"),
+            ("a*b", "a"),
+        ] {
             assert!(!glob_matches(pattern, name), "{pattern} {name}");
         }
     }
 
     #[test]
     fn pieces_know_where_they_begin() {
-        let [Item::Event(first), Item::Group { events, modifiers }] = &items("cs, {a/b=1,c/u,d:k}:S").unwrap()[..] else {
+        let [Item::Event(first), Item::Group { events, modifiers }] =
+            &items("cs, {a/b=1,c/u,d:k}:S").unwrap()[..]
+        else {
             panic!("an event and a group")
         };
         assert_eq!(first.whole, Word { at: 0, text: "cs" });
         let terms = events[0].terms.as_ref().unwrap();
-        assert_eq!((terms[0].value, terms[1].name), (Some(Word { at: 9, text: "1" }), Word { at: 11, text: "c" }));
+        assert_eq!(
+            (terms[0].value, terms[1].name),
+            (Some(Word { at: 9, text: "1" }), Word { at: 11, text: "c" })
+        );
         assert_eq!(events[0].tail, Some(Word { at: 13, text: "u" }));
         assert_eq!(events[1].words, [Word { at: 15, text: "d" }, Word { at: 17, text: "k" }]);
         assert_eq!(*modifiers, Some(Word { at: 20, text: "S" }));

@@ -2,10 +2,13 @@
 
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{
-    PERF_SAMPLE_BRANCH_ABORT_TX, PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_ANY_RETURN, PERF_SAMPLE_BRANCH_CALL,
-    PERF_SAMPLE_BRANCH_CALL_STACK, PERF_SAMPLE_BRANCH_COND, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HV, PERF_SAMPLE_BRANCH_HW_INDEX,
-    PERF_SAMPLE_BRANCH_IN_TX, PERF_SAMPLE_BRANCH_IND_CALL, PERF_SAMPLE_BRANCH_IND_JUMP, PERF_SAMPLE_BRANCH_KERNEL, PERF_SAMPLE_BRANCH_NO_CYCLES,
-    PERF_SAMPLE_BRANCH_NO_FLAGS, PERF_SAMPLE_BRANCH_NO_TX, PERF_SAMPLE_BRANCH_PRIV_SAVE, PERF_SAMPLE_BRANCH_TYPE_SAVE, PERF_SAMPLE_BRANCH_USER,
+    PERF_SAMPLE_BRANCH_ABORT_TX, PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_ANY_CALL,
+    PERF_SAMPLE_BRANCH_ANY_RETURN, PERF_SAMPLE_BRANCH_CALL, PERF_SAMPLE_BRANCH_CALL_STACK,
+    PERF_SAMPLE_BRANCH_COND, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HV,
+    PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_BRANCH_IN_TX, PERF_SAMPLE_BRANCH_IND_CALL,
+    PERF_SAMPLE_BRANCH_IND_JUMP, PERF_SAMPLE_BRANCH_KERNEL, PERF_SAMPLE_BRANCH_NO_CYCLES,
+    PERF_SAMPLE_BRANCH_NO_FLAGS, PERF_SAMPLE_BRANCH_NO_TX, PERF_SAMPLE_BRANCH_PRIV_SAVE,
+    PERF_SAMPLE_BRANCH_TYPE_SAVE, PERF_SAMPLE_BRANCH_USER,
 };
 
 use super::Event;
@@ -27,7 +30,8 @@ pub struct SamplingTerms {
     pub branch_type: Option<u64>,
     /// `time=`: whether samples have a time.
     pub time: Option<bool>,
-    /// `overwrite`, `no-overwrite`: whether new samples take the place of old ones when the ring is full.
+    /// `overwrite`, `no-overwrite`: whether new samples take the place of old ones when the ring is
+    /// full.
     pub overwrite: Option<bool>,
     /// `nr=`: how many of the event's samples are shown at most.
     pub max_events: Option<u64>,
@@ -148,15 +152,23 @@ pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, A
 
 /// A term's number; one without a value is 1.
 pub(super) fn value(term: &Term<'_>) -> Result<u64, At> {
-    term.value.map_or(Ok(1), |word| number(word.text).ok_or_else(|| wrong(term, "a number belongs after =, like 10 or 0xa")))
+    term.value.map_or(Ok(1), |word| {
+        number(word.text).ok_or_else(|| wrong(term, "a number belongs after =, like 10 or 0xa"))
+    })
 }
 
 fn wrong(term: &Term<'_>, why: &'static str) -> At {
-    At::new(term.value.unwrap_or(term.name).at, Problem::BadValue { term: term.name.text.to_owned(), why })
+    At::new(
+        term.value.unwrap_or(term.name).at,
+        Problem::BadValue { term: term.name.text.to_owned(), why },
+    )
 }
 
 fn text<'a>(term: &Term<'a>) -> Result<&'a str, At> {
-    term.value.map(|word| word.text).filter(|text| !text.is_empty()).ok_or_else(|| wrong(term, "a text belongs after ="))
+    term.value
+        .map(|word| word.text)
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| wrong(term, "a text belongs after ="))
 }
 
 fn positive(term: &Term<'_>) -> Result<u64, At> {
@@ -190,7 +202,10 @@ fn call_graph(term: &Term<'_>) -> Result<CallGraph, At> {
 fn branch_type(term: &Term<'_>) -> Result<u64, At> {
     let mut bits = 0;
     for name in text(term)?.split('+') {
-        let unknown = || wrong(term, "kinds of branches belong after =, joined with +, like any+u").near(name, branch_kinds());
+        let unknown = || {
+            wrong(term, "kinds of branches belong after =, joined with +, like any+u")
+                .near(name, branch_kinds())
+        };
         bits |= branch_kind(name).ok_or_else(unknown)?;
     }
     Ok(bits)

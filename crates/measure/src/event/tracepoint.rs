@@ -9,7 +9,8 @@ use super::resolve::finish;
 use super::syntax::{Typed, Word, glob_matches};
 use super::{Event, Sources, Tracepoint};
 
-/// Tracepoints of the function tracer's own records: events can't be opened on them, so patterns leave them out.
+/// Tracepoints of the function tracer's own records: events can't be opened on them, so patterns
+/// leave them out.
 const NOT_FOR_EVENTS: &str = "ftrace";
 
 pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
@@ -17,7 +18,12 @@ pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>,
     let modifiers = match (&typed.words[2..], typed.tail) {
         ([], tail) => tail,
         ([word], None) => Some(*word),
-        ([word, ..], _) => return Err(At::new(word.at, Problem::Syntax("a tracepoint has the form SYSTEM:EVENT[:MODIFIERS]"))),
+        ([word, ..], _) => {
+            return Err(At::new(
+                word.at,
+                Problem::Syntax("a tracepoint has the form SYSTEM:EVENT[:MODIFIERS]"),
+            ));
+        }
     };
     let full = format!("{}:{}", system.text, name.text);
     let failed = |source| At::new(typed.whole.at, Problem::Tracefs { name: full.clone(), source });
@@ -28,7 +34,10 @@ pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>,
             Err(TracefsError::NoSuch(_)) => continue,
             id => id.map_err(failed)?,
         };
-        let mut event = Event::new(format!("{system}:{name}"), Attr { kind: PERF_TYPE_TRACEPOINT, config, ..Attr::default() });
+        let mut event = Event::new(
+            format!("{system}:{name}"),
+            Attr { kind: PERF_TYPE_TRACEPOINT, config, ..Attr::default() },
+        );
         event.tracepoint = Some(Tracepoint { system, name });
         finish(&mut event, typed.terms.as_deref(), modifiers)?;
         events.push(event);
@@ -46,9 +55,17 @@ fn is_pattern(text: &str) -> bool {
 }
 
 /// The tracepoints that the two names stand for, sorted; one that is no pattern is not looked up.
-fn found(tracefs: &Tracefs, system: &str, name: &str) -> Result<Vec<(String, String)>, TracefsError> {
+fn found(
+    tracefs: &Tracefs,
+    system: &str,
+    name: &str,
+) -> Result<Vec<(String, String)>, TracefsError> {
     let systems = if is_pattern(system) {
-        tracefs.systems()?.into_iter().filter(|one| one != NOT_FOR_EVENTS && glob_matches(system, one)).collect()
+        tracefs
+            .systems()?
+            .into_iter()
+            .filter(|one| one != NOT_FOR_EVENTS && glob_matches(system, one))
+            .collect()
     } else {
         vec![system.to_owned()]
     };
@@ -62,22 +79,36 @@ fn found(tracefs: &Tracefs, system: &str, name: &str) -> Result<Vec<(String, Str
             Err(TracefsError::NoSuch(_)) => continue,
             events => events?,
         };
-        found.extend(events.into_iter().filter(|event| glob_matches(name, event)).map(|event| (system.clone(), event)));
+        found.extend(
+            events
+                .into_iter()
+                .filter(|event| glob_matches(name, event))
+                .map(|event| (system.clone(), event)),
+        );
     }
     Ok(found)
 }
 
-/// No such tracepoint: those near it in its system, or with the same name elsewhere, or the systems near it.
+/// No such tracepoint: those near it in its system, or with the same name elsewhere, or the systems
+/// near it.
 fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> At {
     let full = format!("{}:{}", system.text, name.text);
     let systems = tracefs.systems().unwrap_or_default();
-    let within = |one: &String| tracefs.events(one).unwrap_or_default().into_iter().map(|event| format!("{one}:{event}")).collect::<Vec<_>>();
+    let within = |one: &String| {
+        tracefs
+            .events(one)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|event| format!("{one}:{event}"))
+            .collect::<Vec<_>>()
+    };
     let elsewhere = |one: &&String| tracefs.id(one, name.text).is_ok();
     let candidates: Vec<String> = match tracefs.events(system.text) {
         Ok(events) => events.into_iter().map(|event| format!("{}:{event}", system.text)).collect(),
         Err(_) => {
             let near = super::nearest(system.text, &systems);
-            let same_name = systems.iter().filter(elsewhere).map(|one| format!("{one}:{}", name.text));
+            let same_name =
+                systems.iter().filter(elsewhere).map(|one| format!("{one}:{}", name.text));
             near.iter().flat_map(within).chain(same_name).collect()
         }
     };

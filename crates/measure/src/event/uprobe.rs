@@ -1,7 +1,9 @@
-//! `uprobe:path:symbol[+offset]`, and `uretprobe:…` for its return: a place in a program's file, whoever runs it.
+//! `uprobe:path:symbol[+offset]`, and `uretprobe:…` for its return: a place in a program's file,
+//! whoever runs it.
 //!
-//! The kernel sets the probe when the event is opened and takes it away when that is closed (`Documentation/ABI/testing/
-//! sysfs-bus-event_source-devices-uprobe`, `create_local_trace_uprobe`): nothing is left in tracefs.
+//! The kernel sets the probe when the event is opened and takes it away when that is closed
+//! (`Documentation/ABI/testing/ sysfs-bus-event_source-devices-uprobe`,
+//! `create_local_trace_uprobe`): nothing is left in tracefs.
 
 use std::ffi::CString;
 use std::io;
@@ -20,7 +22,8 @@ use super::{Event, Sources};
 /// The name of the PMU in sysfs.
 const PMU: &str = "uprobe";
 
-/// Whether the event is a probe in a program, by the word that it begins with: at the entry of a function, or where it returns.
+/// Whether the event is a probe in a program, by the word that it begins with: at the entry of a
+/// function, or where it returns.
 pub(super) fn is_probe(word: &str) -> bool {
     matches!(word, "uprobe" | "uretprobe")
 }
@@ -29,11 +32,21 @@ pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, At> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {
         (&[kind, path, place], tail) => (kind, path, place, tail),
         (&[kind, path, place, modifiers], None) => (kind, path, place, Some(modifiers)),
-        _ => return Err(At::new(typed.whole.at, Problem::Syntax("a probe has the form uprobe:FILE:SYMBOL[+OFFSET][:MODIFIERS]"))),
+        _ => {
+            return Err(At::new(
+                typed.whole.at,
+                Problem::Syntax("a probe has the form uprobe:FILE:SYMBOL[+OFFSET][:MODIFIERS]"),
+            ));
+        }
     };
-    let wrong = |word: Word<'_>, why: String| At::new(word.at, Problem::Probe { place: word.text.to_owned(), why });
-    let Some(pmu) = sources.pmu(PMU) else { return Err(At::new(kind.at, Problem::UnknownPmu(PMU.to_owned()))) };
-    let mut attr = Attr { kind: pmu.kind().map_err(|error| sysfs(kind.at, &error))?, ..Attr::default() };
+    let wrong = |word: Word<'_>, why: String| {
+        At::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
+    };
+    let Some(pmu) = sources.pmu(PMU) else {
+        return Err(At::new(kind.at, Problem::UnknownPmu(PMU.to_owned())));
+    };
+    let mut attr =
+        Attr { kind: pmu.kind().map_err(|error| sysfs(kind.at, &error))?, ..Attr::default() };
     if kind.text == "uretprobe" {
         attr.config = returns(&pmu, kind.at)?;
     }
@@ -53,13 +66,21 @@ fn sysfs(at: usize, error: &io::Error) -> At {
 /// The bit that asks for returns.
 fn returns(pmu: &Pmu, at: usize) -> Result<u64, At> {
     let format = pmu.format("retprobe").map_err(|error| sysfs(at, &error))?;
-    let missing = || At::new(at, Problem::Sysfs { pmu: PMU.to_owned(), why: "it has no format/retprobe".to_owned() });
+    let missing = || {
+        At::new(
+            at,
+            Problem::Sysfs { pmu: PMU.to_owned(), why: "it has no format/retprobe".to_owned() },
+        )
+    };
     format.map(|format| format.put(1, 0)).ok_or_else(missing)
 }
 
-/// Where in the file the probe sits: a number is an offset in the file, a symbol lies where the program headers map it from.
+/// Where in the file the probe sits: a number is an offset in the file, a symbol lies where the
+/// program headers map it from.
 fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, At> {
-    let wrong = |word: Word<'_>, why: String| At::new(word.at, Problem::Probe { place: word.text.to_owned(), why });
+    let wrong = |word: Word<'_>, why: String| {
+        At::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
+    };
     let metadata = std::fs::metadata(path.text).map_err(|error| wrong(path, error.to_string()))?;
     if !metadata.is_file() {
         return Err(wrong(path, "it is no program's file".to_owned()));
@@ -69,17 +90,33 @@ fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, At> {
         return if offset < metadata.size() { Ok(offset) } else { Err(outside()) };
     }
     let (symbol, beyond) = match place.text.rsplit_once('+') {
-        Some((symbol, beyond)) => (symbol, number(beyond).ok_or_else(|| wrong(place, "a number belongs after +".to_owned()))?),
+        Some((symbol, beyond)) => (
+            symbol,
+            number(beyond).ok_or_else(|| wrong(place, "a number belongs after +".to_owned()))?,
+        ),
         None => (place.text, 0),
     };
-    let bytes = std::fs::read(Path::new(path.text)).map_err(|error| wrong(path, error.to_string()))?;
-    let file = object::File::parse(bytes.as_slice()).map_err(|error| wrong(path, format!("it is no ELF file: {error}")))?;
-    let functions = || file.symbols().chain(file.dynamic_symbols()).filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text);
-    let Some(found) = functions().find(|function| function.name() == Ok(symbol)) else {
-        let problem = Problem::Probe { place: symbol.to_owned(), why: format!("{} has no such function (`nm` lists those that it has)", path.text) };
-        return Err(At::new(place.at, problem).near(symbol, functions().filter_map(|function| function.name().ok())));
+    let bytes =
+        std::fs::read(Path::new(path.text)).map_err(|error| wrong(path, error.to_string()))?;
+    let file = object::File::parse(bytes.as_slice())
+        .map_err(|error| wrong(path, format!("it is no ELF file: {error}")))?;
+    let functions = || {
+        file.symbols()
+            .chain(file.dynamic_symbols())
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
     };
-    let address = found.address().checked_add(beyond).ok_or_else(|| wrong(place, "the offset is too large".to_owned()))?;
+    let Some(found) = functions().find(|function| function.name() == Ok(symbol)) else {
+        let problem = Problem::Probe {
+            place: symbol.to_owned(),
+            why: format!("{} has no such function (`nm` lists those that it has)", path.text),
+        };
+        return Err(At::new(place.at, problem)
+            .near(symbol, functions().filter_map(|function| function.name().ok())));
+    };
+    let address = found
+        .address()
+        .checked_add(beyond)
+        .ok_or_else(|| wrong(place, "the offset is too large".to_owned()))?;
     let in_file = file.segments().find_map(|segment| {
         let (offset, size) = segment.file_range();
         let within = address.checked_sub(segment.address()).filter(|&within| within < size)?;

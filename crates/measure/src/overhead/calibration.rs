@@ -45,7 +45,8 @@ impl Calibration {
     #[must_use]
     pub fn of(place: Place, time: u64, fits: &[FittedFigure], frames: Option<f64>) -> Option<Self> {
         let order = [Figure::Stolen, Figure::Counting, Figure::Interrupt];
-        let FittedFigure { figure, fit } = order.iter().find_map(|figure| fits.iter().find(|fitted| fitted.figure == *figure))?;
+        let FittedFigure { figure, fit } =
+            order.iter().find_map(|figure| fits.iter().find(|fitted| fitted.figure == *figure))?;
         Some(Self { version: VERSION, place, time, figure: *figure, fit: fit.clone(), frames })
     }
 
@@ -68,21 +69,35 @@ mod tests {
     use super::*;
 
     fn fitted(figure: Figure, us: f64) -> FittedFigure {
-        let points = [100.0, 2000.0, 4000.0].map(|hz| Point { hz, cost: Estimate::with_error(us * 1e-6 * hz, 1e-6) });
+        let points = [100.0, 2000.0, 4000.0]
+            .map(|hz| Point { hz, cost: Estimate::with_error(us * 1e-6 * hz, 1e-6) });
         FittedFigure { figure, fit: Fit::of(&points, None).unwrap() }
     }
 
     fn place() -> Place {
-        Place { host: "h".into(), kernel: "6.1".into(), event: "cycles".into(), call_graph: CallGraph::Fp }
+        Place {
+            host: "h".into(),
+            kernel: "6.1".into(),
+            event: "cycles".into(),
+            call_graph: CallGraph::Fp,
+        }
     }
 
     #[test]
     fn goes_by_the_stolen_time_and_predicts_with_it() {
-        let fits = [fitted(Figure::Handler, 0.4), fitted(Figure::Stolen, 2.5), fitted(Figure::Counting, 3.0)];
+        let fits = [
+            fitted(Figure::Handler, 0.4),
+            fitted(Figure::Stolen, 2.5),
+            fitted(Figure::Counting, 3.0),
+        ];
         let calibration = Calibration::of(place(), 0, &fits, None).unwrap();
         assert_eq!(calibration.figure, Figure::Stolen);
         assert!((calibration.share(8000, 2.0).unwrap().value - 0.01).abs() < 1e-6);
         assert_eq!(calibration.share(5, 0.0), None);
-        assert_eq!(Calibration::of(place(), 0, &fits[..1], None), None, "the handler alone is not what a program loses");
+        assert_eq!(
+            Calibration::of(place(), 0, &fits[..1], None),
+            None,
+            "the handler alone is not what a program loses"
+        );
     }
 }

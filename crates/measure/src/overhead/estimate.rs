@@ -66,7 +66,8 @@ impl Estimate {
         Self {
             value: self.value - other.value,
             low: self.value - other.value - (self.value - self.low).hypot(other.high - other.value),
-            high: self.value - other.value + (self.high - self.value).hypot(other.value - other.low),
+            high: self.value - other.value
+                + (self.high - self.value).hypot(other.value - other.low),
         }
     }
 
@@ -83,7 +84,10 @@ mod tests {
 
     #[test]
     fn differences_widen_and_factors_scale() {
-        let (a, b) = (Estimate { value: 5.0, low: 2.0, high: 8.0 }, Estimate { value: 1.0, low: -3.0, high: 5.0 });
+        let (a, b) = (
+            Estimate { value: 5.0, low: 2.0, high: 8.0 },
+            Estimate { value: 1.0, low: -3.0, high: 5.0 },
+        );
         assert_eq!(a.minus(&b), Estimate { value: 4.0, low: -1.0, high: 9.0 });
         assert_eq!(a.times(-2.0), Estimate { value: -10.0, low: -16.0, high: -4.0 });
         assert!(a.holds(2.0) && !a.holds(8.1));
@@ -93,6 +97,9 @@ mod tests {
     fn errors_come_back() {
         assert!((Estimate::with_error(3.0, 0.5).error() - 0.5).abs() < 1e-12);
         assert_eq!(Estimate::of([1.0; 4], &mut Rng::with_seed(1)), None);
-        assert_eq!(Estimate::of([2.0, 2.0, 2.0, 2.0, 2.0, f64::NAN], &mut Rng::with_seed(1)), Some(Estimate::exact(2.0)));
+        assert_eq!(
+            Estimate::of([2.0, 2.0, 2.0, 2.0, 2.0, f64::NAN], &mut Rng::with_seed(1)),
+            Some(Estimate::exact(2.0))
+        );
     }
 }

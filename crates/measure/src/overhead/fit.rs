@@ -24,8 +24,9 @@ pub struct Residual {
 
 /// cost = intercept + slope · rate, by least squares weighted with 1 / variance of each point.
 ///
-/// The variances are known (each point is a mean of many slices), so that intervals are normal ones. Where the points scatter more than
-/// their variances allow (χ² above its degrees of freedom), all errors are widened by √(χ² / freedom).
+/// The variances are known (each point is a mean of many slices), so that intervals are normal
+/// ones. Where the points scatter more than their variances allow (χ² above its degrees of
+/// freedom), all errors are widened by √(χ² / freedom).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Microseconds a sample.
@@ -58,7 +59,8 @@ pub const BUDGETS: [f64; 4] = [0.005, 0.01, 0.02, 0.05];
 const HIGHEST_HZ: f64 = 1e6;
 
 impl Fit {
-    /// Fits points; `zero` is what the same method found at 0 Hz, which is taken off. None for fewer than two rates.
+    /// Fits points; `zero` is what the same method found at 0 Hz, which is taken off. None for
+    /// fewer than two rates.
     #[must_use]
     pub fn of(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
         let mut points = points.to_vec();
@@ -67,9 +69,14 @@ impl Fit {
         if last.hz <= first.hz {
             return None;
         }
-        // No point is known better than a thousandth of itself: else a lucky one would draw the line alone.
-        let weight = |point: &Point| point.cost.error().max(point.cost.value.abs() * 1e-3).max(1e-9).powi(-2);
-        let sum = |of: &dyn Fn(&Point) -> f64| points.iter().map(|point| weight(point) * of(point)).sum::<f64>();
+        // No point is known better than a thousandth of itself: else a lucky one would draw the
+        // line alone.
+        let weight = |point: &Point| {
+            point.cost.error().max(point.cost.value.abs() * 1e-3).max(1e-9).powi(-2)
+        };
+        let sum = |of: &dyn Fn(&Point) -> f64| {
+            points.iter().map(|point| weight(point) * of(point)).sum::<f64>()
+        };
         let (w, wx, wy) = (sum(&|_| 1.0), sum(&|p| p.hz), sum(&|p| p.cost.value));
         let (mean_x, mean_y) = (wx / w, wy / w);
         let spread = sum(&|p| (p.hz - mean_x).powi(2));
@@ -77,7 +84,8 @@ impl Fit {
         let intercept = mean_y - slope * mean_x;
         let residual = |p: &Point| p.cost.value - intercept - slope * p.hz;
         let freedom = points.len() - 2;
-        let chi2_per_freedom = (freedom > 0).then(|| sum(&|p| residual(p).powi(2)) / freedom as f64);
+        let chi2_per_freedom =
+            (freedom > 0).then(|| sum(&|p| residual(p).powi(2)) / freedom as f64);
         let widen = chi2_per_freedom.unwrap_or(1.0).max(1.0);
         let zero = zero.copied().unwrap_or(Estimate::exact(0.0));
         let intercept_variance = widen * (1.0 / w + mean_x.powi(2) / spread) + zero.error().powi(2);
@@ -94,11 +102,14 @@ impl Fit {
     #[must_use]
     pub fn predict(&self, hz: f64) -> Estimate {
         let slope = self.slope_us.times(1e-6);
-        let variance = self.intercept.error().powi(2) + 2.0 * hz * self.covariance + (hz * slope.error()).powi(2);
+        let variance = self.intercept.error().powi(2)
+            + 2.0 * hz * self.covariance
+            + (hz * slope.error()).powi(2);
         Estimate::with_error(self.intercept.value + slope.value * hz, variance.max(0.0).sqrt())
     }
 
-    /// The highest rates within a budget; none where even the lowest isn't, or where the cost doesn't grow with the rate.
+    /// The highest rates within a budget; none where even the lowest isn't, or where the cost
+    /// doesn't grow with the rate.
     #[must_use]
     pub fn budget(&self, share: f64) -> Option<Budget> {
         if self.slope_us.low <= 0.0 {
@@ -123,16 +134,24 @@ mod tests {
 
     /// 2 us a sample on top of 0.1%, with this error of each point.
     fn points(error: f64) -> Vec<Point> {
-        [100.0, 500.0, 2000.0, 4000.0].map(|hz| Point { hz, cost: Estimate::with_error(0.001 + 2e-6 * hz, error) }).to_vec()
+        [100.0, 500.0, 2000.0, 4000.0]
+            .map(|hz| Point { hz, cost: Estimate::with_error(0.001 + 2e-6 * hz, error) })
+            .to_vec()
     }
 
     #[test]
     fn a_line_comes_back_with_its_budgets() {
         let fit = Fit::of(&points(1e-5), None).unwrap();
-        assert!((fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9, "{fit:?}");
+        assert!(
+            (fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9,
+            "{fit:?}"
+        );
         assert!(fit.predict(10_000.0).holds(0.021) && fit.predict(10_000.0).half_width() < 2e-4);
         let budget = fit.budget(0.01).unwrap();
-        assert!((budget.hz - 4500.0).abs() < 1.0 && (4400.0..4500.0).contains(&budget.safe_hz), "{budget:?}");
+        assert!(
+            (budget.hz - 4500.0).abs() < 1.0 && (4400.0..4500.0).contains(&budget.safe_hz),
+            "{budget:?}"
+        );
         assert_eq!(fit.budget(0.0005), None, "the intercept alone is more");
     }
 
@@ -155,8 +174,12 @@ mod tests {
     fn scatter_beyond_the_errors_widens_them() {
         let mut bent = points(1e-6);
         bent[2].cost = Estimate::with_error(0.006, 1e-6);
-        let (straight, bent) = (Fit::of(&points(1e-6), None).unwrap(), Fit::of(&bent, None).unwrap());
-        assert!(bent.chi2_per_freedom.unwrap() > 100.0 && bent.slope_us.error() > 10.0 * straight.slope_us.error());
+        let (straight, bent) =
+            (Fit::of(&points(1e-6), None).unwrap(), Fit::of(&bent, None).unwrap());
+        assert!(
+            bent.chi2_per_freedom.unwrap() > 100.0
+                && bent.slope_us.error() > 10.0 * straight.slope_us.error()
+        );
         assert_eq!(bent.residuals.len(), 4);
     }
 
@@ -165,8 +188,13 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut normal = || (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
         let held = (0..1000).filter(|_| {
-            let noisy: Vec<Point> =
-                points(1e-4).iter().map(|p| Point { hz: p.hz, cost: Estimate::with_error(p.cost.value + 1e-4 * normal(), 1e-4) }).collect();
+            let noisy: Vec<Point> = points(1e-4)
+                .iter()
+                .map(|p| Point {
+                    hz: p.hz,
+                    cost: Estimate::with_error(p.cost.value + 1e-4 * normal(), 1e-4),
+                })
+                .collect();
             Fit::of(&noisy, None).unwrap().predict(10_000.0).holds(0.021)
         });
         let held = held.count();

@@ -1,5 +1,5 @@
-//! What a sample costs, in three figures that lie within each other: perf's own handler, the interrupt around it, and the time that the
-//! program does without.
+//! What a sample costs, in three figures that lie within each other: perf's own handler, the
+//! interrupt around it, and the time that the program does without.
 //!
 //! ```text
 //! program ----|                                                        |---- program
@@ -7,11 +7,14 @@
 //!                              | timers |  handler  | timers |
 //!             |<------------------------ stolen ---------------------->|
 //! ```
-//! A pinned loop reads the CPU's clock in slices: with no trace event open, then in rounds with none on, those of the handler, and those of the
-//! interrupt. Each sample's own time says which gap and which spans are its own, so that ticks, other interrupts and a hypervisor's steal stay out.
+//! A pinned loop reads the CPU's clock in slices: with no trace event open, then in rounds with
+//! none on, those of the handler, and those of the interrupt. Each sample's own time says which gap
+//! and which spans are its own, so that ticks, other interrupts and a hypervisor's steal stay out.
 //!
-//! A trace event at a span's begin costs after its time stamp, the one at its end before: the span is longer by what one event costs. The
-//! loop's gaps say how much that is: those of samples that are traced are longer by two. (What the kernel takes to find a trace event off, some 20 ns, stays in.)
+//! A trace event at a span's begin costs after its time stamp, the one at its end before: the span
+//! is longer by what one event costs. The loop's gaps say how much that is: those of samples that
+//! are traced are longer by two. (What the kernel takes to find a trace event off, some 20 ns,
+//! stays in.)
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -47,7 +50,8 @@ pub struct HandlerCost {
     pub handler_tracing_us: Option<Estimate>,
     /// What a trace event in the interrupt's span cost.
     pub interrupt_tracing_us: Option<Estimate>,
-    /// The share of CPU time in gaps that no sample made: ticks, other interrupts, steal of less than 100 us at a time.
+    /// The share of CPU time in gaps that no sample made: ticks, other interrupts, steal of less
+    /// than 100 us at a time.
     pub background: Option<Estimate>,
     /// The share of CPU time in gaps of 100 us and more: other programs, steal.
     pub stalls: f64,
@@ -77,13 +81,15 @@ struct Seen {
 struct Looks {
     /// No trace event is open.
     plain: Seen,
-    /// They are open and off, in rounds with the other two: what these differ by is what tracing costs.
+    /// They are open and off, in rounds with the other two: what these differ by is what tracing
+    /// costs.
     off: Seen,
     handler: Seen,
     interrupt: Seen,
 }
 
-/// Looks at one rate. `step` is called after each look, and ends it early by returning false: then there is no result.
+/// Looks at one rate. `step` is called after each look, and ends it early by returning false: then
+/// there is no result.
 ///
 /// # Errors
 /// The event can't be sampled. Trace events that can't be opened leave their figure out.
@@ -105,7 +111,12 @@ pub fn cost(
         }
     }
     // Not before: the kernel calls into a trace event that is open and off, too.
-    let open = |probe: &Option<Probe>| probe.as_ref().filter(|_| hz > 0).and_then(|probe| Trace::open(kernel, probe, plan.cpu).ok());
+    let open = |probe: &Option<Probe>| {
+        probe
+            .as_ref()
+            .filter(|_| hz > 0)
+            .and_then(|probe| Trace::open(kernel, probe, plan.cpu).ok())
+    };
     let (mut handler, mut interrupt) = (open(&probes.handler), open(&probes.interrupt));
     let traced = handler.is_some() || interrupt.is_some();
     let mut order = [0, 1, 2];
@@ -134,7 +145,11 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    fn slice(&mut self, mut trace: Option<&mut Trace>, seen: &mut Seen) -> Result<(), SamplerError> {
+    fn slice(
+        &mut self,
+        mut trace: Option<&mut Trace>,
+        seen: &mut Seen,
+    ) -> Result<(), SamplerError> {
         let first = priority::first();
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
         self.sampler.on()?;
@@ -205,7 +220,8 @@ fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
     let Looks { plain, off, handler, interrupt } = looks;
     let stolen_us = in_us(&plain.stolen_ns, rng);
     let (handler_us, handler_tracing_us) = traced(handler, off, probes.handler.as_ref(), rng);
-    let (interrupt_us, interrupt_tracing_us) = traced(interrupt, off, probes.interrupt.as_ref(), rng);
+    let (interrupt_us, interrupt_tracing_us) =
+        traced(interrupt, off, probes.interrupt.as_ref(), rng);
     let all = [plain, off, handler, interrupt];
     let elapsed: u64 = all.iter().map(|seen| seen.elapsed_ns).sum();
     let stalled: u64 = all.iter().map(|seen| seen.stalled_ns).sum();
@@ -213,7 +229,10 @@ fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
         handler_us,
         interrupt_us,
         stolen_us,
-        stolen_quantiles_us: SHARES.iter().filter_map(|share| quantile(&plain.singles_us, *share)).collect(),
+        stolen_quantiles_us: SHARES
+            .iter()
+            .filter_map(|share| quantile(&plain.singles_us, *share))
+            .collect(),
         handler_tracing_us,
         interrupt_tracing_us,
         background: Estimate::of(plain.background.iter().copied(), rng),
@@ -227,14 +246,23 @@ fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
     Estimate::of(ns.iter().map(|ns| ns / 1e3), rng)
 }
 
-/// What a span took, and what a trace event cost and was taken off: half of what traced samples steal more than those of the same round that are
-/// not.
-fn traced(seen: &Seen, off: &Seen, probe: Option<&Probe>, rng: &mut Rng) -> (Option<Estimate>, Option<Estimate>) {
+/// What a span took, and what a trace event cost and was taken off: half of what traced samples
+/// steal more than those of the same round that are not.
+fn traced(
+    seen: &Seen,
+    off: &Seen,
+    probe: Option<&Probe>,
+    rng: &mut Rng,
+) -> (Option<Estimate>, Option<Estimate>) {
     let Some(span) = in_us(&seen.span_ns, rng) else { return (None, None) };
     if matches!(probe, Some(Probe::Took { .. })) {
         return (Some(span), None);
     }
-    let more = seen.typical_ns.iter().zip(&off.typical_ns).filter_map(|(with, without)| Some((with.as_ref()? - without.as_ref()?) / 2.0));
+    let more = seen
+        .typical_ns
+        .iter()
+        .zip(&off.typical_ns)
+        .filter_map(|(with, without)| Some((with.as_ref()? - without.as_ref()?) / 2.0));
     let event = in_us(&more.collect::<Vec<_>>(), rng);
     (event.map(|event| span.minus(&event)), event)
 }
@@ -250,10 +278,24 @@ mod tests {
     #[test]
     fn samples_find_their_gaps_and_spans() {
         let mut seen = Seen::default();
-        let gaps = [span(10_000, 12_000), span(20_000, 20_700), span(30_000, 32_600), span(50_000, 200_000)];
-        let spans = [span(11_000, 11_300), span(20_100, 20_300), span(30_900, 31_300), span(100_000, 100_200)];
+        let gaps = [
+            span(10_000, 12_000),
+            span(20_000, 20_700),
+            span(30_000, 32_600),
+            span(50_000, 200_000),
+        ];
+        let spans = [
+            span(11_000, 11_300),
+            span(20_100, 20_300),
+            span(30_900, 31_300),
+            span(100_000, 100_200),
+        ];
         seen.slice(1_000_000, &gaps, &spans, &[11_100, 31_000, 100_100]);
-        assert_eq!(seen.stolen_ns, [2300.0], "the mean of two; the second gap is a tick's, the last a stall");
+        assert_eq!(
+            seen.stolen_ns,
+            [2300.0],
+            "the mean of two; the second gap is a tick's, the last a stall"
+        );
         assert_eq!(seen.background, [0.0007]);
         assert_eq!(seen.stalled_ns, 150_000);
         assert_eq!(seen.span_ns, [300.0]);
@@ -271,11 +313,19 @@ mod tests {
         };
         let pair = Some(Probe::Pair { ids: [1, 2], filter: None });
         let probes = Probes { handler: pair.clone(), interrupt: pair };
-        let looks = Looks { plain: with(2400.0, 0.0), off: with(2450.0, 0.0), handler: with(3050.0, 700.0), interrupt: with(2950.0, 2200.0) };
+        let looks = Looks {
+            plain: with(2400.0, 0.0),
+            off: with(2450.0, 0.0),
+            handler: with(3050.0, 700.0),
+            interrupt: with(2950.0, 2200.0),
+        };
         let cost = sum_up(&looks, &probes, &mut Rng::with_seed(1));
         let value = |estimate: Option<Estimate>| (estimate.unwrap().value * 1e3).round();
         assert_eq!((value(cost.handler_tracing_us), value(cost.handler_us)), (300.0, 400.0));
-        assert_eq!((value(cost.interrupt_tracing_us), value(cost.interrupt_us), value(cost.stolen_us)), (250.0, 1950.0, 2400.0));
+        assert_eq!(
+            (value(cost.interrupt_tracing_us), value(cost.interrupt_us), value(cost.stolen_us)),
+            (250.0, 1950.0, 2400.0)
+        );
     }
 
     #[test]

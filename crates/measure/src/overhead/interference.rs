@@ -80,8 +80,8 @@ pub struct Loss {
     pub rounds: Vec<f64>,
 }
 
-/// Runs rounds of slices, each with nothing and with every switch once, in random order. `step` is called after each, and ends it early
-/// by returning false: then there is no result.
+/// Runs rounds of slices, each with nothing and with every switch once, in random order. `step` is
+/// called after each, and ends it early by returning false: then there is no result.
 ///
 /// # Errors
 /// A switch failed.
@@ -121,11 +121,19 @@ pub fn losses(
         }
     }
     let names = switches.iter().map(|(name, _)| name.clone());
-    Ok(Some(names.enumerate().filter_map(|(at, name)| Loss::of(kind, name, &rounds, at, rng)).collect()))
+    Ok(Some(
+        names.enumerate().filter_map(|(at, name)| Loss::of(kind, name, &rounds, at, rng)).collect(),
+    ))
 }
 
 impl Loss {
-    fn of(load: Kind, profiler: String, rounds: &[Vec<f64>], at: usize, rng: &mut Rng) -> Option<Self> {
+    fn of(
+        load: Kind,
+        profiler: String,
+        rounds: &[Vec<f64>],
+        at: usize,
+        rng: &mut Rng,
+    ) -> Option<Self> {
         let lost = Estimate::of(rounds[at].iter().copied(), rng)?;
         let beyond = rounds[at].iter().zip(&rounds[0]).map(|(with, alone)| with - alone);
         let beyond_events = if at > 0 { Estimate::of(beyond, rng) } else { None };
@@ -156,15 +164,34 @@ mod tests {
 
     fn plan(pairs: usize) -> Plan {
         let event = Event::new("cpu-clock", Attr::default());
-        Plan { event, call_graph: CallGraph::None, rates: vec![0], cpu: 0, slice_ns: 100_000, pairs, loads: vec![Kind::Counting], seed: 1 }
+        Plan {
+            event,
+            call_graph: CallGraph::None,
+            rates: vec![0],
+            cpu: 0,
+            slice_ns: 100_000,
+            pairs,
+            loads: vec![Kind::Counting],
+            seed: 1,
+        }
     }
 
     #[test]
     fn every_round_has_every_switch_once() {
         let (mut one, mut two) = (Counted(0, 0), Counted(0, 0));
-        let mut switches: Vec<(String, &mut dyn Switch)> = vec![("events".into(), &mut one), ("other".into(), &mut two)];
+        let mut switches: Vec<(String, &mut dyn Switch)> =
+            vec![("events".into(), &mut one), ("other".into(), &mut two)];
         let clock = Clock::measure();
-        let found = losses(&plan(12), Kind::Counting, &mut switches, &clock, &mut Rng::with_seed(1), &mut || true).unwrap().unwrap();
+        let found = losses(
+            &plan(12),
+            Kind::Counting,
+            &mut switches,
+            &clock,
+            &mut Rng::with_seed(1),
+            &mut || true,
+        )
+        .unwrap()
+        .unwrap();
         assert_eq!((one.0, one.1, two.0, two.1), (12, 12, 12, 12));
         assert_eq!((found.len(), found[0].rounds.len()), (2, 12));
         assert!(found[0].beyond_events.is_none() && found[1].beyond_events.is_some());
@@ -175,7 +202,14 @@ mod tests {
         let (mut one, clock) = (Counted(0, 0), Clock::measure());
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![("events".into(), &mut one)];
         let mut rng = Rng::with_seed(1);
-        assert!(losses(&plan(5), Kind::Counting, &mut switches, &clock, &mut rng, &mut || false).unwrap().is_none());
-        assert!(losses(&plan(50), Kind::Counting, &mut switches, &clock, &mut rng, &mut || true).is_err());
+        assert!(
+            losses(&plan(5), Kind::Counting, &mut switches, &clock, &mut rng, &mut || false)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            losses(&plan(50), Kind::Counting, &mut switches, &clock, &mut rng, &mut || true)
+                .is_err()
+        );
     }
 }

@@ -6,15 +6,18 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::timestamp;
 
-/// What a loop does. None of them waits for its own stores: how fast a CPU forwards those to loads changes with every interrupt.
+/// What a loop does. None of them waits for its own stores: how fast a CPU forwards those to loads
+/// changes with every interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Counts its passes, all in registers: the article's loop. Loses the time that samples take.
     Counting,
-    /// Follows pointers through more memory than a core's own caches hold. Loses also the lines that samples drive out.
+    /// Follows pointers through more memory than a core's own caches hold. Loses also the lines
+    /// that samples drive out.
     Memory,
-    /// Branches by a fixed random pattern that the CPU has learnt. Loses also what samples make it forget.
+    /// Branches by a fixed random pattern that the CPU has learnt. Loses also what samples make it
+    /// forget.
     Branchy,
 }
 
@@ -71,7 +74,8 @@ impl Load {
         Self { kind, words, place: 0, taken: [0; 64] }
     }
 
-    /// Runs for so many ticks of the CPU's clock. Never inlined: two copies of a loop at two places in memory differ in speed, the branchy one by 20%.
+    /// Runs for so many ticks of the CPU's clock. Never inlined: two copies of a loop at two places
+    /// in memory differ in speed, the branchy one by 20%.
     #[inline(never)]
     pub fn run(&mut self, ticks: u64) -> Progress {
         let steps = STEPS[self.kind as usize];
@@ -81,7 +85,9 @@ impl Load {
             match self.kind {
                 Kind::Counting => self.place = count(self.place, steps),
                 Kind::Memory => self.place = chase(&self.words, self.place, steps),
-                Kind::Branchy => self.place = branch(&self.words, &mut self.taken, self.place, steps),
+                Kind::Branchy => {
+                    self.place = branch(&self.words, &mut self.taken, self.place, steps)
+                }
             }
             passes += u64::from(steps);
             black_box(self.place);
@@ -114,7 +120,8 @@ fn branch(pattern: &[u32], taken: &mut [u32; 64], from: u32, steps: u32) -> u32 
     sum
 }
 
-/// Places in memory, one in each line, each holding the next: one cycle through all of them in a random order (Sattolo).
+/// Places in memory, one in each line, each holding the next: one cycle through all of them in a
+/// random order (Sattolo).
 fn one_cycle(lines: usize, rng: &mut Rng) -> Vec<u32> {
     let stride = LINE / size_of::<u32>();
     let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();

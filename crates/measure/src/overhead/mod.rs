@@ -3,7 +3,8 @@
 //! ```text
 //! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
 //! ```
-//! It opens events and rings itself: it judges recorders, so it is built on none. docs/overhead.md has the method.
+//! It opens events and rings itself: it judges recorders, so it is built on none. docs/overhead.md
+//! has the method.
 
 pub mod calibration;
 mod estimate;

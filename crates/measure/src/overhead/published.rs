@@ -13,8 +13,9 @@ pub struct Published {
     pub counting: f64,
 }
 
-/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Its method: trace events at the handler's entry and exit, summed up by a script;
-/// a counting loop run 5 times for 10 s at each rate.
+/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Its method: trace events at the
+/// handler's entry and exit, summed up by a script; a counting loop run 5 times for 10 s at each
+/// rate.
 pub const XEON_E5530: [Published; 5] = [
     Published { hz: 100.0, handler: 0.000_180_35, counting: 0.0067 },
     Published { hz: 500.0, handler: 0.000_822_545, counting: 0.0073 },
@@ -23,8 +24,9 @@ pub const XEON_E5530: [Published; 5] = [
     Published { hz: 100_000.0, handler: 0.146_878_577, counting: 0.1421 },
 ];
 
-/// How many times as much a sample costs that interrupts the kernel as one of a loop in user mode, where call chains are taken: the kernel finds its own
-/// callers by tables, which are seldom in a cache. `./x bench overhead-budget` shows both (`docs/overhead.md`).
+/// How many times as much a sample costs that interrupts the kernel as one of a loop in user mode,
+/// where call chains are taken: the kernel finds its own callers by tables, which are seldom in a
+/// cache. `./x bench overhead-budget` shows both (`docs/overhead.md`).
 pub const IN_KERNEL: f64 = 2.0;
 
 /// What a sample costs a program where nobody measured it.
@@ -36,11 +38,16 @@ pub struct Typical {
     pub of: &'static str,
 }
 
-/// The published figure of a machine of this kind: [`XEON_E5530`] at its highest rate, or the stolen time of the virtual machine of `docs/overhead.md`
-/// at 4000 Hz, where the timer's interrupt leaves the guest several times.
+/// The published figure of a machine of this kind: [`XEON_E5530`] at its highest rate, or the
+/// stolen time of the virtual machine of `docs/overhead.md` at 4000 Hz, where the timer's interrupt
+/// leaves the guest several times.
 #[must_use]
 pub fn typical(virtual_machine: bool) -> Typical {
-    if virtual_machine { Typical { us: 5.4, of: "a virtual machine in docs/overhead.md" } } else { Typical { us: 1.5, of: "a Xeon E5530 of 2014" } }
+    if virtual_machine {
+        Typical { us: 5.4, of: "a virtual machine in docs/overhead.md" }
+    } else {
+        Typical { us: 1.5, of: "a Xeon E5530 of 2014" }
+    }
 }
 
 #[cfg(test)]

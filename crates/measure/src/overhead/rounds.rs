@@ -1,4 +1,5 @@
-//! A command bare and under several profilers, in rounds: every variant once a round, in random order.
+//! A command bare and under several profilers, in rounds: every variant once a round, in random
+//! order.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// The bare run and that of one profiler (from 0) as a pair, for [`judge`](crate::compare::judge).
+    /// The bare run and that of one profiler (from 0) as a pair, for
+    /// [`judge`](crate::compare::judge).
     #[must_use]
     pub fn pair(&self, profiler: usize) -> Option<Pair> {
         let place = |variant: usize| self.order.iter().position(|at| *at == variant);
@@ -56,7 +58,8 @@ pub enum Stop<E> {
     Failed(E),
 }
 
-/// Makes rounds of `variants` commands, the bare one included; `run` runs one, `now` tells the time.
+/// Makes rounds of `variants` commands, the bare one included; `run` runs one, `now` tells the
+/// time.
 pub fn make<E>(
     plan: &Plan,
     variants: usize,
@@ -71,8 +74,12 @@ pub fn make<E>(
         if made >= plan.max_rounds {
             return (rounds, Stop::MaxRounds);
         }
-        // Looked at every so often: each look is one more chance to stop on a width that is too narrow by luck.
-        if made >= plan.min_rounds && (made - plan.min_rounds).is_multiple_of(1 + made / 20) && precise(plan, variants, &rounds) {
+        // Looked at every so often: each look is one more chance to stop on a width that is too
+        // narrow by luck.
+        if made >= plan.min_rounds
+            && (made - plan.min_rounds).is_multiple_of(1 + made / 20)
+            && precise(plan, variants, &rounds)
+        {
             return (rounds, Stop::Precise);
         }
         if made >= plan.min_rounds && now().saturating_sub(begin) >= plan.max_time {
@@ -87,7 +94,11 @@ pub fn make<E>(
     (rounds, Stop::MaxRounds)
 }
 
-fn round<E>(variants: usize, run: &mut dyn FnMut(usize) -> Result<Measurement, E>, rng: &mut Rng) -> Result<Round, E> {
+fn round<E>(
+    variants: usize,
+    run: &mut dyn FnMut(usize) -> Result<Measurement, E>,
+    rng: &mut Rng,
+) -> Result<Round, E> {
     let mut order: Vec<usize> = (0..variants).collect();
     rng.shuffle(&mut order);
     let mut runs = vec![Measurement::default(); variants];
@@ -100,11 +111,15 @@ fn round<E>(variants: usize, run: &mut dyn FnMut(usize) -> Result<Measurement, E
 fn precise(plan: &Plan, variants: usize, rounds: &[Round]) -> bool {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     (1..variants).all(|at| {
-        let mut logs: Vec<f64> = rounds.iter().map(|round| (seconds(&round.runs[at]) / seconds(&round.runs[0])).ln()).collect();
+        let mut logs: Vec<f64> = rounds
+            .iter()
+            .map(|round| (seconds(&round.runs[at]) / seconds(&round.runs[0])).ln())
+            .collect();
         logs.sort_by(f64::total_cmp);
         let roughly = Trimmed::of_sorted(&logs).and_then(|trimmed| trimmed.half_width());
         roughly.is_some_and(|half| half <= plan.precision)
-            && bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed)).is_some_and(|interval| interval.half_width() <= plan.precision)
+            && bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed))
+                .is_some_and(|interval| interval.half_width() <= plan.precision)
     })
 }
 
@@ -113,18 +128,31 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan { warmup: 1, min_rounds: 10, max_rounds: 60, max_time: Duration::from_secs(1000), precision: 0.005, seed: 1 }
+        Plan {
+            warmup: 1,
+            min_rounds: 10,
+            max_rounds: 60,
+            max_time: Duration::from_secs(1000),
+            precision: 0.005,
+            seed: 1,
+        }
     }
 
-    /// The bare command takes a second, each profiler 10% more than the variant before; with this much noise.
+    /// The bare command takes a second, each profiler 10% more than the variant before; with this
+    /// much noise.
     fn made(plan: &Plan, noise: f64, fails_at: usize) -> (Vec<Round>, Stop<&'static str>, usize) {
         let (mut rng, mut runs) = (Rng::with_seed(2), 0);
         let clock = std::cell::Cell::new(Duration::ZERO);
         let mut run = |at: usize| {
             runs += 1;
-            let elapsed = Duration::from_secs_f64(1.1f64.powf(at as f64) * (1.0 + noise * (rng.f64() - 0.5)));
+            let elapsed =
+                Duration::from_secs_f64(1.1f64.powf(at as f64) * (1.0 + noise * (rng.f64() - 0.5)));
             clock.set(clock.get() + elapsed);
-            if runs == fails_at { Err("failed") } else { Ok(Measurement { elapsed, ..Measurement::default() }) }
+            if runs == fails_at {
+                Err("failed")
+            } else {
+                Ok(Measurement { elapsed, ..Measurement::default() })
+            }
         };
         let (rounds, stop) = make(plan, 3, &mut run, &mut || clock.get());
         (rounds, stop, runs)
@@ -135,7 +163,10 @@ mod tests {
         let (rounds, stop, runs) = made(&plan(), 1e-3, 0);
         assert_eq!((rounds.len(), stop, runs), (10, Stop::Precise, 33));
         assert_eq!(made(&plan(), 0.5, 0).1, Stop::MaxRounds);
-        assert_eq!(made(&Plan { max_time: Duration::from_secs(50), ..plan() }, 0.5, 0).1, Stop::MaxTime);
+        assert_eq!(
+            made(&Plan { max_time: Duration::from_secs(50), ..plan() }, 0.5, 0).1,
+            Stop::MaxTime
+        );
         let (rounds, stop, _) = made(&plan(), 1e-3, 11);
         assert_eq!((rounds.len(), stop), (2, Stop::Failed("failed")));
     }
@@ -145,8 +176,13 @@ mod tests {
         let (rounds, ..) = made(&plan(), 1e-3, 0);
         for round in &rounds {
             let pair = round.pair(1).unwrap();
-            assert!((pair.b.elapsed.as_secs_f64() / pair.a.elapsed.as_secs_f64() - 1.21).abs() < 0.01);
-            assert_eq!(pair.first == Side::A, round.order.iter().find(|at| [0, 2].contains(*at)) == Some(&0));
+            assert!(
+                (pair.b.elapsed.as_secs_f64() / pair.a.elapsed.as_secs_f64() - 1.21).abs() < 0.01
+            );
+            assert_eq!(
+                pair.first == Side::A,
+                round.order.iter().find(|at| [0, 2].contains(*at)) == Some(&0)
+            );
         }
         assert_eq!(rounds[0].pair(2), None);
     }

@@ -1,10 +1,12 @@
-//! The event under study, sampled on this thread: opened, switched on and off, its ring emptied. No recorder has a part in it.
+//! The event under study, sampled on this thread: opened, switched on and off, its ring emptied. No
+//! recorder has a part in it.
 
 use rustix::io::Errno;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_LOST, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_REGS_USER,
-    PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_RECORD_LOST, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_CALLCHAIN,
+    PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling};
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample};
@@ -97,7 +99,13 @@ impl Sampler {
     ///
     /// # Errors
     /// See [`SamplerError`].
-    pub fn open(kernel: &dyn Kernel, event: &Event, call_graph: CallGraph, hz: u64, cpu: u32) -> Result<Self, SamplerError> {
+    pub fn open(
+        kernel: &dyn Kernel,
+        event: &Event,
+        call_graph: CallGraph,
+        hz: u64,
+        cpu: u32,
+    ) -> Result<Self, SamplerError> {
         let attr = attr(event, call_graph, hz);
         let refused = |errno| SamplerError::Open { event: event.name.clone(), hz, errno };
         // Thread 0 is this one.
@@ -105,7 +113,13 @@ impl Sampler {
         let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
         let ring = (hz > 0).then(|| Ring::map(&*file, bytes)).transpose();
         let ring = ring.map_err(|error| SamplerError::Ring { event: event.name.clone(), error })?;
-        Ok(Self { name: event.name.clone(), file, ring, layout: Layout::from(&attr), on_ns_before: 0 })
+        Ok(Self {
+            name: event.name.clone(),
+            file,
+            ring,
+            layout: Layout::from(&attr),
+            on_ns_before: 0,
+        })
     }
 
     fn failed(&self, errno: Errno) -> SamplerError {
@@ -182,7 +196,8 @@ pub(super) fn empty(ring: &mut Ring, mut each: impl FnMut(&RawRecord<'_>)) {
 pub(super) fn attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
     let mut attr = event.attr.clone();
     attr.sampling = if hz == 0 { Sampling::None } else { Sampling::Frequency(hz) };
-    attr.sample_type = bits(&[PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_PERIOD]);
+    attr.sample_type =
+        bits(&[PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_PERIOD]);
     attr.read_format = ReadFormat::TOTAL_TIME_ENABLED;
     attr.flags |= Flags::DISABLED | Flags::USE_CLOCKID;
     // CLOCK_MONOTONIC_RAW of linux/time.h, which the loop reads as well.
@@ -191,7 +206,8 @@ pub(super) fn attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
         CallGraph::None => {}
         CallGraph::Fp => attr.sample_type |= bits(&[PERF_SAMPLE_CALLCHAIN]),
         CallGraph::Dwarf => {
-            attr.sample_type |= bits(&[PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER]);
+            attr.sample_type |=
+                bits(&[PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER]);
             attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
             attr.sample_regs_user = USER_REGISTERS;
             attr.sample_stack_user = STACK_BYTES;
@@ -200,8 +216,8 @@ pub(super) fn attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
     attr
 }
 
-/// The registers that unwinding takes: all general ones (`arch/*/include/uapi/asm/perf_regs.h`; the segments of x86 but cs and ss are
-/// refused by 64-bit kernels).
+/// The registers that unwinding takes: all general ones (`arch/*/include/uapi/asm/perf_regs.h`; the
+/// segments of x86 but cs and ss are refused by 64-bit kernels).
 const USER_REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff_0fff } else { (1 << 33) - 1 };
 
 fn bits(bits: &[u32]) -> u64 {
@@ -223,7 +239,10 @@ mod tests {
         let kernel = Scripted::new();
         let mut sampler = Sampler::open(&kernel, &event(), CallGraph::None, 0, 1).unwrap();
         sampler.on().unwrap();
-        assert_eq!((kernel.opened()[0].0.sampling, kernel.opened()[0].1), (Sampling::None, Target::TaskOnCpu(0, 1)));
+        assert_eq!(
+            (kernel.opened()[0].0.sampling, kernel.opened()[0].1),
+            (Sampling::None, Target::TaskOnCpu(0, 1))
+        );
         assert_eq!(sampler.take(), Delivered::default());
     }
 

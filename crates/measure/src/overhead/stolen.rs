@@ -28,7 +28,8 @@ pub struct Watched {
     pub gaps: Vec<Span>,
 }
 
-/// A pass that takes longer than this many nanoseconds was interrupted: the loop's own pass takes some 20.
+/// A pass that takes longer than this many nanoseconds was interrupted: the loop's own pass takes
+/// some 20.
 const GAP_NS: u64 = 400;
 /// Gaps that one look has room for.
 const ROOM: usize = 1 << 14;
@@ -43,7 +44,8 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> Watched {
     let (mut last, mut passes) = (timestamp::ticks(), 0_u64);
     while last < end {
         let now = timestamp::ticks();
-        // The clocks of different cores may differ; the loop is pinned, but a hypervisor may move it.
+        // The clocks of different cores may differ; the loop is pinned, but a hypervisor may move
+        // it.
         if now.saturating_sub(last) > threshold && gaps.len() < ROOM {
             gaps.push(Span { from: last, to: now });
         }
@@ -79,7 +81,11 @@ impl Clock {
 
     /// Ticks in so many nanoseconds.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number of seconds, not of years")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number of seconds, not of years"
+    )]
     pub fn ticks_in(&self, ns: u64) -> u64 {
         (ns as f64 * self.ticks_per_ns) as u64
     }
@@ -99,9 +105,15 @@ impl Anchor {
             let before = timestamp::ticks();
             let ns = timestamp::raw_ns();
             let after = timestamp::ticks();
-            (after.wrapping_sub(before), Self { ticks: before + after.wrapping_sub(before) / 2, ns })
+            (
+                after.wrapping_sub(before),
+                Self { ticks: before + after.wrapping_sub(before) / 2, ns },
+            )
         };
-        (0..7).map(one).min_by_key(|(apart, _)| *apart).map_or(Self { ticks: 0, ns: 0 }, |(_, anchor)| anchor)
+        (0..7)
+            .map(one)
+            .min_by_key(|(apart, _)| *apart)
+            .map_or(Self { ticks: 0, ns: 0 }, |(_, anchor)| anchor)
     }
 }
 
@@ -118,7 +130,11 @@ impl Line {
         Self { from: *from, ns_per_tick: to.ns.saturating_sub(from.ns) as f64 / ticks as f64 }
     }
 
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a slice lasts milliseconds")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a slice lasts milliseconds"
+    )]
     fn ns(&self, ticks: u64) -> u64 {
         self.from.ns + (ticks.saturating_sub(self.from.ticks) as f64 * self.ns_per_tick) as u64
     }

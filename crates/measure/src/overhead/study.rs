@@ -36,7 +36,8 @@ pub struct Row {
     pub lost: u64,
     /// Times that the kernel stopped the event for coming too often.
     pub throttles: u64,
-    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, where it isn't what it was before.
+    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, where it isn't what it
+    /// was before.
     pub limit_lowered_to: Option<i64>,
     /// Frames in a call chain, on average; none without call graph.
     pub frames: Option<f64>,
@@ -54,7 +55,8 @@ pub struct Row {
 pub struct Recorder {
     /// Its name.
     pub profiler: String,
-    /// CPU seconds of its threads for each second that it samples a busy loop; its start and end are apart.
+    /// CPU seconds of its threads for each second that it samples a busy loop; its start and end
+    /// are apart.
     pub cpu_share: f64,
 }
 
@@ -87,7 +89,8 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, from the inside out.
-    pub const ALL: [Self; 6] = [Self::Handler, Self::Interrupt, Self::Stolen, Self::Counting, Self::Memory, Self::Branchy];
+    pub const ALL: [Self; 6] =
+        [Self::Handler, Self::Interrupt, Self::Stolen, Self::Counting, Self::Memory, Self::Branchy];
 
     /// Its name in tables.
     #[must_use]
@@ -108,11 +111,15 @@ impl Figure {
 }
 
 impl Row {
-    /// Whether the kernel held samples back, or so many were lost that the rest says nothing of the rate: such a row is never fitted.
+    /// Whether the kernel held samples back, or so many were lost that the rest says nothing of the
+    /// rate: such a row is never fitted.
     #[must_use]
     pub fn throttled(&self) -> bool {
         let short = self.delivered_hz < DELIVERED_AT_LEAST * self.asked_hz as f64;
-        self.throttles > 0 || self.limit_lowered_to.is_some() || short || self.lost * 100 > self.samples
+        self.throttles > 0
+            || self.limit_lowered_to.is_some()
+            || short
+            || self.lost * 100 > self.samples
     }
 
     /// A figure as a share of CPU time.
@@ -139,7 +146,9 @@ impl Row {
 pub fn fits(rows: &[Row]) -> Vec<FittedFigure> {
     let fitted = |figure: Figure| {
         let points = rows.iter().filter(|row| row.asked_hz > 0 && !row.throttled());
-        let points: Vec<Point> = points.filter_map(|row| Some(Point { hz: row.delivered_hz, cost: row.share(figure)? })).collect();
+        let points: Vec<Point> = points
+            .filter_map(|row| Some(Point { hz: row.delivered_hz, cost: row.share(figure)? }))
+            .collect();
         let zero = rows.iter().find(|row| row.asked_hz == 0).and_then(|row| row.share(figure));
         Some(FittedFigure { figure, fit: Fit::of(&points, zero.as_ref())? })
     };
@@ -160,8 +169,8 @@ pub trait Surroundings {
     /// One can't be started.
     fn profilers(&mut self, hz: u64) -> Result<Vec<Named>, Self::Error>;
 
-    /// Called after a rate: the kernel's limit on rates, where it was lowered meanwhile. It is as before when this returns, if this user
-    /// may set it.
+    /// Called after a rate: the kernel's limit on rates, where it was lowered meanwhile. It is as
+    /// before when this returns, if this user may set it.
     fn limit_lowered_to(&mut self) -> Option<i64>;
 }
 
@@ -178,7 +187,12 @@ pub type Named = (String, Box<dyn Profiler>);
 ///
 /// # Errors
 /// The event can't be sampled, or a profiler failed.
-pub fn rows<S: Surroundings>(plan: &Plan, kernel: &dyn Kernel, probes: &Probes, around: &mut S) -> Result<Option<Vec<Row>>, S::Error> {
+pub fn rows<S: Surroundings>(
+    plan: &Plan,
+    kernel: &dyn Kernel,
+    probes: &Probes,
+    around: &mut S,
+) -> Result<Option<Vec<Row>>, S::Error> {
     let mut rows = Vec::with_capacity(plan.rates.len());
     for &hz in &plan.rates {
         match row(plan, hz, kernel, probes, around)? {
@@ -189,45 +203,84 @@ pub fn rows<S: Surroundings>(plan: &Plan, kernel: &dyn Kernel, probes: &Probes, 
     Ok(Some(rows))
 }
 
-fn row<S: Surroundings>(plan: &Plan, hz: u64, kernel: &dyn Kernel, probes: &Probes, around: &mut S) -> Result<Option<Row>, S::Error> {
+fn row<S: Surroundings>(
+    plan: &Plan,
+    hz: u64,
+    kernel: &dyn Kernel,
+    probes: &Probes,
+    around: &mut S,
+) -> Result<Option<Row>, S::Error> {
     let failed = |error: SamplerError| S::Error::from(SwitchError::from(error));
-    let Some((cost, looked_at)) = cost(plan, hz, kernel, probes, &mut || around.step()).map_err(failed)? else { return Ok(None) };
-    let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
+    let Some((cost, looked_at)) =
+        cost(plan, hz, kernel, probes, &mut || around.step()).map_err(failed)?
+    else {
+        return Ok(None);
+    };
+    let sampler =
+        Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
     let mut alone = Alone::new(sampler);
     let mut profilers = around.profilers(hz)?;
     let mut rng = Rng::with_seed(plan.seed.wrapping_add(hz));
     let mut found = Vec::new();
     for &kind in &plan.loads {
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![(EVENTS.to_owned(), &mut alone)];
-        switches.extend(profilers.iter_mut().map(|(name, profiler)| (name.clone(), profiler as &mut dyn Switch)));
-        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || around.step()).map_err(S::Error::from)? {
+        switches.extend(
+            profilers
+                .iter_mut()
+                .map(|(name, profiler)| (name.clone(), profiler as &mut dyn Switch)),
+        );
+        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || around.step())
+            .map_err(S::Error::from)?
+        {
             Some(losses) => found.extend(losses),
             None => return Ok(None),
         }
     }
-    let recorders = profilers.iter_mut().map(|(name, profiler)| Recorder::watch(name, profiler.as_mut(), plan.seed));
+    let recorders = profilers
+        .iter_mut()
+        .map(|(name, profiler)| Recorder::watch(name, profiler.as_mut(), plan.seed));
     let recorders = recorders.collect::<Result<_, _>>().map_err(S::Error::from)?;
     let mut all = alone.delivered;
     all.add(&looked_at);
     Ok(Some(finish(hz, &all, cost, found, recorders, around.limit_lowered_to())))
 }
 
-fn finish(hz: u64, all: &Delivered, cost: HandlerCost, losses: Vec<Loss>, recorders: Vec<Recorder>, limit_lowered_to: Option<i64>) -> Row {
+fn finish(
+    hz: u64,
+    all: &Delivered,
+    cost: HandlerCost,
+    losses: Vec<Loss>,
+    recorders: Vec<Recorder>,
+    limit_lowered_to: Option<i64>,
+) -> Row {
     let frames = (all.frames > 0).then(|| all.frames as f64 / all.samples.max(1) as f64);
     let &Delivered { samples, lost, throttles, on_ns, .. } = all;
     let delivered_hz = (samples + lost) as f64 * 1e9 / on_ns.max(1) as f64;
-    Row { asked_hz: hz, delivered_hz, samples, lost, throttles, limit_lowered_to, frames, cost, losses, recorders }
+    Row {
+        asked_hz: hz,
+        delivered_hz,
+        samples,
+        lost,
+        throttles,
+        limit_lowered_to,
+        frames,
+        cost,
+        losses,
+        recorders,
+    }
 }
 
 impl Recorder {
-    /// Watches a profiler for one stretch: switching it on and off as often as slices do costs more than what it does in between.
+    /// Watches a profiler for one stretch: switching it on and off as often as slices do costs more
+    /// than what it does in between.
     fn watch(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
         let ticks = Clock::measure().ticks_in(STRETCH_NS);
         let mut load = Load::new(Kind::Counting, seed);
         profiler.on()?;
         let (began_ns, cpu_ns) = (tare_kernel::timestamp::raw_ns(), profiler.cpu_ns());
         load.run(ticks);
-        let (used_ns, on_ns) = (profiler.cpu_ns().saturating_sub(cpu_ns), tare_kernel::timestamp::raw_ns() - began_ns);
+        let (used_ns, on_ns) =
+            (profiler.cpu_ns().saturating_sub(cpu_ns), tare_kernel::timestamp::raw_ns() - began_ns);
         profiler.off()?;
         Ok(Self { profiler: name.to_owned(), cpu_share: used_ns as f64 / on_ns.max(1) as f64 })
     }

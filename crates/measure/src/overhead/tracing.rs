@@ -12,8 +12,8 @@ use std::ffi::CString;
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_RECORD_SAMPLE, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_RAW, PERF_SAMPLE_TIME,
-    PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_RECORD_SAMPLE, PERF_SAMPLE_IDENTIFIER,
+    PERF_SAMPLE_RAW, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::{Layout, Sample};
@@ -73,7 +73,8 @@ impl Probes {
                 return Ok(Self::default());
             }
             let handler = pair("timer", "hrtimer_expire").map(|probe| of_perf(probe, host));
-            let interrupt = pair("irq_vectors", "local_timer").or_else(|| pair("irq", "irq_handler"));
+            let interrupt =
+                pair("irq_vectors", "local_timer").or_else(|| pair("irq", "irq_handler"));
             return Ok(Self { handler, interrupt });
         }
         let took = || {
@@ -85,14 +86,16 @@ impl Probes {
     }
 }
 
-/// Lets only perf's own timer through, where the kernel shows its address; without that there are only more records to look through.
+/// Lets only perf's own timer through, where the kernel shows its address; without that there are
+/// only more records to look through.
 fn of_perf(probe: Probe, host: &Host) -> Probe {
     let Probe::Pair { ids, .. } = probe else { return probe };
     let symbols = host.read("/proc/kallsyms").unwrap_or_default();
     let address = symbols.lines().find_map(|line| {
         let mut words = line.split(' ');
         let (address, _, name) = (words.next()?, words.next()?, words.next()?);
-        (name == "perf_swevent_hrtimer" && address.bytes().any(|digit| digit != b'0')).then(|| address.to_owned())
+        (name == "perf_swevent_hrtimer" && address.bytes().any(|digit| digit != b'0'))
+            .then(|| address.to_owned())
     });
     let filter = address.and_then(|address| CString::new(format!("function == 0x{address}")).ok());
     Probe::Pair { ids, filter }
@@ -129,13 +132,24 @@ impl Trace {
         }
         let second = match ids.get(1) {
             Some(id) => {
-                let second = kernel.open(&Attr { flags: attr.flags - Flags::DISABLED, ..self::attr(*id, false) }, target, Some(&*first))?;
+                let second = kernel.open(
+                    &Attr { flags: attr.flags - Flags::DISABLED, ..self::attr(*id, false) },
+                    target,
+                    Some(&*first),
+                )?;
                 second.set_output(&*first)?;
                 Some(second)
             }
             None => None,
         };
-        Ok(Self { first_id: first.id()?, first, _second: second, ring, layout: Layout::from(&attr), took_at })
+        Ok(Self {
+            first_id: first.id()?,
+            first,
+            _second: second,
+            ring,
+            layout: Layout::from(&attr),
+            took_at,
+        })
     }
 
     /// Traces from now on.
@@ -167,7 +181,9 @@ impl Trace {
             let Ok(sample) = Sample::decode(record, &layout) else { return };
             let Some(time) = sample.head.time_ns else { return };
             if let Some(at) = took_at {
-                let took = sample.raw.and_then(|raw| Some(u64::from_ne_bytes(*raw.get(at..)?.first_chunk()?)));
+                let took = sample
+                    .raw
+                    .and_then(|raw| Some(u64::from_ne_bytes(*raw.get(at..)?.first_chunk()?)));
                 spans.extend(took.map(|took| Span { from: time.saturating_sub(took), to: time }));
             } else if sample.head.id == Some(first_id) {
                 began = Some(time);

@@ -5,17 +5,20 @@ use fastrand::Rng;
 use super::summary::sorted_quantile;
 use super::{Interval, TRIM_DIVISOR, Trimmed};
 
-/// Resamples an interval is made of. Its ends then move by about 3% of its half width from one seed to the next.
+/// Resamples an interval is made of. Its ends then move by about 3% of its half width from one seed
+/// to the next.
 const RESAMPLES: usize = 4000;
 
-/// Fewer values than this give no interval: a resample of four has too few different outcomes to say anything about a tail.
+/// Fewer values than this give no interval: a resample of four has too few different outcomes to
+/// say anything about a tail.
 const FEWEST: usize = 5;
 
-/// The 95% bootstrap interval of the 20% trimmed mean of sorted values; none for fewer than five of them.
+/// The 95% bootstrap interval of the 20% trimmed mean of sorted values; none for fewer than five of
+/// them.
 ///
 /// Percentile interval with its tails moved out for small n: instead of 2.5% at each end it cuts
-/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)), so that normal data get the width that Student's t gives (Hesterberg, What teachers
-/// should know about the bootstrap, 2015, section 5.3).
+/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)), so that normal data get the width that Student's t gives
+/// (Hesterberg, What teachers should know about the bootstrap, 2015, section 5.3).
 #[must_use]
 pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     let n = sorted.len();
@@ -27,12 +30,17 @@ pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     }
     let tail = Trimmed::of_sorted(sorted)?.tail(n);
     let mut times_drawn = vec![0; n];
-    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| resampled_mean(sorted, &mut times_drawn, rng)).collect();
+    let mut means: Vec<f64> =
+        (0..RESAMPLES).map(|_| resampled_mean(sorted, &mut times_drawn, rng)).collect();
     means.sort_by(f64::total_cmp);
-    Some(Interval { low: sorted_quantile(&means, tail)?, high: sorted_quantile(&means, 1.0 - tail)? })
+    Some(Interval {
+        low: sorted_quantile(&means, tail)?,
+        high: sorted_quantile(&means, 1.0 - tail)?,
+    })
 }
 
-/// The trimmed mean of one resample. Drawing ranks of sorted values makes sorting each resample needless.
+/// The trimmed mean of one resample. Drawing ranks of sorted values makes sorting each resample
+/// needless.
 fn resampled_mean(sorted: &[f64], times_drawn: &mut [usize], rng: &mut Rng) -> f64 {
     let n = sorted.len();
     times_drawn.fill(0);
@@ -78,7 +86,10 @@ mod tests {
         values[38] = 1e6;
         values[39] = 1e6;
         assert!(bootstrap_interval(&values, &mut Rng::with_seed(4)).unwrap().high < 40.0);
-        assert_eq!(bootstrap_interval(&[3.0; 9], &mut Rng::with_seed(5)), Some(Interval { low: 3.0, high: 3.0 }));
+        assert_eq!(
+            bootstrap_interval(&[3.0; 9], &mut Rng::with_seed(5)),
+            Some(Interval { low: 3.0, high: 3.0 })
+        );
     }
 
     #[test]

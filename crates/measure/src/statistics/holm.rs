@@ -1,8 +1,10 @@
 //! Holm's correction for looking at many metrics at once.
 
-/// Holm's adjusted p for each p, in the same order: below 0.05 in any of them happens by chance in at most 5% of comparisons.
+/// Holm's adjusted p for each p, in the same order: below 0.05 in any of them happens by chance in
+/// at most 5% of comparisons.
 ///
-/// In ascending order p₁ … pₘ, adjusted pᵢ = max over j ≤ i of min(1, (m - j + 1) · pⱼ) (Holm 1979).
+/// In ascending order p₁ … pₘ, adjusted pᵢ = max over j ≤ i of min(1, (m - j + 1) · pⱼ) (Holm
+/// 1979).
 #[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();

@@ -61,7 +61,10 @@ mod tests {
             (0.8, 10.0, 0.879),
         ] {
             let t = t_quantile(probability, freedom);
-            assert!((t - wanted).abs() < 0.0006, "t({probability}, {freedom}) = {t}, the table says {wanted}");
+            assert!(
+                (t - wanted).abs() < 0.0006,
+                "t({probability}, {freedom}) = {t}, the table says {wanted}"
+            );
         }
         assert!((t_quantile(0.025, 7.0) + t_quantile(0.975, 7.0)).abs() < 1e-6, "symmetric");
     }

@@ -2,48 +2,69 @@
 
 use super::normal_below;
 
-/// Up to this many differences other than zero the null distribution is counted out; beyond, the normal approximation is good to three digits.
+/// Up to this many differences other than zero the null distribution is counted out; beyond, the
+/// normal approximation is good to three digits.
 const EXACT_UP_TO: usize = 60;
 
-/// The two-sided p of the hypothesis that the differences lie symmetrically around zero; 1 where all are zero.
+/// The two-sided p of the hypothesis that the differences lie symmetrically around zero; 1 where
+/// all are zero.
 ///
-/// Ranks go over all |differences|, zeros included (Pratt 1959: dropping zeros first would throw away what they say), ties share
-/// their mean rank, and the ranks of the zeros are then left out. With r the remaining ranks, W the sum of those with a positive sign:
+/// Ranks go over all |differences|, zeros included (Pratt 1959: dropping zeros first would throw
+/// away what they say), ties share their mean rank, and the ranks of the zeros are then left out.
+/// With r the remaining ranks, W the sum of those with a positive sign:
 ///
 /// ```text
 /// under the null, every sign is a fair coin:  mean of W = Σr / 2,  variance of W = Σr² / 4
 /// ```
 ///
-/// Both the counted distribution and the normal one (with continuity correction) use the ranks as they are, so ties and zeros need
-/// no further correction. Where the order within each pair was drawn at random, the coin is the draw itself: two equal commands get
-/// a correct p however the machine drifts.
+/// Both the counted distribution and the normal one (with continuity correction) use the ranks as
+/// they are, so ties and zeros need no further correction. Where the order within each pair was
+/// drawn at random, the coin is the draw itself: two equal commands get a correct p however the
+/// machine drifts.
 #[must_use]
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let ranks = doubled_ranks(differences);
     let total: usize = ranks.iter().map(|&(rank, _)| rank).sum();
-    let positive: usize = ranks.iter().filter(|&&(_, positive)| positive).map(|&(rank, _)| rank).sum();
+    let positive: usize =
+        ranks.iter().filter(|&&(_, positive)| positive).map(|&(rank, _)| rank).sum();
     // The distribution is symmetric: count from the smaller side.
     let smaller = positive.min(total - positive);
-    if ranks.len() <= EXACT_UP_TO { counted(&ranks, total, smaller) } else { approximated(&ranks, total, smaller) }
+    if ranks.len() <= EXACT_UP_TO {
+        counted(&ranks, total, smaller)
+    } else {
+        approximated(&ranks, total, smaller)
+    }
 }
 
-/// How far from zero the centre of these differences would have to be for the test to reject at this level: half the width of the
-/// interval that inverts it, whose ends are Walsh averages (dᵢ + dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical
-/// methods, section 3.3). None where so few differences can't reach the level, whatever they are.
+/// How far from zero the centre of these differences would have to be for the test to reject at
+/// this level: half the width of the interval that inverts it, whose ends are Walsh averages (dᵢ +
+/// dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical methods, section 3.3). None
+/// where so few differences can't reach the level, whatever they are.
 pub(super) fn rejects_beyond(differences: &[f64], level: f64) -> Option<f64> {
     let largest = largest_rejected_sum(differences.len(), level)?;
-    let mut averages: Vec<f64> = differences.iter().enumerate().flat_map(|(i, a)| differences[i..].iter().map(move |b| a.midpoint(*b))).collect();
+    let mut averages: Vec<f64> = differences
+        .iter()
+        .enumerate()
+        .flat_map(|(i, a)| differences[i..].iter().map(move |b| a.midpoint(*b)))
+        .collect();
     let above = averages.len().checked_sub(largest + 1)?;
     let low = *averages.select_nth_unstable_by(largest, f64::total_cmp).1;
     let high = *averages.select_nth_unstable_by(above, f64::total_cmp).1;
     Some((high - low) / 2.0)
 }
 
-/// The largest rank sum on the smaller side whose p is at most `level`, for n differences without ties; none where even 0 is too likely.
+/// The largest rank sum on the smaller side whose p is at most `level`, for n differences without
+/// ties; none where even 0 is too likely.
 fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
     let ranks: Vec<(usize, bool)> = (1..=n).map(|rank| (2 * rank, true)).collect();
     let total = n * (n + 1);
-    let p = |sum: usize| if n <= EXACT_UP_TO { counted(&ranks, total, 2 * sum) } else { approximated(&ranks, total, 2 * sum) };
+    let p = |sum: usize| {
+        if n <= EXACT_UP_TO {
+            counted(&ranks, total, 2 * sum)
+        } else {
+            approximated(&ranks, total, 2 * sum)
+        }
+    };
     // p grows with the sum: halve the range that the answer lies in.
     let (mut rejected, mut accepted) = (0, total / 4 + 1);
     if p(0) > level {
@@ -109,7 +130,8 @@ mod tests {
 
     #[test]
     fn printed_critical_values() {
-        // n = 10, W = 8: two-sided 0.0488 (Wilcoxon's table: critical value 8 at 0.05). Ranks 8 negative, the rest positive.
+        // n = 10, W = 8: two-sided 0.0488 (Wilcoxon's table: critical value 8 at 0.05). Ranks 8
+        // negative, the rest positive.
         let differences = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, 9.0, 10.0];
         assert!((signed_rank(&differences) - 0.0488).abs() < 0.0001);
     }
@@ -123,25 +145,32 @@ mod tests {
     #[test]
     fn both_ways_agree_where_they_meet() {
         let mut rng = fastrand::Rng::with_seed(1);
-        let differences: Vec<f64> = (0..EXACT_UP_TO).map(|_| (rng.f64() * 40.0).round() - 15.0).collect();
+        let differences: Vec<f64> =
+            (0..EXACT_UP_TO).map(|_| (rng.f64() * 40.0).round() - 15.0).collect();
         let ranks = doubled_ranks(&differences);
         let total = ranks.iter().map(|&(r, _)| r).sum();
         for smaller in [total / 4, total / 3, total / 2 - 10] {
-            let (exact, normal) = (counted(&ranks, total, smaller), approximated(&ranks, total, smaller));
+            let (exact, normal) =
+                (counted(&ranks, total, smaller), approximated(&ranks, total, smaller));
             assert!((exact - normal).abs() < 0.002, "{exact} {normal}");
         }
     }
 
     #[test]
     fn rejection_starts_where_it_is_said_to() {
-        // Wilcoxon's table, two-sided 0.05: n = 6 0, n = 10 8, n = 20 52, n = 30 137; five differences can't reach it.
-        assert_eq!([5, 6, 10, 20, 30].map(|n| largest_rejected_sum(n, 0.05)), [None, Some(0), Some(8), Some(52), Some(137)]);
+        // Wilcoxon's table, two-sided 0.05: n = 6 0, n = 10 8, n = 20 52, n = 30 137; five
+        // differences can't reach it.
+        assert_eq!(
+            [5, 6, 10, 20, 30].map(|n| largest_rejected_sum(n, 0.05)),
+            [None, Some(0), Some(8), Some(52), Some(137)]
+        );
         let mut rng = fastrand::Rng::with_seed(2);
         for n in [12, 40, 100] {
             let half: Vec<f64> = (0..n / 2).map(|_| rng.f64()).collect();
             let symmetric: Vec<f64> = half.iter().flat_map(|x| [*x, -x]).collect();
             let beyond = rejects_beyond(&symmetric, 0.01).unwrap();
-            let p = |shift: f64| signed_rank(&symmetric.iter().map(|x| x + shift).collect::<Vec<_>>());
+            let p =
+                |shift: f64| signed_rank(&symmetric.iter().map(|x| x + shift).collect::<Vec<_>>());
             assert!(p(beyond * 1.001) <= 0.01 && p(beyond * 0.999) > 0.01, "{n}");
         }
     }

@@ -33,11 +33,17 @@ impl Summary {
         }
         let deviation = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
         let half = t_quantile(0.975, n - 1.0) * deviation / n.sqrt();
-        Some(Self { runs: values.len(), mean, deviation: Some(deviation), interval: Some(Interval { low: mean - half, high: mean + half }) })
+        Some(Self {
+            runs: values.len(),
+            mean,
+            deviation: Some(deviation),
+            interval: Some(Interval { low: mean - half, high: mean + half }),
+        })
     }
 }
 
-/// The value that this share of the values lies below, between two values in proportion; none where there are none.
+/// The value that this share of the values lies below, between two values in proportion; none where
+/// there are none.
 #[must_use]
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();

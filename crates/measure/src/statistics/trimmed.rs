@@ -13,8 +13,9 @@ pub const TRIM_DIVISOR: usize = 5;
 /// error = sw / ((h / n) · √n)
 /// ```
 ///
-/// Tukey and McLaughlin (1963); see Wilcox, Introduction to Robust Estimation and Hypothesis Testing, chapter 3. A stall of a
-/// neighbour that hits one run of a pair makes a huge difference: a mean follows it, this doesn't.
+/// Tukey and McLaughlin (1963); see Wilcox, Introduction to Robust Estimation and Hypothesis
+/// Testing, chapter 3. A stall of a neighbour that hits one run of a pair makes a huge difference:
+/// a mean follows it, this doesn't.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trimmed {
     /// The trimmed mean.
@@ -39,7 +40,8 @@ impl Trimmed {
             return Some(Self { mean, error: 0.0, freedom });
         }
         let winsorized_mean = sorted.iter().map(|x| x.clamp(low, high)).sum::<f64>() / n as f64;
-        let squares: f64 = sorted.iter().map(|x| (x.clamp(low, high) - winsorized_mean).powi(2)).sum();
+        let squares: f64 =
+            sorted.iter().map(|x| (x.clamp(low, high) - winsorized_mean).powi(2)).sum();
         let deviation = (squares / (n - 1) as f64).sqrt();
         Some(Self { mean, error: deviation * (n as f64).sqrt() / kept.len() as f64, freedom })
     }
@@ -50,8 +52,8 @@ impl Trimmed {
         (self.freedom > 0).then(|| t_quantile(0.975, self.freedom as f64) * self.error)
     }
 
-    /// The share of bootstrap replicates to cut at each end: Φ(-√(n / (n - 1)) · t(0.975, freedom)). See
-    /// [`bootstrap_interval`](super::bootstrap_interval).
+    /// The share of bootstrap replicates to cut at each end: Φ(-√(n / (n - 1)) · t(0.975,
+    /// freedom)). See [`bootstrap_interval`](super::bootstrap_interval).
     pub(super) fn tail(&self, n: usize) -> f64 {
         let widen = (n as f64 / (n as f64 - 1.0)).sqrt();
         super::normal_below(-widen * t_quantile(0.975, self.freedom as f64))
@@ -64,7 +66,8 @@ mod tests {
 
     #[test]
     fn ten_values_by_hand() {
-        // Two are cut at each end; 3..=8 stay. Winsorized: 3 3 3 4 5 6 7 8 8 8, squares around 5.5: 42.5, over 9.
+        // Two are cut at each end; 3..=8 stay. Winsorized: 3 3 3 4 5 6 7 8 8 8, squares around 5.5:
+        // 42.5, over 9.
         let t = Trimmed::of_sorted(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1e9]).unwrap();
         assert_eq!((t.mean, t.freedom), (5.5, 5));
         assert!((t.error - (42.5f64 / 9.0).sqrt() / (0.6 * 10f64.sqrt())).abs() < 1e-12);
@@ -73,7 +76,10 @@ mod tests {
     #[test]
     fn few_values_are_not_trimmed() {
         assert_eq!(Trimmed::of_sorted(&[2.0, 4.0]).unwrap().mean, 3.0);
-        assert_eq!(Trimmed::of_sorted(&[2.0]).unwrap(), Trimmed { mean: 2.0, error: 0.0, freedom: 0 });
+        assert_eq!(
+            Trimmed::of_sorted(&[2.0]).unwrap(),
+            Trimmed { mean: 2.0, error: 0.0, freedom: 0 }
+        );
         assert_eq!(Trimmed::of_sorted(&[]), None);
     }
 }

@@ -1,10 +1,12 @@
-//! What the kernel is handed for what users type, on machines that are described as folders. docs/untested.md says which of them
-//! no test machine is.
+//! What the kernel is handed for what users type, on machines that are described as folders.
+//! docs/untested.md says which of them no test machine is.
 
 use crate::machines::{Machine, arm64, hybrid, intel, vm};
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_USER};
-use tare_measure::event::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
+use tare_measure::event::{
+    CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter,
+};
 
 /// An event in one line: its name, then what is not zero or usual.
 fn line(event: &Event) -> String {
@@ -16,7 +18,10 @@ fn line(event: &Event) -> String {
         PmuCpus::OnePerPackage(list) => format!("cpumask {list}"),
         PmuCpus::Those(list) => format!("cpus {list}"),
     }));
-    parts.extend((event.scale != 1.0 || !event.unit.is_empty()).then(|| format!("x {} {}", event.scale, event.unit)));
+    parts.extend(
+        (event.scale != 1.0 || !event.unit.is_empty())
+            .then(|| format!("x {} {}", event.scale, event.unit)),
+    );
     parts.join(" | ").replace("= | ", "= ")
 }
 
@@ -25,7 +30,11 @@ fn group_lines(groups: &[EventGroup]) -> String {
         let lines: Vec<_> = group.events.iter().map(line).collect();
         let marks = [(group.weak, "weak "), (group.sample_read, "sample_read ")];
         let marks: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
-        if lines.len() == 1 && marks.is_empty() { lines[0].clone() } else { format!("{marks}{{ {} }}", lines.join(" ; ")) }
+        if lines.len() == 1 && marks.is_empty() {
+            lines[0].clone()
+        } else {
+            format!("{marks}{{ {} }}", lines.join(" ; "))
+        }
     };
     groups.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -36,7 +45,8 @@ fn check(machine: &Machine, table: &str) {
     for block in table.trim().split("\n\n") {
         let (typed, expected) = block.trim().split_once('\n').expect("a typed text and its events");
         let expected: Vec<_> = expected.lines().map(str::trim).collect();
-        let got = parse(typed.trim(), &machine.sources()).map_or_else(|error| error.to_string(), |groups| group_lines(&groups));
+        let got = parse(typed.trim(), &machine.sources())
+            .map_or_else(|error| error.to_string(), |groups| group_lines(&groups));
         if got != expected.join("\n") {
             wrong.push_str(&format!(
                 "\n{typed}\n    expected {}\n    got      {}\n",
@@ -170,7 +180,8 @@ power/energy-pkg/
     );
 }
 
-/// Uncore PMUs: a name for all instances, CPUs from sysfs, scale and unit, values that must be given.
+/// Uncore PMUs: a name for all instances, CPUs from sysfs, scale and unit, values that must be
+/// given.
 #[test]
 fn uncore_pmus() {
     check(
@@ -313,11 +324,19 @@ fn terms_for_sampling_leave_the_attribute_alone() {
     };
     assert_eq!((&event.sampling, event.inherit, event.percore), (&expected, Some(false), true));
     assert_eq!(event.term_for_sampling(), Some("call-graph"));
-    let frequency = parse("sched:sched_switch/freq=99,call-graph=dwarf,stack-size=4096/", &vm().sources()).unwrap();
+    let frequency =
+        parse("sched:sched_switch/freq=99,call-graph=dwarf,stack-size=4096/", &vm().sources())
+            .unwrap();
     let terms = &frequency[0].events[0].sampling;
-    assert_eq!((terms.rate, terms.call_graph, terms.stack_size), (Sampling::Frequency(99), Some(CallGraph::Dwarf), Some(4096)));
+    assert_eq!(
+        (terms.rate, terms.call_graph, terms.stack_size),
+        (Sampling::Frequency(99), Some(CallGraph::Dwarf), Some(4096))
+    );
     for (wrong, expected) in [
-        ("cycles/call-graph=x/", "event at character 19: call-graph: fp, dwarf, lbr or no belongs after ="),
+        (
+            "cycles/call-graph=x/",
+            "event at character 19: call-graph: fp, dwarf, lbr or no belongs after =",
+        ),
         (
             "cycles/branch_type=any_cal/",
             "event at character 20: branch_type: kinds of branches belong after =, joined with +, like any+u; nearest: any_call",
@@ -325,7 +344,10 @@ fn terms_for_sampling_leave_the_attribute_alone() {
         ("cycles/max-stack=65536/", "event at character 18: max-stack: the number is too large"),
         ("cycles/freq/", "event at character 8: freq: a number above 0 belongs after ="),
         ("cs/inherit=2/", "event at character 12: inherit: 0 or 1 belongs after ="),
-        ("sched:sched_switch/config=1/", "event at character 20: 'config' is no term for this event"),
+        (
+            "sched:sched_switch/config=1/",
+            "event at character 20: 'config' is no term for this event",
+        ),
     ] {
         assert_eq!(parse(wrong, &vm().sources()).unwrap_err().to_string(), expected);
     }
@@ -339,14 +361,28 @@ fn filters_belong_to_all_tracepoints_of_their_event() {
     set_filter(&mut groups, "common_pid != 1 && comm ~ \"a*\"", &sources).unwrap();
     set_filter(&mut groups, "CPU == 0", &sources).unwrap();
     for group in &groups {
-        assert_eq!(group.events[0].filter.as_deref(), Some("(common_pid != 1 && comm ~ \"a*\") && (CPU == 0)"));
+        assert_eq!(
+            group.events[0].filter.as_deref(),
+            Some("(common_pid != 1 && comm ~ \"a*\") && (CPU == 0)")
+        );
     }
     let mut one = parse("sched:sched_switch", &sources).unwrap();
-    let refused = |groups: &mut [EventGroup], filter| set_filter(groups, filter, &sources).unwrap_err().to_string();
-    assert_eq!(refused(&mut one, "next_pdi == 3"), "--filter: sched:sched_switch has no field 'next_pdi'; nearest: next_pid");
+    let refused = |groups: &mut [EventGroup], filter| {
+        set_filter(groups, filter, &sources).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&mut one, "next_pdi == 3"),
+        "--filter: sched:sched_switch has no field 'next_pdi'; nearest: next_pid"
+    );
     assert_eq!(refused(&mut one, " "), "--filter: a condition belongs here, like 'prev_pid == 0'");
-    assert_eq!(refused(&mut [], "a == 1"), "--filter belongs after -e SYSTEM:EVENT: there is no event before it");
+    assert_eq!(
+        refused(&mut [], "a == 1"),
+        "--filter belongs after -e SYSTEM:EVENT: there is no event before it"
+    );
     let mut clock = parse("cs", &sources).unwrap();
-    assert_eq!(refused(&mut clock, "a == 1"), "--filter belongs after -e SYSTEM:EVENT: cs is no tracepoint");
+    assert_eq!(
+        refused(&mut clock, "a == 1"),
+        "--filter belongs after -e SYSTEM:EVENT: cs is no tracepoint"
+    );
     assert_eq!(one[0].events[0].filter, None);
 }

@@ -65,7 +65,11 @@ fn no_text_breaks_the_parser() {
     let mut accepted = 0;
     for _ in 0..10_000 {
         let length = random.usize(0..9);
-        let text: String = (0..length).map(|_| [PIECES[random.usize(..PIECES.len())], MARKS[random.usize(..MARKS.len())]].concat()).collect();
+        let text: String = (0..length)
+            .map(|_| {
+                [PIECES[random.usize(..PIECES.len())], MARKS[random.usize(..MARKS.len())]].concat()
+            })
+            .collect();
         match parse(&text, &sources) {
             Ok(groups) => {
                 accepted += 1;
@@ -86,12 +90,27 @@ fn no_text_breaks_the_parser() {
 fn names_stand_for_their_events() {
     for machine in [machines::vm(), machines::intel(), machines::hybrid(), machines::arm64()] {
         let sources = machine.sources();
-        for text in
-            ["cs", "cycles:u", "0:1:k", "r1a8", "LLC-loads:pp", "sched:*", "mem:0x10/2:w", "uncore_imc/clockticks/", "mem-stores", "cpu/event=1/u"]
-        {
-            for event in parse(text, &sources).into_iter().flatten().flat_map(|group| group.events) {
-                let again = parse(&event.name, &sources).unwrap_or_else(|error| panic!("{}: {error}", event.name));
-                assert!(again.iter().any(|group| group.events == [event.clone()]), "{} is {again:?}", event.name);
+        for text in [
+            "cs",
+            "cycles:u",
+            "0:1:k",
+            "r1a8",
+            "LLC-loads:pp",
+            "sched:*",
+            "mem:0x10/2:w",
+            "uncore_imc/clockticks/",
+            "mem-stores",
+            "cpu/event=1/u",
+        ] {
+            for event in parse(text, &sources).into_iter().flatten().flat_map(|group| group.events)
+            {
+                let again = parse(&event.name, &sources)
+                    .unwrap_or_else(|error| panic!("{}: {error}", event.name));
+                assert!(
+                    again.iter().any(|group| group.events == [event.clone()]),
+                    "{} is {again:?}",
+                    event.name
+                );
             }
         }
     }
@@ -102,7 +121,10 @@ fn names_stand_for_their_events() {
 fn a_wrong_name_gets_one_line_with_its_position_and_a_mark() {
     let machine = machines::vm();
     let error = parse("cs,page-fualts:u", &machine.sources()).unwrap_err();
-    assert_eq!(error.to_string(), "event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults");
+    assert_eq!(
+        error.to_string(),
+        "event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults"
+    );
     assert_eq!(error.pointer(), "  cs,page-fualts:u\n     ^");
     let sched = parse("{cs,schéd:x}", &machine.sources()).unwrap_err();
     assert_eq!((sched.offset, sched.pointer().as_str()), (4, "  {cs,schéd:x}\n      ^"));

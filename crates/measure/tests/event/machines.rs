@@ -22,7 +22,8 @@ impl Machine {
 
     fn file(self, path: &str, text: &str) -> Self {
         let path = self.root.path().join(path.trim_start_matches('/'));
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder in the temporary one");
+        fs::create_dir_all(path.parent().expect("a folder"))
+            .expect("a folder in the temporary one");
         fs::write(path, format!("{text}\n")).expect("a file in the temporary folder");
         self
     }
@@ -37,8 +38,11 @@ impl Machine {
     fn tracepoint(self, name: &str, id: u32, fields: &[&str]) -> Self {
         let folder = format!("/sys/kernel/tracing/events/{}", name.replace(':', "/"));
         let fields = ["unsigned short common_type", "int common_pid"].iter().chain(fields);
-        let fields: String = fields.map(|field| format!("\tfield:{field};\toffset:8;\tsize:4;\tsigned:1;\n")).collect();
-        self.file(&format!("{folder}/id"), &id.to_string()).file(&format!("{folder}/format"), &format!("name: x\nformat:\n{fields}"))
+        let fields: String = fields
+            .map(|field| format!("\tfield:{field};\toffset:8;\tsize:4;\tsigned:1;\n"))
+            .collect();
+        self.file(&format!("{folder}/id"), &id.to_string())
+            .file(&format!("{folder}/format"), &format!("name: x\nformat:\n{fields}"))
     }
 }
 
@@ -63,10 +67,22 @@ pub(crate) fn vm() -> Machine {
         .pmu("software", 1, &[])
         .pmu("tracepoint", 2, &[])
         .pmu("breakpoint", 5, &[])
-        .pmu("msr", 10, &[("format/event", "config:0-63"), ("events/tsc", "event=0x00"), ("events/smi", "event=0x04")])
+        .pmu(
+            "msr",
+            10,
+            &[
+                ("format/event", "config:0-63"),
+                ("events/tsc", "event=0x00"),
+                ("events/smi", "event=0x04"),
+            ],
+        )
         .tracepoint("raw_syscalls:sys_enter", 23, &["long id", "unsigned long args[6]"])
         .tracepoint("raw_syscalls:sys_exit", 22, &["long id", "long ret"])
-        .tracepoint("sched:sched_switch", 316, &["char prev_comm[16]", "pid_t prev_pid", "char next_comm[16]", "pid_t next_pid"])
+        .tracepoint(
+            "sched:sched_switch",
+            316,
+            &["char prev_comm[16]", "pid_t prev_pid", "char next_comm[16]", "pid_t next_pid"],
+        )
         .tracepoint("sched:sched_wakeup", 318, &["char comm[16]", "pid_t pid"])
 }
 
@@ -82,8 +98,16 @@ pub(crate) fn intel() -> Machine {
         ("events/clockticks", "event=0xff"),
     ]
     .into();
-    let cpu: Vec<_> = X86_FORMATS.into_iter().chain([("caps/max_precise", "3"), ("events/mem-loads", "event=0xcd,umask=0x1,ldlat=3")]).collect();
-    let cha = [("cpumask", "0"), ("format/event", "config:0-7"), ("format/slice", "config1:0-3"), ("events/lookups", "event=0x34,slice=?")];
+    let cpu: Vec<_> = X86_FORMATS
+        .into_iter()
+        .chain([("caps/max_precise", "3"), ("events/mem-loads", "event=0xcd,umask=0x1,ldlat=3")])
+        .collect();
+    let cha = [
+        ("cpumask", "0"),
+        ("format/event", "config:0-7"),
+        ("format/slice", "config1:0-3"),
+        ("events/lookups", "event=0x34,slice=?"),
+    ];
     let power = [
         ("cpumask", "0,28"),
         ("format/event", "config:0-7"),
@@ -94,15 +118,25 @@ pub(crate) fn intel() -> Machine {
     vm().pmu("cpu", 4, &cpu)
         .pmu("uncore_imc_0", 30, &imc)
         .pmu("uncore_imc_1", 31, &imc)
-        .pmu("uncore_imc_free_running_0", 32, &[("cpumask", "0,28"), ("format/event", "config:0-7")])
+        .pmu(
+            "uncore_imc_free_running_0",
+            32,
+            &[("cpumask", "0,28"), ("format/event", "config:0-7")],
+        )
         .pmu("uncore_cha", 40, &cha)
         .pmu("power", 9, &power)
 }
 
 /// A laptop with two kinds of cores.
 pub(crate) fn hybrid() -> Machine {
-    let core: Vec<_> = X86_FORMATS.into_iter().chain([("cpus", "0-7"), ("events/mem-stores", "event=0xcd,umask=0x2")]).collect();
-    let atom: Vec<_> = X86_FORMATS.into_iter().chain([("cpus", "8-15"), ("events/mem-stores", "event=0xd0,umask=0x6")]).collect();
+    let core: Vec<_> = X86_FORMATS
+        .into_iter()
+        .chain([("cpus", "0-7"), ("events/mem-stores", "event=0xcd,umask=0x2")])
+        .collect();
+    let atom: Vec<_> = X86_FORMATS
+        .into_iter()
+        .chain([("cpus", "8-15"), ("events/mem-stores", "event=0xd0,umask=0x6")])
+        .collect();
     vm().pmu("cpu_core", 4, &core).pmu("cpu_atom", 8, &atom)
 }
 

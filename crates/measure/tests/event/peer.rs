@@ -37,18 +37,26 @@ const TEXTS: [&str; 27] = [
     "sched:sched_s*",
 ];
 
-/// What both say of an event, without what belongs to the way of counting. perf 6.1 sets `exclude_guest` where nobody asked for it;
-/// newer ones don't, nor does this grammar.
+/// What both say of an event, without what belongs to the way of counting. perf 6.1 sets
+/// `exclude_guest` where nobody asked for it; newer ones don't, nor does this grammar.
 fn comparable(attr: &Attr) -> String {
     let counting = Flags::DISABLED | Flags::INHERIT | Flags::ENABLE_ON_EXEC | Flags::EXCLUDE_GUEST;
-    Attr { flags: attr.flags - counting, read_format: Default::default(), sample_type: 0, ..attr.clone() }.to_string()
+    Attr {
+        flags: attr.flags - counting,
+        read_format: Default::default(),
+        sample_type: 0,
+        ..attr.clone()
+    }
+    .to_string()
 }
 
-/// The attributes that `perf stat -vv` prints, one event opened several times with less and less counted once.
+/// The attributes that `perf stat -vv` prints, one event opened several times with less and less
+/// counted once.
 fn attrs_of_perf(text: &str) -> Option<Vec<String>> {
     let output = Command::new("perf").args(["stat", "-vv", "-e", text, "true"]).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let blocks = said.split("perf_event_attr:").skip(1).filter_map(|rest| rest.split("-----").next());
+    let blocks =
+        said.split("perf_event_attr:").skip(1).filter_map(|rest| rest.split("-----").next());
     let mut attrs: Vec<String> = blocks.map(|block| comparable(&read(block))).collect();
     attrs.dedup();
     Some(attrs)
@@ -59,7 +67,10 @@ fn read(block: &str) -> Attr {
     let mut attr = Attr::default();
     for line in block.lines() {
         let Some((name, value)) = line.trim().rsplit_once(char::is_whitespace) else { continue };
-        let number = value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+        let number = value
+            .strip_prefix("0x")
+            .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+            .unwrap_or(0);
         let name = name.trim();
         match name {
             "type" => attr.kind = u32::try_from(number).expect("a type"),
@@ -98,7 +109,11 @@ fn perf_reads_the_same_events() {
             println!("{text} skipped: perf opens nothing");
             continue;
         }
-        let mut ours: Vec<_> = ours.iter().flat_map(|group| &group.events).map(|event| comparable(&event.attr)).collect();
+        let mut ours: Vec<_> = ours
+            .iter()
+            .flat_map(|group| &group.events)
+            .map(|event| comparable(&event.attr))
+            .collect();
         // perf takes the tracepoints of a pattern in the order of the folder.
         ours.sort_unstable();
         theirs.sort_unstable();

@@ -18,11 +18,19 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
             let start = u64::from(name.as_bytes()[0]);
             let name = profile.add_string(name.as_bytes());
             let symbol = profile.add_symbol(Symbol { dso, name, start });
-            let frame = profile.add_frame(Frame { space: Space::User, dso: Some(dso), function: Ok(symbol), address: start });
+            let frame = profile.add_frame(Frame {
+                space: Space::User,
+                dso: Some(dso),
+                function: Ok(symbol),
+                address: start,
+            });
             stack = Some(profile.add_stack(stack, frame));
             leaf = Some(frame);
         }
-        profile.add_samples(Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack }, Weight { period: *period, samples: 1 });
+        profile.add_samples(
+            Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack },
+            Weight { period: *period, samples: 1 },
+        );
     }
     profile
 }
@@ -36,7 +44,8 @@ fn shown(profile: &Profile, view: &View) -> String {
 #[test]
 fn columns_are_aligned_and_names_are_safe() {
     let profile = profile(&[("漢字", &["a"], 3), ("x\x1b[1m", &["a"], 1)]);
-    let columns = vec![Column::Overhead, Column::Samples, Column::Key(Key::Comm), Column::Key(Key::Symbol)];
+    let columns =
+        vec![Column::Overhead, Column::Samples, Column::Key(Key::Comm), Column::Key(Key::Symbol)];
     let view = View { order: vec![Column::Overhead], columns, ..View::default() };
     let expected = "\
 # Total Lost Samples: 0
@@ -60,7 +69,10 @@ fn a_graph_has_its_trunk_and_its_branches() {
     let profile = profile(&[("x", &["a", "b", "c"], 60), ("x", &["a", "b", "d", "e"], 40)]);
     let graph = Graph { order: Order::Caller, percent_limit: 0.5, skips_first: false };
     let columns = vec![Column::Overhead, Column::Key(Key::Comm)];
-    let text = shown(&profile, &View { order: vec![Column::Overhead], columns, graph: Some(graph), ..View::default() });
+    let text = shown(
+        &profile,
+        &View { order: vec![Column::Overhead], columns, graph: Some(graph), ..View::default() },
+    );
     let expected = "
    100.00%  x
             |
@@ -82,13 +94,19 @@ fn what_is_missing_is_said() {
     profile.loss.lost_records = 7;
     profile.loss.own_samples = 3;
     profile.loss.unread.push("at byte 99: the data end within a record\x1b".into());
-    let text = shown(&profile, &View { columns: vec![Column::Overhead], order: vec![Column::Overhead], ..View::default() });
+    let text = shown(
+        &profile,
+        &View { columns: vec![Column::Overhead], order: vec![Column::Overhead], ..View::default() },
+    );
     assert!(text.contains("# Total Lost Samples: 7\n# 3 samples of the recorder itself"), "{text}");
     assert!(text.contains("within a record\\u{1b}\n"), "{text}");
 }
 
 #[test]
 fn counts_are_rounded_as_perf_does() {
-    assert_eq!([999, 1000, 1001, 2892, 1_000_001].map(rounded), ["999", "1000", "1K", "2K", "1000K"]);
+    assert_eq!(
+        [999, 1000, 1001, 2892, 1_000_001].map(rounded),
+        ["999", "1000", "1K", "2K", "1000K"]
+    );
     assert_eq!([1_001_000, 11_400_000].map(rounded), ["1M", "11M"]);
 }

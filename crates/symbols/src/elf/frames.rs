@@ -38,9 +38,23 @@ impl Frames {
     pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, most: u64) -> object::Result<Self> {
         let header = elf::FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
-        let segments = header.program_headers(endian, data)?.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-        let places = Places(segments.map(|segment| (segment.p_offset(endian), segment.p_filesz(endian), segment.p_vaddr(endian))).collect());
-        let reader = Sections { endian, data, sections: header.sections(endian, data)?, machine: header.e_machine(endian) };
+        let segments = header
+            .program_headers(endian, data)?
+            .iter()
+            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
+        let places = Places(
+            segments
+                .map(|segment| {
+                    (segment.p_offset(endian), segment.p_filesz(endian), segment.p_vaddr(endian))
+                })
+                .collect(),
+        );
+        let reader = Sections {
+            endian,
+            data,
+            sections: header.sections(endian, data)?,
+            machine: header.e_machine(endian),
+        };
         let mut left = most;
         let mut bytes = |name: &[u8]| {
             let section = reader.named(name).filter(|section| section.sh_size(endian) <= left)?;
@@ -65,6 +79,12 @@ impl Frames {
             debug_frame,
             ..ExplicitModuleSectionInfo::default()
         };
-        Ok(Self { build_id: reader.build_id(), machine: reader.machine, places, sections, bytes: most - left })
+        Ok(Self {
+            build_id: reader.build_id(),
+            machine: reader.machine,
+            places,
+            sections,
+            bytes: most - left,
+        })
     }
 }

@@ -12,7 +12,8 @@ pub enum Registers {
     X86_64 {
         /// Where the CPU was.
         ip: u64,
-        /// The others in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15 (System V psABI for x86-64, figure 3.36).
+        /// The others in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
+        /// (System V psABI for x86-64, figure 3.36).
         general: [u64; 16],
     },
     /// ARM with 64 bits.
@@ -44,6 +45,7 @@ impl Registers {
 pub enum End {
     /// To the thread's first function, or as far as was asked for.
     Whole,
-    /// Not so far: the copy of the stack is too short, a file is gone or says nothing, or the stack is damaged.
+    /// Not so far: the copy of the stack is too short, a file is gone or says nothing, or the stack
+    /// is damaged.
     Incomplete,
 }

@@ -11,7 +11,12 @@ use crate::exit::Exit;
 
 /// Answers `--help` and `--version`, or says in tare's way what is wrong with the arguments.
 pub(crate) fn refuse(error: &clap::Error) -> Exit {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
         let written = error.print().is_ok();
         return if error.use_stderr() || !written { Exit::Usage } else { Exit::Success };
     }

@@ -33,26 +33,39 @@ pub(crate) struct Control {
 const LONGEST_LINE: usize = 64;
 
 impl Control {
-    /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named pipes).
+    /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named
+    /// pipes).
     pub(crate) fn open(text: &str) -> Result<Self, Refusal> {
         let refuse = |why: String| Refusal::usage(format!("--control {text}: {why}"));
-        let (kind, names) = text.split_once(':').ok_or_else(|| refuse("write fd:CTL[,ACK] or fifo:CTL[,ACK]".to_owned()))?;
-        let (commands, ack) = names.split_once(',').map_or((names, None), |(commands, ack)| (commands, Some(ack)));
+        let (kind, names) = text
+            .split_once(':')
+            .ok_or_else(|| refuse("write fd:CTL[,ACK] or fifo:CTL[,ACK]".to_owned()))?;
+        let (commands, ack) =
+            names.split_once(',').map_or((names, None), |(commands, ack)| (commands, Some(ack)));
         let open = |name: &str| match kind {
             "fd" => {
-                let fd = name.parse().map_err(|_| refuse(format!("'{name}' is not a descriptor")))?;
-                tare_kernel::inherited_descriptor(fd).map_err(|error| refuse(format!("descriptor {fd}: {error}")))
+                let fd =
+                    name.parse().map_err(|_| refuse(format!("'{name}' is not a descriptor")))?;
+                tare_kernel::inherited_descriptor(fd)
+                    .map_err(|error| refuse(format!("descriptor {fd}: {error}")))
             }
             "fifo" => {
                 // Opened for both, so that neither side has to wait for the other to open its end.
                 let file = OpenOptions::new().read(true).write(true).open(name);
-                file.map(OwnedFd::from).map_err(|error| refuse(format!("{name}: {error} (make it with mkfifo)")))
+                file.map(OwnedFd::from)
+                    .map_err(|error| refuse(format!("{name}: {error} (make it with mkfifo)")))
             }
             other => Err(refuse(format!("'{other}' is neither fd nor fifo"))),
         };
-        let control = Self { commands: open(commands)?, ack: ack.map(open).transpose()?, partial: Vec::new() };
-        let flags = rustix::fs::fcntl_getfl(&control.commands).map_err(|error| refuse(error.to_string()))?;
-        rustix::fs::fcntl_setfl(&control.commands, flags | OFlags::NONBLOCK).map_err(|error| refuse(error.to_string()))?;
+        let control = Self {
+            commands: open(commands)?,
+            ack: ack.map(open).transpose()?,
+            partial: Vec::new(),
+        };
+        let flags = rustix::fs::fcntl_getfl(&control.commands)
+            .map_err(|error| refuse(error.to_string()))?;
+        rustix::fs::fcntl_setfl(&control.commands, flags | OFlags::NONBLOCK)
+            .map_err(|error| refuse(error.to_string()))?;
         Ok(control)
     }
 
@@ -76,7 +89,9 @@ impl Control {
                 let line = String::from_utf8_lossy(&line);
                 match order(line.trim_matches(|c: char| c.is_whitespace() || c == '\0')) {
                     Ok(order) => orders.extend(order),
-                    Err(unknown) => say(&format!("--control: '{unknown}' is none of enable, disable, ping, stop")),
+                    Err(unknown) => say(&format!(
+                        "--control: '{unknown}' is none of enable, disable, ping, stop"
+                    )),
                 }
             }
             if self.partial.len() > LONGEST_LINE {

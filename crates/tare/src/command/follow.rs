@@ -44,15 +44,21 @@ impl Following {
         let forced = wish.follow != Follow::Auto;
         if let Some(option) = wish.needs_inherit {
             return match wish.follow {
-                Follow::Cgroup | Follow::System => Err(Refusal::usage(format!("{option} is for events that are inherited: use --follow=inherit"))),
-                Follow::Auto | Follow::Inherit => Ok(inherit(Some(format!("{option} asks for it")).filter(|_| !forced))),
+                Follow::Cgroup | Follow::System => Err(Refusal::usage(format!(
+                    "{option} is for events that are inherited: use --follow=inherit"
+                ))),
+                Follow::Auto | Follow::Inherit => {
+                    Ok(inherit(Some(format!("{option} asks for it")).filter(|_| !forced)))
+                }
             };
         }
         if wish.follow == Follow::Inherit {
             return Ok(inherit(None));
         }
         if let Err(errno) = may_count_cpus(host, kernel) {
-            let why = format!("events on whole CPUs are not allowed ({errno}; CAP_PERFMON or kernel.perf_event_paranoid=0 allows them)");
+            let why = format!(
+                "events on whole CPUs are not allowed ({errno}; CAP_PERFMON or kernel.perf_event_paranoid=0 allows them)"
+            );
             return if forced { Err(refusal(wish.follow, &why)) } else { Ok(inherit(Some(why))) };
         }
         if wish.follow == Follow::System {
@@ -68,25 +74,42 @@ impl Following {
     /// The line that says what was chosen.
     pub(crate) fn line(&self) -> String {
         let how = self.mode.how();
-        self.why.as_ref().map_or_else(|| format!("follows the command {how}"), |why| format!("follows the command {how}: {why}"))
+        self.why.as_ref().map_or_else(
+            || format!("follows the command {how}"),
+            |why| format!("follows the command {how}: {why}"),
+        )
     }
 }
 
 fn refusal(follow: Follow, why: &str) -> Refusal {
-    let (name, others) = if follow == Follow::Cgroup { ("cgroup", "system or inherit") } else { ("system", "inherit") };
-    Refusal { exit: Exit::OwnFailure, message: format!("--follow={name}: {why}; use --follow={others}") }
+    let (name, others) = if follow == Follow::Cgroup {
+        ("cgroup", "system or inherit")
+    } else {
+        ("system", "inherit")
+    };
+    Refusal {
+        exit: Exit::OwnFailure,
+        message: format!("--follow={name}: {why}; use --follow={others}"),
+    }
 }
 
-/// Makes a cgroup that events can be opened on; none where nothing is to be run. Else: what stands in the way.
-fn own_cgroup(dry_run: bool, host: &Host, kernel: &dyn Kernel) -> Result<Option<Transient>, String> {
+/// Makes a cgroup that events can be opened on; none where nothing is to be run. Else: what stands
+/// in the way.
+fn own_cgroup(
+    dry_run: bool,
+    host: &Host,
+    kernel: &dyn Kernel,
+) -> Result<Option<Transient>, String> {
     let place = TransientPlace::find(host).map_err(|error| error.to_string())?;
     if dry_run {
         return Ok(None);
     }
     let cgroup = place.create(host).map_err(|error| error.to_string())?;
-    // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this controller reached it).
+    // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this
+    // controller reached it).
     let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), first_cpu(host));
-    may_count(target, kernel).map_err(|errno| format!("no event can be opened on a new cgroup ({errno})"))?;
+    may_count(target, kernel)
+        .map_err(|errno| format!("no event can be opened on a new cgroup ({errno})"))?;
     Ok(Some(cgroup))
 }
 
@@ -97,7 +120,18 @@ fn may_count_cpus(host: &Host, kernel: &dyn Kernel) -> Result<(), Errno> {
 /// Asks with an event that never happens.
 fn may_count(target: Target, kernel: &dyn Kernel) -> Result<(), Errno> {
     let (kind, config) = (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY.into());
-    kernel.open(&Attr { kind, config, flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL, ..Attr::default() }, target, None).map(drop)
+    kernel
+        .open(
+            &Attr {
+                kind,
+                config,
+                flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL,
+                ..Attr::default()
+            },
+            target,
+            None,
+        )
+        .map(drop)
 }
 
 fn first_cpu(host: &Host) -> u32 {
@@ -110,7 +144,12 @@ mod tests {
 
     use super::*;
 
-    fn choose(follow: Follow, needs_inherit: Option<&'static str>, host: &Host, kernel: &Scripted) -> Result<(FollowMode, Option<String>), String> {
+    fn choose(
+        follow: Follow,
+        needs_inherit: Option<&'static str>,
+        host: &Host,
+        kernel: &Scripted,
+    ) -> Result<(FollowMode, Option<String>), String> {
         let chosen = Following::choose(Wish { follow, needs_inherit, dry_run: true }, host, kernel);
         chosen.map(|following| (following.mode, following.why)).map_err(|refusal| refusal.message)
     }
@@ -119,27 +158,64 @@ mod tests {
     fn it_steps_down_and_says_why() {
         let root = tempfile::tempdir().unwrap();
         let host = Host::at(root.path());
-        let files = [("proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"), ("proc/self/cgroup", "0::/\n"), ("cg/cgroup.procs", "")];
+        let files = [
+            ("proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
+            ("proc/self/cgroup", "0::/\n"),
+            ("cg/cgroup.procs", ""),
+        ];
         for (file, text) in files {
             let file = root.path().join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        let refuses = Scripted::new().rule(|_, target| matches!(target, Target::CgroupOnCpu(..)), Answer::Refuse(Errno::NOENT));
-        let stepped = Following::choose(Wish { follow: Follow::Auto, needs_inherit: None, dry_run: false }, &host, &refuses).unwrap();
-        assert!(stepped.mode == FollowMode::System && stepped.why.is_some_and(|why| why.contains("on a new cgroup")));
-        assert_eq!(std::fs::read_dir(root.path().join("cg")).unwrap().count(), 1, "the cgroup that was tried is gone");
+        let refuses = Scripted::new().rule(
+            |_, target| matches!(target, Target::CgroupOnCpu(..)),
+            Answer::Refuse(Errno::NOENT),
+        );
+        let stepped = Following::choose(
+            Wish { follow: Follow::Auto, needs_inherit: None, dry_run: false },
+            &host,
+            &refuses,
+        )
+        .unwrap();
+        assert!(
+            stepped.mode == FollowMode::System
+                && stepped.why.is_some_and(|why| why.contains("on a new cgroup"))
+        );
+        assert_eq!(
+            std::fs::read_dir(root.path().join("cg")).unwrap().count(),
+            1,
+            "the cgroup that was tried is gone"
+        );
         let all = Scripted::new();
         assert_eq!(choose(Follow::Auto, None, &host, &all), Ok((FollowMode::Cgroup, None)));
-        assert_eq!(choose(Follow::Auto, Some("-i"), &host, &all), Ok((FollowMode::Inherit, Some("-i asks for it".to_owned()))));
-        assert!(choose(Follow::System, Some("-i"), &host, &all).unwrap_err().contains("--follow=inherit"));
+        assert_eq!(
+            choose(Follow::Auto, Some("-i"), &host, &all),
+            Ok((FollowMode::Inherit, Some("-i asks for it".to_owned())))
+        );
+        assert!(
+            choose(Follow::System, Some("-i"), &host, &all)
+                .unwrap_err()
+                .contains("--follow=inherit")
+        );
         std::fs::write(root.path().join("cg/cgroup.subtree_control"), "cpu\n").unwrap();
         let (mode, why) = choose(Follow::Auto, None, &host, &all).unwrap();
         assert!(mode == FollowMode::System && why.unwrap().contains("limits"));
-        assert!(choose(Follow::Cgroup, None, &host, &all).unwrap_err().contains("use --follow=system or inherit"));
-        let none = || Scripted::new().rule(|_, target| matches!(target, Target::Cpu(_)), Answer::Refuse(Errno::ACCESS));
+        assert!(
+            choose(Follow::Cgroup, None, &host, &all)
+                .unwrap_err()
+                .contains("use --follow=system or inherit")
+        );
+        let none = || {
+            Scripted::new()
+                .rule(|_, target| matches!(target, Target::Cpu(_)), Answer::Refuse(Errno::ACCESS))
+        };
         let (mode, why) = choose(Follow::Auto, None, &host, &none()).unwrap();
         assert!(mode == FollowMode::Inherit && why.unwrap().contains("CAP_PERFMON"));
-        assert!(choose(Follow::System, None, &host, &none()).unwrap_err().contains("use --follow=inherit"));
+        assert!(
+            choose(Follow::System, None, &host, &none())
+                .unwrap_err()
+                .contains("use --follow=inherit")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `--header` of `tare report` and `tare script`: what a recording says of its machine, its session and its events.
+//! `--header` of `tare report` and `tare script`: what a recording says of its machine, its session
+//! and its events.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,13 +19,23 @@ pub(crate) enum Extent {
 }
 
 /// `--header-only`. Of a stream what comes before the first of the kernel's records.
-pub(crate) fn write_only(out: &mut dyn Write, mut reader: Reader<File>, extent: Extent) -> anyhow::Result<()> {
+pub(crate) fn write_only(
+    out: &mut dyn Write,
+    mut reader: Reader<File>,
+    extent: Extent,
+) -> anyhow::Result<()> {
     writeln!(out, "# ========")?;
     if let Header::File(header) = reader.header() {
-        writeln!(out, "# data offset    : {}\n# data size      : {}", header.data.offset, header.data.size)?;
+        writeln!(
+            out,
+            "# data offset    : {}\n# data size      : {}",
+            header.data.offset, header.data.size
+        )?;
     }
     if reader.description().events().is_empty() {
-        while reader.next_record()?.is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START) {}
+        while reader.next_record()?.is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START)
+        {
+        }
     }
     features(out, reader.description(), extent)?;
     writeln!(out, "# ========\n#")?;
@@ -32,7 +43,11 @@ pub(crate) fn write_only(out: &mut dyn Write, mut reader: Reader<File>, extent: 
 }
 
 /// `--header`.
-pub(crate) fn write(out: &mut dyn Write, description: &Description, extent: Extent) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut dyn Write,
+    description: &Description,
+    extent: Extent,
+) -> io::Result<()> {
     writeln!(out, "# ========")?;
     features(out, description, extent)?;
     writeln!(out, "# ========\n#")
@@ -64,13 +79,25 @@ fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> i
         writeln!(out, "# {}", event(described, place))?;
     }
     if let Ok(pmus) = features.pmu_mappings() {
-        let pmus: Vec<_> = pmus.into_iter().map(|(number, name)| format!("{} = {number}", printable(name))).collect();
+        let pmus: Vec<_> = pmus
+            .into_iter()
+            .map(|(number, name)| format!("{} = {number}", printable(name)))
+            .collect();
         writeln!(out, "# pmu mappings: {}", pmus.join(", "))?;
     }
     if let Ok((first_ns, last_ns)) = features.sample_time_ns() {
         let seconds = |ns: u64| format!("{}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
-        writeln!(out, "# time of first sample : {}\n# time of last sample : {}", seconds(first_ns), seconds(last_ns))?;
-        writeln!(out, "# sample duration : {:10.3} ms", last_ns.saturating_sub(first_ns) as f64 / 1e6)?;
+        writeln!(
+            out,
+            "# time of first sample : {}\n# time of last sample : {}",
+            seconds(first_ns),
+            seconds(last_ns)
+        )?;
+        writeln!(
+            out,
+            "# sample duration : {:10.3} ms",
+            last_ns.saturating_sub(first_ns) as f64 / 1e6
+        )?;
     }
     if extent == Extent::Full { more(out, features) } else { Ok(()) }
 }
@@ -78,7 +105,9 @@ fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> i
 /// What can be long.
 fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     if let Ok(topology) = features.cpu_topology() {
-        for (title, lists) in [("sibling sockets", &topology.sockets), ("sibling threads", &topology.cores)] {
+        for (title, lists) in
+            [("sibling sockets", &topology.sockets), ("sibling threads", &topology.cores)]
+        {
             lists.iter().try_for_each(|list| writeln!(out, "# {title} : {}", printable(list)))?;
         }
         for (cpu, place) in topology.cpus.iter().enumerate() {
@@ -87,18 +116,35 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     }
     for node in features.numa_topology().unwrap_or_default() {
         let (total, free) = (node.total_kib, node.free_kib);
-        writeln!(out, "# node{} meminfo : total = {total} kB, free = {free} kB\n# node{} cpu list : {}", node.node, node.node, printable(node.cpus))?;
+        writeln!(
+            out,
+            "# node{} meminfo : total = {total} kB, free = {free} kB\n# node{} cpu list : {}",
+            node.node,
+            node.node,
+            printable(node.cpus)
+        )?;
     }
     for cache in features.caches().unwrap_or_default() {
-        let (kind, size, cpus) = (printable(cache.kind), printable(cache.size), printable(cache.cpus));
+        let (kind, size, cpus) =
+            (printable(cache.kind), printable(cache.size), printable(cache.cpus));
         writeln!(out, "# L{} {kind:<15} {size} [{cpus}]", cache.level)?;
     }
     for group in features.group_desc().unwrap_or_default() {
-        writeln!(out, "# group: {} with {} members from event {} on", printable(group.name), group.members, group.leader)?;
+        writeln!(
+            out,
+            "# group: {} with {} members from event {} on",
+            printable(group.name),
+            group.members,
+            group.leader
+        )?;
     }
     if let Ok(clock) = features.clock_data() {
         let (wall_clock_ns, clock_ns) = (clock.wall_clock_ns, clock.clock_ns);
-        writeln!(out, "# clock {} was at {clock_ns} ns when the time of day was {wall_clock_ns} ns", clock.clockid)?;
+        writeln!(
+            out,
+            "# clock {} was at {clock_ns} ns when the time of day was {wall_clock_ns} ns",
+            clock.clockid
+        )?;
     }
     if let Ok(build_ids) = features.build_ids() {
         for id in build_ids {
@@ -111,22 +157,48 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
 
 /// What an event is called.
 pub(crate) fn event_name(event: &Event, place: usize) -> Vec<u8> {
-    let numbers = || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
+    let numbers =
+        || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
     event.name.clone().unwrap_or_else(|| numbers().into_bytes())
 }
 
 /// An event's attributes by the kernel's names; those that are 0 are left out.
 fn event(event: &Event, place: usize) -> String {
-    let Attr { kind, config, config1, config2, sampling, sample_type, read_format, flags, precise_ip, .. } = &event.attr;
+    let Attr {
+        kind,
+        config,
+        config1,
+        config2,
+        sampling,
+        sample_type,
+        read_format,
+        flags,
+        precise_ip,
+        ..
+    } = &event.attr;
     let mut words = vec![format!("event : name = {}", printable(&event_name(event, place)))];
     if !event.ids.is_empty() {
         let shown: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
-        let more = if event.ids.len() > shown.len() { format!(", and {} more", event.ids.len() - shown.len()) } else { String::new() };
+        let more = if event.ids.len() > shown.len() {
+            format!(", and {} more", event.ids.len() - shown.len())
+        } else {
+            String::new()
+        };
         words.push(format!("id = {{ {}{more} }}", shown.join(", ")));
     }
     words.push(format!("type = {kind}"));
-    let hexadecimal = [("config", *config), ("config1", *config1), ("config2", *config2), ("sample_type", *sample_type)];
-    words.extend(hexadecimal.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| format!("{name} = {value:#x}")));
+    let hexadecimal = [
+        ("config", *config),
+        ("config1", *config1),
+        ("config2", *config2),
+        ("sample_type", *sample_type),
+    ];
+    words.extend(
+        hexadecimal
+            .into_iter()
+            .filter(|(_, value)| *value != 0)
+            .map(|(name, value)| format!("{name} = {value:#x}")),
+    );
     match sampling {
         Sampling::None => {}
         Sampling::Period(period) => words.push(format!("sample_period = {period}")),

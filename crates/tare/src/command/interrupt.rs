@@ -26,9 +26,13 @@ pub(crate) struct Arrived {
     pub(crate) signals: u64,
 }
 
-/// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal sends (Ctrl-C) reaches the command
-/// by itself; what was sent to tare alone is passed on, once.
-pub(crate) fn pass_on(signals: &Signals, child: Option<&RunningChild>, interrupted: &mut Option<i32>) -> io::Result<Arrived> {
+/// Looks at the signals that arrived, and notes the last one that is to end tare. What a terminal
+/// sends (Ctrl-C) reaches the command by itself; what was sent to tare alone is passed on, once.
+pub(crate) fn pass_on(
+    signals: &Signals,
+    child: Option<&RunningChild>,
+    interrupted: &mut Option<i32>,
+) -> io::Result<Arrived> {
     let mut arrived = Arrived::default();
     while let Some(signal) = signals.next()? {
         arrived.signals += 1;
@@ -58,7 +62,9 @@ pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended
     let until = Instant::now() + PATIENCE;
     loop {
         match child.try_wait() {
-            Err(CommandError::Fork(error)) => return Err(error).context("cannot wait for the command"),
+            Err(CommandError::Fork(error)) => {
+                return Err(error).context("cannot wait for the command");
+            }
             Err(error) => return Err(error.into()),
             Ok(Some(ended)) => return Ok(Some(ended)),
             Ok(None) if Instant::now() >= until => {
@@ -70,11 +76,15 @@ pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended
     }
 }
 
-/// Waits for a command, and says which signal was to end it, if any. If the user insists on an end, it is killed.
+/// Waits for a command, and says which signal was to end it, if any. If the user insists on an end,
+/// it is killed.
 ///
 /// # Errors
 /// It could not be executed, or can't be waited for.
-pub(crate) fn wait(mut child: RunningChild, signals: &Signals) -> anyhow::Result<(Ended, Option<i32>)> {
+pub(crate) fn wait(
+    mut child: RunningChild,
+    signals: &Signals,
+) -> anyhow::Result<(Ended, Option<i32>)> {
     let mut interrupted = None;
     loop {
         match poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], None) {

@@ -1,6 +1,6 @@
-//! One module a command, and what commands share: how a command is followed (`follow`), orders (`control`),
-//! what a recording says of itself (`header`), signals (`interrupt`), remedies (`remedy`),
-//! and running processes that are waited for (`targets`).
+//! One module a command, and what commands share: how a command is followed (`follow`), orders
+//! (`control`), what a recording says of itself (`header`), signals (`interrupt`), remedies
+//! (`remedy`), and running processes that are waited for (`targets`).
 
 mod control;
 pub(crate) mod doctor;

@@ -12,19 +12,27 @@ use crate::exit::{Exit, Refusal, say};
 pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
     let remedy = match error {
         OpenError::NotPermitted { per_cpu, .. } => {
-            let level = host.sysctl("kernel.perf_event_paranoid").map_or_else(|_| "?".to_owned(), |level| level.to_string());
+            let level = host
+                .sysctl("kernel.perf_event_paranoid")
+                .map_or_else(|_| "?".to_owned(), |level| level.to_string());
             let wanted = if *per_cpu { 0 } else { 1 };
-            format!("kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more")
+            format!(
+                "kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more"
+            )
         }
         OpenError::TooManyFiles { needed, .. } => {
-            let limit = files.hard().map_or_else(|| "unlimited".to_owned(), |hard| hard.to_string());
+            let limit =
+                files.hard().map_or_else(|| "unlimited".to_owned(), |hard| hard.to_string());
             format!("the limit is {limit}: `ulimit -Hn {}` as root, or fewer events", needed + 32)
         }
-        OpenError::Filter { .. } => "`tare list EVENT` shows the fields that filters can use".to_owned(),
+        OpenError::Filter { .. } => {
+            "`tare list EVENT` shows the fields that filters can use".to_owned()
+        }
         OpenError::NoSuchTask(_) | OpenError::Other { .. } => String::new(),
     };
     let message = if remedy.is_empty() { error.to_string() } else { format!("{error}; {remedy}") };
-    let exit = if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
+    let exit =
+        if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
     Refusal { exit, message }
 }
 
@@ -32,8 +40,12 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
 pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Error {
     match error.downcast_ref::<CommandError>() {
         // A command that can't be executed has the shell's own status, as with env(1) or nice(1).
-        Some(command) => Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into(),
-        None if has_command && error.downcast_ref::<Refusal>().is_none() => Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into(),
+        Some(command) => {
+            Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into()
+        }
+        None if has_command && error.downcast_ref::<Refusal>().is_none() => {
+            Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into()
+        }
         None => error,
     }
 }
@@ -46,7 +58,12 @@ pub(crate) fn describe(sets: &[Counters], verbose: u8) {
     if verbose > 1 {
         let mut stderr = std::io::stderr().lock();
         for counter in counters() {
-            let _ = writeln!(stderr, "perf_event_attr of {}:\n{}", crate::exit::printable(&counter.subject.event.name), counter.attr);
+            let _ = writeln!(
+                stderr,
+                "perf_event_attr of {}:\n{}",
+                crate::exit::printable(&counter.subject.event.name),
+                counter.attr
+            );
         }
     }
 }

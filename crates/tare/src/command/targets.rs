@@ -24,9 +24,13 @@ impl Targets {
     pub(crate) fn processes(pids: &[i32]) -> anyhow::Result<Self> {
         let handle = |&pid: &i32| -> anyhow::Result<OwnedFd> {
             let known = Pid::from_raw(pid).with_context(|| format!("there is no process {pid}"))?;
-            pidfd_open(known, PidfdFlags::empty()).with_context(|| format!("cannot watch process {pid}"))
+            pidfd_open(known, PidfdFlags::empty())
+                .with_context(|| format!("cannot watch process {pid}"))
         };
-        Ok(Self { processes: pids.iter().map(handle).collect::<Result<_, _>>()?, threads: Vec::new() })
+        Ok(Self {
+            processes: pids.iter().map(handle).collect::<Result<_, _>>()?,
+            threads: Vec::new(),
+        })
     }
 
     /// Waits for the end of these threads.

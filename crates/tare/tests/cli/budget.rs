@@ -1,4 +1,5 @@
-//! `tare record --max-overhead`: rates follow the budget, every change is in the recording, and weights stay right.
+//! `tare record --max-overhead`: rates follow the budget, every change is in the recording, and
+//! weights stay right.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,11 @@ struct Recorded {
 fn record(folder: &Path, options: &[&str], script: &str) -> Recorded {
     let file = folder.join("perf.data");
     let mut record = tare();
-    record.env("XDG_STATE_HOME", folder).args(["record", "-e", "cpu-clock", "--follow=cgroup", "-o"]).arg(&file).args(options);
+    record
+        .env("XDG_STATE_HOME", folder)
+        .args(["record", "-e", "cpu-clock", "--follow=cgroup", "-o"])
+        .arg(&file)
+        .args(options);
     let output = record.args(["--", "sh", "-c", script]).stdin(Stdio::null()).output().unwrap();
     let said = stderr(&output);
     assert!(output.status.success(), "{options:?}: {said}");
@@ -49,14 +54,27 @@ fn a_busy_program_is_sampled_within_the_budget_and_its_samples_stand_for_all_of_
     let folder = tempfile::tempdir().unwrap();
     let recorded = record(folder.path(), &["-F", "20000", "--max-overhead", "2%"], BURNER);
     let budget = recorded.ledger.budget.as_ref().unwrap();
-    assert!(recorded.changes[0].hz[0] < 20_000 && share_of_rate(&recorded) <= 0.02, "{:?}", recorded.changes);
-    assert_eq!(budget.changes, recorded.changes.len() as u64 - 1, "the first note tells the first rate");
+    assert!(
+        recorded.changes[0].hz[0] < 20_000 && share_of_rate(&recorded) <= 0.02,
+        "{:?}",
+        recorded.changes
+    );
+    assert_eq!(
+        budget.changes,
+        recorded.changes.len() as u64 - 1,
+        "the first note tells the first rate"
+    );
     assert_eq!(recorded.changes.last().unwrap().hz[0], budget.hz);
-    assert!(recorded.said.contains("budget: 2.00% of the recorded CPUs' time asked, "), "{}", recorded.said);
+    assert!(
+        recorded.said.contains("budget: 2.00% of the recorded CPUs' time asked, "),
+        "{}",
+        recorded.said
+    );
     // The kernel's own period, of whichever rate: no sample stands for more or less than its time.
     let coverage = recorded.ledger.events[0].coverage.unwrap().percent().unwrap();
     assert!((75.0..150.0).contains(&coverage), "{coverage}: {}", recorded.said);
-    let report = tare().args(["report", "-G", "--sort", "comm", "-i"]).arg(&recorded.file).output().unwrap();
+    let report =
+        tare().args(["report", "-G", "--sort", "comm", "-i"]).arg(&recorded.file).output().unwrap();
     assert!(String::from_utf8(report.stdout).unwrap().contains("# budget: 2.00%"));
 }
 
@@ -75,7 +93,10 @@ fn forks_and_sleep_have_their_samples_and_the_floor_says_that_it_won() {
     assert!(floor.said.contains("budget: the floor won for "), "{}", floor.said);
     // Until its very end, not until the last look.
     let ledger = &floor.ledger;
-    assert!(ledger.budget.as_ref().unwrap().floor_ns as f64 > 0.99 * ledger.recorded_ns as f64, "{ledger:?}");
+    assert!(
+        ledger.budget.as_ref().unwrap().floor_ns as f64 > 0.99 * ledger.recorded_ns as f64,
+        "{ledger:?}"
+    );
 }
 
 #[test]
@@ -88,9 +109,14 @@ fn samples_of_the_kernel_are_dearer_and_lower_the_rate() {
     let recorded = record(folder.path(), &["-F", "20000", "--max-overhead", "2%"], script);
     let event = &recorded.ledger.events[0];
     assert!(event.in_kernel > event.samples / 2 && event.in_kernel <= event.samples, "{event:?}");
-    assert!(recorded.changes.last().unwrap().hz[0] < recorded.changes[0].hz[0], "{:?}", recorded.changes);
+    assert!(
+        recorded.changes.last().unwrap().hz[0] < recorded.changes[0].hz[0],
+        "{:?}",
+        recorded.changes
+    );
     assert!(recorded.said.contains("times that for the "), "{}", recorded.said);
-    let without = record(folder.path(), &["-F", "20000", "--max-overhead", "2%", "--no-call-graph"], script);
+    let without =
+        record(folder.path(), &["-F", "20000", "--max-overhead", "2%", "--no-call-graph"], script);
     assert_eq!(without.changes[0].hz, recorded.changes[0].hz);
     assert!(!without.said.contains("times that for the "), "{}", without.said);
 }
@@ -98,15 +124,25 @@ fn samples_of_the_kernel_are_dearer_and_lower_the_rate() {
 #[test]
 fn what_cannot_be_kept_is_refused_with_a_remedy() {
     let refused = |options: &[&str]| {
-        let output = tare().args(["record", "--dry-run", "-e"]).args(options).arg("true").output().unwrap();
+        let output =
+            tare().args(["record", "--dry-run", "-e"]).args(options).arg("true").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         stderr(&output)
     };
-    assert!(refused(&["cpu-clock", "--max-overhead", "1%", "--follow=inherit"]).contains("use -a, -G, --follow=cgroup or --follow=system"));
+    assert!(
+        refused(&["cpu-clock", "--max-overhead", "1%", "--follow=inherit"])
+            .contains("use -a, -G, --follow=cgroup or --follow=system")
+    );
     assert!(refused(&["cpu-clock", "--max-overhead", "0%"]).contains("as in 1%"));
     assert!(refused(&["cpu-clock", "--max-overhead", "nan"]).contains("as in 1%"));
     if is_root() {
-        assert!(refused(&["page-faults", "--max-overhead", "1%", "--follow=system"]).contains("leave it out"));
-        assert!(refused(&["cpu-clock/period=1000000/", "--max-overhead", "1%", "--follow=system"]).contains("give it a rate"));
+        assert!(
+            refused(&["page-faults", "--max-overhead", "1%", "--follow=system"])
+                .contains("leave it out")
+        );
+        assert!(
+            refused(&["cpu-clock/period=1000000/", "--max-overhead", "1%", "--follow=system"])
+                .contains("give it a rate")
+        );
     }
 }

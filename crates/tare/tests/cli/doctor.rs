@@ -1,5 +1,10 @@
-//! `tare doctor` on the machine that runs the tests: as root, as nobody, with few files, in a cgroup namespace.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+//! `tare doctor` on the machine that runs the tests: as root, as nobody, with few files, in a
+//! cgroup namespace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -66,18 +71,34 @@ fn as_an_unprivileged_user() {
     std::fs::copy(TARE, &tare).unwrap();
     std::fs::set_permissions(&tare, PermissionsExt::from_mode(0o755)).unwrap();
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let run = Command::new("setpriv").args(nobody).arg(&tare).args(["doctor", "--json"]).current_dir("/").output();
+    let run = Command::new("setpriv")
+        .args(nobody)
+        .arg(&tare)
+        .args(["doctor", "--json"])
+        .current_dir("/")
+        .output();
     let Ok(output) = run else {
         println!("skipped: setpriv (util-linux) is not installed");
         return;
     };
     let unprivileged = document(&output);
     let root = document(&Command::new(TARE).args(["doctor", "--json"]).output().unwrap());
-    let ids = |document: &serde_json::Value| document["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
+    let ids = |document: &serde_json::Value| {
+        document["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&unprivileged), ids(&root));
     assert_eq!(item(&unprivileged, "capabilities")["state"], "limited");
     assert_eq!(item(&unprivileged, "other_processes")["state"], "limited");
-    let level: i32 = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap().trim().parse().unwrap();
+    let level: i32 = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     assert_eq!(unprivileged["abilities"]["system_wide"], level < 1);
     assert_eq!(unprivileged["abilities"]["kernel_mode"], level < 2);
 }
@@ -98,7 +119,9 @@ fn with_few_files() {
 fn in_a_cgroup_namespace() {
     let output = Command::new("unshare").args(["--cgroup", TARE, "doctor", "--json"]).output();
     match output {
-        Ok(output) if output.status.success() => assert!(item(&document(&output), "cgroup_v2")["found"].is_string()),
+        Ok(output) if output.status.success() => {
+            assert!(item(&document(&output), "cgroup_v2")["found"].is_string())
+        }
         _ => println!("skipped: a cgroup namespace needs unshare (util-linux) and CAP_SYS_ADMIN"),
     }
 }
@@ -106,7 +129,8 @@ fn in_a_cgroup_namespace() {
 /// Without a readable `/proc` and `/sys`, as some containers have it.
 #[test]
 fn without_proc_and_sys() {
-    let script = "mount -t tmpfs none /sys && mount -t tmpfs none /proc && exec \"$1\" doctor --json";
+    let script =
+        "mount -t tmpfs none /sys && mount -t tmpfs none /proc && exec \"$1\" doctor --json";
     let output = Command::new("unshare").args(["--mount", "sh", "-c", script, "sh", TARE]).output();
     let Ok(output) = output else {
         println!("skipped: unshare (util-linux) is not installed");

@@ -3,13 +3,21 @@
 use std::process::{Command, Output};
 
 fn stat(event: &str, command: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tare")).args(["stat", "-x,", "-e", event, "--"]).args(command).output().expect("tare runs")
+    Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(["stat", "-x,", "-e", event, "--"])
+        .args(command)
+        .output()
+        .expect("tare runs")
 }
 
 /// The third column of each line.
 fn names(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    text.lines().filter(|line| !line.starts_with("tare:")).filter_map(|line| line.split(',').nth(2)).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| !line.starts_with("tare:"))
+        .filter_map(|line| line.split(',').nth(2))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -29,7 +37,8 @@ fn results_carry_the_names_that_perf_gives_them() {
         "raw_syscalls:sys_enter,raw_syscalls:sys_exit",
     ];
     for event in events {
-        let Ok(perf) = Command::new("perf").args(["stat", "-x,", "-e", event, "true"]).output() else {
+        let Ok(perf) = Command::new("perf").args(["stat", "-x,", "-e", event, "true"]).output()
+        else {
             println!("skipped: no perf here");
             return;
         };
@@ -44,15 +53,31 @@ fn results_carry_the_names_that_perf_gives_them() {
 #[test]
 fn what_is_wrong_is_said_with_its_position_and_the_command_does_not_run() {
     for (event, expected) in [
-        ("cs,page-fualts:u", "tare: event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults"),
-        ("cs:uu", "tare: event at character 5: 'u' is no modifier here: u k h G H p P S D I W e, each once (p up to three times)"),
-        ("cs/call-graph=fp/", "tare: cs/call-graph=fp/: call-graph is for sampling, and tare stat counts: leave it out"),
-        ("cs/percore/", "tare: cs/percore/: percore is not supported, --per-core sums over the threads of each core"),
+        (
+            "cs,page-fualts:u",
+            "tare: event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults",
+        ),
+        (
+            "cs:uu",
+            "tare: event at character 5: 'u' is no modifier here: u k h G H p P S D I W e, each once (p up to three times)",
+        ),
+        (
+            "cs/call-graph=fp/",
+            "tare: cs/call-graph=fp/: call-graph is for sampling, and tare stat counts: leave it out",
+        ),
+        (
+            "cs/percore/",
+            "tare: cs/percore/: percore is not supported, --per-core sums over the threads of each core",
+        ),
     ] {
         let output = stat(event, &["echo", "ran"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let seen = (output.status.code(), said.trim_end_matches('\n'), output.stdout.as_slice());
-        assert_eq!(seen, (Some(2), expected, b"".as_slice()), "one line where stderr is no terminal");
+        assert_eq!(
+            seen,
+            (Some(2), expected, b"".as_slice()),
+            "one line where stderr is no terminal"
+        );
     }
     // script(1) of util-linux gives it a terminal, which gets a mark below the place.
     let line = format!("{} stat -e cs,nonsense true", env!("CARGO_BIN_EXE_tare"));
@@ -63,9 +88,13 @@ fn what_is_wrong_is_said_with_its_position_and_the_command_does_not_run() {
 
 #[test]
 fn an_event_can_leave_out_children_alone() {
-    let output = stat("faults,faults/no-inherit,name=own/", &["sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done"]);
+    let output = stat(
+        "faults,faults/no-inherit,name=own/",
+        &["sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done"],
+    );
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let counts: Vec<f64> = text.lines().filter_map(|line| line.split(',').next()?.parse().ok()).collect();
+    let counts: Vec<f64> =
+        text.lines().filter_map(|line| line.split(',').next()?.parse().ok()).collect();
     assert_eq!(counts.len(), 2, "{text}");
     assert!(counts[0] > 2.0 * counts[1], "five children fault more than the shell alone: {text}");
 }

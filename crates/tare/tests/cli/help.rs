@@ -1,12 +1,16 @@
-//! The examples of the help and of the documents: what they show must be a command line that tare takes.
+//! The examples of the help and of the documents: what they show must be a command line that tare
+//! takes.
 
 use clap::{CommandFactory, Parser};
 use tare::cli::raw::Tare;
 
-/// Panics where tare doesn't take the example. `line` is as one types it, perhaps with a pipe or a comment behind it.
+/// Panics where tare doesn't take the example. `line` is as one types it, perhaps with a pipe or a
+/// comment behind it.
 fn must_parse(place: &str, line: &str) {
-    let typed = [" | ", " >", "  "].iter().fold(line, |rest, end| rest.split(end).next().unwrap_or(rest));
-    let words = shlex::split(typed).unwrap_or_else(|| panic!("{place}: a quote is open in '{typed}'"));
+    let typed =
+        [" | ", " >", "  "].iter().fold(line, |rest, end| rest.split(end).next().unwrap_or(rest));
+    let words =
+        shlex::split(typed).unwrap_or_else(|| panic!("{place}: a quote is open in '{typed}'"));
     if let Err(error) = Tare::try_parse_from(words) {
         panic!("{place}: '{typed}': {error}");
     }
@@ -17,9 +21,15 @@ fn every_command_has_examples_that_parse() {
     for command in Tare::command().get_subcommands() {
         let name = command.get_name();
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let (_, examples) = text.split_once("Examples:").unwrap_or_else(|| panic!("`tare {name} --help` has no 'Examples:'"));
-        let lines: Vec<_> = examples.lines().map(str::trim).filter(|line| line.starts_with("tare ")).collect();
-        assert!(lines.iter().any(|line| line.starts_with(&format!("tare {name}"))), "`tare {name} --help` has no example of itself");
+        let (_, examples) = text
+            .split_once("Examples:")
+            .unwrap_or_else(|| panic!("`tare {name} --help` has no 'Examples:'"));
+        let lines: Vec<_> =
+            examples.lines().map(str::trim).filter(|line| line.starts_with("tare ")).collect();
+        assert!(
+            lines.iter().any(|line| line.starts_with(&format!("tare {name}"))),
+            "`tare {name} --help` has no example of itself"
+        );
         for line in lines {
             must_parse(&format!("tare {name} --help"), line);
         }
@@ -31,10 +41,17 @@ fn examples_of_the_documents_parse() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = root.join("docs").read_dir().unwrap().map(|entry| entry.unwrap().path());
     let mut seen = 0;
-    for file in docs.chain([root.join("README.md")]).filter(|file| file.extension().is_some_and(|kind| kind == "md")) {
+    for file in docs
+        .chain([root.join("README.md")])
+        .filter(|file| file.extension().is_some_and(|kind| kind == "md"))
+    {
         let text = std::fs::read_to_string(&file).unwrap();
         let blocks = text.split("```").skip(1).step_by(2);
-        for line in blocks.flat_map(str::lines).map(|line| line.strip_prefix("$ ").unwrap_or(line)).filter(|line| line.starts_with("tare ")) {
+        for line in blocks
+            .flat_map(str::lines)
+            .map(|line| line.strip_prefix("$ ").unwrap_or(line))
+            .filter(|line| line.starts_with("tare "))
+        {
             must_parse(&file.display().to_string(), line);
             seen += 1;
         }

@@ -18,7 +18,10 @@ fn json(output: &Output) -> Value {
 }
 
 fn section<'a>(document: &'a Value, kind: &str) -> &'a Value {
-    document["sections"].as_array().and_then(|all| all.iter().find(|section| section["kind"] == kind)).expect("a section of this kind")
+    document["sections"]
+        .as_array()
+        .and_then(|all| all.iter().find(|section| section["kind"] == kind))
+        .expect("a section of this kind")
 }
 
 /// Everything that is not available says why, and what is available is counted by `tare stat`.
@@ -26,16 +29,27 @@ fn section<'a>(document: &'a Value, kind: &str) -> &'a Value {
 fn what_is_listed_as_available_can_be_counted() {
     let document = json(&list(&["--json"]));
     assert_eq!(document["version"], 1);
-    let kinds: Vec<_> = document["sections"].as_array().unwrap().iter().map(|section| section["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = document["sections"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|section| section["kind"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["hardware", "software", "cache", "pmu", "raw", "tracepoint", "breakpoint"]);
     for kind in ["hardware", "software", "cache", "pmu"] {
         for event in section(&document, kind)["events"].as_array().unwrap() {
             assert_eq!(event["available"] == true, event["lacks"].is_null(), "{event}");
         }
     }
-    let software: Vec<_> = section(&document, "software")["events"].as_array().unwrap().iter().filter(|event| event["available"] == true).collect();
+    let software: Vec<_> = section(&document, "software")["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["available"] == true)
+        .collect();
     assert!(!software.is_empty(), "no software event at all");
-    let names = software.iter().map(|event| event["name"].as_str().unwrap()).collect::<Vec<_>>().join(",");
+    let names =
+        software.iter().map(|event| event["name"].as_str().unwrap()).collect::<Vec<_>>().join(",");
     let counted = Command::new(TARE).args(["stat", "-x,", "-e", &names, "true"]).output().unwrap();
     let text = String::from_utf8_lossy(&counted.stderr);
     assert!(counted.status.success() && !text.contains("<not"), "{text}");
@@ -46,7 +60,8 @@ fn what_is_listed_as_available_can_be_counted() {
 fn a_machine_without_a_pmu_says_so() {
     let document = json(&list(&["--json", "hw"]));
     let hardware = section(&document, "hardware");
-    let available = hardware["events"].as_array().unwrap().iter().any(|event| event["available"] == true);
+    let available =
+        hardware["events"].as_array().unwrap().iter().any(|event| event["available"] == true);
     assert_ne!(available, hardware["lacks"].is_string(), "{hardware}");
 }
 
@@ -54,7 +69,10 @@ fn a_machine_without_a_pmu_says_so() {
 fn names_select_by_kind_pattern_and_part() {
     let text = |args: &[&str]| String::from_utf8(list(args).stdout).unwrap();
     let software = text(&["sw"]);
-    assert!(software.contains("context-switches or cs") && !software.contains("Hardware"), "{software}");
+    assert!(
+        software.contains("context-switches or cs") && !software.contains("Hardware"),
+        "{software}"
+    );
     let part = text(&["major-f"]);
     assert!(part.contains("major-faults") && !part.contains("minor-faults"), "{part}");
     assert!(text(&["TASK-*"]).contains("task-clock"));
@@ -72,7 +90,12 @@ fn tracepoints_are_numbers_until_asked_for() {
         println!("skipped: {reason}");
         return;
     }
-    let sched = tracepoints["systems"].as_array().unwrap().iter().find(|system| system["name"] == "sched").unwrap();
+    let sched = tracepoints["systems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|system| system["name"] == "sched")
+        .unwrap();
     let listed = json(&list(&["--json", "sched:*"]));
     let names = section(&listed, "tracepoint")["events"].as_array().unwrap();
     assert_eq!(u64::try_from(names.len()).unwrap(), sched["events"].as_u64().unwrap());
@@ -83,8 +106,18 @@ fn tracepoints_are_numbers_until_asked_for() {
 fn a_closed_pipe_ends_it_quietly() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = Command::new(TARE).args(["list", "sw"]).stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    let output = Command::new(TARE)
+        .args(["list", "sw"])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+        (Some(0), "")
+    );
 }
 
 /// An ordinary user gets the reasons that concern users, and no failure.
@@ -98,10 +131,14 @@ fn it_works_without_privileges() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let binary = folder.path().join("tare");
     std::fs::copy(TARE, &binary).unwrap();
-    let output = Command::new(&binary).args(["list", "--json"]).uid(65534).gid(65534).output().unwrap();
+    let output =
+        Command::new(&binary).args(["list", "--json"]).uid(65534).gid(65534).output().unwrap();
     let document = json(&output);
     let task_clock = &section(&document, "software")["events"][0];
-    assert_eq!((task_clock["name"].as_str(), task_clock["available"].as_bool()), (Some("task-clock"), Some(true)));
+    assert_eq!(
+        (task_clock["name"].as_str(), task_clock["available"].as_bool()),
+        (Some("task-clock"), Some(true))
+    );
     let all = String::from_utf8(output.stdout).unwrap();
     assert!(all.contains("not readable for this user") || all.contains("\"systems\""), "{all}");
 }

@@ -1,4 +1,5 @@
-//! Tests of the binary, a module for each command or promise. One program, so that it is linked once.
+//! Tests of the binary, a module for each command or promise. One program, so that it is linked
+//! once.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // outside of `#[test]` functions clippy takes helpers for production code
 

@@ -13,11 +13,26 @@ const BURNER: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+
 fn recorded(folder: &Path) -> (String, Value) {
     let file = folder.join("perf.data");
     let mut record = tare();
-    record.env("XDG_STATE_HOME", folder).args(["record", "-F", "999", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").args(BURNER);
+    record
+        .env("XDG_STATE_HOME", folder)
+        .args(["record", "-F", "999", "-e", "cpu-clock", "-o"])
+        .arg(&file)
+        .arg("--")
+        .args(BURNER);
     let said = stderr(&record.stdin(Stdio::null()).output().unwrap());
-    let line = said.lines().find(|line| line.contains("sampling cost ≈ ")).unwrap_or_else(|| panic!("{said}")).to_owned();
+    let line = said
+        .lines()
+        .find(|line| line.contains("sampling cost ≈ "))
+        .unwrap_or_else(|| panic!("{said}"))
+        .to_owned();
     let report = |options: &[&str]| {
-        let output = tare().args(["report", "-G", "--sort", "comm"]).args(options).arg("-i").arg(&file).output().unwrap();
+        let output = tare()
+            .args(["report", "-G", "--sort", "comm"])
+            .args(options)
+            .arg("-i")
+            .arg(&file)
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(report(&[]).contains(line.trim_start_matches("tare: ")), "report says the same");
@@ -36,13 +51,29 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
         let mut study = tare();
         study.env("XDG_STATE_HOME", folder.path());
         let rates = "0,500,1000,2000,4000";
-        let study = study.args(["overhead", "-e", "cpu-clock", "--rates", rates, "--pairs", "10", "--loops", "counting"]).output().unwrap();
+        let study = study
+            .args([
+                "overhead",
+                "-e",
+                "cpu-clock",
+                "--rates",
+                rates,
+                "--pairs",
+                "10",
+                "--loops",
+                "counting",
+            ])
+            .output()
+            .unwrap();
         assert!(study.status.success(), "{}", stderr(&study));
         recorded(folder.path())
     };
-    // Rates that a busy hypervisor delivers too little of are left out of lines, and a line needs two.
+    // Rates that a busy hypervisor delivers too little of are left out of lines, and a line needs
+    // two.
     let mut tries = std::iter::repeat_with(calibrated).take(3);
-    let (line, ledger) = tries.find(|(line, _)| line.contains("calibrated on ")).expect("one of three studies can be fitted");
+    let (line, ledger) = tries
+        .find(|(line, _)| line.contains("calibrated on "))
+        .expect("one of three studies can be fitted");
     assert!(line.contains("with call graph none, not fp"), "{line}");
     let (sampling, event) = (&ledger["sampling"], &ledger["events"][0]);
     assert_eq!(sampling["calibrated"], true);

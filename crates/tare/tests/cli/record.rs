@@ -1,4 +1,5 @@
-//! `tare record` from its start to each of its ends: what is in the recording afterwards, what isn't, and what is said.
+//! `tare record` from its start to each of its ends: what is in the recording afterwards, what
+//! isn't, and what is said.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -68,7 +69,9 @@ pub(crate) fn read(path: &Path) -> Found {
             _ => {}
         }
         match entry.record.decode() {
-            Ok(Record::Sample) => found.tids.extend(Sample::of(&entry.record, entry.description.lookup()).unwrap().head.tid),
+            Ok(Record::Sample) => found
+                .tids
+                .extend(Sample::of(&entry.record, entry.description.lookup()).unwrap().head.tid),
             Ok(Record::Lost(lost)) => {
                 assert_eq!(entry.record.kind, PERF_RECORD_LOST);
                 found.lost += lost.lost;
@@ -77,7 +80,8 @@ pub(crate) fn read(path: &Path) -> Found {
         }
     }
     assert!(reader.losses().is_empty(), "{:?}", reader.losses());
-    found.ledger = reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
+    found.ledger =
+        reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
     // The attributes are in the header, behind the data, when all was written.
     let bytes = std::fs::read(path).unwrap();
     found.finished = bytes[32..40] != [0; 8];
@@ -117,14 +121,28 @@ pub(crate) fn send(signal: &str, to: &Child) {
 #[test]
 fn a_command_leaves_samples_a_ledger_and_its_status() {
     let place = Place::new();
-    let output = place.run(&["-e", "cpu-clock", "-F", "4000", "--", "sh", "-c", &format!("{}; exit 7", BUSY[2])]);
+    let output = place.run(&[
+        "-e",
+        "cpu-clock",
+        "-F",
+        "4000",
+        "--",
+        "sh",
+        "-c",
+        &format!("{}; exit 7", BUSY[2]),
+    ]);
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     let found = read(&place.file());
     let ledger = found.ledger.unwrap();
     assert!(found.finished && found.samples > 0 && found.marks > 0);
     assert_eq!((samples_of(&ledger), ledger.finished), (found.samples, true));
     assert!(ledger.command.as_ref().is_some_and(|command| command.user_ns > 0), "{ledger:?}");
-    assert!(ledger.cost.start_cpu_ns > 0 && ledger.cost.wake_ups > 0 && ledger.cost.system_calls >= ledger.cost.wake_ups, "{ledger:?}");
+    assert!(
+        ledger.cost.start_cpu_ns > 0
+            && ledger.cost.wake_ups > 0
+            && ledger.cost.system_calls >= ledger.cost.wake_ups,
+        "{ledger:?}"
+    );
     assert_eq!(ledger.output.path, "write");
     let text = stderr(&output);
     assert!(text.contains(&format!("{} samples in ", found.samples)), "{text}");
@@ -148,9 +166,12 @@ fn named(script: &[String], tids: &[i32]) -> usize {
     let names = |line: &&String| {
         let (tid, fields) = line.trim_start().split_once(' ').unwrap_or_default();
         let by_field = |tid: &i32| {
-            ["next_pid", "prev_pid", " pid"]
-                .iter()
-                .any(|field| fields.split(field).nth(1).is_some_and(|at| at[1..].split(' ').next() == Some(&tid.to_string())))
+            ["next_pid", "prev_pid", " pid"].iter().any(|field| {
+                fields
+                    .split(field)
+                    .nth(1)
+                    .is_some_and(|at| at[1..].split(' ').next() == Some(&tid.to_string()))
+            })
         };
         tids.iter().any(|own| tid == own.to_string() || by_field(own))
     };
@@ -166,7 +187,18 @@ fn a_whole_machine_without_the_recorder() {
     for path in ["write", "mmap"] {
         let place = Place::new();
         let option = format!("--output-path={path}");
-        let output = place.run(&["-a", "--no-call-graph", "-e", events, &option, "--flush-interval", "50", "--", "sleep", "0.4"]);
+        let output = place.run(&[
+            "-a",
+            "--no-call-graph",
+            "-e",
+            events,
+            &option,
+            "--flush-interval",
+            "50",
+            "--",
+            "sleep",
+            "0.4",
+        ]);
         assert!(output.status.success(), "{}", stderr(&output));
         let found = read(&place.file());
         let ledger = found.ledger.unwrap();
@@ -179,7 +211,17 @@ fn a_whole_machine_without_the_recorder() {
         assert_eq!(named(&script, &own), 0, "{path}");
     }
     let place = Place::new();
-    let output = place.run(&["-a", "--include-self", "-e", events, "--flush-interval", "50", "--", "sleep", "0.4"]);
+    let output = place.run(&[
+        "-a",
+        "--include-self",
+        "-e",
+        events,
+        "--flush-interval",
+        "50",
+        "--",
+        "sleep",
+        "0.4",
+    ]);
     let ledger = read(&place.file()).ledger.unwrap();
     let own: Vec<i32> = ledger.recorder.tids.iter().copied().collect();
     let Some(script) = perf_script(&["-F", "tid,trace"], &place.file()) else { return };
@@ -206,7 +248,8 @@ fn signals_end_a_recording_that_is_whole() {
 #[test]
 fn the_command_ends_with_the_signal_and_says_so() {
     let place = Place::new();
-    let mut recorder = Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
+    let mut recorder =
+        Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
     wait_for(&place.file());
     send("TERM", &recorder);
     assert_eq!(recorder.wait().unwrap().code(), Some(143));
@@ -218,7 +261,18 @@ fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read()
     let place = Place::new();
     let command = Written(place.folder.path().join("pid"));
     let script = format!("echo $$ >{}; while :; do :; done", command.0.display());
-    let options = ["--no-call-graph", "-e", "cpu-clock", "--flush-interval", "50", "-q", "--", "sh", "-c", &script];
+    let options = [
+        "--no-call-graph",
+        "-e",
+        "cpu-clock",
+        "--flush-interval",
+        "50",
+        "-q",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
     let mut recorder = Guarded::spawn(&mut place.record(&options));
     wait_for(&command.0);
     std::thread::sleep(Duration::from_millis(300));
@@ -248,7 +302,12 @@ fn a_command_that_cannot_run_costs_no_recording() {
     for (command, status) in [("no-such-program-here", 127), ("/etc/passwd", 126)] {
         let output = place.run(&["--", command]);
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
-        assert_eq!(stderr(&output).lines().filter(|line| line.contains(command)).count(), 1, "{}", stderr(&output));
+        assert_eq!(
+            stderr(&output).lines().filter(|line| line.contains(command)).count(),
+            1,
+            "{}",
+            stderr(&output)
+        );
     }
     assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "precious");
 }
@@ -271,7 +330,10 @@ fn a_running_process_is_recorded_and_left_alone() {
     busy.end();
     assert!(recorder.wait().unwrap().success());
     let output = place.run(&["-p", &pid]);
-    assert_eq!((output.status.code(), stderr(&output).lines().last()), (Some(2), Some(&*format!("tare: there is no process {pid}"))));
+    assert_eq!(
+        (output.status.code(), stderr(&output).lines().last()),
+        (Some(2), Some(&*format!("tare: there is no process {pid}")))
+    );
 }
 
 #[test]
@@ -280,8 +342,15 @@ fn an_ordinary_user_records_what_is_his() {
     let folder = tempfile::tempdir().unwrap();
     sh(&format!("chmod 777 {}", folder.path().display()));
     let file = folder.path().join("perf.data");
-    let output = nobody.tare("record", &["-o", file.to_str().unwrap(), "-e", "cpu-clock", "--", BUSY[0], BUSY[1], BUSY[2]]);
-    let paranoid: i32 = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap().trim().parse().unwrap();
+    let output = nobody.tare(
+        "record",
+        &["-o", file.to_str().unwrap(), "-e", "cpu-clock", "--", BUSY[0], BUSY[1], BUSY[2]],
+    );
+    let paranoid: i32 = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     if paranoid > 2 {
         println!("skipped: kernel.perf_event_paranoid is {paranoid}");
         return;
@@ -291,16 +360,28 @@ fn an_ordinary_user_records_what_is_his() {
     assert!(found.samples > 0);
     assert!(found.ledger.unwrap().rings.bytes >= 4096);
     if paranoid > 0 {
-        let output = nobody.tare("record", &["-o", file.to_str().unwrap(), "-a", "-e", "cpu-clock", "--timeout", "100"]);
+        let output = nobody.tare(
+            "record",
+            &["-o", file.to_str().unwrap(), "-a", "-e", "cpu-clock", "--timeout", "100"],
+        );
         let text = stderr(&output);
-        assert!(!output.status.success() && text.contains("sysctl kernel.perf_event_paranoid="), "{text}");
+        assert!(
+            !output.status.success() && text.contains("sysctl kernel.perf_event_paranoid="),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn closed_descriptors_and_few_of_them() {
     let place = Place::new();
-    let line = |end: &str| format!("{} record -q -o {} -e cpu-clock -- true {end}", env!("CARGO_BIN_EXE_tare"), place.file().display());
+    let line = |end: &str| {
+        format!(
+            "{} record -q -o {} -e cpu-clock -- true {end}",
+            env!("CARGO_BIN_EXE_tare"),
+            place.file().display()
+        )
+    };
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let output = sh(&line(closed));
         assert!(output.status.success(), "{closed}: {}", stderr(&output));
@@ -310,12 +391,17 @@ fn closed_descriptors_and_few_of_them() {
     assert!(output.status.success(), "{}", stderr(&output));
     let cpus = std::thread::available_parallelism().unwrap().get();
     let many = vec!["cpu-clock"; 40].join(",");
-    let output = sh(&format!("ulimit -n 20; {}", line("").replace("-e cpu-clock", &format!("--follow=inherit -e {many}"))));
+    let output = sh(&format!(
+        "ulimit -n 20; {}",
+        line("").replace("-e cpu-clock", &format!("--follow=inherit -e {many}"))
+    ));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     let text = stderr(&output);
     // One more keeps the command's counts from its children's.
     assert!(
-        text.lines().count() == 1 && text.contains(&format!("{} file descriptors are needed", 40 * cpus + 1)) && text.contains("ulimit -Hn"),
+        text.lines().count() == 1
+            && text.contains(&format!("{} file descriptors are needed", 40 * cpus + 1))
+            && text.contains("ulimit -Hn"),
         "{text}"
     );
 }
@@ -327,7 +413,17 @@ fn what_finds_no_room_is_counted() {
     }
     let place = Place::new();
     let command = "dd if=/dev/zero of=/dev/null bs=1 count=300000 2>/dev/null";
-    let output = place.run(&["-m", "1", "--no-call-graph", "-e", "raw_syscalls:*", "--", "sh", "-c", command]);
+    let output = place.run(&[
+        "-m",
+        "1",
+        "--no-call-graph",
+        "-e",
+        "raw_syscalls:*",
+        "--",
+        "sh",
+        "-c",
+        command,
+    ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let found = read(&place.file());
     let ledger = found.ledger.unwrap();
@@ -337,7 +433,11 @@ fn what_finds_no_room_is_counted() {
     assert!(lost > 0 && stderr(&output).contains(" LOST"), "{ledger:?}");
     // The last losses of a ring are told to nobody but the event, as no further record came.
     let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
-    assert!(by_ring == found.lost && by_ring > 0 && by_ring <= lost, "{by_ring} by ring, {} in records, {lost} by event", found.lost);
+    assert!(
+        by_ring == found.lost && by_ring > 0 && by_ring <= lost,
+        "{by_ring} by ring, {} in records, {lost} by event",
+        found.lost
+    );
     assert!(ledger.losses.iter().all(|loss| loss.from_ns <= loss.to_ns), "{ledger:?}");
 }
 
@@ -345,18 +445,23 @@ fn what_finds_no_room_is_counted() {
 fn the_last_seconds_alone() {
     let place = Place::new();
     let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--keep-last", "0.2"];
-    let output = place.run(&[&words[..], &["--", "sh", "-c", "while :; do :; done & sleep 1; kill $!"]].concat());
+    let output = place
+        .run(&[&words[..], &["--", "sh", "-c", "while :; do :; done & sleep 1; kill $!"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let found = read(&place.file());
     let ledger = found.ledger.unwrap();
     assert_eq!(samples_of(&ledger), found.samples);
     let Some(times) = perf_script(&["-F", "time"], &place.file()) else { return };
-    let times: Vec<f64> = times.iter().map(|line| line.trim().trim_end_matches(':').parse().unwrap()).collect();
+    let times: Vec<f64> =
+        times.iter().map(|line| line.trim().trim_end_matches(':').parse().unwrap()).collect();
     let span = times.last().unwrap() - times.first().unwrap();
     assert!(span < 0.9 * ledger.recorded_ns as f64 / 1e9, "{span} s of {ledger:?}");
     // What tells of processes is older, and there.
     let Some(lines) = perf_script(&["-F", "comm,dso,ip"], &place.file()) else { return };
-    assert!(lines.iter().filter(|line| !line.trim().is_empty()).all(|line| !line.contains(":-1")), "{lines:?}");
+    assert!(
+        lines.iter().filter(|line| !line.trim().is_empty()).all(|line| !line.contains(":-1")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -366,7 +471,18 @@ fn overwritten_rings_hold_what_came_last() {
     }
     let place = Place::new();
     let command = "dd if=/dev/zero of=/dev/null bs=1 count=100000 2>/dev/null";
-    let output = place.run(&["--overwrite", "-m", "16", "--no-call-graph", "-e", "raw_syscalls:*", "--", "sh", "-c", command]);
+    let output = place.run(&[
+        "--overwrite",
+        "-m",
+        "16",
+        "--no-call-graph",
+        "-e",
+        "raw_syscalls:*",
+        "--",
+        "sh",
+        "-c",
+        command,
+    ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let found = read(&place.file());
     let ledger = found.ledger.unwrap();
@@ -380,10 +496,22 @@ fn overwritten_rings_hold_what_came_last() {
 #[test]
 fn orders_are_taken_and_answered() {
     let place = Place::new();
-    let (orders, answers) = (place.folder.path().join("orders"), place.folder.path().join("answers"));
+    let (orders, answers) =
+        (place.folder.path().join("orders"), place.folder.path().join("answers"));
     assert!(sh(&format!("mkfifo {} {}", orders.display(), answers.display())).status.success());
     let control = format!("fifo:{},{}", orders.display(), answers.display());
-    let options = ["-e", "cpu-clock", "-D", "-1", "--control", &control, "--", "sh", "-c", "while :; do :; done"];
+    let options = [
+        "-e",
+        "cpu-clock",
+        "-D",
+        "-1",
+        "--control",
+        &control,
+        "--",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ];
     let mut recorder = Guarded::spawn(&mut place.record(&options));
     wait_for(&place.file());
     let mut to = File::options().read(true).write(true).open(&orders).unwrap();
@@ -405,7 +533,17 @@ fn orders_are_taken_and_answered() {
 #[test]
 fn exact_counts_of_threads() {
     let place = Place::new();
-    let output = place.run(&["-s", "-e", "page-faults", "-c", "1", "--", "sh", "-c", "/bin/true; /bin/true; exit 0"]);
+    let output = place.run(&[
+        "-s",
+        "-e",
+        "page-faults",
+        "-c",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "/bin/true; /bin/true; exit 0",
+    ]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(read(&place.file()).reads >= 2);
 }

@@ -1,4 +1,5 @@
-//! `tare record` into several files, and into one of limited size: each file tells of itself, and of nothing else.
+//! `tare record` into several files, and into one of limited size: each file tells of itself, and
+//! of nothing else.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,8 +16,11 @@ const FAULTS: [&str; 7] = ["-e", "page-faults", "-c", "1", "--no-call-graph", "-
 
 /// The recordings in a folder, oldest first.
 fn recordings(folder: &Path) -> Vec<PathBuf> {
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("perf.data"));
-    let mut files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(named).collect();
+    let named = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("perf.data"))
+    };
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(named).collect();
     files.sort();
     files
 }
@@ -28,7 +32,9 @@ fn check_ledgers(files: &[PathBuf]) -> usize {
         let ledger = found.ledger.unwrap();
         assert!(found.finished && ledger.finished, "{}", file.display());
         assert_eq!(samples_of(&ledger), found.samples, "{}", file.display());
-        assert!(perf_script(&["-F", "tid,time"], file).is_none_or(|lines| lines.len() == found.samples));
+        assert!(
+            perf_script(&["-F", "tid,time"], file).is_none_or(|lines| lines.len() == found.samples)
+        );
         found.samples
     };
     files.iter().map(check).sum()
@@ -71,7 +77,18 @@ fn a_file_becomes_hardly_larger_than_it_may() {
 #[test]
 fn files_end_after_a_time() {
     let place = Place::new();
-    let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--switch-output=1s", "--", "sh", "-c"];
+    let words = [
+        "-e",
+        "cpu-clock",
+        "-F",
+        "1000",
+        "--flush-interval",
+        "50",
+        "--switch-output=1s",
+        "--",
+        "sh",
+        "-c",
+    ];
     let output = place.run(&[&words[..], &["while :; do :; done & sleep 2.5; kill $!"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let files = recordings(place.folder.path());
@@ -90,10 +107,18 @@ fn wait_for_files(folder: &Path, number: usize) {
 
 #[test]
 fn sigusr2_has_what_there_is_written() {
-    for keeps in [&["--switch-output"][..], &["--switch-output", "--overwrite"], &["--switch-output", "--keep-last", "5"], &["--keep-last", "5"]] {
+    for keeps in [
+        &["--switch-output"][..],
+        &["--switch-output", "--overwrite"],
+        &["--switch-output", "--keep-last", "5"],
+        &["--keep-last", "5"],
+    ] {
         let place = Place::new();
         let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "-q"];
-        let mut recorder = Guarded::spawn(&mut place.record(&[&words[..], keeps, &["--", "sh", "-c", "while :; do :; done"]].concat()));
+        let mut recorder = Guarded::spawn(
+            &mut place
+                .record(&[&words[..], keeps, &["--", "sh", "-c", "while :; do :; done"]].concat()),
+        );
         wait_for(&place.file());
         std::thread::sleep(Duration::from_millis(200));
         send("USR2", &recorder);
@@ -110,7 +135,11 @@ fn sigusr2_has_what_there_is_written() {
         send("TERM", &recorder);
         assert_eq!(recorder.wait().unwrap().code(), Some(143));
         let files = recordings(place.folder.path());
-        assert_eq!(files.len(), if keeps[0] == "--switch-output" { 2 } else { 1 }, "{keeps:?}: {files:?}");
+        assert_eq!(
+            files.len(),
+            if keeps[0] == "--switch-output" { 2 } else { 1 },
+            "{keeps:?}: {files:?}"
+        );
         assert!(files.iter().all(|file| read(file).samples > 0), "{keeps:?}");
         check_ledgers(&files);
     }
@@ -121,7 +150,11 @@ fn places(path: &Path, pid: u32) -> (Vec<usize>, Vec<usize>, usize) {
     let mut reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
     let (mut comms, mut maps, mut last_sample, mut at) = (Vec::new(), Vec::new(), 0, 0);
     while let Some(entry) = reader.next_record().unwrap() {
-        let is_of = entry.record.body.first_chunk::<4>().is_some_and(|word| u32::from_ne_bytes(*word) == pid);
+        let is_of = entry
+            .record
+            .body
+            .first_chunk::<4>()
+            .is_some_and(|word| u32::from_ne_bytes(*word) == pid);
         match entry.record.kind {
             PERF_RECORD_COMM if is_of => comms.push(at),
             PERF_RECORD_MMAP2 if is_of => maps.push(at),
@@ -142,16 +175,29 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
     let pid = busy.id();
     let record = |options: &[&str]| {
         let place = Place::new();
-        let output = place.run(&[&["-e", "cpu-clock", "-c", "50000", "-p", &pid.to_string(), "--timeout", "300"], options].concat());
+        let output = place.run(
+            &[
+                &["-e", "cpu-clock", "-c", "50000", "-p", &pid.to_string(), "--timeout", "300"],
+                options,
+            ]
+            .concat(),
+        );
         assert!(output.status.success(), "{options:?}: {}", stderr(&output));
         places(&place.file(), pid)
     };
-    let [all, at_the_end, tasks, nothing] = [&[][..], &["--tail-synthesize"], &["--synth=task"], &["--synth=no"]].map(record);
+    let [all, at_the_end, tasks, nothing] =
+        [&[][..], &["--tail-synthesize"], &["--synth=task"], &["--synth=no"]].map(record);
     drop(busy);
     let (comms, maps, last_sample) = all;
-    assert!(comms[0] < last_sample && maps[0] < last_sample && last_sample > 0, "{comms:?} {maps:?} {last_sample}");
+    assert!(
+        comms[0] < last_sample && maps[0] < last_sample && last_sample > 0,
+        "{comms:?} {maps:?} {last_sample}"
+    );
     let (comms, maps, last_sample) = at_the_end;
-    assert!(comms[0] > last_sample && maps[0] > last_sample && last_sample > 0, "{comms:?} {maps:?} {last_sample}");
+    assert!(
+        comms[0] > last_sample && maps[0] > last_sample && last_sample > 0,
+        "{comms:?} {maps:?} {last_sample}"
+    );
     assert!(!tasks.0.is_empty() && tasks.1.is_empty(), "{tasks:?}");
     assert!(nothing.0.is_empty() && nothing.1.is_empty(), "{nothing:?}");
 }

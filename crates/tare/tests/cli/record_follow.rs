@@ -1,4 +1,5 @@
-//! `tare record --follow`: each way sees the command's children as far as it promises, says what it saw, and leaves nothing behind.
+//! `tare record --follow`: each way sees the command's children as far as it promises, says what it
+//! saw, and leaves nothing behind.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use tare_kernel::host::Host;
 use crate::support::{Guarded, Unprivileged, is_root, stderr, tare};
 
 /// Many short children.
-const CHILDREN: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
+const CHILDREN: [&str; 3] =
+    ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
 
 struct Recorded {
     folder: tempfile::TempDir,
@@ -28,12 +30,22 @@ impl Recorded {
     fn ledger(&self) -> Ledger {
         let mut reader = Reader::open(File::open(self.file()).unwrap()).unwrap();
         while reader.next_record().unwrap().is_some() {}
-        reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back().unwrap()
+        reader
+            .description()
+            .notes()
+            .iter()
+            .filter_map(|note| Ledger::from_note(note))
+            .next_back()
+            .unwrap()
     }
 
     /// Shares of samples by command name, in percent.
     fn report(&self) -> String {
-        let output = tare().args(["report", "-G", "--sort", "comm", "-i"]).arg(self.file()).output().unwrap();
+        let output = tare()
+            .args(["report", "-G", "--sort", "comm", "-i"])
+            .arg(self.file())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -42,7 +54,13 @@ impl Recorded {
 fn record(options: &[&str], command: &[&str]) -> Recorded {
     let folder = tempfile::tempdir().unwrap();
     let mut tare = tare();
-    tare.arg("record").arg("-o").arg(folder.path().join("perf.data")).args(options).arg("--").args(command).stdin(Stdio::null());
+    tare.arg("record")
+        .arg("-o")
+        .arg(folder.path().join("perf.data"))
+        .args(options)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null());
     let output = tare.output().unwrap();
     assert!(output.status.success(), "{options:?}: {}", stderr(&output));
     Recorded { said: stderr(&output), folder }
@@ -55,14 +73,24 @@ fn own_cgroup() -> Option<PathBuf> {
 
 fn transient_cgroups() -> Vec<PathBuf> {
     let entries = own_cgroup().and_then(|own| own.read_dir().ok()).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("tare-")).collect()
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("tare-"))
+        .collect()
 }
 
 /// Whether the command can have a cgroup here; says that a test is skipped if not.
 fn has_cgroup() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
-    let tried = is_root().then(|| tare().args(["record", "-q", "--follow=cgroup", "-o"]).arg(file).arg("true").output().unwrap());
+    let tried = is_root().then(|| {
+        tare()
+            .args(["record", "-q", "--follow=cgroup", "-o"])
+            .arg(file)
+            .arg("true")
+            .output()
+            .unwrap()
+    });
     let why = tried.filter(|tried| !tried.status.success()).map(|tried| stderr(&tried));
     if let Some(why) = &why {
         println!("skipped: {why}");
@@ -70,7 +98,8 @@ fn has_cgroup() -> bool {
     is_root() && why.is_none()
 }
 
-/// Coverage of the first event, in percent. Interrupts and stolen time land in samples, and a busy machine has many of both.
+/// Coverage of the first event, in percent. Interrupts and stolen time land in samples, and a busy
+/// machine has many of both.
 fn coverage(ledger: &Ledger) -> f64 {
     ledger.events[0].coverage.unwrap().percent().unwrap()
 }
@@ -80,16 +109,32 @@ fn a_cgroup_and_whole_cpus_see_every_child_at_a_low_rate() {
     if !has_cgroup() {
         return;
     }
-    for (option, mode) in [("--follow=cgroup", FollowMode::Cgroup), ("--follow=system", FollowMode::System)] {
+    for (option, mode) in
+        [("--follow=cgroup", FollowMode::Cgroup), ("--follow=system", FollowMode::System)]
+    {
         let recorded = record(&[option, "-e", "cpu-clock", "-F", "999"], &CHILDREN);
         let ledger = recorded.ledger();
         let follow = ledger.follow.clone().unwrap();
-        assert_eq!((follow.mode, follow.tasks, follow.left_cgroup, follow.outlived), (mode, Some(151), 0, 0), "{option}");
+        assert_eq!(
+            (follow.mode, follow.tasks, follow.left_cgroup, follow.outlived),
+            (mode, Some(151), 0, 0),
+            "{option}"
+        );
         assert!((60.0..160.0).contains(&coverage(&ledger)), "{option}: {ledger:?}");
-        assert!(recorded.said.contains("follows the command") && recorded.said.contains("coverage: "), "{}", recorded.said);
+        assert!(
+            recorded.said.contains("follows the command") && recorded.said.contains("coverage: "),
+            "{}",
+            recorded.said
+        );
         let report = recorded.report();
-        assert!(report.contains(" true") && report.contains(" sh") && report.contains("# coverage: "), "{report}");
-        assert!(!report.lines().any(|row| !row.starts_with('#') && row.contains("tare")), "{option}: before execve the child is tare: {report}");
+        assert!(
+            report.contains(" true") && report.contains(" sh") && report.contains("# coverage: "),
+            "{report}"
+        );
+        assert!(
+            !report.lines().any(|row| !row.starts_with('#') && row.contains("tare")),
+            "{option}: before execve the child is tare: {report}"
+        );
     }
 }
 
@@ -105,7 +150,11 @@ fn whole_cpus_are_narrowed_to_the_commands_tasks() {
     assert!(report.contains("samples of what is not the command's are left out"), "{report}");
     let script = tare().args(["script", "-F", "tid", "-i"]).arg(recorded.file()).output().unwrap();
     let tids = String::from_utf8(script.stdout).unwrap();
-    assert!(!tids.is_empty() && !tids.lines().any(|tid| tid.trim() == other.id().to_string()), "{}", other.id());
+    assert!(
+        !tids.is_empty() && !tids.lines().any(|tid| tid.trim() == other.id().to_string()),
+        "{}",
+        other.id()
+    );
 }
 
 #[test]
@@ -123,11 +172,20 @@ fn inherited_events_miss_children_and_say_so() {
 /// Clocks tick by themselves, page faults don't.
 #[test]
 fn inherited_clocks_have_a_fixed_period_and_say_so() {
-    let recorded = record(&["--follow=inherit", "-e", "cpu-clock,page-faults", "-F", "1000"], &CHILDREN);
+    let recorded =
+        record(&["--follow=inherit", "-e", "cpu-clock,page-faults", "-F", "1000"], &CHILDREN);
     let ledger = recorded.ledger();
-    assert_eq!(ledger.events[0].fixed.map(|fixed| (fixed.hz, fixed.period)), Some((1000, 1_000_000)), "{ledger:?}");
+    assert_eq!(
+        ledger.events[0].fixed.map(|fixed| (fixed.hz, fixed.period)),
+        Some((1000, 1_000_000)),
+        "{ledger:?}"
+    );
     assert_eq!(ledger.events[1].fixed, None);
-    assert!(recorded.said.contains("cpu-clock every 1,000,000 (1,000 a second of CPU"), "{}", recorded.said);
+    assert!(
+        recorded.said.contains("cpu-clock every 1,000,000 (1,000 a second of CPU"),
+        "{}",
+        recorded.said
+    );
     assert!(ledger.events[1].counted.unwrap() > 151, "each task has page faults: {ledger:?}");
     let by_count = record(&["--follow=inherit", "-e", "cpu-clock", "-c", "700000"], &["true"]);
     assert_eq!(by_count.ledger().events[0].fixed, None, "the user's own period");
@@ -137,14 +195,27 @@ fn inherited_clocks_have_a_fixed_period_and_say_so() {
 fn the_choice_steps_down_and_says_why() {
     assert!(record(&["-i"], &["true"]).said.contains("by inherited events: -i asks for it"));
     let refused = tare().args(["record", "--follow=system", "-s", "true"]).output().unwrap();
-    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("--follow=inherit"), "{}", stderr(&refused));
+    assert!(
+        refused.status.code() == Some(2) && stderr(&refused).contains("--follow=inherit"),
+        "{}",
+        stderr(&refused)
+    );
     let Some(nobody) = Unprivileged::new() else { return };
     let output = nobody.tare("record", &["-e", "cpu-clock:u", "-o", "/dev/null", "true"]);
     let paranoid = Host::default().sysctl("kernel.perf_event_paranoid").unwrap_or(2);
     if paranoid > 0 {
-        assert!(stderr(&output).contains("by inherited events: events on whole CPUs are not allowed"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("by inherited events: events on whole CPUs are not allowed"),
+            "{}",
+            stderr(&output)
+        );
         let refused = nobody.tare("record", &["--follow=cgroup", "true"]);
-        assert!(refused.status.code() == Some(125) && stderr(&refused).contains("use --follow=system or inherit"), "{}", stderr(&refused));
+        assert!(
+            refused.status.code() == Some(125)
+                && stderr(&refused).contains("use --follow=system or inherit"),
+            "{}",
+            stderr(&refused)
+        );
     }
 }
 
@@ -155,15 +226,25 @@ fn who_outlives_the_command_or_leaves_is_counted() {
         return;
     }
     let own = own_cgroup().unwrap();
-    let left = record(&["--follow=cgroup"], &["sh", "-c", "sleep 5 >/dev/null 2>&1 & echo $! >/tmp/tare-outlives.$PPID"]);
+    let left = record(
+        &["--follow=cgroup"],
+        &["sh", "-c", "sleep 5 >/dev/null 2>&1 & echo $! >/tmp/tare-outlives.$PPID"],
+    );
     assert_eq!(left.ledger().follow.unwrap().outlived, 1);
-    let pids = Path::new("/tmp").read_dir().unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("tare-outlives."));
+    let pids = Path::new("/tmp")
+        .read_dir()
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("tare-outlives."));
     for file in pids {
         let pid = std::fs::read_to_string(file.path()).unwrap();
         std::fs::remove_file(file.path()).unwrap();
         Command::new("kill").arg(pid.trim()).status().unwrap();
     }
-    let leaves = format!("sh -c 'echo $$ >{}/cgroup.procs; i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done'; true", own.display());
+    let leaves = format!(
+        "sh -c 'echo $$ >{}/cgroup.procs; i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done'; true",
+        own.display()
+    );
     let left = record(&["--follow=cgroup"], &["sh", "-c", &leaves]);
     assert_eq!(left.ledger().follow.unwrap().left_cgroup, 1, "{}", left.said);
     assert!(left.said.contains("left the command's cgroup"), "{}", left.said);
@@ -180,18 +261,25 @@ fn limits_are_those_that_the_command_would_have_had() {
     let bare = Command::new("sh").args(["-c", line]).output().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
-    let inside = tare().args(["record", "-q", "--follow=cgroup", "-o"]).arg(file).args(["sh", "-c", line]).output().unwrap();
+    let inside = tare()
+        .args(["record", "-q", "--follow=cgroup", "-o"])
+        .arg(file)
+        .args(["sh", "-c", line])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(inside.stdout).unwrap(), String::from_utf8(bare.stdout).unwrap());
 }
 
-/// Killed recorders leave their cgroups with the commands in them. Once these are gone, the next run sweeps.
+/// Killed recorders leave their cgroups with the commands in them. Once these are gone, the next
+/// run sweeps.
 #[test]
 fn what_killed_recorders_leave_is_swept() {
     if !has_cgroup() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mine: Vec<PathBuf> = (0..6).filter_map(|number| run_and_kill(number, folder.path())).collect();
+    let mine: Vec<PathBuf> =
+        (0..6).filter_map(|number| run_and_kill(number, folder.path())).collect();
     assert!(!mine.is_empty());
     let gone = |path: &PathBuf| !path.exists();
     let patience = Instant::now() + Duration::from_secs(20);
@@ -207,9 +295,17 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     let killed = number.is_multiple_of(2);
     let file = folder.join(number.to_string());
     let command = if killed { ["sleep", "0.7"] } else { ["true", ""] };
-    let mut recorder = tare().args(["record", "-q", "--follow=cgroup", "-o"]).arg(file).args(command).stdout(Stdio::null()).spawn().unwrap();
+    let mut recorder = tare()
+        .args(["record", "-q", "--follow=cgroup", "-o"])
+        .arg(file)
+        .args(command)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let of_recorder = format!("-{}-", recorder.id());
-    let find = || transient_cgroups().into_iter().find(|path| path.to_string_lossy().contains(&of_recorder));
+    let find = || {
+        transient_cgroups().into_iter().find(|path| path.to_string_lossy().contains(&of_recorder))
+    };
     let patience = Instant::now() + Duration::from_secs(20);
     let mut made = None;
     while killed && made.is_none() && Instant::now() < patience {
@@ -218,7 +314,9 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     }
     if killed {
         // The command runs by then.
-        while made.as_ref().is_some_and(|path| std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().is_empty()) {
+        while made.as_ref().is_some_and(|path| {
+            std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().is_empty()
+        }) {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -234,30 +332,41 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
 #[test]
 fn a_command_that_cannot_run_leaves_no_cgroup() {
     let before = transient_cgroups().len();
-    let output: Output = tare().args(["record", "-o", "/dev/null", "/etc/passwd"]).output().unwrap();
+    let output: Output =
+        tare().args(["record", "-o", "/dev/null", "/etc/passwd"]).output().unwrap();
     assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
     assert!(transient_cgroups().len() <= before + 3, "others may run at the same time");
 }
 
-/// What samples miss the kernel counts all the same: page faults and time by command name, of children none of which need have a sample.
+/// What samples miss the kernel counts all the same: page faults and time by command name, of
+/// children none of which need have a sample.
 #[test]
 fn exact_weights_are_what_each_command_counted() {
-    let line = "i=0; while [ $i -lt 200 ]; do date >/dev/null; expr 1 + $i >/dev/null; i=$((i+1)); done";
+    let line =
+        "i=0; while [ $i -lt 200 ]; do date >/dev/null; expr 1 + $i >/dev/null; i=$((i+1)); done";
     let events = "task-clock,page-faults,context-switches,minor-faults";
     let recorded = record(&["--follow=inherit", "-e", events, "-F", "99"], &["sh", "-c", line]);
     let all = tare().args(["stat", "-x,", "-e", "page-faults", "sh", "-c", line]).output().unwrap();
     let alone = |program: &str| {
-        let output = tare().args(["stat", "-x,", "-e", "page-faults", program, "1"]).output().unwrap();
+        let output =
+            tare().args(["stat", "-x,", "-e", "page-faults", program, "1"]).output().unwrap();
         stderr(&output).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
     };
-    let json = tare().args(["report", "-G", "--sort", "comm", "--weight=exact", "--json", "-i"]).arg(recorded.file()).output().unwrap();
+    let json = tare()
+        .args(["report", "-G", "--sort", "comm", "--weight=exact", "--json", "-i"])
+        .arg(recorded.file())
+        .output()
+        .unwrap();
     let document: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let of = |event: &str, comm: &str| {
         let rows = document["counted"].as_array().unwrap().iter();
-        let row = rows.filter(|row| row["event"] == event && row["comm"] == comm).map(|row| row["counted"].as_f64().unwrap());
+        let row = rows
+            .filter(|row| row["event"] == event && row["comm"] == comm)
+            .map(|row| row["counted"].as_f64().unwrap());
         row.sum::<f64>()
     };
-    let total = stderr(&all).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap();
+    let total =
+        stderr(&all).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap();
     let [sh, date, expr] = ["sh", "date", "expr"].map(|comm| of("page-faults", comm));
     assert!(((sh + date + expr) / total - 1.0).abs() < 0.02, "{sh} {date} {expr} of {total}");
     // The shell forks them, and they do what they do alone.
@@ -268,14 +377,28 @@ fn exact_weights_are_what_each_command_counted() {
     let time: f64 = ["sh", "date", "expr"].map(|comm| of("task-clock", comm)).iter().sum();
     let ledger = recorded.ledger();
     let used = ledger.command.as_ref().unwrap();
-    // A task's events end before its exit does: a tenth of what such short ones use comes after. task-clock also has the time that a
-    // hypervisor takes from a task; the loop runs one process at a time.
+    // A task's events end before its exit does: a tenth of what such short ones use comes after.
+    // task-clock also has the time that a hypervisor takes from a task; the loop runs one process
+    // at a time.
     let used_ns = (used.user_ns + used.system_ns) as f64;
-    assert!(time > 0.7 * used_ns && time < 1.1 * used_ns.max(ledger.recorded_ns as f64), "{time} {ledger:?}");
-    let weighed: f64 = document["events"][0]["entries"].as_array().unwrap().iter().map(|row| row["own"]["period"].as_f64().unwrap()).sum();
+    assert!(
+        time > 0.7 * used_ns && time < 1.1 * used_ns.max(ledger.recorded_ns as f64),
+        "{time} {ledger:?}"
+    );
+    let weighed: f64 = document["events"][0]["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["own"]["period"].as_f64().unwrap())
+        .sum();
     assert!((weighed / time - 1.0).abs() < 1e-6, "{weighed} of {time}");
     assert!(recorded.report().contains("# What samples stand for beside what was counted"));
     let other = record(&["-i", "-e", "task-clock"], &["true"]);
-    let refused = tare().args(["report", "--weight=exact", "-i"]).arg(other.file()).output().unwrap();
-    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("--follow=inherit"), "{}", stderr(&refused));
+    let refused =
+        tare().args(["report", "--weight=exact", "-i"]).arg(other.file()).output().unwrap();
+    assert!(
+        refused.status.code() == Some(2) && stderr(&refused).contains("--follow=inherit"),
+        "{}",
+        stderr(&refused)
+    );
 }

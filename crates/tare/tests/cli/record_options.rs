@@ -1,4 +1,5 @@
-//! `tare record` with each of its options: tare and perf read the recording, and find as many samples as the ledger says; perf also copies it.
+//! `tare record` with each of its options: tare and perf read the recording, and find as many
+//! samples as the ledger says; perf also copies it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,18 @@ use std::process::{Command, Output, Stdio};
 use crate::support::{Guarded, is_root, left_out, sh, stderr, tare};
 
 /// Some milliseconds of work, system calls and children.
-const WORK: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/true; /bin/true"];
+const WORK: [&str; 3] =
+    ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/true; /bin/true"];
 
 /// Runs perf on a recording: its stdout.
 fn perf(args: &[&str], file: &Path) -> String {
-    let output = Command::new("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output().expect("perf is there");
+    let output = Command::new("perf")
+        .args(args)
+        .arg("-i")
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .expect("perf is there");
     let empty = stderr(&output).contains("has no samples");
     assert!(output.status.success() || empty, "perf {args:?}: {}", stderr(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -19,7 +27,10 @@ fn perf(args: &[&str], file: &Path) -> String {
 
 /// What the ledger's line says: `1,234 samples in 0.1 s`.
 fn samples_of_ledger(text: &str) -> usize {
-    let line = text.lines().find_map(|line| line.split_once(" samples").map(|(before, _)| before)).unwrap_or_else(|| panic!("no ledger: {text}"));
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once(" samples").map(|(before, _)| before))
+        .unwrap_or_else(|| panic!("no ledger: {text}"));
     line.rsplit(' ').next().unwrap_or_default().replace(',', "").parse().unwrap()
 }
 
@@ -73,28 +84,53 @@ fn samples_of_copy(file: &Path) -> usize {
     samples
 }
 
-/// Records with these options, a command of its own where they name none, and has perf and tare read what came out.
+/// Records with these options, a command of its own where they name none, and has perf and tare
+/// read what came out.
 fn check(options: &str, command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let options_typed = shlex::split(options).unwrap();
-    let output = tare().arg("record").arg("-o").arg(folder.path().join("perf.data")).args(&options_typed).args(command).output().unwrap();
+    let output = tare()
+        .arg("record")
+        .arg("-o")
+        .arg(folder.path().join("perf.data"))
+        .args(&options_typed)
+        .args(command)
+        .output()
+        .unwrap();
     let said = stderr(&output);
     assert!(output.status.success(), "tare record {options}: {said}");
-    let mut files: Vec<PathBuf> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "{options}");
     let in_ledger = samples_of_ledger(&said);
     let sum = |count: &dyn Fn(&Path) -> usize| files.iter().map(|file| count(file)).sum::<usize>();
-    assert_eq!(sum(&|file| samples_of_stats(&perf(&STATS, file))), in_ledger, "tare record {options}: {said}");
+    assert_eq!(
+        sum(&|file| samples_of_stats(&perf(&STATS, file))),
+        in_ledger,
+        "tare record {options}: {said}"
+    );
     assert_eq!(sum(&samples_of_own_stats), in_ledger, "tare report, tare record {options}: {said}");
-    let may_have_none = ["-n", "mem:0x1000:w", "-u"].iter().any(|word| options_typed.iter().any(|typed| typed == word));
+    let may_have_none = ["-n", "mem:0x1000:w", "-u"]
+        .iter()
+        .any(|word| options_typed.iter().any(|typed| typed == word));
     assert!(in_ledger > 0 || may_have_none, "tare record {options}: {said}");
-    assert!(in_ledger == 0 || sum(&samples_of_copy) == in_ledger, "perf inject, tare record {options}: {said}");
+    assert!(
+        in_ledger == 0 || sum(&samples_of_copy) == in_ledger,
+        "perf inject, tare record {options}: {said}"
+    );
     let by_script = sum(&|file| samples_of_script(&perf(&SCRIPT, file)));
-    // A group's sample is shown once for each member that went on; what is left out is counted as samples.
+    // A group's sample is shown once for each member that went on; what is left out is counted as
+    // samples.
     let by_own_script = sum(&samples_of_own_script);
-    assert!(by_own_script == by_script || options.contains(":S") && by_own_script <= by_script, "{options}: {by_own_script} {by_script}: {said}");
-    assert!(by_script == in_ledger || options.contains(":S") && by_script >= in_ledger, "{options}: {by_script} {in_ledger}");
+    assert!(
+        by_own_script == by_script || options.contains(":S") && by_own_script <= by_script,
+        "{options}: {by_own_script} {by_script}: {said}"
+    );
+    assert!(
+        by_script == in_ledger || options.contains(":S") && by_script >= in_ledger,
+        "{options}: {by_script} {in_ledger}"
+    );
     for file in &files {
         perf(&["report", "--stdio"], file);
         assert!(perf(&["report", "--header-only"], file).contains("# cmdline"), "{options}");
@@ -191,7 +227,13 @@ fn where_and_when() {
     if !ready() {
         return;
     }
-    let spinning = Guarded::spawn(Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]));
+    let spinning = Guarded::spawn(Command::new("taskset").args([
+        "-c",
+        "0",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]));
     for option in ["-p", "-t", "-C 0 -p"] {
         check(&format!("--timeout 100 {option} {}", spinning.id()), &[]);
     }
@@ -200,18 +242,32 @@ fn where_and_when() {
 /// Without call chains: of a stream perf prints them even where they are not asked for.
 const RECORD: &str = "\"$TARE\" record -e cpu-clock -c 100000 --no-call-graph";
 
-/// The same bytes are read as a stream and as a file, by both. perf 6.1 says `Couldn't decompress data` to small compressed streams, its own too.
+/// The same bytes are read as a stream and as a file, by both. perf 6.1 says `Couldn't decompress
+/// data` to small compressed streams, its own too.
 fn check_stream(stream: &Path, in_ledger: usize, is_compressed: bool) {
     let read = |reader: &str, words: &[&str]| {
-        let output = Command::new(reader).args(words).args(["-i", "-"]).stdin(File::open(stream).unwrap()).output().unwrap();
+        let output = Command::new(reader)
+            .args(words)
+            .args(["-i", "-"])
+            .stdin(File::open(stream).unwrap())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{reader} {words:?}: {}", stderr(&output));
         output
     };
     let readers = [env!("CARGO_BIN_EXE_tare"), "perf"];
     for reader in readers.into_iter().take(if is_compressed { 1 } else { 2 }) {
-        assert_eq!(samples_of_stats(&String::from_utf8_lossy(&read(reader, &STATS).stdout)), in_ledger, "{reader}");
+        assert_eq!(
+            samples_of_stats(&String::from_utf8_lossy(&read(reader, &STATS).stdout)),
+            in_ledger,
+            "{reader}"
+        );
         let script = read(reader, &SCRIPT);
-        assert_eq!(samples_of_script(&String::from_utf8_lossy(&script.stdout)) + left_out(&script), in_ledger, "{reader}");
+        assert_eq!(
+            samples_of_script(&String::from_utf8_lossy(&script.stdout)) + left_out(&script),
+            in_ledger,
+            "{reader}"
+        );
     }
     assert_eq!(samples_of_own_script(stream), in_ledger);
     if is_compressed {
@@ -229,13 +285,22 @@ fn streams() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let [fifo, saved, work] = [path("fifo").display().to_string(), path("saved").display().to_string(), shlex::try_join(WORK).unwrap()];
+    let [fifo, saved, work] = [
+        path("fifo").display().to_string(),
+        path("saved").display().to_string(),
+        shlex::try_join(WORK).unwrap(),
+    ];
     for line in [
         format!("{RECORD} -o - -- {work} >{saved}"),
         format!("{RECORD} -z -o - -- {work} | cat >{saved}"),
         format!("mkfifo {fifo}; cat {fifo} >{saved} & {RECORD} -o {fifo} -- {work}; wait"),
     ] {
-        let done = Command::new("sh").args(["-c", &line]).env("TARE", env!("CARGO_BIN_EXE_tare")).stdin(Stdio::null()).output().unwrap();
+        let done = Command::new("sh")
+            .args(["-c", &line])
+            .env("TARE", env!("CARGO_BIN_EXE_tare"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let in_ledger = samples_of_ledger(&stderr(&done));
         assert!(done.status.success() && in_ledger > 0, "{line}: {}", stderr(&done));
         check_stream(&path("saved"), in_ledger, line.contains(" -z "));
@@ -251,7 +316,11 @@ fn a_command_switches_its_own_recording() {
     let fifo = tempfile::tempdir().unwrap();
     let orders = fifo.path().join("orders");
     assert!(sh(&format!("mkfifo {}", orders.display())).status.success());
-    let line = format!("exec 3<>{}; echo enable >&3; sleep 0.2; {}; echo disable >&3; sleep 0.2", orders.display(), WORK[2]);
+    let line = format!(
+        "exec 3<>{}; echo enable >&3; sleep 0.2; {}; echo disable >&3; sleep 0.2",
+        orders.display(),
+        WORK[2]
+    );
     check(&format!("-c 100000 -D -1 --control fifo:{}", orders.display()), &["sh", "-c", &line]);
 }
 
@@ -279,7 +348,12 @@ fn cgroups() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let tried = tare().args(["record", "-q", "-G", "/", "-o"]).arg(folder.path().join("perf.data")).arg("true").output().unwrap();
+    let tried = tare()
+        .args(["record", "-q", "-G", "/", "-o"])
+        .arg(folder.path().join("perf.data"))
+        .arg("true")
+        .output()
+        .unwrap();
     if !tried.status.success() {
         return println!("skipped: cgroups can't be recorded here: {}", stderr(&tried));
     }
@@ -291,10 +365,23 @@ fn cgroups() {
 #[test]
 fn refusals_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    for (options, says) in [("-b -e cpu-clock", "leave out -b"), ("--call-graph lbr -e cpu-clock", "leave out -b"), ("-e nonsense", "no event here")]
-    {
-        let output = tare().arg("record").args(options.split(' ')).arg("true").current_dir(folder.path()).output().unwrap();
-        assert!(!output.status.success() && stderr(&output).contains(says), "{options}: {}", stderr(&output));
+    for (options, says) in [
+        ("-b -e cpu-clock", "leave out -b"),
+        ("--call-graph lbr -e cpu-clock", "leave out -b"),
+        ("-e nonsense", "no event here"),
+    ] {
+        let output = tare()
+            .arg("record")
+            .args(options.split(' '))
+            .arg("true")
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            !output.status.success() && stderr(&output).contains(says),
+            "{options}: {}",
+            stderr(&output)
+        );
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }

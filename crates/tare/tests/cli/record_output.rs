@@ -16,7 +16,10 @@ const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
 
 fn record(options: &[&str]) -> Command {
     let mut command = tare();
-    command.args(["record", "-e", "page-faults", "-c", "1", "--call-graph", "dwarf,8192"]).args(options).stdin(Stdio::null());
+    command
+        .args(["record", "-e", "page-faults", "-c", "1", "--call-graph", "dwarf,8192"])
+        .args(options)
+        .stdin(Stdio::null());
     command
 }
 
@@ -28,7 +31,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// How many samples a file holds, by our own reader, and whether it misses nothing. `None`: it is no recording yet.
+/// How many samples a file holds, by our own reader, and whether it misses nothing. `None`: it is
+/// no recording yet.
 fn look(path: &Path) -> Option<(usize, bool)> {
     let mut reader = Reader::open(File::open(path).ok()?).ok()?;
     let mut samples = 0;
@@ -48,12 +52,22 @@ fn samples(path: &Path) -> usize {
 /// A file that perf reads too, with as many samples as we do.
 fn samples_of_both(path: &Path) -> usize {
     let samples = samples(path);
-    let Ok(output) = Command::new("perf").args(["script", "-F", "tid,time", "-G", "-i"]).arg(path).stdin(Stdio::null()).output() else {
+    let Ok(output) = Command::new("perf")
+        .args(["script", "-F", "tid,time", "-G", "-i"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+    else {
         println!("skipped: perf can't be run");
         return samples;
     };
     assert!(output.status.success(), "{}: {}", path.display(), stderr(&output));
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).count(), samples, "{}", path.display());
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).count(),
+        samples,
+        "{}",
+        path.display()
+    );
     samples
 }
 
@@ -63,7 +77,10 @@ struct Tmpfs(tempfile::TempDir);
 impl Tmpfs {
     fn mount(bytes: u64) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder.path()).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(folder.path())
+            .output();
         if !mount.is_ok_and(|output| output.status.success()) {
             println!("skipped: a tmpfs can't be mounted, which takes root");
             return None;
@@ -78,7 +95,12 @@ impl Drop for Tmpfs {
     }
 }
 
-const WAYS: [&[&str]; 4] = [&["--output-path=write"], &["--output-path=mmap"], &["-z", "--output-path=write"], &["-z", "--output-path=mmap"]];
+const WAYS: [&[&str]; 4] = [
+    &["--output-path=write"],
+    &["--output-path=mmap"],
+    &["-z", "--output-path=write"],
+    &["-z", "--output-path=mmap"],
+];
 
 #[test]
 fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
@@ -89,7 +111,12 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
         let output = run(record(way).args(["-o", text(&path), "sh", "-c", FORKS]));
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("full"), "{way:?}: {}", stderr(&output));
-        assert_eq!(stderr(&output).matches("ended early").count(), 1, "{way:?}: {}", stderr(&output));
+        assert_eq!(
+            stderr(&output).matches("ended early").count(),
+            1,
+            "{way:?}: {}",
+            stderr(&output)
+        );
         assert!(stderr(&output).contains(" DROPPED"), "{way:?}: {}", stderr(&output));
         assert!(fs::metadata(&path).unwrap().len() > size * 9 / 10, "{way:?}");
         assert!(samples_of_both(&path) > 100, "{way:?}");
@@ -103,9 +130,15 @@ fn a_full_disk_ends_a_compressed_recording_of_tracepoints() {
         let Some(tmpfs) = Tmpfs::mount(3 << 20) else { return };
         let file = tmpfs.0.path().join("perf.data");
         let way = ["-z", "-e", "sched:*,raw_syscalls:*", "--output-path", path];
-        let output = run(record(&way).args(["-o", text(&file), "sh", "-c", &FORKS.replace("800", "1600")]));
+        let output =
+            run(record(&way).args(["-o", text(&file), "sh", "-c", &FORKS.replace("800", "1600")]));
         assert_eq!(output.status.code(), Some(125), "{path}: {}", stderr(&output));
-        assert_eq!(stderr(&output).matches("ended early").count(), 1, "{path}: {}", stderr(&output));
+        assert_eq!(
+            stderr(&output).matches("ended early").count(),
+            1,
+            "{path}: {}",
+            stderr(&output)
+        );
         assert!(fs::metadata(&file).unwrap().len() > (3 << 20) * 9 / 10, "{path}");
         assert!(samples_of_both(&file) > 100, "{path}");
     }
@@ -119,7 +152,10 @@ fn a_limit_on_the_size_of_files_ends_the_recording_and_kills_nobody() {
         let path = folder.path().join("perf.data");
         let _ = fs::remove_file(&path);
         let mut command = Command::new("prlimit");
-        command.arg(format!("--fsize={size}")).arg(env!("CARGO_BIN_EXE_tare")).args(record(way).get_args());
+        command
+            .arg(format!("--fsize={size}"))
+            .arg(env!("CARGO_BIN_EXE_tare"))
+            .args(record(way).get_args());
         let output = run(command.args(["-o", text(&path), "sh", "-c", FORKS]));
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("ulimit -f"), "{way:?}: {}", stderr(&output));
@@ -129,8 +165,12 @@ fn a_limit_on_the_size_of_files_ends_the_recording_and_kills_nobody() {
     }
     // The command has the signal's default: it is killed by its own writing.
     let mut command = Command::new("prlimit");
-    command.args(["--fsize=1000000", env!("CARGO_BIN_EXE_tare"), "record", "-o"]).arg(folder.path().join("other"));
-    let output = run(command.args(["sh", "-c", "exec head -c 2000000 /dev/zero > big"]).current_dir(folder.path()));
+    command
+        .args(["--fsize=1000000", env!("CARGO_BIN_EXE_tare"), "record", "-o"])
+        .arg(folder.path().join("other"));
+    let output = run(command
+        .args(["sh", "-c", "exec head -c 2000000 /dev/zero > big"])
+        .current_dir(folder.path()));
     assert_eq!(output.status.code(), Some(128 + 25), "{}", stderr(&output));
 }
 
@@ -142,14 +182,19 @@ fn dev_null_a_fifo_and_stdout_take_a_recording() {
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
 
         let saved = folder.path().join("stdout");
-        let output = record(way).args(["-o", "-", "true"]).stdout(File::create(&saved).unwrap()).output().unwrap();
+        let output = record(way)
+            .args(["-o", "-", "true"])
+            .stdout(File::create(&saved).unwrap())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
         assert!(samples_of_both(&saved) > 10, "{way:?}");
 
         let (fifo, saved) = (folder.path().join("fifo"), folder.path().join("saved"));
         let _ = fs::remove_file(&fifo);
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let mut reader = Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
+        let mut reader =
+            Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
         let output = run(record(way).args(["-o", text(&fifo), "true"]));
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
         assert!(reader.wait().unwrap().success());
@@ -214,7 +259,13 @@ fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (path, command) = (folder.path().join("perf.data"), Written(folder.path().join("pid")));
     let line = format!("echo $$ > {}; while :; do /bin/true; done", command.0.display());
-    let mut recorder = Guarded::spawn(recorder.args(way).args(["-o", text(&path), "sh", "-c", &line]).stdin(Stdio::null()).stderr(Stdio::null()));
+    let mut recorder = Guarded::spawn(
+        recorder
+            .args(way)
+            .args(["-o", text(&path), "sh", "-c", &line])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null()),
+    );
     wait_until(|| command.pid().is_some());
     wait_until(|| look(&path).is_some_and(|(samples, _)| samples > 10));
     std::thread::sleep(Duration::from_millis(at));
@@ -225,7 +276,12 @@ fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
     assert!(samples > 10, "{way:?}");
     let script = run(tare().args(["script", "-F", "tid,time", "-G", "-i", text(&path)]));
     assert!(script.status.success(), "{way:?}: {}", stderr(&script));
-    assert_eq!(String::from_utf8_lossy(&script.stdout).lines().filter(|line| !line.is_empty()).count() + left_out(&script), samples, "{way:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&script.stdout).lines().filter(|line| !line.is_empty()).count()
+            + left_out(&script),
+        samples,
+        "{way:?}"
+    );
 }
 
 #[test]
@@ -237,7 +293,11 @@ fn a_recorder_that_is_killed_leaves_a_file_and_lets_the_command_live() {
         return;
     }
     for (way, at) in WAYS.iter().zip([250, 0, 150, 400]) {
-        kill_and_read(tare().args(["record", "-e", "sched:*,raw_syscalls:sys_enter", "-m", "512"]), way, at);
+        kill_and_read(
+            tare().args(["record", "-e", "sched:*,raw_syscalls:sys_enter", "-m", "512"]),
+            way,
+            at,
+        );
     }
 }
 
@@ -245,7 +305,8 @@ fn a_recorder_that_is_killed_leaves_a_file_and_lets_the_command_live() {
 fn a_recording_ends_or_goes_on_in_another_file_when_it_is_large() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    let output = run(record(&["--max-size=2M", "-m", "64"]).args(["-o", text(&path), "sh", "-c", FORKS]));
+    let output =
+        run(record(&["--max-size=2M", "-m", "64"]).args(["-o", text(&path), "sh", "-c", FORKS]));
     assert!(stderr(&output).contains("--max-size"), "{}", stderr(&output));
     let len = fs::metadata(&path).unwrap().len();
     assert!((2 << 20..4 << 20).contains(&len), "{len}");
@@ -255,11 +316,26 @@ fn a_recording_ends_or_goes_on_in_another_file_when_it_is_large() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
         let switch = format!("--switch-output={size}");
-        let output = run(record(way).args(["-m", "64", &switch, "--switch-max-files=3", "-o", text(&path), "sh", "-c", FORKS]));
+        let output = run(record(way).args([
+            "-m",
+            "64",
+            &switch,
+            "--switch-max-files=3",
+            "-o",
+            text(&path),
+            "sh",
+            "-c",
+            FORKS,
+        ]));
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
-        let files: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let files: Vec<PathBuf> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(files.len(), 3, "{way:?}: {files:?}");
-        let named = |file: &PathBuf| file.extension().is_some_and(|time| time.len() == 16 && text(Path::new(time)).parse::<u64>().is_ok());
+        let named = |file: &PathBuf| {
+            file.extension().is_some_and(|time| {
+                time.len() == 16 && text(Path::new(time)).parse::<u64>().is_ok()
+            })
+        };
         assert!(files.iter().all(named), "{way:?}: {files:?}");
         assert!(files.iter().map(|file| samples_of_both(file)).sum::<usize>() > 100, "{way:?}");
     }

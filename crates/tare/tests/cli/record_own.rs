@@ -26,7 +26,17 @@ fn reading_has_the_priority_that_is_asked_for() {
         return;
     }
     let place = Place::new();
-    let mut recorder = Guarded::spawn(&mut place.record(&["-r", "5", "--readers", "2", "-z", "-a", "-e", "cpu-clock", "-q"]));
+    let mut recorder = Guarded::spawn(&mut place.record(&[
+        "-r",
+        "5",
+        "--readers",
+        "2",
+        "-z",
+        "-a",
+        "-e",
+        "cpu-clock",
+        "-q",
+    ]));
     wait_for(&place.file());
     let threads = priorities(recorder.id());
     send("INT", &recorder);
@@ -34,12 +44,18 @@ fn reading_has_the_priority_that_is_asked_for() {
     // SCHED_FIFO is 1. Compressing is not reading.
     let expected = |name: &str| if name == "tare-output" { (0, 0) } else { (1, 5) };
     assert_eq!(threads.len(), 3);
-    assert!(threads.iter().all(|(name, policy, priority)| (*policy, *priority) == expected(name)), "{threads:?}");
+    assert!(
+        threads.iter().all(|(name, policy, priority)| (*policy, *priority) == expected(name)),
+        "{threads:?}"
+    );
 
     let Some(nobody) = Unprivileged::new() else { return };
     let output = nobody.tare("record", &["-r", "5", "-o", "/dev/null", "true"]);
     let text = stderr(&output);
-    assert!(output.status.code() == Some(125) && text.lines().last().unwrap().contains("ulimit -r"), "{text}");
+    assert!(
+        output.status.code() == Some(125) && text.lines().last().unwrap().contains("ulimit -r"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -49,7 +65,18 @@ fn several_threads_read_every_record_once() {
     }
     for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--max-size=1G"]] {
         let place = Place::new();
-        let words = ["--readers", "2", "-a", "-m", "64K", "--no-call-graph", "--flush-interval", "20", "-e", "raw_syscalls:*,sched:sched_switch"];
+        let words = [
+            "--readers",
+            "2",
+            "-a",
+            "-m",
+            "64K",
+            "--no-call-graph",
+            "--flush-interval",
+            "20",
+            "-e",
+            "raw_syscalls:*,sched:sched_switch",
+        ];
         let command = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=60000"];
         let output = place.run(&[&words[..], way, &command].concat());
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
@@ -64,16 +91,24 @@ fn several_threads_read_every_record_once() {
     }
 }
 
-/// Own system calls of a recording that lasts so long: as the kernel counts them, everything included, and as the ledger does.
+/// Own system calls of a recording that lasts so long: as the kernel counts them, everything
+/// included, and as the ledger does.
 fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
     let place = Place::new();
     let counts = place.folder.path().join("counts");
     let mut stat = tare();
     stat.args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o"]).arg(&counts).arg("--");
-    let record = place.record(&[&["-e", "cpu-clock", "-F", "4000", "--flush-interval", "5", "-q"], options].concat());
+    let record = place.record(
+        &[&["-e", "cpu-clock", "-F", "4000", "--flush-interval", "5", "-q"], options].concat(),
+    );
     // The shell's work and that of what it starts is the same however long the recording is.
     let busy = format!("timeout {seconds} sh -c 'while :; do :; done'; true");
-    let output = stat.arg(record.get_program()).args(record.get_args()).args(["--", "sh", "-c", &busy]).output().unwrap();
+    let output = stat
+        .arg(record.get_program())
+        .args(record.get_args())
+        .args(["--", "sh", "-c", &busy])
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{options:?}: {}", stderr(&output));
     let counted = std::fs::read_to_string(&counts).unwrap();
     let line = counted.lines().find(|line| line.contains("sys_enter")).unwrap();
@@ -86,12 +121,17 @@ fn the_ledger_knows_the_recorders_system_calls() {
     if !is_root() {
         return;
     }
-    for options in [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"], &["--readers", "2"]] {
+    for options in
+        [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"], &["--readers", "2"]]
+    {
         // What starting and ending take is in both, and falls out of the difference.
         let (short, long) = (system_calls(options, "0.2"), system_calls(options, "1.2"));
         let (kernel, ledger) = (long.0 - short.0, long.1 - short.1);
         println!("{options:?}: {kernel} by the kernel, {ledger} by the ledger");
-        assert!(kernel > 50.0 && (0.85..1.15).contains(&(ledger / kernel)), "{options:?}: {kernel} {ledger}");
+        assert!(
+            kernel > 50.0 && (0.85..1.15).contains(&(ledger / kernel)),
+            "{options:?}: {kernel} {ledger}"
+        );
     }
 }
 
@@ -105,7 +145,13 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     };
     let output = sh(&line("-- sh -c 'timeout 0.5 sh -c \"while :; do :; done\"; exit 3'"));
     // How the command is followed is said before.
-    assert!(stderr(&output).lines().all(|line| line == "status 3" || line.contains("follows the command")), "{}", stderr(&output));
+    assert!(
+        stderr(&output)
+            .lines()
+            .all(|line| line == "status 3" || line.contains("follows the command")),
+        "{}",
+        stderr(&output)
+    );
     assert!(stderr(&output).ends_with("status 3\n"), "{}", stderr(&output));
 }
 
@@ -125,12 +171,19 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
     let output = recorder.wait_with_output().unwrap();
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
-    assert!(text.contains("nobody reads it as yet: waiting") && text.lines().last().unwrap().contains("signal 2"), "{text}");
+    assert!(
+        text.contains("nobody reads it as yet: waiting")
+            && text.lines().last().unwrap().contains("signal 2"),
+        "{text}"
+    );
     // Who comes late gets everything.
     let recorder = spawn();
     std::thread::sleep(Duration::from_millis(300));
     let saved = place.folder.path().join("saved");
-    let mut reader = Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
-    assert!(recorder.wait_with_output().unwrap().status.success() && reader.wait().unwrap().success());
+    let mut reader =
+        Command::new("cat").arg(&fifo).stdout(File::create(&saved).unwrap()).spawn().unwrap();
+    assert!(
+        recorder.wait_with_output().unwrap().status.success() && reader.wait().unwrap().success()
+    );
     assert!(perf_script(&["-F", "time"], &saved).is_none_or(|lines| lines.len() < 1000));
 }

@@ -1,5 +1,6 @@
-//! What `tare record` writes, read by perf (`report`, `script`, `inject`), by the crate `linux-perf-data` and by the project's own
-//! reader: all find the same samples, and step over the notes.
+//! What `tare record` writes, read by perf (`report`, `script`, `inject`), by the crate
+//! `linux-perf-data` and by the project's own reader: all find the same samples, and step over the
+//! notes.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,7 +16,11 @@ use tare_format::file::Reader;
 use crate::support::{is_root, stderr, tare};
 
 /// Some user time, system calls, and processes that come and go.
-const WORKLOAD: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done"];
+const WORKLOAD: [&str; 3] = [
+    "sh",
+    "-c",
+    "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done",
+];
 
 /// Kinds of recordings that a machine without a PMU can make.
 const OPTIONS: &[&[&str]] = &[
@@ -32,8 +37,9 @@ const OPTIONS: &[&[&str]] = &[
     &["-G", "/", "-e", "cpu-clock"],
 ];
 
-/// Runs perf on a recording, which it gets as a stream: `inject` of perf 6.1 takes the header of a stream in a file, also of its own, for a
-/// record. `None`, with the reason on stdout, where it isn't there.
+/// Runs perf on a recording, which it gets as a stream: `inject` of perf 6.1 takes the header of a
+/// stream in a file, also of its own, for a record. `None`, with the reason on stdout, where it
+/// isn't there.
 fn perf_on_stream(words: &[&str], input: &Path) -> Option<String> {
     perf_with(Command::new("perf").args(words).args(["-i", "-"]).stdin(File::open(input).unwrap()))
 }
@@ -64,7 +70,8 @@ fn samples_of_perf(path: &Path) -> Option<usize> {
 }
 
 fn samples_of_crate(path: &Path, options: &[&str]) -> usize {
-    let PerfFileReader { mut perf_file, mut record_iter } = PerfFileReader::parse_file(BufReader::new(File::open(path).unwrap())).unwrap();
+    let PerfFileReader { mut perf_file, mut record_iter } =
+        PerfFileReader::parse_file(BufReader::new(File::open(path).unwrap())).unwrap();
     let mut samples = 0;
     while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
         if let PerfFileRecord::EventRecord { record, .. } = record {
@@ -72,7 +79,9 @@ fn samples_of_crate(path: &Path, options: &[&str]) -> usize {
             samples += usize::from(kind == RecordType::SAMPLE);
             // It doesn't know the counts that samples of a group hold.
             if !options.iter().any(|option| option.ends_with(":S")) {
-                record.parse().unwrap_or_else(|error| panic!("linux-perf-data: {options:?}: {kind:?}: {error}"));
+                record.parse().unwrap_or_else(|error| {
+                    panic!("linux-perf-data: {options:?}: {kind:?}: {error}")
+                });
             }
         }
     }
@@ -92,7 +101,14 @@ fn samples_of_reader(path: &Path) -> (usize, Vec<Vec<u8>>) {
 
 /// `false`, with the reason on stdout, where this can't be recorded here.
 fn record(options: &[&str], output: &str, stdout: Stdio) -> bool {
-    let done = tare().arg("record").args(options).args(["-o", output, "--"]).args(WORKLOAD).stdout(stdout).output().unwrap();
+    let done = tare()
+        .arg("record")
+        .args(options)
+        .args(["-o", output, "--"])
+        .args(WORKLOAD)
+        .stdout(stdout)
+        .output()
+        .unwrap();
     if !done.status.success() {
         println!("skipped: tare record {options:?}: {}", stderr(&done));
     }
@@ -121,7 +137,10 @@ fn every_reader_finds_the_same_samples() {
         let (samples, notes) = samples_of_reader(&path);
         assert!(samples > 0, "{options:?}");
         assert_eq!(samples_of_crate(&path, options), samples, "linux-perf-data: {options:?}");
-        assert!(notes.iter().any(|note| Ledger::from_note(note).is_some_and(|ledger| ledger.finished)), "{options:?}");
+        assert!(
+            notes.iter().any(|note| Ledger::from_note(note).is_some_and(|ledger| ledger.finished)),
+            "{options:?}"
+        );
         let Some(by_perf) = samples_of_perf(&path) else { return };
         assert_eq!(by_perf, samples, "perf: {options:?}");
         injected(&path, &folder.path().join("copy"), samples);

@@ -9,7 +9,14 @@ use std::sync::OnceLock;
 use crate::support::{is_root, sh, stderr, tare};
 
 fn report(file: &Path, args: &[&str]) -> Output {
-    tare().arg("report").arg("-i").arg(file).args(args).stdin(Stdio::null()).output().expect("tare was built")
+    tare()
+        .arg("report")
+        .arg("-i")
+        .arg(file)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("tare was built")
 }
 
 fn stdout(output: &Output) -> String {
@@ -18,7 +25,13 @@ fn stdout(output: &Output) -> String {
 }
 
 fn perf_report(file: &Path, args: &[&str]) -> String {
-    let output = Command::new("perf").args(["report", "--stdio", "-i"]).arg(file).args(args).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new("perf")
+        .args(["report", "--stdio", "-i"])
+        .arg(file)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -43,12 +56,21 @@ impl Recordings {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let work = "for i in 1 2 3 4; do sort /usr/lib/os-release >/dev/null; head -c 3000000 /dev/zero | gzip -c >/dev/null; done";
-        for (name, options) in
-            [("plain", "-e cpu-clock,page-faults -F 1999 -s"), ("all", "-e cpu-clock -F 999 -a"), ("graph", "-e cpu-clock:k -F 1999 -g")]
-        {
-            let work = if name == "graph" { "exec dd if=/dev/zero of=/dev/null bs=64 count=1500000" } else { work };
+        for (name, options) in [
+            ("plain", "-e cpu-clock,page-faults -F 1999 -s"),
+            ("all", "-e cpu-clock -F 999 -a"),
+            ("graph", "-e cpu-clock:k -F 1999 -g"),
+        ] {
+            let work = if name == "graph" {
+                "exec dd if=/dev/zero of=/dev/null bs=64 count=1500000"
+            } else {
+                work
+            };
             let file = folder.join(name);
-            let made = sh(&format!("perf record --no-bpf-event -q {options} -o {} -- sh -c '{work}'", file.display()));
+            let made = sh(&format!(
+                "perf record --no-bpf-event -q {options} -o {} -- sh -c '{work}'",
+                file.display()
+            ));
             if !made.status.success() {
                 return Err(format!("perf can't record here: {}", stderr(&made)));
             }
@@ -61,30 +83,53 @@ impl Recordings {
     }
 }
 
-/// The rows of a table with single spaces, in order of text: rows of one weight may come in any order.
+/// The rows of a table with single spaces, in order of text: rows of one weight may come in any
+/// order.
 fn rows(table: &str) -> Vec<String> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    let mut rows: Vec<_> = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let mut rows: Vec<_> =
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     rows.sort();
     rows
 }
 
-/// Names that perf makes up for entries of procedure linkage tables, and addresses, are not compared.
+/// Names that perf makes up for entries of procedure linkage tables, and addresses, are not
+/// compared.
 fn comparable(rows: Vec<String>) -> Vec<String> {
     rows.into_iter()
-        .filter(|row| !row.contains("@plt") && !row.contains("] 0x") && !row.contains("[unknown]") && !row.contains("] 00000000"))
+        .filter(|row| {
+            !row.contains("@plt")
+                && !row.contains("] 0x")
+                && !row.contains("[unknown]")
+                && !row.contains("] 00000000")
+        })
         .collect()
 }
 
 #[test]
 fn figures_are_those_of_perf_for_each_combination_of_keys() {
     let Some(made) = Recordings::get() else { return };
-    let keys = ["comm", "pid", "cpu", "comm,cpu", "pid,comm", "dso", "comm,dso", "sym,dso", "comm,dso,sym", "cpu,dso,comm,sym"];
+    let keys = [
+        "comm",
+        "pid",
+        "cpu",
+        "comm,cpu",
+        "pid,comm",
+        "dso",
+        "comm,dso",
+        "sym,dso",
+        "comm,dso,sym",
+        "cpu,dso,comm,sym",
+    ];
     for name in ["plain", "all"] {
         // What else ran on the machine may have symbols that differ by the demangler.
-        for keys in keys.into_iter().filter(|keys| name == "plain" || !(keys.contains("dso") || keys.contains("sym"))) {
+        for keys in keys
+            .into_iter()
+            .filter(|keys| name == "plain" || !(keys.contains("dso") || keys.contains("sym")))
+        {
             let args = ["-n", "--show-total-period", "--sort", keys];
-            let (ours, theirs) = (stdout(&report(&made.file(name), &args)), perf_report(&made.file(name), &args));
+            let (ours, theirs) =
+                (stdout(&report(&made.file(name), &args)), perf_report(&made.file(name), &args));
             assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{name} {keys}");
             assert!(!rows(&ours).is_empty(), "{name} {keys}");
         }
@@ -96,7 +141,11 @@ fn columns_can_be_named_one_by_one() {
     let Some(made) = Recordings::get() else { return };
     for fields in ["overhead,sample,comm", "comm,period,overhead", "sample,pid"] {
         let args = ["-F", fields];
-        assert_eq!(rows(&stdout(&report(&made.file("plain"), &args))), rows(&perf_report(&made.file("plain"), &args)), "{fields}");
+        assert_eq!(
+            rows(&stdout(&report(&made.file("plain"), &args))),
+            rows(&perf_report(&made.file("plain"), &args)),
+            "{fields}"
+        );
     }
 }
 
@@ -104,11 +153,16 @@ fn columns_can_be_named_one_by_one() {
 fn totals_and_titles_are_those_of_perf() {
     let Some(made) = Recordings::get() else { return };
     let titles = |text: &str| {
-        let lines = text.lines().filter(|line| line.starts_with("# Samples") || line.starts_with("# Event count") || line.starts_with("# Overhead"));
+        let lines = text.lines().filter(|line| {
+            line.starts_with("# Samples")
+                || line.starts_with("# Event count")
+                || line.starts_with("# Overhead")
+        });
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let args = ["--sort", "comm,pid"];
-    let (ours, theirs) = (stdout(&report(&made.file("plain"), &args)), perf_report(&made.file("plain"), &args));
+    let (ours, theirs) =
+        (stdout(&report(&made.file("plain"), &args)), perf_report(&made.file("plain"), &args));
     assert_eq!(titles(&ours), titles(&theirs));
     assert_eq!(titles(&ours).len(), 6, "two events: {ours}");
 }
@@ -116,8 +170,14 @@ fn totals_and_titles_are_those_of_perf() {
 #[test]
 fn filters_hide_rows_and_leave_the_shares() {
     let Some(made) = Recordings::get() else { return };
-    for args in [&["--comms", "gzip"][..], &["--comms", "gzip,head"], &["--dsos", "[kernel.kallsyms]"], &["--sort", "comm", "--percent-limit", "5"]] {
-        let (ours, theirs) = (stdout(&report(&made.file("plain"), args)), perf_report(&made.file("plain"), args));
+    for args in [
+        &["--comms", "gzip"][..],
+        &["--comms", "gzip,head"],
+        &["--dsos", "[kernel.kallsyms]"],
+        &["--sort", "comm", "--percent-limit", "5"],
+    ] {
+        let (ours, theirs) =
+            (stdout(&report(&made.file("plain"), args)), perf_report(&made.file("plain"), args));
         assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{args:?}");
     }
     let all = stdout(&report(&made.file("plain"), &["--sort", "comm"]));
@@ -143,19 +203,28 @@ fn graphs(table: &str) -> BTreeMap<String, Vec<String>> {
 fn call_graphs_are_those_of_perf() {
     let Some(made) = Recordings::get() else { return };
     let graph = made.file("graph");
-    for args in
-        [&["-g", "caller"][..], &["-g", "callee"], &["--no-children"], &["--no-children", "-g", "caller"], &["--no-children", "--sort", "sym"]]
-    {
+    for args in [
+        &["-g", "caller"][..],
+        &["-g", "callee"],
+        &["--no-children"],
+        &["--no-children", "-g", "caller"],
+        &["--no-children", "--sort", "sym"],
+    ] {
         let args = [args, &["--percent-limit", "4"]].concat();
-        let (ours, theirs) = (graphs(&stdout(&report(&graph, &args))), graphs(&perf_report(&graph, &args)));
+        let (ours, theirs) =
+            (graphs(&stdout(&report(&graph, &args))), graphs(&perf_report(&graph, &args)));
         let known = |lines: &Vec<String>| !lines.iter().any(|line| line.contains("0xffff"));
         let mut compared = 0;
         for (row, lines) in theirs.iter().filter(|(_, lines)| known(lines)) {
             let Some(own) = ours.get(row) else { continue };
-            // Branches of one weight may come in any order: names are compared with where in the line they stand.
+            // Branches of one weight may come in any order: names are compared with where in the
+            // line they stand.
             let sorted = |lines: &[String]| {
-                let mut lines: Vec<_> =
-                    lines.iter().map(|line| line.replace('|', " ").trim_end().to_owned()).filter(|line| !line.is_empty()).collect();
+                let mut lines: Vec<_> = lines
+                    .iter()
+                    .map(|line| line.replace('|', " ").trim_end().to_owned())
+                    .filter(|line| !line.is_empty())
+                    .collect();
                 lines.sort();
                 lines
             };
@@ -175,7 +244,8 @@ fn call_graphs_are_those_of_perf() {
 fn a_function_weighs_what_it_calls_as_in_perf() {
     let Some(made) = Recordings::get() else { return };
     let args = ["--children", "-g", "none", "--sort", "comm,sym", "--percent-limit", "1"];
-    let (ours, theirs) = (stdout(&report(&made.file("graph"), &args)), perf_report(&made.file("graph"), &args));
+    let (ours, theirs) =
+        (stdout(&report(&made.file("graph"), &args)), perf_report(&made.file("graph"), &args));
     let (ours, theirs) = (comparable(rows(&ours)), comparable(rows(&theirs)));
     let missing: Vec<_> = theirs.iter().filter(|row| !ours.contains(row)).collect();
     assert!(missing.is_empty() && !theirs.is_empty(), "{missing:?} in {ours:#?}");
@@ -192,23 +262,52 @@ fn threads_have_the_counts_that_were_recorded() {
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let args = ["-T", "--sort", "comm"];
-    let (ours, theirs) = (counts(&stdout(&report(&made.file("plain"), &args))), counts(&perf_report(&made.file("plain"), &args)));
+    let (ours, theirs) = (
+        counts(&stdout(&report(&made.file("plain"), &args))),
+        counts(&perf_report(&made.file("plain"), &args)),
+    );
     assert_eq!(ours, theirs);
     assert!(ours.len() > 4, "{ours:?}");
 }
 
-/// The record of a thread that ended has the counts of all events of the group, whichever of them it is about.
+/// The record of a thread that ended has the counts of all events of the group, whichever of them
+/// it is about.
 #[test]
 fn counts_of_a_group_are_those_of_each_event() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report-group");
-    let options = ["record", "-q", "--follow=inherit", "-s", "-c", "50", "-e", "{page-faults,context-switches}:S", "-o"];
-    let made = tare().args(options).arg(&file).args(["--", "sh", "-c", "date; date; date; :"]).stdin(Stdio::null()).output().unwrap();
+    let options = [
+        "record",
+        "-q",
+        "--follow=inherit",
+        "-s",
+        "-c",
+        "50",
+        "-e",
+        "{page-faults,context-switches}:S",
+        "-o",
+    ];
+    let made = tare()
+        .args(options)
+        .arg(&file)
+        .args(["--", "sh", "-c", "date; date; date; :"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     if !made.status.success() {
-        return println!("skipped: this kernel lets no child inherit events that are read together: {}", stderr(&made));
+        return println!(
+            "skipped: this kernel lets no child inherit events that are read together: {}",
+            stderr(&made)
+        );
     }
     let text = stdout(&report(&file, &["-T", "-G", "--sort", "comm"]));
-    let rows = text.lines().skip_while(|line| !line.contains(" TID ")).skip(1).take_while(|line| !line.starts_with('#'));
-    let rows: Vec<Vec<u64>> = rows.map(|line| line.split_whitespace().map(|count| count.parse().unwrap()).collect()).collect();
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.contains(" TID "))
+        .skip(1)
+        .take_while(|line| !line.starts_with('#'));
+    let rows: Vec<Vec<u64>> = rows
+        .map(|line| line.split_whitespace().map(|count| count.parse().unwrap()).collect())
+        .collect();
     assert!(rows.len() >= 3 && rows.iter().all(|row| row[2] > 2 * row[3]), "{text}");
     std::fs::remove_file(file).unwrap();
 }
@@ -216,9 +315,17 @@ fn counts_of_a_group_are_those_of_each_event() {
 #[test]
 fn records_are_counted_as_perf_counts_them() {
     let Some(made) = Recordings::get() else { return };
-    let squeezed = |text: &str| text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    let squeezed = |text: &str| {
+        text.lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
+    };
     for name in ["plain", "graph"] {
-        assert_eq!(squeezed(&stdout(&report(&made.file(name), &["--stats"]))), squeezed(&perf_report(&made.file(name), &["--stats"])), "{name}");
+        assert_eq!(
+            squeezed(&stdout(&report(&made.file(name), &["--stats"]))),
+            squeezed(&perf_report(&made.file(name), &["--stats"])),
+            "{name}"
+        );
     }
 }
 
@@ -227,10 +334,24 @@ fn the_header_says_what_perf_says() {
     let Some(made) = Recordings::get() else { return };
     let ours = stdout(&report(&made.file("plain"), &["--header-only"]));
     let theirs = perf_report(&made.file("plain"), &["--header-only"]);
-    let same =
-        ["hostname", "os release", "arch", "nrcpus", "cpudesc", "total memory", "cmdline", "pmu mappings", "time of", "sample duration", "data "];
+    let same = [
+        "hostname",
+        "os release",
+        "arch",
+        "nrcpus",
+        "cpudesc",
+        "total memory",
+        "cmdline",
+        "pmu mappings",
+        "time of",
+        "sample duration",
+        "data ",
+    ];
     let lines = |text: &str| {
-        text.lines().filter(|line| same.iter().any(|name| line.starts_with(&format!("# {name}")))).map(str::to_owned).collect::<Vec<_>>()
+        text.lines()
+            .filter(|line| same.iter().any(|name| line.starts_with(&format!("# {name}"))))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert_eq!(lines(&ours), lines(&theirs));
     assert!(ours.contains("event : name = page-faults"), "{ours}");
@@ -243,11 +364,16 @@ fn time_selects_samples() {
     let Some(made) = Recordings::get() else { return };
     let file = made.file("all");
     let count = |args: &[&str]| {
-        let document: serde_json::Value = serde_json::from_str(&stdout(&report(&file, &[args, &["--sort", "comm", "--json"]].concat()))).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&stdout(&report(
+            &file,
+            &[args, &["--sort", "comm", "--json"]].concat(),
+        )))
+        .unwrap();
         assert_eq!(document["version"], 1);
         document["events"][0]["samples"].as_u64().unwrap()
     };
-    let (all, first, rest) = (count(&[]), count(&["--time", "0%-30%"]), count(&["--time", "30.0001%-100%"]));
+    let (all, first, rest) =
+        (count(&[]), count(&["--time", "0%-30%"]), count(&["--time", "30.0001%-100%"]));
     assert!(first > 0 && rest > 0 && all.abs_diff(first + rest) <= 1, "{all} = {first} + {rest}");
     let refused = report(&file, &["--time", "soon"]);
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
@@ -256,11 +382,18 @@ fn time_selects_samples() {
 #[test]
 fn a_pipe_gives_the_same_as_a_file() {
     let Some(made) = Recordings::get() else { return };
-    let stream = sh("perf record --no-bpf-event -q -e cpu-clock -F 1999 -o - -- sh -c 'head -c 9000000 /dev/zero | gzip -c >/dev/null'");
+    let stream = sh(
+        "perf record --no-bpf-event -q -e cpu-clock -F 1999 -o - -- sh -c 'head -c 9000000 /dev/zero | gzip -c >/dev/null'",
+    );
     let saved = made.file("stream");
     std::fs::write(&saved, &stream.stdout).unwrap();
     for keys in ["comm", "comm,dso,sym"] {
-        let mut child = tare().args(["report", "-i", "-", "--sort", keys]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = tare()
+            .args(["report", "-i", "-", "--sort", keys])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         child.stdin.take().unwrap().write_all(&stream.stdout).unwrap();
         let piped = stdout(&child.wait_with_output().unwrap());
         assert_eq!(piped, stdout(&report(&saved, &["--sort", keys])));
@@ -277,7 +410,11 @@ fn what_is_cut_is_read_as_far_as_it_goes() {
     for keys in ["comm", "comm,sym"] {
         let output = report(&cut, &["--sort", keys]);
         let text = stdout(&output);
-        assert!(text.contains("the header promises more data than there are") || text.contains("the data end within a record"), "{text}");
+        assert!(
+            text.contains("the header promises more data than there are")
+                || text.contains("the data end within a record"),
+            "{text}"
+        );
         assert!(!rows(&text).is_empty());
     }
 }
@@ -289,11 +426,21 @@ fn what_is_no_recording_is_refused_in_a_line() {
     for content in [&b""[..], b"PERFILE2", b"\x7fELF nothing of ours, but long enough to be one"] {
         std::fs::write(&file, content).unwrap();
         let output = report(&file, &[]);
-        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(1), 1), "{}", stderr(&output));
+        assert_eq!(
+            (output.status.code(), stderr(&output).lines().count()),
+            (Some(1), 1),
+            "{}",
+            stderr(&output)
+        );
         assert!(output.stdout.is_empty());
     }
     let absent = report(&folder.path().join("absent"), &[]);
-    assert_eq!((absent.status.code(), stderr(&absent).lines().count()), (Some(1), 1), "{}", stderr(&absent));
+    assert_eq!(
+        (absent.status.code(), stderr(&absent).lines().count()),
+        (Some(1), 1),
+        "{}",
+        stderr(&absent)
+    );
     let unknown = report(&file, &["--sort", "colour"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
@@ -313,7 +460,12 @@ fn hostile_names_do_nothing_to_a_terminal() {
         .output()
         .unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
-    for args in [&["--sort", "comm"][..], &["--sort", "pid,dso,sym"], &["--json", "--sort", "comm,dso"], &["--header-only"]] {
+    for args in [
+        &["--sort", "comm"][..],
+        &["--sort", "pid,dso,sym"],
+        &["--json", "--sort", "comm,dso"],
+        &["--header-only"],
+    ] {
         let text = stdout(&report(&file, args));
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?} {text:?}");
         assert!(text.contains("evil"), "{args:?} {text}");
@@ -328,13 +480,21 @@ fn samples_of_the_recorder_are_left_out_and_counted() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("self");
-    let recorded = tare().args(["record", "-a", "-e", "cpu-clock", "-F", "4999", "-o"]).arg(&file).args(["--", "sleep", "0.5"]).output().unwrap();
+    let recorded = tare()
+        .args(["record", "-a", "-e", "cpu-clock", "-F", "4999", "-o"])
+        .arg(&file)
+        .args(["--", "sleep", "0.5"])
+        .output()
+        .unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
-    let document = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap() };
+    let document = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap()
+    };
     let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
     // Both ways through a recording.
     for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
-        let (without, with) = (document(&args), document(&[&args[..], &["--include-self"]].concat()));
+        let (without, with) =
+            (document(&args), document(&[&args[..], &["--include-self"]].concat()));
         let own = without["loss"]["own_samples_left_out"].as_u64().unwrap();
         assert_eq!(samples(&without) + own, samples(&with));
         assert_eq!(Some(own), with["ledger"]["events"][0]["own"].as_u64());
@@ -349,7 +509,13 @@ fn a_closed_pipe_ends_it_quietly() {
     let Some(made) = Recordings::get() else { return };
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let child = tare().args(["report", "-i"]).arg(made.file("plain")).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let child = tare()
+        .args(["report", "-i"])
+        .arg(made.file("plain"))
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }

@@ -11,8 +11,7 @@ use tare_format::tracepoint::Format;
 use crate::support::{Guarded, is_root, stderr, tare};
 
 /// Some user time, short-lived processes, system calls, a sleep.
-const WORKLOAD: &str =
-    "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done; ls -R /usr/share/doc >/dev/null; sleep 0.05";
+const WORKLOAD: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done; ls -R /usr/share/doc >/dev/null; sleep 0.05";
 
 struct Recording {
     path: PathBuf,
@@ -23,7 +22,11 @@ struct Recording {
 fn record(options: &[&str]) -> Option<Recording> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    perf_record(Command::new("perf").args(["record", "-o"]).arg(&path).stdout(Stdio::null()), options, folder)
+    perf_record(
+        Command::new("perf").args(["record", "-o"]).arg(&path).stdout(Stdio::null()),
+        options,
+        folder,
+    )
 }
 
 /// The same as the stream that perf writes to a pipe.
@@ -33,7 +36,11 @@ fn record_stream(options: &[&str]) -> Option<Recording> {
     perf_record(Command::new("perf").args(["record", "-o", "-"]).stdout(saved), options, folder)
 }
 
-fn perf_record(perf: &mut Command, options: &[&str], folder: tempfile::TempDir) -> Option<Recording> {
+fn perf_record(
+    perf: &mut Command,
+    options: &[&str],
+    folder: tempfile::TempDir,
+) -> Option<Recording> {
     let path = folder.path().join("perf.data");
     perf.arg("--no-bpf-event").args(options).args(["--", "sh", "-c", WORKLOAD]);
     match perf.stdin(Stdio::null()).stderr(Stdio::piped()).output() {
@@ -75,7 +82,9 @@ fn allowed(ours: &str, theirs: &str) -> Option<&'static str> {
     };
     match (around(ours)?, around(theirs)?) {
         (ours_around, theirs_around) if ours_around != theirs_around => None,
-        _ if theirs.contains("[unknown]") && !ours.contains("[unknown]") => Some("perf finds no symbol: others overlap it"),
+        _ if theirs.contains("[unknown]") && !ours.contains("[unknown]") => {
+            Some("perf finds no symbol: others overlap it")
+        }
         _ if ours.contains("(unsigned int)") => Some("numbers in the arguments of C++ templates"),
         _ => Some("symbols overlap: which one perf finds depends on the shape of its tree"),
     }
@@ -105,13 +114,21 @@ fn same_stream(recording: &[&str]) {
 fn same_lines(ours: &[String], theirs: &[String], recording: &[&str], options: &[&str]) {
     assert!(!theirs.is_empty(), "{recording:?}: perf prints nothing");
     assert_eq!(ours.len(), theirs.len(), "{recording:?} {options:?}");
-    let different: Vec<_> = ours.iter().zip(theirs).filter(|(ours, theirs)| ours != theirs).collect();
-    let wrong: Vec<_> = different.iter().filter(|(ours, theirs)| allowed(ours, theirs).is_none()).take(5).collect();
+    let different: Vec<_> =
+        ours.iter().zip(theirs).filter(|(ours, theirs)| ours != theirs).collect();
+    let wrong: Vec<_> =
+        different.iter().filter(|(ours, theirs)| allowed(ours, theirs).is_none()).take(5).collect();
     assert!(wrong.is_empty(), "{recording:?} {options:?} ours, theirs: {wrong:#?}");
     println!("{recording:?}: {} of {} lines have another symbol", different.len(), ours.len());
     // One function that others call often is some lines more.
     let few = different.len() <= 3 + ours.len() / 100;
-    assert!(few, "{recording:?} {options:?}: {} of {}: {:#?}", different.len(), ours.len(), &different[..different.len().min(5)]);
+    assert!(
+        few,
+        "{recording:?} {options:?}: {} of {}: {:#?}",
+        different.len(),
+        ours.len(),
+        &different[..different.len().min(5)]
+    );
 }
 
 #[test]
@@ -119,9 +136,15 @@ fn samples_are_printed_as_by_perf() {
     same(&["-e", "cpu-clock"], &[]);
     same(&["-e", "cpu-clock", "-g"], &[]);
     same(&["-g", "-e", "cpu-clock", "-e", "context-switches"], &[]);
-    same(&["-e", "page-faults", "-c", "1", "-d"], &["-F", "comm,tid,pid,time,event,addr,ip,sym,dso", "--ns"]);
+    same(
+        &["-e", "page-faults", "-c", "1", "-d"],
+        &["-F", "comm,tid,pid,time,event,addr,ip,sym,dso", "--ns"],
+    );
     same(&["-e", "{cpu-clock,page-faults}:S"], &[]);
-    same(&["-e", "cpu-clock", "--user-regs=ip,sp", "--intr-regs=ip,sp"], &["-F", "+iregs,+uregs,+misc,-cpu"]);
+    same(
+        &["-e", "cpu-clock", "--user-regs=ip,sp", "--intr-regs=ip,sp"],
+        &["-F", "+iregs,+uregs,+misc,-cpu"],
+    );
     same(&["-e", "cpu-clock", "-g", "-z"], &["-G"]);
 }
 
@@ -147,7 +170,10 @@ fn what_else_samples_hold_is_printed_as_by_perf() {
     same(&["-e", "cpu-clock", "-g", "--buildid-mmap"], &["--show-mmap-events"]);
     same(&["-e", "cpu-clock", "-R", "-T", "-P", "--sample-cpu"], &["-F", "+period"]);
     same(&["-a", "-e", "context-switches", "--all-cgroups"], &["--show-cgroup-events"]);
-    same(&["-e", "raw_syscalls:sys_enter", "--filter", "id == 1 || id == 0", "--exclude-perf"], &[]);
+    same(
+        &["-e", "raw_syscalls:sys_enter", "--filter", "id == 1 || id == 0", "--exclude-perf"],
+        &[],
+    );
 }
 
 #[test]
@@ -159,10 +185,14 @@ fn streams_are_printed_as_by_perf() {
 
 #[test]
 fn whole_machines_are_printed_as_by_perf() {
-    // Symbols of the kernel alone: what else happens to run may be C++, whose names perf writes differently.
+    // Symbols of the kernel alone: what else happens to run may be C++, whose names perf writes
+    // differently.
     same(&["-e", "cpu-clock:k", "-a", "-F", "500"], &[]);
     same(&["-e", "cpu-clock:k", "-a", "-g", "--kernel-callchains", "-F", "500"], &[]);
-    same(&["-e", "cpu-clock", "-a", "-g", "-F", "500"], &["-F", "comm,pid,tid,cpu,time,event,ip,dso"]);
+    same(
+        &["-e", "cpu-clock", "-a", "-g", "-F", "500"],
+        &["-F", "comm,pid,tid,cpu,time,event,ip,dso"],
+    );
 }
 
 /// Our frames of a copied stack are perf's, as far as it knows where they lie, and more.
@@ -171,21 +201,37 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
     let Some(recorded) = record(&["-e", "cpu-clock", "--call-graph", "dwarf"]) else { return };
     let stacks = |lines: Vec<String>| -> Vec<Vec<String>> {
         let stacks = lines.split(String::is_empty).filter(|stack| !stack.is_empty());
-        stacks.map(|stack| stack.iter().take_while(|line| !line.ends_with("[unknown] ([unknown])")).cloned().collect()).collect()
+        stacks
+            .map(|stack| {
+                stack
+                    .iter()
+                    .take_while(|line| !line.ends_with("[unknown] ([unknown])"))
+                    .cloned()
+                    .collect()
+            })
+            .collect()
     };
     let theirs = stacks(lines(Command::new("perf"), &recorded.path, &["--no-inline"]));
     let ours = stacks(lines(tare(), &recorded.path, &[]));
     assert_eq!(ours.len(), theirs.len());
-    // perf leaves out frames of the dynamic linker and of libraries in the middle: they must be the only difference.
+    // perf leaves out frames of the dynamic linker and of libraries in the middle: they must be the
+    // only difference.
     let has_all = |(ours, theirs): &(&Vec<String>, &Vec<String>)| {
         let mut ours = ours.iter();
         theirs.iter().all(|line| ours.any(|own| own == line))
     };
     let pairs = || ours.iter().zip(&theirs);
-    let (as_far, all) = (pairs().filter(|(ours, theirs)| ours.starts_with(theirs)).count(), pairs().filter(has_all).count());
+    let (as_far, all) = (
+        pairs().filter(|(ours, theirs)| ours.starts_with(theirs)).count(),
+        pairs().filter(has_all).count(),
+    );
     let other = pairs().find(|pair| !has_all(pair));
     println!("of {} stacks {as_far} begin with perf's, {all} have all of its frames", ours.len());
-    assert!(as_far * 10 >= ours.len() * 8 && all * 20 >= ours.len() * 19, "{as_far}, {all} of {}: {other:#?}", ours.len());
+    assert!(
+        as_far * 10 >= ours.len() * 8 && all * 20 >= ours.len() * 19,
+        "{as_far}, {all} of {}: {other:#?}",
+        ours.len()
+    );
     let [ours, theirs] = [&ours, &theirs].map(|stacks| stacks.iter().map(Vec::len).sum::<usize>());
     assert!(ours >= theirs, "{ours} {theirs}");
 }
@@ -193,53 +239,109 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
 #[test]
 fn tracepoints_are_printed_as_by_perf() {
     same(&["-a", "-e", "sched:*"], &[]);
-    // On whole machines only events of the kernel: of other programs both print the same addresses, and not always the same C++.
+    // On whole machines only events of the kernel: of other programs both print the same addresses,
+    // and not always the same C++.
     same(&["-a", "-e", "raw_syscalls:*", "-e", "context-switches"], &[]);
     same(&["-e", "syscalls:*"], &[]);
     same(&["-e", "kmem:*"], &[]);
-    same(&["-a", "-e", "irq:*", "-e", "timer:hrtimer_*", "-e", "signal:*", "-e", "task:*", "-e", "block:*"], &[]);
+    same(
+        &[
+            "-a",
+            "-e",
+            "irq:*",
+            "-e",
+            "timer:hrtimer_*",
+            "-e",
+            "signal:*",
+            "-e",
+            "task:*",
+            "-e",
+            "block:*",
+        ],
+        &[],
+    );
     same(&["-g", "-e", "sched:sched_switch"], &[]);
     flags_of_timers_are_those_of_the_raw_bytes();
-    same(&["-e", "writeback:*", "-e", "ext4:*", "-e", "filemap:*", "-e", "exceptions:*"], &["-F", "trace:comm,event,trace"]);
+    same(
+        &["-e", "writeback:*", "-e", "ext4:*", "-e", "filemap:*", "-e", "exceptions:*"],
+        &["-F", "trace:comm,event,trace"],
+    );
 }
 
-/// perf drops the brackets of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format: it prints a name for each of the last three bits always.
+/// perf drops the brackets of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format:
+/// it prints a name for each of the last three bits always.
 fn flags_of_timers_are_those_of_the_raw_bytes() {
-    const NAMES: [(u32, &str); 4] = [(0x4_0000, "M"), (0x8_0000, "D"), (0x10_0000, "P"), (0x20_0000, "I")];
-    let names = |flags: u32| NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect::<Vec<_>>().join("|");
+    const NAMES: [(u32, &str); 4] =
+        [(0x4_0000, "M"), (0x8_0000, "D"), (0x10_0000, "P"), (0x20_0000, "I")];
+    let names = |flags: u32| {
+        NAMES
+            .iter()
+            .filter(|(bit, _)| flags & bit != 0)
+            .map(|(_, name)| *name)
+            .collect::<Vec<_>>()
+            .join("|")
+    };
     let Some(recorded) = record(&["-a", "-e", "timer:timer_start"]) else { return };
-    let [ours, theirs] = [tare(), Command::new("perf")].map(|command| lines(command, &recorded.path, &["-F", "time,event,trace"]));
-    let printed = |line: &String| line.rsplit_once(" flags=").map(|(_, flags)| flags.to_owned()).unwrap();
+    let [ours, theirs] = [tare(), Command::new("perf")]
+        .map(|command| lines(command, &recorded.path, &["-F", "time,event,trace"]));
+    let printed =
+        |line: &String| line.rsplit_once(" flags=").map(|(_, flags)| flags.to_owned()).unwrap();
     let mut reader = Reader::open(File::open(&recorded.path).unwrap()).unwrap();
     let mut recorded = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
         if let Ok(sample) = Sample::of(&entry.record, entry.description.lookup()) {
             // The field's place in the format of this event since Linux 6.6.
-            recorded
-                .extend(sample.raw.and_then(|raw| raw.get(48..52)?.try_into().ok()).map(|flags| (sample.head.time_ns, u32::from_le_bytes(flags))));
+            recorded.extend(
+                sample
+                    .raw
+                    .and_then(|raw| raw.get(48..52)?.try_into().ok())
+                    .map(|flags| (sample.head.time_ns, u32::from_le_bytes(flags))),
+            );
         }
     }
     recorded.sort_unstable();
     let flags = || recorded.iter().map(|(_, flags)| *flags);
-    assert_eq!(ours.iter().map(printed).collect::<Vec<_>>(), flags().map(names).collect::<Vec<_>>());
+    assert_eq!(
+        ours.iter().map(printed).collect::<Vec<_>>(),
+        flags().map(names).collect::<Vec<_>>()
+    );
     let dropped: Vec<_> = flags().map(|flags| names(flags & 0x4_0000 | 0x38_0000)).collect();
-    assert_eq!(theirs.iter().map(printed).collect::<Vec<_>>(), dropped, "perf keeps the brackets: docs/script.md says otherwise");
+    assert_eq!(
+        theirs.iter().map(printed).collect::<Vec<_>>(),
+        dropped,
+        "perf keeps the brackets: docs/script.md says otherwise"
+    );
 }
 
 #[test]
 fn other_records_are_printed_as_by_perf() {
-    let shown = ["--show-task-events", "--show-mmap-events", "--show-switch-events", "--show-lost-events", "--show-namespace-events"];
+    let shown = [
+        "--show-task-events",
+        "--show-mmap-events",
+        "--show-switch-events",
+        "--show-lost-events",
+        "--show-namespace-events",
+    ];
     same(&["-a", "-e", "context-switches", "--switch-events", "--namespaces"], &shown);
 }
 
 /// The share of the kernel's expressions that are understood.
 #[test]
 fn the_formats_of_this_kernel_are_understood() {
-    let Ok(systems) = std::fs::read_dir("/sys/kernel/tracing/events") else { return println!("skipped: tracefs is not readable") };
-    let events = systems.flatten().flat_map(|system| std::fs::read_dir(system.path()).into_iter().flatten().flatten());
-    let texts = events.filter_map(|event| std::fs::read_to_string(event.path().join("format")).ok());
+    let Ok(systems) = std::fs::read_dir("/sys/kernel/tracing/events") else {
+        return println!("skipped: tracefs is not readable");
+    };
+    let events = systems
+        .flatten()
+        .flat_map(|system| std::fs::read_dir(system.path()).into_iter().flatten().flatten());
+    let texts =
+        events.filter_map(|event| std::fs::read_to_string(event.path().join("format")).ok());
     let formats: Vec<_> = texts.map(|text| Format::parse(&text).unwrap()).collect();
-    let failed: Vec<_> = formats.iter().filter(|format| !format.has_print()).map(|format| format.name.as_str()).collect();
+    let failed: Vec<_> = formats
+        .iter()
+        .filter(|format| !format.has_print())
+        .map(|format| format.name.as_str())
+        .collect();
     println!("{} of {} formats are not understood: {failed:?}", failed.len(), formats.len());
     assert!(failed.len() * 50 <= formats.len(), "{failed:?}");
 }
@@ -252,11 +354,17 @@ fn a_pipe_is_printed_as_it_comes_and_closing_it_ends_quietly() {
     let line = "perf record --no-bpf-event -e cpu-clock -o - -- sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done' 2>/dev/null";
     let run = |end: &str| {
         let mut sh = Command::new("sh");
-        sh.args(["-c", &format!("{line} | \"$TARE\" script -i - {end}")]).env("TARE", env!("CARGO_BIN_EXE_tare")).stdin(Stdio::null());
+        sh.args(["-c", &format!("{line} | \"$TARE\" script -i - {end}")])
+            .env("TARE", env!("CARGO_BIN_EXE_tare"))
+            .stdin(Stdio::null());
         sh.output().unwrap()
     };
     let done = run("");
-    assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("cpu-clock:"), "{}", stderr(&done));
+    assert!(
+        done.status.success() && String::from_utf8_lossy(&done.stdout).contains("cpu-clock:"),
+        "{}",
+        stderr(&done)
+    );
     let done = run("| head -1");
     assert!(done.status.success() && stderr(&done).is_empty(), "{}", stderr(&done));
 }
@@ -266,7 +374,12 @@ fn piped(options: &str) -> std::process::Output {
     let line = format!(
         "\"$TARE\" record -q -e cpu-clock -o - -- sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done' 2>/dev/null | \"$TARE\" script -i - {options}"
     );
-    Command::new("sh").args(["-c", &line]).env("TARE", env!("CARGO_BIN_EXE_tare")).stdin(Stdio::null()).output().unwrap()
+    Command::new("sh")
+        .args(["-c", &line])
+        .env("TARE", env!("CARGO_BIN_EXE_tare"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -283,7 +396,10 @@ fn what_tare_records_into_a_pipe_is_printed_with_its_ledger() {
     let done = piped("--header -F comm");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let header = text.lines().take_while(|line| line.starts_with('#')).count();
-    assert!(header > 5 && text.lines().nth(header).is_some_and(|line| line.trim() == "sh"), "{text}");
+    assert!(
+        header > 5 && text.lines().nth(header).is_some_and(|line| line.trim() == "sh"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -293,12 +409,22 @@ fn json_has_an_object_a_line() {
     }
     let done = piped("--json");
     let lines = String::from_utf8_lossy(&done.stdout).into_owned();
-    let objects: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [first, samples @ .., last] = &objects[..] else { panic!("{lines}") };
     assert_eq!((&first["version"], &first["tool"]), (&1.into(), &"tare script".into()));
-    assert!(!samples.is_empty() && samples.iter().all(|sample| sample["kind"] == "sample" && sample["event"] == "cpu-clock"));
-    assert!(samples.iter().any(|sample| sample["comm"] == "sh" && sample["callchain"].as_array().is_some_and(|chain| !chain.is_empty())));
-    assert_eq!((last["kind"].as_str(), last["samples"].as_u64()), (Some("end"), Some(samples.len() as u64)));
+    assert!(
+        !samples.is_empty()
+            && samples
+                .iter()
+                .all(|sample| sample["kind"] == "sample" && sample["event"] == "cpu-clock")
+    );
+    assert!(samples.iter().any(|sample| sample["comm"] == "sh"
+        && sample["callchain"].as_array().is_some_and(|chain| !chain.is_empty())));
+    assert_eq!(
+        (last["kind"].as_str(), last["samples"].as_u64()),
+        (Some("end"), Some(samples.len() as u64))
+    );
     assert_eq!(last["ledger"]["finished"], true);
 }
 
@@ -307,8 +433,15 @@ fn the_header_alone() {
     let Some(recorded) = record(&["-e", "cpu-clock"]) else { return };
     let usual = lines(tare(), &recorded.path, &["--header-only"]);
     let full = lines(tare(), &recorded.path, &["--header-only", "-I"]);
-    assert!(usual.iter().all(|line| line.starts_with('#')) && usual.iter().any(|line| line.starts_with("# cmdline : ")), "{usual:#?}");
-    assert!(full.len() > usual.len() && full.iter().any(|line| line.starts_with("# build id ")), "{full:#?}");
+    assert!(
+        usual.iter().all(|line| line.starts_with('#'))
+            && usual.iter().any(|line| line.starts_with("# cmdline : ")),
+        "{usual:#?}"
+    );
+    assert!(
+        full.len() > usual.len() && full.iter().any(|line| line.starts_with("# build id ")),
+        "{full:#?}"
+    );
 }
 
 #[test]
@@ -318,8 +451,18 @@ fn what_can_not_be_read_is_one_line() {
     std::fs::write(&other, "no recording").unwrap();
     for path in [folder.path().join("absent"), other, folder.path().to_owned()] {
         let done = tare().arg("script").arg("-i").arg(path).output().unwrap();
-        assert_eq!((done.status.code(), stderr(&done).lines().count()), (Some(1), 1), "{}", stderr(&done));
+        assert_eq!(
+            (done.status.code(), stderr(&done).lines().count()),
+            (Some(1), 1),
+            "{}",
+            stderr(&done)
+        );
     }
     let done = tare().args(["script", "-F", "nonsense"]).stdin(Stdio::null()).output().unwrap();
-    assert_eq!((done.status.code(), stderr(&done).lines().count()), (Some(2), 1), "{}", stderr(&done));
+    assert_eq!(
+        (done.status.code(), stderr(&done).lines().count()),
+        (Some(2), 1),
+        "{}",
+        stderr(&done)
+    );
 }

@@ -1,5 +1,6 @@
-//! Command lines of `tare stat` and the `perf_event_attr` that the kernel is handed for them: tests/golden/stat_attr.txt.
-//! What events mean on other machines is tested in crates/measure/tests/event.
+//! Command lines of `tare stat` and the `perf_event_attr` that the kernel is handed for them:
+//! tests/golden/stat_attr.txt. What events mean on other machines is tested in
+//! crates/measure/tests/event.
 
 use crate::support::{is_root, sh, stderr};
 
@@ -7,7 +8,8 @@ const GOLDEN: &str = include_str!("../../../../tests/golden/stat_attr.txt");
 
 /// What `-vv` prints, an event a line: `name: field value, field value`.
 fn attributes(line: &str) -> String {
-    let command = line.replacen("tare stat", &format!("{} stat -vv", env!("CARGO_BIN_EXE_tare")), 1);
+    let command =
+        line.replacen("tare stat", &format!("{} stat -vv", env!("CARGO_BIN_EXE_tare")), 1);
     let text = stderr(&sh(&command));
     let blocks = text.split("perf_event_attr of ").skip(1);
     let event = |block: &str| {
@@ -26,6 +28,10 @@ fn every_command_line_gives_its_attributes() {
     let lines: Vec<&str> = GOLDEN.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
     assert!(lines.len() > 10);
     let now: String = lines.iter().map(|line| format!("$ {line}\n{}", attributes(line))).collect();
-    let expected: String = GOLDEN.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| format!("{line}\n")).collect();
+    let expected: String = GOLDEN
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect();
     assert_eq!(now, expected, "what the command lines give now:\n{now}");
 }

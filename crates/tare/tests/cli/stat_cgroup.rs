@@ -28,11 +28,23 @@ impl TestCgroup {
         self.folder.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Starts a loop that moves into the cgroup first, and waits until it has. It ends by itself if the test can't end it.
+    /// Starts a loop that moves into the cgroup first, and waits until it has. It ends by itself if
+    /// the test can't end it.
     fn keep_busy(&mut self) {
-        let script = format!("echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'", self.folder.display());
-        self.inside = Some(Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let moved = || fs::read_to_string(self.folder.join("cgroup.procs")).unwrap().lines().count() > 1;
+        let script = format!(
+            "echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'",
+            self.folder.display()
+        );
+        self.inside = Some(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        let moved =
+            || fs::read_to_string(self.folder.join("cgroup.procs")).unwrap().lines().count() > 1;
         while !moved() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -43,7 +55,10 @@ impl Drop for TestCgroup {
     fn drop(&mut self) {
         if let Some(inside) = &mut self.inside {
             // timeout(1) passes SIGTERM on to the loop.
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(inside), rustix::process::Signal::TERM);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(inside),
+                rustix::process::Signal::TERM,
+            );
             let _ = inside.wait();
         }
         // A process that ended leaves its cgroup a moment later.
@@ -74,13 +89,26 @@ fn cgroups_each_in_turn_and_by_cpu() {
         return;
     };
     busy.keep_busy();
-    let each = clocks(&["-e", "task-clock", "--for-each-cgroup", &format!("{},{}", busy.name(), idle.name())]);
+    let each = clocks(&[
+        "-e",
+        "task-clock",
+        "--for-each-cgroup",
+        &format!("{},{}", busy.name(), idle.name()),
+    ]);
     assert!(each.len() == 2 && each[0] > 5.0 && each[1] == 0.0, "{each:?}");
-    let in_turn = clocks(&["-e", "task-clock,task-clock,task-clock", "-G", &format!("{},,{}", idle.name(), busy.name())]);
+    let in_turn = clocks(&[
+        "-e",
+        "task-clock,task-clock,task-clock",
+        "-G",
+        &format!("{},,{}", idle.name(), busy.name()),
+    ]);
     assert!(in_turn[0] == 0.0 && in_turn[1] > in_turn[2] && in_turn[2] > 5.0, "{in_turn:?}");
     let by_cpu = clocks(&["-e", "task-clock", "-A", "-G", busy.name()]);
     let online = Host::default().online_cpus().unwrap();
-    assert!(by_cpu.len() == online.as_slice().len() && by_cpu.iter().sum::<f64>() > 5.0, "{by_cpu:?}");
+    assert!(
+        by_cpu.len() == online.as_slice().len() && by_cpu.iter().sum::<f64>() > 5.0,
+        "{by_cpu:?}"
+    );
     let missing = stat(&["-G", "no-such-cgroup", "true"]);
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
 }

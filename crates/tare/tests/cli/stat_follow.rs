@@ -1,4 +1,5 @@
-//! `tare stat --follow`: a cgroup counts what inherited events count, says what else is in it, and is gone afterwards.
+//! `tare stat --follow`: a cgroup counts what inherited events count, says what else is in it, and
+//! is gone afterwards.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,8 +15,15 @@ const LOOP: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 500 ]; do /bin/true; i
 
 fn transient_cgroups(of: u32) -> Vec<PathBuf> {
     let own = Cgroups::of(&Host::default()).for_events.and_then(|hierarchy| hierarchy.own);
-    let entries = own.and_then(|own| own.read_dir().ok()).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.file_name().unwrap().to_string_lossy().contains(&format!("-{of}-"))).collect()
+    let entries = own
+        .and_then(|own| own.read_dir().ok())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    entries
+        .filter(|path| path.file_name().unwrap().to_string_lossy().contains(&format!("-{of}-")))
+        .collect()
 }
 
 /// Whether the command can have a cgroup here; says that a test is skipped if not.
@@ -30,10 +38,18 @@ fn has_cgroup() -> bool {
 
 /// Counts by event, as `-x,` has them.
 fn counts(follow: &str) -> BTreeMap<String, f64> {
-    let output = tare().args(["stat", "-x,", follow, "-e", "task-clock,page-faults,context-switches"]).args(LOOP).output().unwrap();
+    let output = tare()
+        .args(["stat", "-x,", follow, "-e", "task-clock,page-faults,context-switches"])
+        .args(LOOP)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
-    stderr(&output).lines().map(fields).map(|fields| (fields[2].clone(), fields[0].parse().unwrap())).collect()
+    stderr(&output)
+        .lines()
+        .map(fields)
+        .map(|fields| (fields[2].clone(), fields[0].parse().unwrap()))
+        .collect()
 }
 
 #[test]
@@ -72,7 +88,11 @@ fn what_a_count_cannot_follow_is_refused() {
         (&["--follow=cgroup", "--vs", "true", "true"], "--follow=inherit"),
     ] {
         let refused = stat(options);
-        assert!(refused.status.code() == Some(2) && stderr(&refused).contains(why), "{options:?}: {}", stderr(&refused));
+        assert!(
+            refused.status.code() == Some(2) && stderr(&refused).contains(why),
+            "{options:?}: {}",
+            stderr(&refused)
+        );
         assert_eq!(stderr(&refused).lines().count(), 1, "{}", stderr(&refused));
     }
 }
@@ -85,10 +105,15 @@ fn nothing_is_left_behind() {
     }
     for (signal, swept) in [("-INT", false), ("-KILL", true)] {
         let mut counting = tare();
-        counting.args(["stat", "--follow=cgroup", "-e", "page-faults", "sleep", "1"]).stdout(Stdio::null()).stderr(Stdio::null());
+        counting
+            .args(["stat", "--follow=cgroup", "-e", "page-faults", "sleep", "1"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut counting = counting.spawn().unwrap();
         let patience = Instant::now() + Duration::from_secs(20);
-        let runs = |path: &PathBuf| std::fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|text| !text.is_empty());
+        let runs = |path: &PathBuf| {
+            std::fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|text| !text.is_empty())
+        };
         while !transient_cgroups(counting.id()).iter().any(runs) {
             assert!(Instant::now() < patience);
             std::thread::sleep(Duration::from_millis(5));

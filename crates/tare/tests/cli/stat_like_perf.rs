@@ -1,4 +1,5 @@
-//! `-x` and `-j` beside the real `perf stat`: the same columns, keys and order, and the same counts where they are certain.
+//! `-x` and `-j` beside the real `perf stat`: the same columns, keys and order, and the same counts
+//! where they are certain.
 
 use std::process::Command;
 
@@ -16,15 +17,22 @@ fn perf(args: &[&str]) -> Option<Vec<String>> {
 }
 
 fn lines(text: &str) -> Vec<String> {
-    text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#') && !line.starts_with("tare:")).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| {
+            !line.trim().is_empty() && !line.starts_with('#') && !line.starts_with("tare:")
+        })
+        .map(str::to_owned)
+        .collect()
 }
 
-/// What stands in a column, without the digits of a measured number: `2.34` and `17.10` are alike, `2.34` and `17` are not.
+/// What stands in a column, without the digits of a measured number: `2.34` and `17.10` are alike,
+/// `2.34` and `17` are not.
 fn shape(column: &str) -> String {
     let trimmed = column.trim_start();
     let padded = if trimmed.len() < column.len() { "padded " } else { "" };
     let is_number = trimmed.trim_end_matches('%').parse::<f64>().is_ok();
-    let decimals = trimmed.trim_end_matches('%').split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals =
+        trimmed.trim_end_matches('%').split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let percent = if trimmed.ends_with('%') { "%" } else { "" };
     match is_number {
         true => format!("{padded}number.{decimals}{percent}"),
@@ -33,7 +41,8 @@ fn shape(column: &str) -> String {
     }
 }
 
-/// Options under which both tools are asked for their machine forms. Events are named, as tare leaves out by default what is missing.
+/// Options under which both tools are asked for their machine forms. Events are named, as tare
+/// leaves out by default what is missing.
 const CASES: [&[&str]; 12] = [
     &["-e", "task-clock,page-faults,context-switches", "true"],
     &["-e", "{task-clock,page-faults}", "true"],
@@ -57,7 +66,12 @@ fn csv_columns_are_perfs() {
     for case in CASES {
         let Some(theirs) = perf(&[&["-x,"], case].concat()) else { return };
         let ours = lines(&stderr(&stat(&[&["-x,"], case].concat())));
-        let columns = |lines: &[String]| lines.iter().map(|line| line.split(',').map(shape).collect::<Vec<_>>()).collect::<Vec<_>>();
+        let columns = |lines: &[String]| {
+            lines
+                .iter()
+                .map(|line| line.split(',').map(shape).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(columns(&ours), columns(&theirs), "{case:?}\n{ours:#?}\n{theirs:#?}");
     }
 }
@@ -71,16 +85,27 @@ fn json_keys_are_perfs_in_its_order() {
         let Some(theirs) = perf(&[&["-j"], case].concat()) else { return };
         let ours = lines(&stderr(&stat(&[&["-j"], case].concat())));
         let read = |lines: &[String]| {
-            lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect::<Vec<Map<String, Value>>>()
+            lines
+                .iter()
+                .map(|line| {
+                    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+                })
+                .collect::<Vec<Map<String, Value>>>()
         };
         let (ours, theirs) = (read(&ours), read(&theirs));
         assert_eq!(ours.len(), theirs.len(), "{case:?}");
         for (our, their) in ours.iter().zip(&theirs) {
-            assert_eq!(our.keys().collect::<Vec<_>>(), their.keys().collect::<Vec<_>>(), "{case:?}");
+            assert_eq!(
+                our.keys().collect::<Vec<_>>(),
+                their.keys().collect::<Vec<_>>(),
+                "{case:?}"
+            );
             for (key, value) in our {
-                let same_type = std::mem::discriminant(value) == std::mem::discriminant(&their[key]);
+                let same_type =
+                    std::mem::discriminant(value) == std::mem::discriminant(&their[key]);
                 assert!(same_type, "{case:?} {key}: {value} beside {}", their[key]);
-                if ["event", "unit", "cpu", "core", "socket", "die", "node"].contains(&key.as_str()) {
+                if ["event", "unit", "cpu", "core", "socket", "die", "node"].contains(&key.as_str())
+                {
                     assert_eq!(value, &their[key], "{case:?} {key}");
                 }
             }
@@ -97,16 +122,29 @@ fn certain_counts_are_the_same() {
         println!("skipped: tracepoints: {error}");
         return;
     }
-    let case = ["-x,", "-e", "raw_syscalls:sys_enter,raw_syscalls:sys_exit,syscalls:sys_enter_openat", "true"];
+    let case = [
+        "-x,",
+        "-e",
+        "raw_syscalls:sys_enter,raw_syscalls:sys_exit,syscalls:sys_enter_openat",
+        "true",
+    ];
     let Some(theirs) = perf(&case) else { return };
-    let counts = |lines: &[String]| lines.iter().map(|line| line.split(',').next().unwrap_or_default().to_owned()).collect::<Vec<_>>();
+    let counts = |lines: &[String]| {
+        lines
+            .iter()
+            .map(|line| line.split(',').next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(counts(&lines(&stderr(&stat(&case)))), counts(&theirs));
 }
 
 #[test]
 fn what_is_missing_looks_as_in_perf() {
     // Only where this machine has no cycles.
-    for case in [&["-x,", "-e", "cycles,page-faults", "true"][..], &["-x,", "-r2", "-e", "cycles,page-faults", "true"]] {
+    for case in [
+        &["-x,", "-e", "cycles,page-faults", "true"][..],
+        &["-x,", "-r2", "-e", "cycles,page-faults", "true"],
+    ] {
         let ours = lines(&stderr(&stat(case)));
         if !ours[0].starts_with("<not supported>") {
             println!("skipped: this machine has cycles");

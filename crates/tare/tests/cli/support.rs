@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// The path of a workload of `workloads/`, compiled if need be. A machine without a C compiler can't build tare either.
+/// The path of a workload of `workloads/`, compiled if need be. A machine without a C compiler
+/// can't build tare either.
 pub(crate) fn workload(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("workloads");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/build.sh");
@@ -35,10 +36,14 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Samples that `tare script` leaves out, as they are of tare's own child before it executed the command.
+/// Samples that `tare script` leaves out, as they are of tare's own child before it executed the
+/// command.
 pub(crate) fn left_out(output: &Output) -> usize {
     let text = stderr(output);
-    let line = text.lines().find_map(|line| line.strip_prefix("tare: ")?.strip_suffix(" samples of what is not the command's are left out"));
+    let line = text.lines().find_map(|line| {
+        line.strip_prefix("tare: ")?
+            .strip_suffix(" samples of what is not the command's are left out")
+    });
     line.map_or(0, |number| number.parse().expect("a number"))
 }
 
@@ -51,7 +56,8 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A process that would not end by itself: it is killed and reaped with its guard, also where the test fails.
+/// A process that would not end by itself: it is killed and reaped with its guard, also where the
+/// test fails.
 #[derive(Debug)]
 pub(crate) struct Guarded(Child);
 
@@ -62,7 +68,12 @@ impl Guarded {
 
     /// A shell that only counts.
     pub(crate) fn busy() -> Self {
-        Self::spawn(Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).stdout(Stdio::null()))
+        Self::spawn(
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        )
     }
 
     /// Kills it now.
@@ -91,7 +102,10 @@ impl Drop for Guarded {
     /// A recorder is asked first: it then ends its command too.
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), rustix::process::Signal::TERM);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&self.0),
+                rustix::process::Signal::TERM,
+            );
         }
         for _ in 0..500 {
             if !matches!(self.0.try_wait(), Ok(None)) {
@@ -103,7 +117,8 @@ impl Drop for Guarded {
     }
 }
 
-/// The process whose number somebody else writes into a file; it is killed with its guard, also where the test fails.
+/// The process whose number somebody else writes into a file; it is killed with its guard, also
+/// where the test fails.
 #[derive(Debug)]
 pub(crate) struct Written(pub(crate) PathBuf);
 
@@ -139,8 +154,10 @@ impl Unprivileged {
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("the folder is ours");
-        std::fs::copy(env!("CARGO_BIN_EXE_tare"), folder.path().join("tare")).expect("tare was built");
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+            .expect("the folder is ours");
+        std::fs::copy(env!("CARGO_BIN_EXE_tare"), folder.path().join("tare"))
+            .expect("tare was built");
         Some(Self { folder })
     }
 
@@ -152,7 +169,11 @@ impl Unprivileged {
     /// Runs one of tare's commands as nobody.
     pub(crate) fn tare(&self, name: &str, args: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.folder.path().join("tare")).arg(name).args(args);
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(self.folder.path().join("tare"))
+            .arg(name)
+            .args(args);
         command.env("LC_ALL", "C").output().expect("setpriv of util-linux is there")
     }
 }

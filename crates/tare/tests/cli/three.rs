@@ -1,4 +1,5 @@
-//! The smallest program there is: no count of it may hold anything of tare. On hardware counters the same is tested by vm/checks.sh.
+//! The smallest program there is: no count of it may hold anything of tare. On hardware counters
+//! the same is tested by vm/checks.sh.
 
 use std::process::Command;
 
@@ -33,6 +34,10 @@ fn it_makes_one_system_call_and_returns_from_execve_alone() {
         return;
     }
     for run in 0..20 {
-        assert_eq!(count("raw_syscalls:sys_enter,raw_syscalls:sys_exit").unwrap(), ["1", "1"], "run {run}");
+        assert_eq!(
+            count("raw_syscalls:sys_enter,raw_syscalls:sys_exit").unwrap(),
+            ["1", "1"],
+            "run {run}"
+        );
     }
 }

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stat, stderr, tare};
 
-/// A program that calls its function `tick` a hundred times, and `ticks` once; `None` where there is no C compiler.
+/// A program that calls its function `tick` a hundred times, and `ticks` once; `None` where there
+/// is no C compiler.
 fn program(folder: &Path) -> Option<PathBuf> {
     let source = "static volatile int sum;\n\
                   __attribute__((noinline)) void tick(int n) { sum += n; }\n\
@@ -40,7 +41,9 @@ fn calls_and_returns_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
     let (path, before) = (program.to_str().unwrap(), probes());
-    let events = format!("uprobe:{path}:tick,uretprobe:{path}:tick:u,uprobe:{path}:ticks/name=once/,{{uprobe:{path}:main}}");
+    let events = format!(
+        "uprobe:{path}:tick,uretprobe:{path}:tick:u,uprobe:{path}:ticks/name=once/,{{uprobe:{path}:main}}"
+    );
     let output = stat(&["-x,", "-e", &events, path]);
     let text = stderr(&output);
     let counts: Vec<&str> = text.lines().filter_map(|line| line.split(',').next()).collect();
@@ -54,13 +57,19 @@ fn calls_are_recorded_with_the_function() {
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
     let (path, file) = (program.to_str().unwrap(), folder.path().join("perf.data"));
     let event = format!("uprobe:{path}:tick");
-    let output = tare().args(["record", "-q", "-e", &event, "-o"]).arg(&file).arg(path).output().unwrap();
+    let output =
+        tare().args(["record", "-q", "-e", &event, "-o"]).arg(&file).arg(path).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let Ok(script) = Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&file).output() else {
+    let Ok(script) =
+        Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&file).output()
+    else {
         return println!("skipped: there is no perf to read the recording");
     };
     let script = String::from_utf8_lossy(&script.stdout).into_owned();
-    let calls = script.lines().filter(|line| line.trim_start().starts_with("prog") && line.ends_with(" tick")).count();
+    let calls = script
+        .lines()
+        .filter(|line| line.trim_start().starts_with("prog") && line.ends_with(" tick"))
+        .count();
     assert_eq!(calls, 100, "{script}");
 }
 
@@ -71,7 +80,10 @@ impl PerfProbe {
     /// `None`, with the reason, where perf can't make it.
     fn new(program: &str) -> Option<Self> {
         let group = format!("tare_test_{}", std::process::id());
-        let made = Command::new("perf").args(["probe", "-q", "-x", program, "--add", &format!("{group}:tick=tick")]).stdin(Stdio::null()).output();
+        let made = Command::new("perf")
+            .args(["probe", "-q", "-x", program, "--add", &format!("{group}:tick=tick")])
+            .stdin(Stdio::null())
+            .output();
         match made {
             Ok(done) if done.status.success() => Some(Self(group)),
             other => {
@@ -84,7 +96,10 @@ impl PerfProbe {
 
 impl Drop for PerfProbe {
     fn drop(&mut self) {
-        let _ = Command::new("perf").args(["probe", "-q", "-d", &format!("{}:*", self.0)]).stdin(Stdio::null()).output();
+        let _ = Command::new("perf")
+            .args(["probe", "-q", "-d", &format!("{}:*", self.0)])
+            .stdin(Stdio::null())
+            .output();
     }
 }
 
@@ -92,11 +107,19 @@ impl Drop for PerfProbe {
 fn probes_of_perf_are_printed_as_by_perf() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
-    let (path, file, before) = (program.to_str().unwrap(), folder.path().join("perf.data"), probes());
+    let (path, file, before) =
+        (program.to_str().unwrap(), folder.path().join("perf.data"), probes());
     let Some(probe) = PerfProbe::new(path) else { return };
     let options = ["-g", "-e", &format!("{}:tick", probe.0)];
     let mut perf = Command::new("perf");
-    let recorded = perf.args(["record", "--no-bpf-event", "-q", "-o"]).arg(&file).args(options).arg(path).stdin(Stdio::null()).output().unwrap();
+    let recorded = perf
+        .args(["record", "--no-bpf-event", "-q", "-o"])
+        .arg(&file)
+        .args(options)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     drop(probe);
     assert_eq!(probes(), before);
@@ -112,7 +135,10 @@ fn a_wrong_place_is_named() {
     let Some(program) = program(folder.path()) else { return };
     let path = program.to_str().unwrap();
     for (event, says) in [
-        (format!("uprobe:{path}:tik"), "has no such function (`nm` lists those that it has); nearest: tick"),
+        (
+            format!("uprobe:{path}:tik"),
+            "has no such function (`nm` lists those that it has); nearest: tick",
+        ),
         (format!("uprobe:{path}:tick+x"), "a number belongs after +"),
         (format!("uprobe:{path}:99999999"), "the file has"),
         (format!("uprobe:{path}:tick+0x7fffffff"), "no part of the file holds it"),
@@ -123,6 +149,10 @@ fn a_wrong_place_is_named() {
         (format!("uprobe:{path}:tick:u:k"), "uprobe:FILE:SYMBOL"),
     ] {
         let output = stat(&["-e", &event, "true"]);
-        assert!(stderr(&output).contains(says) && output.status.code() == Some(2), "{event}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(says) && output.status.code() == Some(2),
+            "{event}: {}",
+            stderr(&output)
+        );
     }
 }

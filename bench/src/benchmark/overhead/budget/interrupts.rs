@@ -1,4 +1,5 @@
-//! What sampling's interrupts took, as the kernel's trace events tell it to another process: perf, around the recorder.
+//! What sampling's interrupts took, as the kernel's trace events tell it to another process: perf,
+//! around the recorder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -16,8 +17,8 @@ const SAMPLER: &str = "perf_swevent_hrtimer";
 /// An interrupt this long was held up by something else, such as the hypervisor: as in studies.
 const STALL_NS: u64 = 100_000;
 
-/// Timer interrupts in which a recording's events expired. Trace events make them longer: by the rest of the first, all of the second, and the
-/// third up to its time.
+/// Timer interrupts in which a recording's events expired. Trace events make them longer: by the
+/// rest of the first, all of the second, and the third up to its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Interrupts {
     pub(super) number: u64,
@@ -42,10 +43,20 @@ pub(super) struct Part {
 /// The words that go before a command so that its interrupts, and all others, are traced to a file.
 pub(super) fn tracer(into: &Path) -> anyhow::Result<Vec<String>> {
     let symbols = std::fs::read_to_string("/proc/kallsyms")?;
-    let address = symbols.lines().find(|line| line.split(' ').nth(2) == Some(SAMPLER)).and_then(|line| line.split(' ').next());
-    let filter = format!("function == 0x{}", address.with_context(|| format!("/proc/kallsyms has no {SAMPLER}"))?);
+    let address = symbols
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(SAMPLER))
+        .and_then(|line| line.split(' ').next());
+    let filter = format!(
+        "function == 0x{}",
+        address.with_context(|| format!("/proc/kallsyms has no {SAMPLER}"))?
+    );
     let events = "-e irq_vectors:local_timer_entry -e irq_vectors:local_timer_exit -e timer:hrtimer_expire_entry --filter";
-    let mut words: Vec<String> = "perf record --no-bpf-event -q -a -k mono -m 1024".split(' ').chain(events.split(' ')).map(str::to_owned).collect();
+    let mut words: Vec<String> = "perf record --no-bpf-event -q -a -k mono -m 1024"
+        .split(' ')
+        .chain(events.split(' '))
+        .map(str::to_owned)
+        .collect();
     words.extend([filter, "-o".to_owned(), into.display().to_string(), "--".to_owned()]);
     Ok(words)
 }
@@ -64,14 +75,17 @@ impl Step {
         match description.events().get(event)?.name.as_deref()? {
             b"irq_vectors:local_timer_entry" => Some(Self::Begins),
             // Behind the eight bytes that all trace events begin with.
-            b"timer:hrtimer_expire_entry" => Some(Self::Expires(u64::from_ne_bytes(raw.get(8..16)?.try_into().ok()?))),
+            b"timer:hrtimer_expire_entry" => {
+                Some(Self::Expires(u64::from_ne_bytes(raw.get(8..16)?.try_into().ok()?)))
+            }
             b"irq_vectors:local_timer_exit" => Some(Self::Ends),
             _ => None,
         }
     }
 }
 
-/// Each sample of a recording by its CPU and its time, by the monotonic clock: whether it interrupted the kernel.
+/// Each sample of a recording by its CPU and its time, by the monotonic clock: whether it
+/// interrupted the kernel.
 pub(super) type Samples = BTreeMap<(u32, u64), bool>;
 
 /// The samples of a recording.
@@ -81,8 +95,12 @@ pub(super) type Samples = BTreeMap<(u32, u64), bool>;
 pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     read(path, |_, _, record, sample| {
-        let in_kernel = u32::from(record.misc) & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL;
-        samples.insert((sample.head.cpu.context("no CPU")?, sample.head.time_ns.context("no time")?), in_kernel);
+        let in_kernel =
+            u32::from(record.misc) & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL;
+        samples.insert(
+            (sample.head.cpu.context("no CPU")?, sample.head.time_ns.context("no time")?),
+            in_kernel,
+        );
         Ok(())
     })?;
     Ok(samples)
@@ -95,15 +113,24 @@ pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
 pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupts> {
     let mut spans = Spans::default();
     read(path, |description, event, _, sample| {
-        let step = Step::of(description, event, sample.raw.unwrap_or_default()).context("another event")?;
-        spans.step(sample.head.cpu.context("no CPU")?, sample.head.time_ns.context("no time")?, step);
+        let step = Step::of(description, event, sample.raw.unwrap_or_default())
+            .context("another event")?;
+        spans.step(
+            sample.head.cpu.context("no CPU")?,
+            sample.head.time_ns.context("no time")?,
+            step,
+        );
         Ok(())
     })?;
     Ok(spans.of(samples))
 }
 
-/// Goes through the samples of a file: its description, the event's number in it, the record, and what is in it.
-fn read(path: &Path, mut take: impl FnMut(&Description, usize, &RawRecord<'_>, &Sample<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+/// Goes through the samples of a file: its description, the event's number in it, the record, and
+/// what is in it.
+fn read(
+    path: &Path,
+    mut take: impl FnMut(&Description, usize, &RawRecord<'_>, &Sample<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut reader = Reader::open(File::open(path)?).with_context(|| path.display().to_string())?;
     while let Some(entry) = reader.next_record()? {
         let lookup = entry.description.lookup();
@@ -127,7 +154,8 @@ struct Span {
     timers: Vec<u64>,
 }
 
-/// Interrupts: those under way by CPU, and those that sampled. Of one CPU, trace events come in the order of their times.
+/// Interrupts: those under way by CPU, and those that sampled. Of one CPU, trace events come in the
+/// order of their times.
 #[derive(Debug, Default)]
 struct Spans {
     open: HashMap<u32, Span>,
@@ -154,9 +182,19 @@ impl Spans {
 
     /// Those whose timers are of the events that were sampled.
     fn of(&self, samples: &Samples) -> Interrupts {
-        let sample = |span: &Span| samples.range((span.cpu, span.begin_ns)..=(span.cpu, span.end_ns)).next().map(|(_, in_kernel)| *in_kernel);
+        let sample = |span: &Span| {
+            samples
+                .range((span.cpu, span.begin_ns)..=(span.cpu, span.end_ns))
+                .next()
+                .map(|(_, in_kernel)| *in_kernel)
+        };
         // Where two timers expire in one interrupt, a sample may be of either.
-        let own: HashSet<u64> = self.done.iter().filter(|span| span.timers.len() == 1 && sample(span).is_some()).map(|span| span.timers[0]).collect();
+        let own: HashSet<u64> = self
+            .done
+            .iter()
+            .filter(|span| span.timers.len() == 1 && sample(span).is_some())
+            .map(|span| span.timers[0])
+            .collect();
         let mut all = Interrupts::default();
         for span in &self.done {
             let ns = span.end_ns.saturating_sub(span.begin_ns);
@@ -198,7 +236,10 @@ mod tests {
         interrupt(1, 200_000, 202_000, &[8, 7]);
         let samples = Samples::from([((0, 1500), true), ((0, 5100), false), ((1, 200_500), false)]);
         let (of_kernel, of_user) = (Part { number: 1, ns: 3000 }, Part { number: 1, ns: 2000 });
-        assert_eq!(spans.of(&samples), Interrupts { number: 3, ns: 5000, stalled: 1, foreign: 1, of_user, of_kernel });
+        assert_eq!(
+            spans.of(&samples),
+            Interrupts { number: 3, ns: 5000, stalled: 1, foreign: 1, of_user, of_kernel }
+        );
         assert_eq!(spans.of(&Samples::new()), Interrupts { foreign: 4, ..Interrupts::default() });
     }
 }

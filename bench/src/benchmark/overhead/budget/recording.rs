@@ -52,7 +52,9 @@ impl<'a> Place<'a> {
         let scratch = Scratch::new(setting)?;
         let state = scratch.folder().canonicalize()?;
         let place = Self { scratch, state };
-        succeed(&place.tare("overhead -e cpu-clock --rates 0,500,1000,2000,4000 --loops counting --pairs 100"))?;
+        succeed(&place.tare(
+            "overhead -e cpu-clock --rates 0,500,1000,2000,4000 --loops counting --pairs 100",
+        ))?;
         Ok(place)
     }
 
@@ -64,7 +66,10 @@ impl<'a> Place<'a> {
     /// A command of the measured tare, with a state of its own.
     fn tare(&self, line: &str) -> Vec<String> {
         let state = format!("XDG_STATE_HOME={}", self.state.display());
-        ["env".to_owned(), state, self.scratch.setting.tare()].into_iter().chain(line.split_whitespace().map(str::to_owned)).collect()
+        ["env".to_owned(), state, self.scratch.setting.tare()]
+            .into_iter()
+            .chain(line.split_whitespace().map(str::to_owned))
+            .collect()
     }
 
     /// Runs a command under the tracer.
@@ -84,24 +89,36 @@ impl<'a> Place<'a> {
     }
 
     /// Records a command, the name of a workload and its arguments.
-    pub(super) fn record(&self, options: &str, command: &str, sort: &str) -> anyhow::Result<Recording> {
+    pub(super) fn record(
+        &self,
+        options: &str,
+        command: &str,
+        sort: &str,
+    ) -> anyhow::Result<Recording> {
         let (data, looks) = (self.file("perf.data"), self.file("looks"));
         let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
         let mut words = self.tare(&format!("record -e cpu-clock {options} -o {data} --"));
-        words.extend([self.scratch.setting.workload("recorded.sh"), looks.clone(), self.scratch.setting.workload(program)]);
+        words.extend([
+            self.scratch.setting.workload("recorded.sh"),
+            looks.clone(),
+            self.scratch.setting.workload(program),
+        ]);
         words.extend(arguments.split_whitespace().map(str::to_owned));
         let done = self.traced(words)?;
-        let ((begin_ns, before_ns), (end_ns, after_ns)) = two_looks(&std::fs::read_to_string(looks)?)?;
+        let ((begin_ns, before_ns), (end_ns, after_ns)) =
+            two_looks(&std::fs::read_to_string(looks)?)?;
         let report = succeed(&self.tare(&format!("report --json -G --sort {sort} -i {data}")))?;
         let report: Value = serde_json::from_str(&report.stdout)?;
         let ledger = &report["ledger"];
         let number = |value: &Value| value.as_u64().unwrap_or(0);
-        let floor = number(&ledger["budget"]["floor_ns"]) as f64 / number(&ledger["recorded_ns"]) as f64;
+        let floor =
+            number(&ledger["budget"]["floor_ns"]) as f64 / number(&ledger["recorded_ns"]) as f64;
         Ok(Recording {
             interrupts: self.interrupts(&samples(data.as_ref()).context("the recording")?)?,
             recorder_ns: after_ns.saturating_sub(before_ns),
             elapsed_ns: end_ns.saturating_sub(begin_ns),
-            command_ns: number(&ledger["command"]["user_ns"]) + number(&ledger["command"]["system_ns"]),
+            command_ns: number(&ledger["command"]["user_ns"])
+                + number(&ledger["command"]["system_ns"]),
             rows: rows(&report["events"][0]),
             ledger: json!({
                 "recorded_ns": ledger["recorded_ns"], "budget": ledger["budget"], "sampling": ledger["sampling"], "cost": ledger["cost"],
@@ -112,13 +129,16 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The two looks of `recorded.sh`: when each was, and the sum of what threads had used, all in nanoseconds.
+/// The two looks of `recorded.sh`: when each was, and the sum of what threads had used, all in
+/// nanoseconds.
 fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
     let mut looks: Vec<(u64, u64)> = Vec::new();
     for line in text.lines() {
         match (line.strip_prefix("at "), looks.last_mut()) {
             (Some(time), _) => looks.push((time.parse()?, 0)),
-            (None, Some(look)) => look.1 += line.split(' ').next().unwrap_or(line).parse::<u64>()?,
+            (None, Some(look)) => {
+                look.1 += line.split(' ').next().unwrap_or(line).parse::<u64>()?
+            }
             (None, None) => anyhow::bail!("'{line}' belongs to no look"),
         }
     }
@@ -132,7 +152,11 @@ fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
 fn rows(event: &Value) -> BTreeMap<String, Weight> {
     let mut rows: BTreeMap<String, Weight> = BTreeMap::new();
     for entry in event["entries"].as_array().into_iter().flatten() {
-        let name = ["comm", "symbol"].iter().filter_map(|key| entry[key].as_str()).collect::<Vec<_>>().join(" ");
+        let name = ["comm", "symbol"]
+            .iter()
+            .filter_map(|key| entry[key].as_str())
+            .collect::<Vec<_>>()
+            .join(" ");
         let row = rows.entry(name).or_default();
         row.samples += entry["own"]["samples"].as_f64().unwrap_or(0.0);
         row.ns += entry["own"]["period"].as_f64().unwrap_or(0.0);
@@ -146,7 +170,10 @@ mod tests {
 
     #[test]
     fn looks_are_sums_over_threads() {
-        assert_eq!(two_looks("at 10\n5 1 1\n6 1 1\nat 30\n9 2 2\n7 2 2\n").unwrap(), ((10, 11), (30, 16)));
+        assert_eq!(
+            two_looks("at 10\n5 1 1\n6 1 1\nat 30\n9 2 2\n7 2 2\n").unwrap(),
+            ((10, 11), (30, 16))
+        );
         assert!(two_looks("at 10\n5 1 1\n").is_err() && two_looks("5 1 1\n").is_err());
     }
 }

@@ -1,7 +1,9 @@
-//! Features of the machine: CPUs, memory, PMUs. The layouts are those that `tools/perf/util/header.c` writes.
+//! Features of the machine: CPUs, memory, PMUs. The layouts are those that
+//! `tools/perf/util/header.c` writes.
 
 use super::{
-    CACHE, CPU_PMU_CAPS, CPU_TOPOLOGY, FeatureError, Features, HYBRID_TOPOLOGY, MEM_TOPOLOGY, NRCPUS, NUMA_TOPOLOGY, PMU_CAPS, PMU_MAPPINGS, list,
+    CACHE, CPU_PMU_CAPS, CPU_TOPOLOGY, FeatureError, Features, HYBRID_TOPOLOGY, MEM_TOPOLOGY,
+    NRCPUS, NUMA_TOPOLOGY, PMU_CAPS, PMU_MAPPINGS, list,
 };
 use crate::bytes::{Cursor, Words};
 use crate::limits;
@@ -120,12 +122,14 @@ impl Features {
     pub fn cpu_topology(&self) -> Result<CpuTopology<'_>, FeatureError> {
         let cpus = self.cpus().map_or(0, |(available, _)| available);
         self.decode(CPU_TOPOLOGY, |fields| {
-            let (sockets, cores) = (list(fields, Cursor::header_string)?, list(fields, Cursor::header_string)?);
+            let (sockets, cores) =
+                (list(fields, Cursor::header_string)?, list(fields, Cursor::header_string)?);
             let mut topology = CpuTopology { sockets, cores, dies: Vec::new(), cpus: Vec::new() };
             if fields.rest().is_empty() || cpus > limits::LIST_ITEMS {
                 return Some(topology);
             }
-            let place = |_| Some(CpuPlace { core: fields.u32()?, socket: fields.u32()?, die: None });
+            let place =
+                |_| Some(CpuPlace { core: fields.u32()?, socket: fields.u32()?, die: None });
             topology.cpus = (0..cpus).map(place).collect::<Option<_>>()?;
             if fields.rest().len() >= 4 {
                 topology.dies = list(fields, Cursor::header_string)?;
@@ -142,7 +146,12 @@ impl Features {
     pub fn numa_topology(&self) -> Result<Vec<NumaNode<'_>>, FeatureError> {
         self.decode(NUMA_TOPOLOGY, |fields| {
             list(fields, |fields| {
-                Some(NumaNode { node: fields.u32()?, total_kib: fields.u64()?, free_kib: fields.u64()?, cpus: fields.header_string()? })
+                Some(NumaNode {
+                    node: fields.u32()?,
+                    total_kib: fields.u64()?,
+                    free_kib: fields.u64()?,
+                    cpus: fields.header_string()?,
+                })
             })
         })
     }
@@ -152,7 +161,9 @@ impl Features {
     /// # Errors
     /// See [`FeatureError`].
     pub fn pmu_mappings(&self) -> Result<Vec<(u32, &[u8])>, FeatureError> {
-        self.decode(PMU_MAPPINGS, |fields| list(fields, |fields| Some((fields.u32()?, fields.header_string()?))))
+        self.decode(PMU_MAPPINGS, |fields| {
+            list(fields, |fields| Some((fields.u32()?, fields.header_string()?)))
+        })
     }
 
     /// What the PMU of the CPUs says that it can: names and values.
@@ -219,7 +230,10 @@ impl Features {
                 let (node, _bits, bits) = (fields.u64()?, fields.u64()?, fields.u64()?);
                 Some(MemoryNode { node, bitmap: fields.words(bits.div_ceil(64))? })
             };
-            Some(MemoryTopology { block_bytes, nodes: (0..count).map(node).collect::<Option<_>>()? })
+            Some(MemoryTopology {
+                block_bytes,
+                nodes: (0..count).map(node).collect::<Option<_>>()?,
+            })
         })
     }
 }

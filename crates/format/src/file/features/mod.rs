@@ -1,4 +1,5 @@
-//! Feature sections: the machine, the session, and tables that reports need. Bits: `tools/perf/util/header.h` (`HEADER_*`).
+//! Feature sections: the machine, the session, and tables that reports need. Bits:
+//! `tools/perf/util/header.h` (`HEADER_*`).
 #![allow(missing_docs, reason = "the names are those of the header")]
 
 mod machine;
@@ -6,7 +7,9 @@ mod session;
 
 use std::collections::BTreeMap;
 
-pub use machine::{Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode, Pair, PmuCaps};
+pub use machine::{
+    Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode, Pair, PmuCaps,
+};
 pub use session::{ClockData, Compression, EventDesc, GroupDesc};
 
 use crate::bytes::{Cursor, Endian};
@@ -116,7 +119,8 @@ impl Features {
         self.sections.get(&feature).map(Vec::as_slice)
     }
 
-    /// A section that is one text: [`HOSTNAME`], [`OSRELEASE`], [`VERSION`], [`ARCH`], [`CPUDESC`] or [`CPUID`].
+    /// A section that is one text: [`HOSTNAME`], [`OSRELEASE`], [`VERSION`], [`ARCH`], [`CPUDESC`]
+    /// or [`CPUID`].
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -124,7 +128,8 @@ impl Features {
         self.decode(feature, Cursor::header_string)
     }
 
-    /// A section that is a number: [`TOTAL_MEM`] (KiB), [`CLOCKID`] (the clock's resolution in ns) or [`DIR_FORMAT`] (version).
+    /// A section that is a number: [`TOTAL_MEM`] (KiB), [`CLOCKID`] (the clock's resolution in ns)
+    /// or [`DIR_FORMAT`] (version).
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -132,14 +137,21 @@ impl Features {
         self.decode(feature, Cursor::u64)
     }
 
-    fn decode<'a, T>(&'a self, feature: u32, decode: impl FnOnce(&mut Cursor<'a>) -> Option<T>) -> Result<T, FeatureError> {
+    fn decode<'a, T>(
+        &'a self,
+        feature: u32,
+        decode: impl FnOnce(&mut Cursor<'a>) -> Option<T>,
+    ) -> Result<T, FeatureError> {
         let section = self.section(feature).ok_or(FeatureError::Absent(feature))?;
         decode(&mut Cursor::new(section, self.endian)).ok_or(FeatureError::Malformed(feature))
     }
 }
 
 /// So many items as a number of four bytes says; `None` where one is cut, or there are too many.
-fn list<'a, T>(fields: &mut Cursor<'a>, mut item: impl FnMut(&mut Cursor<'a>) -> Option<T>) -> Option<Vec<T>> {
+fn list<'a, T>(
+    fields: &mut Cursor<'a>,
+    mut item: impl FnMut(&mut Cursor<'a>) -> Option<T>,
+) -> Option<Vec<T>> {
     let count = fields.u32().filter(|count| *count <= limits::LIST_ITEMS)?;
     (0..count).map(|_| item(fields)).collect()
 }

@@ -1,6 +1,10 @@
-//! Features of the session: its command, events, clocks and files. The layouts are those that `tools/perf/util/header.c` writes.
+//! Features of the session: its command, events, clocks and files. The layouts are those that
+//! `tools/perf/util/header.c` writes.
 
-use super::{BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, EVENT_DESC, FeatureError, Features, GROUP_DESC, SAMPLE_TIME, list};
+use super::{
+    BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, EVENT_DESC, FeatureError, Features, GROUP_DESC,
+    SAMPLE_TIME, list,
+};
 use crate::abi::Attr;
 use crate::bytes::{Cursor, Words};
 use crate::limits;
@@ -70,9 +74,14 @@ impl Features {
             let count = fields.u32().filter(|count| *count <= limits::LIST_ITEMS)?;
             let attr_size = fields.u32()?;
             let event = |_| {
-                let attr = Attr::from_bytes_in(fields.take(attr_size.into())?, fields.endian()).ok()?;
+                let attr =
+                    Attr::from_bytes_in(fields.take(attr_size.into())?, fields.endian()).ok()?;
                 let ids = fields.u32()?;
-                Some(EventDesc { attr, name: fields.header_string()?, ids: fields.words(ids.into())? })
+                Some(EventDesc {
+                    attr,
+                    name: fields.header_string()?,
+                    ids: fields.words(ids.into())?,
+                })
             };
             (0..count).map(event).collect()
         })
@@ -84,7 +93,13 @@ impl Features {
     /// See [`FeatureError`].
     pub fn group_desc(&self) -> Result<Vec<GroupDesc<'_>>, FeatureError> {
         self.decode(GROUP_DESC, |fields| {
-            list(fields, |fields| Some(GroupDesc { name: fields.header_string()?, leader: fields.u32()?, members: fields.u32()? }))
+            list(fields, |fields| {
+                Some(GroupDesc {
+                    name: fields.header_string()?,
+                    leader: fields.u32()?,
+                    members: fields.u32()?,
+                })
+            })
         })
     }
 
@@ -103,7 +118,11 @@ impl Features {
     pub fn clock_data(&self) -> Result<ClockData, FeatureError> {
         self.decode(CLOCK_DATA, |fields| {
             fields.u32().filter(|version| *version == 1)?;
-            Some(ClockData { clockid: fields.u32()?, wall_clock_ns: fields.u64()?, clock_ns: fields.u64()? })
+            Some(ClockData {
+                clockid: fields.u32()?,
+                wall_clock_ns: fields.u64()?,
+                clock_ns: fields.u64()?,
+            })
         })
     }
 
@@ -114,7 +133,12 @@ impl Features {
     pub fn compression(&self) -> Result<Compression, FeatureError> {
         self.decode(COMPRESSED, |fields| {
             let _version = fields.u32()?;
-            Some(Compression { kind: fields.u32()?, level: fields.u32()?, ratio: fields.u32()?, mmap_len: fields.u32()? })
+            Some(Compression {
+                kind: fields.u32()?,
+                level: fields.u32()?,
+                ratio: fields.u32()?,
+                mmap_len: fields.u32()?,
+            })
         })
     }
 

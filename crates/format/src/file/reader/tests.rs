@@ -10,7 +10,10 @@ struct Bytes(Vec<u8>, Endian);
 
 impl Bytes {
     fn magic(endian: Endian) -> Self {
-        Self(if endian == Endian::Big { b"2ELIFREP".to_vec() } else { b"PERFILE2".to_vec() }, endian)
+        Self(
+            if endian == Endian::Big { b"2ELIFREP".to_vec() } else { b"PERFILE2".to_vec() },
+            endian,
+        )
     }
 
     fn put(mut self, little: &[u8]) -> Self {
@@ -49,9 +52,23 @@ const DATA: u64 = 104 + 8 + 80;
 
 /// One event of id 7, so many samples, and two features. The data's size is what the caller says.
 fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
-    let bytes = Bytes::magic(endian).words(&[104, 80, 112, 80, DATA, data_size, 0, 0, 1 << features::HOSTNAME | 1 << features::NRCPUS, 0, 0, 0]);
+    let bytes = Bytes::magic(endian).words(&[
+        104,
+        80,
+        112,
+        80,
+        DATA,
+        data_size,
+        0,
+        0,
+        1 << features::HOSTNAME | 1 << features::NRCPUS,
+        0,
+        0,
+        0,
+    ]);
     let bytes = bytes.words(&[7]).attr(42).words(&[104, 8]);
-    let bytes = (0..samples).fold(bytes, |bytes, _| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[7]));
+    let bytes =
+        (0..samples).fold(bytes, |bytes, _| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[7]));
     let sections = bytes.0.len() as u64 + 32;
     bytes.words(&[sections, 8, sections + 8, 8]).u32(4).text(b"box\0").u32(8).u32(4)
 }
@@ -75,14 +92,23 @@ fn a_file_in_either_byte_order() {
     for endian in [Endian::Little, Endian::Big] {
         let mut reader = open(file(endian, 2, 32));
         let description = reader.description();
-        assert_eq!(description.events().iter().map(|e| (e.attr.config, e.ids.clone())).collect::<Vec<_>>(), [(42, vec![7])]);
+        assert_eq!(
+            description.events().iter().map(|e| (e.attr.config, e.ids.clone())).collect::<Vec<_>>(),
+            [(42, vec![7])]
+        );
         assert_eq!(description.features().text(features::HOSTNAME), Ok(&b"box"[..]));
         assert_eq!(description.features().cpus(), Ok((8, 4)));
-        assert_eq!(description.features().text(features::ARCH), Err(features::FeatureError::Absent(features::ARCH)));
+        assert_eq!(
+            description.features().text(features::ARCH),
+            Err(features::FeatureError::Absent(features::ARCH))
+        );
         let entry = reader.next_record().unwrap().unwrap();
         assert_eq!((entry.offset, entry.description.lookup().of(&entry.record)), (DATA, Some(0)));
         let (kinds, losses) = read(reader);
-        assert_eq!((kinds, losses.is_empty(), losses.unfinished), (vec![PERF_RECORD_SAMPLE], true, false));
+        assert_eq!(
+            (kinds, losses.is_empty(), losses.unfinished),
+            (vec![PERF_RECORD_SAMPLE], true, false)
+        );
     }
 }
 
@@ -100,7 +126,11 @@ fn a_recorder_that_was_killed_leaves_size_0_and_zeros() {
 
 #[test]
 fn records_behind_zeros_are_found() {
-    let bytes = Bytes::magic(Endian::Big).words(&[16]).header(PERF_RECORD_LOST, 0).words(&[0; 5]).header(PERF_RECORD_SAMPLE, 0);
+    let bytes = Bytes::magic(Endian::Big)
+        .words(&[16])
+        .header(PERF_RECORD_LOST, 0)
+        .words(&[0; 5])
+        .header(PERF_RECORD_SAMPLE, 0);
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
     assert_eq!((kinds, losses.bytes()), (vec![PERF_RECORD_LOST, PERF_RECORD_SAMPLE], 40));
 }
@@ -112,8 +142,14 @@ fn a_file_that_is_cut_gives_its_whole_records() {
         bytes.0.truncate(usize::try_from(DATA).unwrap() + cut);
         let (kinds, losses) = read(open(bytes));
         assert_eq!(kinds.len(), cut / 16);
-        let of = |why| losses.gaps().iter().filter(|gap| gap.why == why).map(|gap| gap.bytes).sum::<u64>();
-        assert_eq!((of(Why::CutRecord), of(Why::CutData), of(Why::CutFeature)), (cut as u64 % 16, 48 - cut as u64, 32), "{cut}");
+        let of = |why| {
+            losses.gaps().iter().filter(|gap| gap.why == why).map(|gap| gap.bytes).sum::<u64>()
+        };
+        assert_eq!(
+            (of(Why::CutRecord), of(Why::CutData), of(Why::CutFeature)),
+            (cut as u64 % 16, 48 - cut as u64, 32),
+            "{cut}"
+        );
     }
 }
 
@@ -134,30 +170,55 @@ fn a_header_may_hold_any_number() {
             let mut bytes = whole.0.clone();
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
             let (kinds, _) = read(open(Bytes(bytes, Endian::Little)));
-            assert!(kinds.len() <= 14, "{at} {number}: {} records in {} bytes", kinds.len(), whole.0.len());
+            assert!(
+                kinds.len() <= 14,
+                "{at} {number}: {} records in {} bytes",
+                kinds.len(),
+                whole.0.len()
+            );
         }
     }
 }
 
 #[test]
 fn what_is_no_recording_is_refused() {
-    let refused = |bytes: &[u8]| Reader::open(Source::new(bytes.to_vec())).err().map(|e| e.to_string());
+    let refused =
+        |bytes: &[u8]| Reader::open(Source::new(bytes.to_vec())).err().map(|e| e.to_string());
     assert_eq!(refused(b"").as_deref(), Some("not a perf.data file"));
     assert_eq!(refused(b"\x7fELF\x02\x01\x01\0........").as_deref(), Some("not a perf.data file"));
     assert!(matches!(Reader::open(Source::new(b"PERFFILE........")), Err(OpenError::Version1)));
-    assert!(matches!(Reader::open(Source::new(b"PERFILE2\x68\0\0\0\0\0\0\0....")), Err(OpenError::CutHeader)));
-    assert!(matches!(Reader::stream(&file(Endian::Little, 0, 0).0[..]), Err(OpenError::FileInPipe)));
+    assert!(matches!(
+        Reader::open(Source::new(b"PERFILE2\x68\0\0\0\0\0\0\0....")),
+        Err(OpenError::CutHeader)
+    ));
+    assert!(matches!(
+        Reader::stream(&file(Endian::Little, 0, 0).0[..]),
+        Err(OpenError::FileInPipe)
+    ));
 }
 
 #[test]
 fn a_pipe_describes_itself_as_it_goes() {
     for endian in [Endian::Little, Endian::Big] {
-        let bytes = Bytes::magic(endian).words(&[16]).header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
+        let bytes =
+            Bytes::magic(endian).words(&[16]).header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
         let bytes = bytes.header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
-        let bytes = bytes.header(kind::HEADER_TRACING_DATA, 8).u32(13).u32(0).text(b"tracing data.\0\0\0");
+        let bytes =
+            bytes.header(kind::HEADER_TRACING_DATA, 8).u32(13).u32(0).text(b"tracing data.\0\0\0");
         let bytes = bytes.header(kind::EVENT_UPDATE, 24).words(&[2, 8]).text(b"cycles\0\0");
-        let bytes = bytes.header(kind::HEADER_FEATURE, 16).words(&[features::HOSTNAME.into()]).u32(4).text(b"box\0");
-        let bytes = bytes.header(kind::AUXTRACE, 40).words(&[24, 1, 2]).u32(3).u32(4).u32(5).u32(0).words(&[u64::MAX; 3]);
+        let bytes = bytes
+            .header(kind::HEADER_FEATURE, 16)
+            .words(&[features::HOSTNAME.into()])
+            .u32(4)
+            .text(b"box\0");
+        let bytes = bytes
+            .header(kind::AUXTRACE, 40)
+            .words(&[24, 1, 2])
+            .u32(3)
+            .u32(4)
+            .u32(5)
+            .u32(0)
+            .words(&[u64::MAX; 3]);
         let mut reader = Reader::stream(&bytes.0[..]).unwrap();
         assert!(reader.description().events().is_empty());
         let mut payload = None;
@@ -167,9 +228,20 @@ fn a_pipe_describes_itself_as_it_goes() {
         let length = bytes.0.len() as u64;
         assert_eq!(payload, Some(Payload { offset: length - 24, size: 24 }));
         let description = reader.description();
-        let events: Vec<_> = description.events().iter().map(|e| (e.attr.config, e.ids.len(), e.name.as_deref())).collect();
-        assert_eq!(events, [(42, 2, Some(&b"cycles"[..]))], "the second description of the same event is not another event");
-        assert_eq!(description.features().section(features::TRACING_DATA), Some(&b"tracing data."[..]));
+        let events: Vec<_> = description
+            .events()
+            .iter()
+            .map(|e| (e.attr.config, e.ids.len(), e.name.as_deref()))
+            .collect();
+        assert_eq!(
+            events,
+            [(42, 2, Some(&b"cycles"[..]))],
+            "the second description of the same event is not another event"
+        );
+        assert_eq!(
+            description.features().section(features::TRACING_DATA),
+            Some(&b"tracing data."[..])
+        );
         assert_eq!(description.features().text(features::HOSTNAME), Ok(&b"box"[..]));
         assert!(reader.losses().is_empty());
     }
@@ -177,10 +249,22 @@ fn a_pipe_describes_itself_as_it_goes() {
 
 #[test]
 fn what_follows_a_record_may_be_missing() {
-    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::AUXTRACE, 40).words(&[u64::MAX; 5]).words(&[1, 2]);
+    let bytes = Bytes::magic(Endian::Little)
+        .words(&[16])
+        .header(kind::AUXTRACE, 40)
+        .words(&[u64::MAX; 5])
+        .words(&[1, 2]);
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
-    assert_eq!((kinds, losses.gaps()[0].why, losses.bytes()), (vec![kind::AUXTRACE], Why::CutRecord, u64::MAX - 16));
-    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::HEADER_TRACING_DATA, 8).u32(u32::MAX).u32(0).words(&[1]);
+    assert_eq!(
+        (kinds, losses.gaps()[0].why, losses.bytes()),
+        (vec![kind::AUXTRACE], Why::CutRecord, u64::MAX - 16)
+    );
+    let bytes = Bytes::magic(Endian::Little)
+        .words(&[16])
+        .header(kind::HEADER_TRACING_DATA, 8)
+        .u32(u32::MAX)
+        .u32(0)
+        .words(&[1]);
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
     assert_eq!((kinds, losses.gaps()[0].why), (vec![kind::HEADER_TRACING_DATA], Why::OverLimit));
 }
@@ -197,23 +281,28 @@ impl Read for Trickle<'_> {
 
 #[test]
 fn a_slow_pipe_gives_the_same_records() {
-    let bytes = (0..50).fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, i| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i]));
+    let bytes = (0..50).fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, i| {
+        bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i])
+    });
     let (kinds, losses) = read(Reader::stream(Trickle(&bytes.0, false)).unwrap());
     assert_eq!((kinds.len(), losses.is_empty()), (50, true));
 }
 
-/// A stream of these compressed records, and the account of what is read of it. Each record is a zstd stream's next part.
+/// A stream of these compressed records, and the account of what is read of it. Each record is a
+/// zstd stream's next part.
 fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
-    let bytes = parts
-        .iter()
-        .fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, part| bytes.header(kind::COMPRESSED, u16::try_from(part.len()).unwrap()).text(part));
+    let bytes = parts.iter().fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, part| {
+        bytes.header(kind::COMPRESSED, u16::try_from(part.len()).unwrap()).text(part)
+    });
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
     (kinds.into_iter().filter(|kind| *kind != kind::COMPRESSED).collect(), losses)
 }
 
 /// So many samples, as one zstd frame.
 fn frame(samples: u64) -> Vec<u8> {
-    let records = (0..samples).fold(Bytes(Vec::new(), Endian::Little), |bytes, i| bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i]));
+    let records = (0..samples).fold(Bytes(Vec::new(), Endian::Little), |bytes, i| {
+        bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i])
+    });
     zstd::encode_all(&records.0[..], 1).unwrap()
 }
 
@@ -229,7 +318,11 @@ fn a_frame_may_be_divided_anywhere_and_may_be_cut() {
         assert!(kinds.len() <= 50 && (kinds.len() == 50 || cut < whole.len()), "{cut}");
     }
     let (kinds, losses) = compressed(&[&whole, &whole[..whole.len() - 20], &whole]);
-    assert!(kinds.len() >= 50 && kinds.len() < 150 && !losses.is_empty(), "{} {losses:?}", kinds.len());
+    assert!(
+        kinds.len() >= 50 && kinds.len() < 150 && !losses.is_empty(),
+        "{} {losses:?}",
+        kinds.len()
+    );
 }
 
 #[test]
@@ -238,17 +331,34 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
     let (kinds, losses) = compressed(&[&good, garbage, &good]);
     assert_eq!(kinds.len(), 50);
     let why: Vec<_> = losses.gaps().iter().map(|gap| (gap.why, gap.bytes)).collect();
-    assert_eq!(why, [(Why::Compressed, garbage.len() as u64), (Why::Compressed, good.len() as u64)]);
+    assert_eq!(
+        why,
+        [(Why::Compressed, garbage.len() as u64), (Why::Compressed, good.len() as u64)]
+    );
     // Damage within a frame, and a record of an impossible size.
     for at in 5..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x55;
         let (kinds, losses) = compressed(&[&bad, &good]);
-        assert!(kinds.len() <= 100 && losses.gaps().iter().all(|gap| [Why::Compressed, Why::BadSize, Why::CutRecord].contains(&gap.why)), "{at}");
+        assert!(
+            kinds.len() <= 100
+                && losses
+                    .gaps()
+                    .iter()
+                    .all(|gap| [Why::Compressed, Why::BadSize, Why::CutRecord].contains(&gap.why)),
+            "{at}"
+        );
     }
-    let (kinds, losses) = compressed(&[&zstd::encode_all(&[1_u8; 6][..], 1).unwrap(), &zstd::encode_all(&[0_u8; 100][..], 1).unwrap()]);
+    let (kinds, losses) = compressed(&[
+        &zstd::encode_all(&[1_u8; 6][..], 1).unwrap(),
+        &zstd::encode_all(&[0_u8; 100][..], 1).unwrap(),
+    ]);
     assert_eq!((kinds.len(), losses.gaps()[0].why), (0, Why::BadSize));
-    let bytes = Bytes::magic(Endian::Little).words(&[16]).header(kind::COMPRESSED, 8).words(&[0]).header(PERF_RECORD_LOST, 0);
+    let bytes = Bytes::magic(Endian::Little)
+        .words(&[16])
+        .header(kind::COMPRESSED, 8)
+        .words(&[0])
+        .header(PERF_RECORD_LOST, 0);
     assert_eq!(read(Reader::stream(&bytes.0[..]).unwrap()).0, [kind::COMPRESSED, PERF_RECORD_LOST]);
 }
 
@@ -256,7 +366,8 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
 #[test]
 fn what_expands_hugely_is_read_piece_by_piece_up_to_a_limit() {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
-    let record = Bytes(Vec::new(), Endian::Little).header(PERF_RECORD_SAMPLE, 65_520).text(&[0; 65_520]);
+    let record =
+        Bytes(Vec::new(), Endian::Little).header(PERF_RECORD_SAMPLE, 65_520).text(&[0; 65_520]);
     for _ in 0..8192 {
         io::Write::write_all(&mut encoder, &record.0).unwrap();
     }

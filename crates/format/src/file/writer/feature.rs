@@ -7,10 +7,12 @@ use super::{EventDescription, set_attr_sizes, stream};
 use crate::file::features;
 use crate::record::kind;
 
-/// A bit of `misc` that says that a build id's length is given (`tools/lib/perf/include/perf/event.h`).
+/// A bit of `misc` that says that a build id's length is given
+/// (`tools/lib/perf/include/perf/event.h`).
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 
-/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of `tools/perf/util/header.c`).
+/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of
+/// `tools/perf/util/header.c`).
 const TEXT_ALIGN: usize = 64;
 
 /// What is known of the machine or the session.
@@ -26,7 +28,8 @@ pub enum Feature {
     Version(String),
     /// `uname -m`.
     Arch(String),
-    /// How many CPUs there are. The format's document has them the other way round; perf writes and reads them so.
+    /// How many CPUs there are. The format's document has them the other way round; perf writes and
+    /// reads them so.
     CpuCount {
         /// CPUs that the machine can have.
         available: u32,
@@ -160,9 +163,15 @@ impl Feature {
             | Self::Arch(value)
             | Self::CpuDescription(value)
             | Self::CpuId(value) => text(&mut into, value),
-            Self::CpuCount { available, online } => into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened()),
-            Self::TotalMemoryKib(number) | Self::ClockResolutionNs(number) => into.extend(number.to_ne_bytes()),
-            Self::CommandLine(arguments) => list(&mut into, arguments, |into, argument| text(into, argument)),
+            Self::CpuCount { available, online } => {
+                into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened())
+            }
+            Self::TotalMemoryKib(number) | Self::ClockResolutionNs(number) => {
+                into.extend(number.to_ne_bytes())
+            }
+            Self::CommandLine(arguments) => {
+                list(&mut into, arguments, |into, argument| text(into, argument))
+            }
             Self::CpuTopology(topology) => machine::cpu_topology(&mut into, topology),
             Self::NumaTopology(nodes) => list(&mut into, nodes, machine::numa_node),
             Self::BranchStack => {}
@@ -179,16 +188,25 @@ impl Feature {
                 into.extend(kind.to_ne_bytes());
                 text(into, name);
             }),
-            Self::SampleTime { first_ns, last_ns } => into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened()),
+            Self::SampleTime { first_ns, last_ns } => {
+                into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened())
+            }
             Self::Compression { level, ratio, block_bytes } => {
-                // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's version.
+                // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's
+                // version.
                 let (version, zstd) = (0_u32, 1_u32);
-                into.extend([version, zstd, *level, *ratio, *block_bytes].map(u32::to_ne_bytes).as_flattened());
+                into.extend(
+                    [version, zstd, *level, *ratio, *block_bytes]
+                        .map(u32::to_ne_bytes)
+                        .as_flattened(),
+                );
             }
             Self::Clock(clock) => {
                 let version = 1_u32;
                 into.extend([version, clock.clockid].map(u32::to_ne_bytes).as_flattened());
-                into.extend([clock.wall_clock_ns, clock.clock_ns].map(u64::to_ne_bytes).as_flattened());
+                into.extend(
+                    [clock.wall_clock_ns, clock.clock_ns].map(u64::to_ne_bytes).as_flattened(),
+                );
             }
         }
         into
@@ -235,7 +253,8 @@ fn group(into: &mut Vec<u8>, group: &Group) {
     into.extend([group.leader, group.members].map(u32::to_ne_bytes).as_flattened());
 }
 
-/// `struct build_id_event`: a record, in the section as in a stream. One whose path is too long for it is left out: paths are shorter (`PATH_MAX`).
+/// `struct build_id_event`: a record, in the section as in a stream. One whose path is too long for
+/// it is left out: paths are shorter (`PATH_MAX`).
 fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);

@@ -1,4 +1,5 @@
-//! What is known of the machine's CPUs, caches and memory, as bytes. The layouts are those that `tools/perf/util/header.c` reads.
+//! What is known of the machine's CPUs, caches and memory, as bytes. The layouts are those that
+//! `tools/perf/util/header.c` reads.
 
 use super::feature::{list, text};
 
@@ -76,7 +77,8 @@ pub(super) fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
     for cpu in &topology.cpus {
         into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
     }
-    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros at a record's end, for these.
+    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros
+    // at a record's end, for these.
     list(into, &topology.dies, |into, cpus| text(into, cpus));
     into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
 }
@@ -91,7 +93,11 @@ pub(super) fn caches(into: &mut Vec<u8>, caches: &[Cache]) {
     let version = 1_u32;
     into.extend(version.to_ne_bytes());
     list(into, caches, |into, cache| {
-        into.extend([cache.level, cache.line_size, cache.sets, cache.ways].map(u32::to_ne_bytes).as_flattened());
+        into.extend(
+            [cache.level, cache.line_size, cache.sets, cache.ways]
+                .map(u32::to_ne_bytes)
+                .as_flattened(),
+        );
         [&cache.kind, &cache.size, &cache.cpus].into_iter().for_each(|value| text(into, value));
     });
 }
@@ -103,7 +109,11 @@ pub(super) fn pair(into: &mut Vec<u8>, (name, value): &(String, String)) {
 
 pub(super) fn memory_topology(into: &mut Vec<u8>, memory: &MemoryTopology) {
     let version = 1;
-    into.extend([version, memory.block_bytes, memory.nodes.len() as u64].map(u64::to_ne_bytes).as_flattened());
+    into.extend(
+        [version, memory.block_bytes, memory.nodes.len() as u64]
+            .map(u64::to_ne_bytes)
+            .as_flattened(),
+    );
     for (node, blocks) in &memory.nodes {
         let bits = blocks.iter().max().map_or(0, |last| u64::from(*last) + 1);
         let mut words = vec![0_u64; usize::try_from(bits.div_ceil(64)).unwrap_or(0)];

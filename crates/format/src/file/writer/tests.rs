@@ -20,7 +20,11 @@ fn records(mut bytes: &[u8]) -> Vec<(u32, usize)> {
     while !bytes.is_empty() {
         let record_kind = u32::from_ne_bytes(bytes[..4].try_into().unwrap());
         let size = usize::from(u16::from_ne_bytes([bytes[6], bytes[7]]));
-        let payload = if record_kind == kind::HEADER_TRACING_DATA { u32::from_ne_bytes(bytes[8..12].try_into().unwrap()) } else { 0 };
+        let payload = if record_kind == kind::HEADER_TRACING_DATA {
+            u32::from_ne_bytes(bytes[8..12].try_into().unwrap())
+        } else {
+            0
+        };
         found.push((record_kind, size));
         bytes = &bytes[size + payload as usize..];
     }
@@ -30,11 +34,16 @@ fn records(mut bytes: &[u8]) -> Vec<(u32, usize)> {
 #[test]
 fn a_beginning_is_a_file_of_its_own() {
     let features = vec![Feature::Hostname("here".to_owned()), Feature::BuildIds(Vec::new())];
-    let description = Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
+    let description =
+        Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
     let bytes = description.beginning().unwrap();
     assert_eq!(&bytes[..8], &MAGIC.to_ne_bytes());
     assert_eq!([word(&bytes, 24), word(&bytes, 32)], [0, 0], "no attributes");
-    assert_eq!([word(&bytes, 40), word(&bytes, 48)], [HEADER_SIZE, bytes.len() - HEADER_SIZE], "all of it is data");
+    assert_eq!(
+        [word(&bytes, 40), word(&bytes, 48)],
+        [HEADER_SIZE, bytes.len() - HEADER_SIZE],
+        "all of it is data"
+    );
     assert_eq!(word(&bytes, 72), 0, "no features");
     let hostname = 8 + 8 + 4 + 64 + 4;
     let event_desc = 8 + 8 + 8 + 2 * (128 + 4 + 4 + 64) + 3 * 8;
@@ -54,13 +63,21 @@ fn a_beginning_is_a_file_of_its_own() {
 #[test]
 fn an_ending_points_at_all_of_its_parts() {
     let features = vec![Feature::TotalMemoryKib(5), Feature::Arch("x".to_owned())];
-    let description = Description { events: vec![event(2)], features, tracing_data: Some(vec![9; 3]) };
+    let description =
+        Description { events: vec![event(2)], features, tracing_data: Some(vec![9; 3]) };
     let data = 500..600;
     let Ending { tail, header } = description.ending(&data).unwrap();
     let at = |offset: usize| offset - 600;
     assert_eq!([word(&header, 40), word(&header, 48)], [500, 100]);
-    assert_eq!(word(&header, 72), 1 << features::TRACING_DATA | 1 << features::ARCH | 1 << features::TOTAL_MEM | 1 << features::EVENT_DESC);
-    let sections: Vec<&[u8]> = (0..4).map(|n| &tail[at(word(&tail, 16 * n))..][..word(&tail, 16 * n + 8)]).collect();
+    assert_eq!(
+        word(&header, 72),
+        1 << features::TRACING_DATA
+            | 1 << features::ARCH
+            | 1 << features::TOTAL_MEM
+            | 1 << features::EVENT_DESC
+    );
+    let sections: Vec<&[u8]> =
+        (0..4).map(|n| &tail[at(word(&tail, 16 * n))..][..word(&tail, 16 * n + 8)]).collect();
     assert_eq!(sections[0], [9; 3]);
     assert_eq!(&sections[1][..6], &[64_u32.to_ne_bytes().as_slice(), b"x\0"].concat()[..]);
     assert_eq!(sections[2], 5_u64.to_ne_bytes());
@@ -71,7 +88,10 @@ fn an_ending_points_at_all_of_its_parts() {
     let attr = &tail[at(offset)..];
     assert_eq!(attr.len(), size, "attributes are last");
     assert_eq!(attr[4..8], 128_u32.to_ne_bytes());
-    assert_eq!(tail[at(word(attr, 128))..][..word(attr, 136)], [1_u64, 2].map(u64::to_ne_bytes).concat());
+    assert_eq!(
+        tail[at(word(attr, 128))..][..word(attr, 136)],
+        [1_u64, 2].map(u64::to_ne_bytes).concat()
+    );
 }
 
 #[test]
@@ -85,8 +105,12 @@ fn an_event_that_needs_the_newest_field_has_it_written() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    let beginning = |event| Description { events: vec![event], ..Description::default() }.beginning();
-    assert!(beginning(event(8175)).is_err_and(|error| matches!(error, WriteError::TooManyIds { ids: 8175, .. })));
+    let beginning =
+        |event| Description { events: vec![event], ..Description::default() }.beginning();
+    assert!(
+        beginning(event(8175))
+            .is_err_and(|error| matches!(error, WriteError::TooManyIds { ids: 8175, .. }))
+    );
     assert!(beginning(event(8174)).is_ok());
     let long = EventDescription { name: "x".repeat(70_000), ..event(1) };
     assert_eq!(beginning(long), Err(WriteError::NameTooLong { len: 70_000 }));
@@ -106,7 +130,8 @@ fn a_feature_too_long_for_a_record_is_kept_for_the_end() {
 /// What is written is what the reader reads: as a killed recorder leaves it, and finished.
 #[test]
 fn a_reader_finds_everything_in_both_layouts() {
-    let cpus = vec![CpuPlace { core: 0, socket: 0, die: 0 }, CpuPlace { core: 1, socket: 0, die: 1 }];
+    let cpus =
+        vec![CpuPlace { core: 0, socket: 0, die: 0 }, CpuPlace { core: 1, socket: 0, die: 1 }];
     let sockets = vec!["0-1".to_owned()];
     let clock = Clock { clockid: 1, wall_clock_ns: 9, clock_ns: 8 };
     let written = vec![
@@ -114,12 +139,18 @@ fn a_reader_finds_everything_in_both_layouts() {
         Feature::CpuCount { available: 2, online: 1 },
         Feature::TotalMemoryKib(77),
         Feature::CommandLine(vec!["tare".to_owned(), "x".repeat(64)]),
-        Feature::CpuTopology(CpuTopology { sockets, cores: vec!["0".to_owned(), "1".to_owned()], dies: vec!["0-1".to_owned()], cpus }),
+        Feature::CpuTopology(CpuTopology {
+            sockets,
+            cores: vec!["0".to_owned(), "1".to_owned()],
+            dies: vec!["0-1".to_owned()],
+            cpus,
+        }),
         Feature::PmuMappings(vec![(1, "software".to_owned())]),
         Feature::SampleTime { first_ns: 3, last_ns: 4 },
         Feature::Clock(clock),
     ];
-    let events = vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
+    let events =
+        vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
     let description = Description { events, features: written, tracing_data: Some(vec![5; 11]) };
     let mut killed = description.beginning().unwrap();
     let start = killed.len() as u64;
@@ -140,7 +171,12 @@ fn a_reader_finds_everything_in_both_layouts() {
         }
         assert_eq!(found, records);
         assert!(reader.losses().is_empty(), "{:?}", reader.losses());
-        let events: Vec<_> = reader.description().events().iter().map(|event| (event.ids.clone(), event.name.clone().unwrap())).collect();
+        let events: Vec<_> = reader
+            .description()
+            .events()
+            .iter()
+            .map(|event| (event.ids.clone(), event.name.clone().unwrap()))
+            .collect();
         assert_eq!(events, [(vec![1, 2], b"cpu-clock".to_vec()), (vec![7], b"other".to_vec())]);
         let features = reader.description().features();
         assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
@@ -152,7 +188,13 @@ fn a_reader_finds_everything_in_both_layouts() {
         assert_eq!((topology.cpus[1].core, topology.cpus[1].die), (1, Some(1)));
         assert_eq!(features.pmu_mappings().unwrap(), [(1, &b"software"[..])]);
         assert_eq!(features.sample_time_ns(), Ok((3, 4)));
-        assert_eq!(features.clock_data().map(|read| (read.clockid, read.wall_clock_ns, read.clock_ns)), Ok((1, 9, 8)));
-        assert_eq!(features.section(features::TRACING_DATA).map(|data| &data[..11]), Some(&[5; 11][..]));
+        assert_eq!(
+            features.clock_data().map(|read| (read.clockid, read.wall_clock_ns, read.clock_ns)),
+            Ok((1, 9, 8))
+        );
+        assert_eq!(
+            features.section(features::TRACING_DATA).map(|data| &data[..11]),
+            Some(&[5; 11][..])
+        );
     }
 }

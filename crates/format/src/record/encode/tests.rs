@@ -1,5 +1,6 @@
 use perf_event_open_sys::bindings::{
-    PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_STREAM_ID,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 
 use super::*;
@@ -11,16 +12,36 @@ fn layout(sample_type: u32) -> Layout {
 }
 
 fn full() -> Layout {
-    layout(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
+    layout(
+        PERF_SAMPLE_IP
+            | PERF_SAMPLE_TID
+            | PERF_SAMPLE_TIME
+            | PERF_SAMPLE_ID
+            | PERF_SAMPLE_STREAM_ID
+            | PERF_SAMPLE_CPU
+            | PERF_SAMPLE_IDENTIFIER,
+    )
 }
 
-const ID: SampleId = SampleId { pid: Some(1), tid: Some(2), time_ns: Some(3), id: Some(4), stream_id: Some(5), cpu: Some(6) };
+const ID: SampleId = SampleId {
+    pid: Some(1),
+    tid: Some(2),
+    time_ns: Some(3),
+    id: Some(4),
+    stream_id: Some(5),
+    cpu: Some(6),
+};
 
-/// Encoded with every end that events can ask for, the record comes back with all its fields and with that end.
+/// Encoded with every end that events can ask for, the record comes back with all its fields and
+/// with that end.
 #[track_caller]
 fn comes_back(encode: impl Fn(&Encoder, &mut Vec<u8>) -> Result<(), TooLong>, wanted: &Record<'_>) {
     let time_alone = layout(PERF_SAMPLE_TIME);
-    let ends = [(Layout::default(), SampleId::default()), (time_alone, SampleId { time_ns: Some(3), ..SampleId::default() }), (full(), ID)];
+    let ends = [
+        (Layout::default(), SampleId::default()),
+        (time_alone, SampleId { time_ns: Some(3), ..SampleId::default() }),
+        (full(), ID),
+    ];
     for (layout, id) in ends {
         let mut bytes = Vec::new();
         encode(&Encoder::new(&layout, &ID), &mut bytes).unwrap();
@@ -34,7 +55,12 @@ fn comes_back(encode: impl Fn(&Encoder, &mut Vec<u8>) -> Result<(), TooLong>, wa
 
 #[test]
 fn threads() {
-    for (comm, is_exec) in [(&b""[..], false), (b"exactly8", true), (b"a\n\x1b[31m\xff", false), (b"15 characters !", false)] {
+    for (comm, is_exec) in [
+        (&b""[..], false),
+        (b"exactly8", true),
+        (b"a\n\x1b[31m\xff", false),
+        (b"15 characters !", false),
+    ] {
         let comm = Comm { pid: 7, tid: 8, comm, is_exec };
         comes_back(|encoder, into| encoder.comm(into, &comm), &Record::Comm(comm));
     }
@@ -52,11 +78,31 @@ fn threads() {
 
 #[test]
 fn mappings() {
-    let ids = [FileId::None, FileId::Inode { major: 8, minor: 1, inode: u64::MAX, generation: 3 }, FileId::BuildId(&[9; 20]), FileId::BuildId(&[1])];
+    let ids = [
+        FileId::None,
+        FileId::Inode { major: 8, minor: 1, inode: u64::MAX, generation: 3 },
+        FileId::BuildId(&[9; 20]),
+        FileId::BuildId(&[1]),
+    ];
     for file in ids {
         let (prot, flags) = if file == FileId::None { (0, 0) } else { (5, 2) };
-        for (pid, path, is_data) in [(-1, &b"[kernel.kallsyms]_text"[..], false), (3, b"/a b/\n(deleted)", false), (3, b"//anon", true)] {
-            let mmap = Mmap { pid, tid: 4, start: 0x1000, len: 0x2000, pgoff: 0x3000, file, prot, flags, path, is_data };
+        for (pid, path, is_data) in [
+            (-1, &b"[kernel.kallsyms]_text"[..], false),
+            (3, b"/a b/\n(deleted)", false),
+            (3, b"//anon", true),
+        ] {
+            let mmap = Mmap {
+                pid,
+                tid: 4,
+                start: 0x1000,
+                len: 0x2000,
+                pgoff: 0x3000,
+                file,
+                prot,
+                flags,
+                path,
+                is_data,
+            };
             comes_back(|encoder, into| encoder.mmap(into, &mmap), &Record::Mmap(mmap));
         }
     }

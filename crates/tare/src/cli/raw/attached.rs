@@ -5,10 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, Command};
 
-/// Writes `-z3` as `-z=3`, the form that clap takes for an option whose value can be missing. What follows the first word that is no option
-/// belongs to the command that is run, and stays as it is.
+/// Writes `-z3` as `-z=3`, the form that clap takes for an option whose value can be missing. What
+/// follows the first word that is no option belongs to the command that is run, and stays as it is.
 pub(super) fn with_equals(mut args: Vec<OsString>, tare: &Command) -> Vec<OsString> {
-    let Some(command) = args.get(1).and_then(|name| tare.find_subcommand(name)) else { return args };
+    let Some(command) = args.get(1).and_then(|name| tare.find_subcommand(name)) else {
+        return args;
+    };
     let mut at = 2;
     while let Some(word) = args.get(at).map(|word| word.as_bytes().to_vec()) {
         if word == b"--" || !word.starts_with(b"-") || word == b"-" {
@@ -16,7 +18,9 @@ pub(super) fn with_equals(mut args: Vec<OsString>, tare: &Command) -> Vec<OsStri
         }
         at += 1;
         let takes_next = match word.strip_prefix(b"--") {
-            Some(long) => !long.contains(&b'=') && long_option(command, long).is_some_and(needs_value),
+            Some(long) => {
+                !long.contains(&b'=') && long_option(command, long).is_some_and(needs_value)
+            }
             None => short_options(command, &word, &mut args[at - 1]),
         };
         at += usize::from(takes_next);
@@ -35,8 +39,10 @@ fn needs_value(arg: &Arg) -> bool {
 /// Goes through the letters of one word; whether the last of them takes the next word as its value.
 fn short_options(command: &Command, word: &[u8], argument: &mut OsString) -> bool {
     for (at, &letter) in word.iter().enumerate().skip(1) {
-        let option = command.get_arguments().find(|arg| arg.get_short() == Some(char::from(letter)));
-        let (rest, takes_value) = (&word[at + 1..], option.is_some_and(|arg| arg.get_action().takes_values()));
+        let option =
+            command.get_arguments().find(|arg| arg.get_short() == Some(char::from(letter)));
+        let (rest, takes_value) =
+            (&word[at + 1..], option.is_some_and(|arg| arg.get_action().takes_values()));
         match option {
             Some(arg) if takes_value && arg.is_require_equals_set() => {
                 if !rest.is_empty() && !rest.starts_with(b"=") {
@@ -63,12 +69,20 @@ mod tests {
         for (typed, read) in [
             ("tare record -z3 gzip -z3", "tare record -z=3 gzip -z3"),
             ("tare record -gz19 -o -z3 -- -z3", "tare record -gz=19 -o -z3 -- -z3"),
-            ("tare record -e -z3 --freq 99 -z=4 -z -I? a", "tare record -e -z3 --freq 99 -z=4 -z -I=? a"),
-            ("tare record --switch-output -F99 -IAX,BX", "tare record --switch-output -F99 -I=AX,BX"),
+            (
+                "tare record -e -z3 --freq 99 -z=4 -z -I? a",
+                "tare record -e -z3 --freq 99 -z=4 -z -I=? a",
+            ),
+            (
+                "tare record --switch-output -F99 -IAX,BX",
+                "tare record --switch-output -F99 -I=AX,BX",
+            ),
             ("tare stat -z3", "tare stat -z3"),
             ("tare", "tare"),
         ] {
-            let words = |text: &str| text.split(' ').map(OsStr::new).map(OsStr::to_owned).collect::<Vec<_>>();
+            let words = |text: &str| {
+                text.split(' ').map(OsStr::new).map(OsStr::to_owned).collect::<Vec<_>>()
+            };
             assert_eq!(with_equals(words(typed), &crate::cli::raw::Tare::command()), words(read));
         }
     }

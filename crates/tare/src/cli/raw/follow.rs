@@ -3,7 +3,8 @@
 pub enum Follow {
     /// The first of these that can be done
     Auto,
-    /// A cgroup of its own, with events on it (needs `CAP_PERFMON`, and write access to the current cgroup)
+    /// A cgroup of its own, with events on it (needs `CAP_PERFMON`, and write access to the current
+    /// cgroup)
     Cgroup,
     /// Events on whole CPUs; what is not the command's is left out (needs `CAP_PERFMON`)
     System,

@@ -11,7 +11,8 @@ Examples:
 
 What is shown as available was opened once. docs/events.md has the grammar of -e.")]
 pub struct List {
-    /// Show only this: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?, or a part of a name
+    /// Show only this: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?, or a
+    /// part of a name
     pub what: Vec<String>,
     /// Print one versioned JSON document.
     #[arg(long)]

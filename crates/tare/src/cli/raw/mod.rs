@@ -41,7 +41,8 @@ pub enum Command {
     Stat(Box<Stat>),
     /// Measure what sampling costs on this machine, or what profilers cost a program.
     Overhead(Box<Overhead>),
-    /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into a perf.data file.
+    /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into
+    /// a perf.data file.
     Record(Box<Record>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     Script(Box<Script>),
@@ -54,7 +55,8 @@ pub enum Command {
 }
 
 impl Tare {
-    /// Parses arguments, and notes which `-e` each `--filter` follows: clap keeps the order of each option, not across options.
+    /// Parses arguments, and notes which `-e` each `--filter` follows: clap keeps the order of each
+    /// option, not across options.
     ///
     /// # Errors
     /// What clap says about them.
@@ -66,12 +68,23 @@ impl Tare {
         let filter_positions = match &mut tare.command {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
-            Command::Overhead(_) | Command::Script(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => None,
+            Command::Overhead(_)
+            | Command::Script(_)
+            | Command::List(_)
+            | Command::Report(_)
+            | Command::Doctor(_) => None,
         };
-        if let (Some(filter_positions), Some((_, matches))) = (filter_positions, matches.subcommand()) {
-            let positions = |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);
+        if let (Some(filter_positions), Some((_, matches))) =
+            (filter_positions, matches.subcommand())
+        {
+            let positions = |id: &str| {
+                matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>)
+            };
             let events = positions("events");
-            *filter_positions = positions("filters").iter().map(|filter| events.iter().filter(|event| *event < filter).count()).collect();
+            *filter_positions = positions("filters")
+                .iter()
+                .map(|filter| events.iter().filter(|event| *event < filter).count())
+                .collect();
         }
         Ok(tare)
     }

@@ -24,11 +24,23 @@ pub struct Report {
     pub stdio: bool,
 
     /// What samples are put together by, such as comm,dso,sym
-    #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', help_heading = "Rows")]
+    #[arg(
+        short,
+        long = "sort",
+        value_name = "KEY,…",
+        value_delimiter = ',',
+        help_heading = "Rows"
+    )]
     pub sort: Vec<String>,
 
     /// The columns: overhead, overhead_children, sample, period and sort keys
-    #[arg(short = 'F', long, value_name = "COLUMN,…", value_delimiter = ',', help_heading = "Rows")]
+    #[arg(
+        short = 'F',
+        long,
+        value_name = "COLUMN,…",
+        value_delimiter = ',',
+        help_heading = "Rows"
+    )]
     pub fields: Vec<String>,
 
     /// A column with the number of samples
@@ -60,23 +72,53 @@ pub struct Report {
     pub percent_limit: Option<f64>,
 
     /// Only these commands
-    #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    #[arg(
+        short,
+        long,
+        alias = "comm",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        help_heading = "Which"
+    )]
     pub comms: Vec<String>,
 
     /// Only these files
-    #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    #[arg(
+        short,
+        long,
+        alias = "dso",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        help_heading = "Which"
+    )]
     pub dsos: Vec<String>,
 
     /// Only these functions
-    #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', help_heading = "Which")]
+    #[arg(
+        short = 'S',
+        long,
+        alias = "symbol",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        help_heading = "Which"
+    )]
     pub symbols: Vec<String>,
 
-    /// Only samples from one time to another: seconds as in `tare script`, or percent of the recording; either may be left out
+    /// Only samples from one time to another: seconds as in `tare script`, or percent of the
+    /// recording; either may be left out
     #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
     pub time: Option<String>,
 
-    /// What samples weigh: what they stand for, or what their commands' tasks counted exactly (recordings with inherited events)
-    #[arg(long, value_name = "HOW", default_value = "sampled", hide_default_value = true, conflicts_with = "time", help_heading = "Rows")]
+    /// What samples weigh: what they stand for, or what their commands' tasks counted exactly
+    /// (recordings with inherited events)
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "sampled",
+        hide_default_value = true,
+        conflicts_with = "time",
+        help_heading = "Rows"
+    )]
     pub weight: Weight,
 
     /// Keep samples of the recorder itself

@@ -12,15 +12,18 @@ Examples:
 
 docs/script.md lists the fields.")]
 pub struct Script {
-    /// Read this recording; - is standard input [default: perf.data, or standard input where it is a pipe]
+    /// Read this recording; - is standard input [default: perf.data, or standard input where it is
+    /// a pipe]
     #[arg(short, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
 
-    /// Print these fields: a list, optionally for one type of event (hw:, sw:, trace:, raw:, break:); +FIELD and -FIELD change the usual ones
+    /// Print these fields: a list, optionally for one type of event (hw:, sw:, trace:, raw:,
+    /// break:); +FIELD and -FIELD change the usual ones
     #[arg(short = 'F', long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub fields: Vec<String>,
 
-    /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and the ledger
+    /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and
+    /// the ledger
     #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
     #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events", "show_cgroup_events"])]

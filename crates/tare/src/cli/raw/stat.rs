@@ -21,7 +21,12 @@ pub struct Stat {
     pub events: Vec<String>,
 
     /// Count only occurrences of the preceding tracepoint whose fields fit
-    #[arg(long = "filter", value_name = "EXPR", allow_hyphen_values = true, help_heading = "What to count")]
+    #[arg(
+        long = "filter",
+        value_name = "EXPR",
+        allow_hyphen_values = true,
+        help_heading = "What to count"
+    )]
     pub filters: Vec<String>,
 
     /// For each --filter the number of -e before it, as typed.
@@ -36,7 +41,8 @@ pub struct Stat {
     #[arg(long = "null", conflicts_with_all = ["events", "detailed"], help_heading = "What to count")]
     pub null: bool,
 
-    /// Don't scale: give every event a counter for all of its time, in turns over the runs (-r) or in time (-p, -a)
+    /// Don't scale: give every event a counter for all of its time, in turns over the runs (-r) or
+    /// in time (-p, -a)
     #[arg(long, help_heading = "What to count")]
     pub exact: bool,
 
@@ -49,7 +55,14 @@ pub struct Stat {
     pub pid: Vec<i32>,
 
     /// Count running threads
-    #[arg(short, long, value_name = "TID,…", value_delimiter = ',', conflicts_with = "pid", help_heading = "Where")]
+    #[arg(
+        short,
+        long,
+        value_name = "TID,…",
+        value_delimiter = ',',
+        conflicts_with = "pid",
+        help_heading = "Where"
+    )]
     pub tid: Vec<i32>,
 
     /// Count the whole machine (the default without a command and other targets)
@@ -68,7 +81,8 @@ pub struct Stat {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["pid", "tid"], help_heading = "Where")]
     pub for_each_cgroup: Vec<String>,
 
-    /// How what the command starts is counted: inherit (from its execve on) or cgroup (no cost per fork, with its execve) [default: inherit]
+    /// How what the command starts is counted: inherit (from its execve on) or cgroup (no cost per
+    /// fork, with its execve) [default: inherit]
     #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true, conflicts_with_all = ["all_cpus", "pid", "tid", "cpu", "cgroup", "for_each_cgroup"], help_heading = "Where")]
     pub follow: Option<super::Follow>,
 
@@ -100,7 +114,8 @@ pub struct Stat {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub timeout: Option<u64>,
 
-    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack": `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
+    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack":
+    /// `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
     #[arg(long, value_name = "WHERE", help_heading = "When")]
     pub control: Option<String>,
 

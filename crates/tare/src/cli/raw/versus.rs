@@ -4,7 +4,8 @@ use std::ffi::OsString;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Comparing")]
 pub struct Versus {
-    /// Compare the command (A) with this one (B) in pairs of runs; split into words like a shell's, run without one
+    /// Compare the command (A) with this one (B) in pairs of runs; split into words like a shell's,
+    /// run without one
     #[arg(
         long,
         value_name = "COMMAND B",
@@ -36,7 +37,8 @@ pub struct Versus {
     #[arg(long, value_name = "SECONDS", requires = "vs")]
     pub max_time: Option<f64>,
 
-    /// The smallest difference that matters, in percent: runs go on until the time is known to half of it [default: 1%]
+    /// The smallest difference that matters, in percent: runs go on until the time is known to half
+    /// of it [default: 1%]
     #[arg(long, value_name = "PERCENT", requires = "vs")]
     pub min_effect: Option<String>,
 
@@ -52,7 +54,8 @@ pub struct Versus {
     #[arg(long, requires = "vs")]
     pub ignore_failure: bool,
 
-    /// Where the commands' stdout and stderr go: null, inherit, or a file for stdout [default: null]
+    /// Where the commands' stdout and stderr go: null, inherit, or a file for stdout [default:
+    /// null]
     #[arg(long, value_name = "WHERE", requires = "vs")]
     pub command_output: Option<OsString>,
 }

@@ -97,10 +97,13 @@ impl Overhead {
         if !raw.with.with.is_empty() {
             return with(&raw.with, &raw.command, seed).map(Self::With);
         }
-        let events = raw.events.iter().map(|text| event(text, sources)).collect::<Result<_, _>>()?;
+        let events =
+            raw.events.iter().map(|text| event(text, sources)).collect::<Result<_, _>>()?;
         let pairs = raw.pairs.unwrap_or(PAIRS);
         if !(5..=MOST_PAIRS).contains(&pairs) {
-            return Err(Refusal::usage(format!("--pairs {pairs}: an interval takes 5 pairs, and {MOST_PAIRS} are hours")));
+            return Err(Refusal::usage(format!(
+                "--pairs {pairs}: an interval takes 5 pairs, and {MOST_PAIRS} are hours"
+            )));
         }
         Ok(Self::Study(Box::new(Study {
             events,
@@ -123,7 +126,9 @@ fn event(text: &str, sources: &Sources) -> Result<Event, Refusal> {
     let mut events: Vec<Event> = groups.into_iter().flat_map(|group| group.events).collect();
     match events.len() {
         1 => Ok(events.remove(0)),
-        n => Err(Refusal::usage(format!("-e {text}: a study is of one event, these are {n}: give each its own -e"))),
+        n => Err(Refusal::usage(format!(
+            "-e {text}: a study is of one event, these are {n}: give each its own -e"
+        ))),
     }
 }
 
@@ -131,7 +136,9 @@ fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
     let all = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf];
     let one = |text: &String| {
         let found = all.into_iter().find(|known| known.name() == text);
-        found.ok_or_else(|| Refusal::usage(format!("--call-graph: '{text}' is none of none, fp, dwarf")))
+        found.ok_or_else(|| {
+            Refusal::usage(format!("--call-graph: '{text}' is none of none, fp, dwarf"))
+        })
     };
     if typed.is_empty() { Ok(vec![CallGraph::None]) } else { typed.iter().map(one).collect() }
 }
@@ -139,7 +146,9 @@ fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
 fn loops(typed: &[String]) -> Result<Vec<Kind>, Refusal> {
     let one = |text: &String| {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| Refusal::usage(format!("--loops: '{text}' is none of counting, memory, branchy")))
+        found.ok_or_else(|| {
+            Refusal::usage(format!("--loops: '{text}' is none of counting, memory, branchy"))
+        })
     };
     if typed.is_empty() { Ok(Kind::ALL.to_vec()) } else { typed.iter().map(one).collect() }
 }
@@ -149,7 +158,10 @@ fn rates(typed: &[u64]) -> Result<Vec<u64>, Refusal> {
     rates.sort_unstable();
     rates.dedup();
     if rates.len() > MOST_RATES {
-        return Err(Refusal::usage(format!("--rates: {} are too many, a study takes {MOST_RATES}", rates.len())));
+        return Err(Refusal::usage(format!(
+            "--rates: {} are too many, a study takes {MOST_RATES}",
+            rates.len()
+        )));
     }
     Ok(rates)
 }
@@ -177,13 +189,29 @@ fn with(raw: &raw::With, command: &[OsString], seed: u64) -> Result<With, Refusa
     // Four metrics are judged together.
     let min_rounds = raw.min_runs.unwrap_or(pairs::Plan::fewest_pairs(4).max(10).min(max_rounds));
     if max_rounds == 0 || min_rounds > max_rounds {
-        return Err(Refusal::usage(format!("--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make")));
+        return Err(Refusal::usage(format!(
+            "--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make"
+        )));
     }
     let seconds = raw.max_time.unwrap_or(60.0);
-    let max_time = Duration::try_from_secs_f64(seconds).map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
+    let max_time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
     let precision = pairs::Plan::precision_for(min_effect);
-    let plan = rounds::Plan { warmup: raw.warmup.unwrap_or(1), min_rounds, max_rounds, max_time, precision, seed };
-    Ok(With { command: command.to_vec(), profilers, plan, min_effect, ignore_failure: raw.ignore_failure })
+    let plan = rounds::Plan {
+        warmup: raw.warmup.unwrap_or(1),
+        min_rounds,
+        max_rounds,
+        max_time,
+        precision,
+        seed,
+    };
+    Ok(With {
+        command: command.to_vec(),
+        profilers,
+        plan,
+        min_effect,
+        ignore_failure: raw.ignore_failure,
+    })
 }
 
 #[cfg(test)]
@@ -195,7 +223,9 @@ mod tests {
 
     fn resolved(options: &[&str]) -> Result<Overhead, Refusal> {
         let words = ["tare", "overhead"].iter().chain(options).map(OsString::from);
-        let Command::Overhead(raw) = Tare::parse_typed(words).unwrap().command else { unreachable!("overhead was asked for") };
+        let Command::Overhead(raw) = Tare::parse_typed(words).unwrap().command else {
+            unreachable!("overhead was asked for")
+        };
         Overhead::resolve(&raw, &Sources::new(Host::at("/nowhere")))
     }
 
@@ -213,36 +243,71 @@ mod tests {
     #[test]
     fn defaults_are_the_articles_rates() {
         let study = study(&[]);
-        assert_eq!((study.rates, study.pairs, study.call_graphs), (RATES.to_vec(), 200, vec![CallGraph::None]));
+        assert_eq!(
+            (study.rates, study.pairs, study.call_graphs),
+            (RATES.to_vec(), 200, vec![CallGraph::None])
+        );
         assert!(study.events.is_empty() && study.save && study.loads.len() == 3);
     }
 
     #[test]
     fn what_is_typed_is_taken_and_sorted() {
-        let study = study(&["-e", "cpu-clock", "--rates", "99,0,99", "--call-graph", "fp,dwarf", "--profiler", "perf", "--loops", "branchy"]);
-        assert_eq!((study.rates, study.call_graphs), (vec![0, 99], vec![CallGraph::Fp, CallGraph::Dwarf]));
-        assert_eq!((study.events[0].name.as_str(), study.profilers, study.loads), ("cpu-clock", vec![Profiler::Perf], vec![Kind::Branchy]));
+        let study = study(&[
+            "-e",
+            "cpu-clock",
+            "--rates",
+            "99,0,99",
+            "--call-graph",
+            "fp,dwarf",
+            "--profiler",
+            "perf",
+            "--loops",
+            "branchy",
+        ]);
+        assert_eq!(
+            (study.rates, study.call_graphs),
+            (vec![0, 99], vec![CallGraph::Fp, CallGraph::Dwarf])
+        );
+        assert_eq!(
+            (study.events[0].name.as_str(), study.profilers, study.loads),
+            ("cpu-clock", vec![Profiler::Perf], vec![Kind::Branchy])
+        );
     }
 
     #[test]
     fn nonsense_is_refused_with_a_remedy() {
-        assert_eq!(message(&["--call-graph", "lbr"]), "--call-graph: 'lbr' is none of none, fp, dwarf");
+        assert_eq!(
+            message(&["--call-graph", "lbr"]),
+            "--call-graph: 'lbr' is none of none, fp, dwarf"
+        );
         assert!(message(&["--profiler", "perf record -t {tid}"]).contains("needs {control}"));
         assert!(message(&["-e", "cpu-clock,task-clock"]).contains("give each its own -e"));
         assert!(message(&["--pairs", "3"]).contains("takes 5 pairs"));
         assert!(message(&["--loops", "x"]).contains("none of counting, memory, branchy"));
-        assert_eq!(message(&["--with", "a 'b", "--", "c"]), "--with: a quote is not closed, or a backslash ends it");
-        assert!(message(&["--with", "a", "--min-runs", "5", "--max-runs", "2", "--", "c"]).contains("leave no run"));
+        assert_eq!(
+            message(&["--with", "a 'b", "--", "c"]),
+            "--with: a quote is not closed, or a backslash ends it"
+        );
+        assert!(
+            message(&["--with", "a", "--min-runs", "5", "--max-runs", "2", "--", "c"])
+                .contains("leave no run")
+        );
     }
 
     #[test]
     fn a_program_under_profilers() {
-        let Overhead::With(with) = resolved(&["--with", "a -b --", "--with", "c", "--max-time", "2", "--", "d", "e f"]).unwrap() else {
+        let Overhead::With(with) =
+            resolved(&["--with", "a -b --", "--with", "c", "--max-time", "2", "--", "d", "e f"])
+                .unwrap()
+        else {
             panic!("--with was typed")
         };
         assert_eq!(
             (with.profilers, with.command),
-            (vec![vec!["a".into(), "-b".into(), "--".into()], vec!["c".into()]], vec!["d".into(), "e f".into()])
+            (
+                vec![vec!["a".into(), "-b".into(), "--".into()], vec!["c".into()]],
+                vec!["d".into(), "e f".into()]
+            )
         );
         assert_eq!((with.plan.min_rounds, with.plan.max_time), (10, Duration::from_secs(2)));
     }

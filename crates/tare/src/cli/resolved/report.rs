@@ -93,25 +93,34 @@ impl Report {
             (.., true) => Part::Stats,
             _ => Part::Table,
         };
-        let (graph, graph_limit) = raw.call_graph.as_deref().map_or(Ok((Wanted::IfRecorded, None)), call_graph)?;
+        let (graph, graph_limit) =
+            raw.call_graph.as_deref().map_or(Ok((Wanted::IfRecorded, None)), call_graph)?;
         let children = raw.children || !(raw.no_children || raw.no_call_graph);
         let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
         let fields = raw.fields.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
         let sort = raw.sort.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
-        let figures = [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
+        let figures =
+            [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
         Ok(Self {
             input: raw.input,
             part,
             json: raw.json,
             fields: (!fields.is_empty()).then_some(fields),
             sort,
-            figures: figures.into_iter().filter_map(|(wanted, column)| wanted.then_some(column)).collect(),
+            figures: figures
+                .into_iter()
+                .filter_map(|(wanted, column)| wanted.then_some(column))
+                .collect(),
             children,
             graph: if raw.no_call_graph { Wanted::None } else { graph },
             // As in perf, what is too little for a row is too little for a branch.
             graph_limit: graph_limit.or(raw.percent_limit).unwrap_or(0.5),
             percent_limit: raw.percent_limit.unwrap_or(0.0),
-            filter: Filter { comms: bytes(raw.comms), dsos: bytes(raw.dsos), symbols: bytes(raw.symbols) },
+            filter: Filter {
+                comms: bytes(raw.comms),
+                dsos: bytes(raw.dsos),
+                symbols: bytes(raw.symbols),
+            },
             time: raw.time.as_deref().map(time).transpose()?,
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
@@ -133,17 +142,33 @@ impl Report {
             _ => Some(if children { Order::Caller } else { Order::Callee }),
         };
         let keys = self.keys();
-        let skips_first = keys.first() == Some(&Column::Key(Key::Symbol)) && self.fields.is_none() && !self.sort.is_empty();
-        let mut columns = if children { vec![Column::Children, Column::Overhead] } else { vec![Column::Overhead] };
+        let skips_first = keys.first() == Some(&Column::Key(Key::Symbol))
+            && self.fields.is_none()
+            && !self.sort.is_empty();
+        let mut columns = if children {
+            vec![Column::Children, Column::Overhead]
+        } else {
+            vec![Column::Overhead]
+        };
         let mut order_by = columns.clone();
         match &self.fields {
             Some(fields) => columns.clone_from(fields),
-            None => columns.extend(self.figures.iter().chain(keys.iter()).copied().filter(|column| !order_by.contains(column)).collect::<Vec<_>>()),
+            None => columns.extend(
+                self.figures
+                    .iter()
+                    .chain(keys.iter())
+                    .copied()
+                    .filter(|column| !order_by.contains(column))
+                    .collect::<Vec<_>>(),
+            ),
         }
         if self.sort.is_empty() {
             order_by.splice(0..0, self.fields.iter().flatten().copied());
         } else {
-            order_by.splice(0..0, self.sort.iter().copied().filter(|column| !matches!(column, Column::Key(_))));
+            order_by.splice(
+                0..0,
+                self.sort.iter().copied().filter(|column| !matches!(column, Column::Key(_))),
+            );
         }
         View {
             columns,
@@ -157,7 +182,11 @@ impl Report {
 
     /// The sort keys that were named, or the usual ones.
     fn keys(&self) -> Vec<Column> {
-        if self.sort.is_empty() { [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec() } else { self.sort.clone() }
+        if self.sort.is_empty() {
+            [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec()
+        } else {
+            self.sort.clone()
+        }
     }
 
     /// Whether rows are told apart by command name alone.
@@ -171,7 +200,9 @@ impl Report {
     pub fn needs_places(&self) -> bool {
         let columns = self.fields.clone().unwrap_or_else(|| self.keys());
         let by_place = |column: &Column| matches!(column, Column::Key(Key::Dso | Key::Symbol));
-        columns.iter().chain(&self.sort).any(by_place) || !self.filter.dsos.is_empty() || !self.filter.symbols.is_empty()
+        columns.iter().chain(&self.sort).any(by_place)
+            || !self.filter.dsos.is_empty()
+            || !self.filter.symbols.is_empty()
     }
 }
 
@@ -190,7 +221,9 @@ fn column(word: &str) -> Result<Column, Refusal> {
         "event" => Column::Key(Key::Event),
         _ => {
             let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, cpu and event";
-            return Err(Refusal::usage(format!("there is no column or sort key '{word}': there are {known}")));
+            return Err(Refusal::usage(format!(
+                "there is no column or sort key '{word}': there are {known}"
+            )));
         }
     })
 }
@@ -206,7 +239,11 @@ fn call_graph(text: &str) -> Result<(Wanted, Option<f64>), Refusal> {
             "graph" | "function" | "percent" => {}
             _ => match word.parse() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => limit = Some(percent),
-                _ => return Err(Refusal::usage(format!("-g {text}: '{word}' is none of caller, callee, none and a percentage"))),
+                _ => {
+                    return Err(Refusal::usage(format!(
+                        "-g {text}: '{word}' is none of caller, callee, none and a percentage"
+                    )));
+                }
             },
         }
     }
@@ -217,9 +254,20 @@ fn time(text: &str) -> Result<Time, Refusal> {
     if !text.contains('%') {
         return script::time(text).map(|(from_ns, to_ns)| Time::Nanoseconds(from_ns, to_ns));
     }
-    let percent = |part: &str| part.strip_suffix('%')?.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let range = text.split_once('-').and_then(|(from, to)| Some(Time::Percent(percent(from)?, percent(to)?)));
-    range.ok_or_else(|| Refusal::usage(format!("--time {text}: a part looks like 10%-20%, a range in seconds like 12.5,13")))
+    let percent = |part: &str| {
+        part.strip_suffix('%')?
+            .parse::<f64>()
+            .ok()
+            .filter(|percent| (0.0..=100.0).contains(percent))
+    };
+    let range = text
+        .split_once('-')
+        .and_then(|(from, to)| Some(Time::Percent(percent(from)?, percent(to)?)));
+    range.ok_or_else(|| {
+        Refusal::usage(format!(
+            "--time {text}: a part looks like 10%-20%, a range in seconds like 12.5,13"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -238,7 +286,10 @@ mod tests {
     #[test]
     fn graphs_are_asked_for_as_in_perf() {
         assert_eq!(call_graph("graph").unwrap(), (Wanted::Asked(None), None));
-        assert_eq!(call_graph("caller,0.1,function,percent").unwrap(), (Wanted::Asked(Some(Order::Caller)), Some(0.1)));
+        assert_eq!(
+            call_graph("caller,0.1,function,percent").unwrap(),
+            (Wanted::Asked(Some(Order::Caller)), Some(0.1))
+        );
         assert_eq!(call_graph("none").unwrap().0, Wanted::None);
         assert!(call_graph("fractal").is_err());
     }

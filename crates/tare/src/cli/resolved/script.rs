@@ -135,7 +135,9 @@ fn usual_input() -> PathBuf {
     use std::os::fd::AsFd;
     let stdin = std::io::stdin();
     let is_pipe = !stdin.is_terminal()
-        && rustix::fs::fstat(stdin.as_fd()).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+        && rustix::fs::fstat(stdin.as_fd()).is_ok_and(|stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo
+        });
     PathBuf::from(if is_pipe { "-" } else { "perf.data" })
 }
 
@@ -148,13 +150,18 @@ fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
         (first <= last && last < MOST).then_some(first..=last)
     };
     let ranges = list.split(',').map(range).collect::<Option<Vec<_>>>();
-    let ranges = ranges.ok_or_else(|| Refusal::usage(format!("-C {list}: a list of CPUs looks like 0,2-3")))?;
+    let ranges = ranges
+        .ok_or_else(|| Refusal::usage(format!("-C {list}: a list of CPUs looks like 0,2-3")))?;
     Ok(ranges.into_iter().flatten().collect())
 }
 
 /// `1.5,2` -> nanoseconds; what is left out has no bound.
 pub(super) fn time(range: &str) -> Result<(u64, u64), Refusal> {
-    let refusal = || Refusal::usage(format!("--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"));
+    let refusal = || {
+        Refusal::usage(format!(
+            "--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"
+        ))
+    };
     let (start, stop) = range.split_once(',').unwrap_or((range, ""));
     let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
     let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX)).ok_or_else(refusal)?;

@@ -14,7 +14,8 @@ use crate::cli::resolved::versus::Versus;
 use crate::cli::resolved::{events, place};
 use crate::exit::Refusal;
 
-/// The events that a user gets who names none, in perf's order. Those that a machine lacks are left out, in one line.
+/// The events that a user gets who names none, in perf's order. Those that a machine lacks are left
+/// out, in one line.
 const DEFAULT: &str = "task-clock,context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 /// What each `-d` adds.
 const DETAILED: [&str; 3] = [
@@ -168,7 +169,8 @@ impl Stat {
         let aggregation = aggregation(&raw, &target)?;
         let begin = match raw.delay {
             None | Some(0) => Begin::AtOnce,
-            Some(ms) => u64::try_from(ms).map_or(Begin::OnControl, |ms| Begin::After(Duration::from_millis(ms))),
+            Some(ms) => u64::try_from(ms)
+                .map_or(Begin::OnControl, |ms| Begin::After(Duration::from_millis(ms))),
         };
         if begin == Begin::OnControl && raw.control.is_none() {
             return Err(Refusal::usage("-D -1 waits for --control to enable the events: give one"));
@@ -177,7 +179,9 @@ impl Stat {
             return Err(Refusal::usage("-r repeats a command: give one"));
         }
         if raw.repeat.is_some_and(|n| n != 1) && raw.interval_print.is_some() {
-            return Err(Refusal::usage("-I shows one run as it goes, -r sums up many: take one of them"));
+            return Err(Refusal::usage(
+                "-I shows one run as it goes, -r sums up many: take one of them",
+            ));
         }
         let sources = Sources::new(host.clone());
         let (groups, by_name) = counted(&raw, &sources)?;
@@ -219,7 +223,9 @@ fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     if !raw.tid.is_empty() {
         return Ok(Target::Threads(place::tasks(&raw.tid)?));
     }
-    let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)].into_iter().find(|(names, _)| !names.is_empty());
+    let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)]
+        .into_iter()
+        .find(|(names, _)| !names.is_empty());
     if let Some((names, pairing)) = named {
         return Ok(Target::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
     }
@@ -232,12 +238,17 @@ fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     match raw.follow {
         None | Some(raw::Follow::Inherit) => Ok(Target::Command),
         Some(raw::Follow::Cgroup) => in_cgroup(raw, host),
-        Some(raw::Follow::Auto | raw::Follow::System) => Err(Refusal::usage("--follow: tare stat knows inherit and cgroup; -a counts all that runs")),
+        Some(raw::Follow::Auto | raw::Follow::System) => Err(Refusal::usage(
+            "--follow: tare stat knows inherit and cgroup; -a counts all that runs",
+        )),
     }
 }
 
 fn in_cgroup(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
-    let alone = [(raw.no_inherit, "-i leaves out what the command starts"), (raw.versus.vs.is_some(), "--vs counts by inherited events")];
+    let alone = [
+        (raw.no_inherit, "-i leaves out what the command starts"),
+        (raw.versus.vs.is_some(), "--vs counts by inherited events"),
+    ];
     if let Some((_, why)) = alone.into_iter().find(|(asked, _)| *asked) {
         return Err(Refusal::usage(format!("--follow=cgroup: {why}; use --follow=inherit")));
     }
@@ -252,17 +263,22 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
         (raw.per_socket, Aggregation::Socket, "--per-socket"),
         (raw.per_node, Aggregation::Node, "--per-node"),
     ];
-    let counts_cpus = matches!(target, Target::Cpus(_) | Target::Cgroups { .. } | Target::CommandInCgroup(_));
+    let counts_cpus =
+        matches!(target, Target::Cpus(_) | Target::Cgroups { .. } | Target::CommandInCgroup(_));
     if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
         return match counts_cpus {
             true => Ok(aggregation),
-            false => Err(Refusal::usage(format!("{option} shows CPUs, and only -a, -C and cgroups count by CPU: add -a"))),
+            false => Err(Refusal::usage(format!(
+                "{option} shows CPUs, and only -a, -C and cgroups count by CPU: add -a"
+            ))),
         };
     }
     match (raw.per_thread, target) {
         (false, _) => Ok(Aggregation::All),
         (true, Target::Processes(_) | Target::Threads(_)) => Ok(Aggregation::Thread),
-        (true, _) => Err(Refusal::usage("--per-thread shows the threads of running processes: use it with -p or -t")),
+        (true, _) => Err(Refusal::usage(
+            "--per-thread shows the threads of running processes: use it with -p or -t",
+        )),
     }
 }
 
@@ -286,10 +302,16 @@ fn counted(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool)
 /// Refuses what has no meaning where events are counted, rather than leave it aside in silence.
 fn only_counts(event: &Event) -> Result<(), Refusal> {
     if event.percore {
-        return Err(Refusal::usage(format!("{}: percore is not supported, --per-core sums over the threads of each core", event.name)));
+        return Err(Refusal::usage(format!(
+            "{}: percore is not supported, --per-core sums over the threads of each core",
+            event.name
+        )));
     }
     match event.term_for_sampling() {
-        Some(term) => Err(Refusal::usage(format!("{}: {term} is for sampling, and tare stat counts: leave it out", event.name))),
+        Some(term) => Err(Refusal::usage(format!(
+            "{}: {term} is for sampling, and tare stat counts: leave it out",
+            event.name
+        ))),
         None => Ok(()),
     }
 }
@@ -302,7 +324,9 @@ fn metrics(groups: &[EventGroup]) -> Vec<Metric> {
 
 fn output(raw: &raw::Stat) -> Output {
     let form = match (&raw.field_separator, raw.json_lines, raw.json) {
-        (Some(separator), ..) => Form::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() }),
+        (Some(separator), ..) => {
+            Form::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() })
+        }
         (_, true, _) => Form::JsonLines,
         (.., true) => Form::Document,
         _ => Form::Text,

@@ -48,18 +48,36 @@ impl Versus {
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
-    pub fn resolve(raw: &raw::Versus, command: &[OsString], metrics: Vec<Metric>) -> Result<Option<Self>, Refusal> {
+    pub fn resolve(
+        raw: &raw::Versus,
+        command: &[OsString],
+        metrics: Vec<Metric>,
+    ) -> Result<Option<Self>, Refusal> {
         let Some(vs) = &raw.vs else { return Ok(None) };
-        let (a, b) = if raw.shell { (shell(&command.join(OsStr::new(" "))), shell(vs)) } else { (command.to_vec(), words("--vs", vs)?) };
+        let (a, b) = if raw.shell {
+            (shell(&command.join(OsStr::new(" "))), shell(vs))
+        } else {
+            (command.to_vec(), words("--vs", vs)?)
+        };
         let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
-        let fail_if = raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
+        let fail_if =
+            raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
         let command_output = match raw.command_output.as_deref().map(OsStr::as_bytes) {
             None | Some(b"null") => CommandOutput::Null,
             Some(b"inherit") => CommandOutput::Inherit,
             Some(path) => CommandOutput::File(PathBuf::from(OsStr::from_bytes(path))),
         };
         let plan = plan(raw, min_effect, metrics.len())?;
-        Ok(Some(Self { a, b, metrics, plan, min_effect, fail_if, ignore_failure: raw.ignore_failure, command_output }))
+        Ok(Some(Self {
+            a,
+            b,
+            metrics,
+            plan,
+            min_effect,
+            fail_if,
+            ignore_failure: raw.ignore_failure,
+            command_output,
+        }))
     }
 
     /// The words of one command.
@@ -76,10 +94,12 @@ fn shell(command: &OsStr) -> Vec<OsString> {
     vec!["/bin/sh".into(), "-c".into(), command.to_owned()]
 }
 
-/// Splits a command as a shell splits words, with its quotes and backslashes; no variables, globs or pipes.
+/// Splits a command as a shell splits words, with its quotes and backslashes; no variables, globs
+/// or pipes.
 pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let refuse = |why: &str| Refusal::usage(format!("{option}: {why}"));
-    let split = shlex::bytes::split(text.as_bytes()).ok_or_else(|| refuse("a quote is not closed, or a backslash ends it"))?;
+    let split = shlex::bytes::split(text.as_bytes())
+        .ok_or_else(|| refuse("a quote is not closed, or a backslash ends it"))?;
     if split.is_empty() {
         return Err(refuse("there is no command in it"));
     }
@@ -89,14 +109,21 @@ pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal
 pub(super) fn min_effect(text: &str) -> Result<f64, Refusal> {
     let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent| (0.001..=100.0).contains(percent));
-    percent.map(|percent| percent / 100.0).ok_or_else(|| Refusal::usage(format!("--min-effect: '{text}' is no percentage from 0.001% to 100%")))
+    percent.map(|percent| percent / 100.0).ok_or_else(|| {
+        Refusal::usage(format!("--min-effect: '{text}' is no percentage from 0.001% to 100%"))
+    })
 }
 
 fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
-    let condition: Condition = text.parse().map_err(|error| Refusal::usage(format!("--fail-if: {error}")))?;
+    let condition: Condition =
+        text.parse().map_err(|error| Refusal::usage(format!("--fail-if: {error}")))?;
     if metrics.iter().all(|metric| metric.name() != condition.metric) {
         let names: Vec<&str> = metrics.iter().map(Metric::name).collect();
-        return Err(Refusal::usage(format!("--fail-if: '{}' is not compared; compared are {}", condition.metric, names.join(", "))));
+        return Err(Refusal::usage(format!(
+            "--fail-if: '{}' is not compared; compared are {}",
+            condition.metric,
+            names.join(", ")
+        )));
     }
     Ok(condition)
 }
@@ -109,12 +136,22 @@ fn plan(raw: &raw::Versus, min_effect: f64, metrics: usize) -> Result<Plan, Refu
         return Err(Refusal::usage("--max-runs 0 makes no run"));
     }
     if min_pairs > max_pairs {
-        return Err(Refusal::usage(format!("--min-runs {min_pairs} is more than --max-runs {max_pairs}")));
+        return Err(Refusal::usage(format!(
+            "--min-runs {min_pairs} is more than --max-runs {max_pairs}"
+        )));
     }
     let seconds = raw.max_time.unwrap_or(60.0);
-    let max_time = Duration::try_from_secs_f64(seconds).map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
+    let max_time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
     let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
-    Ok(Plan { warmup: raw.warmup.unwrap_or(1), min_pairs, max_pairs, max_time, precision: Plan::precision_for(min_effect), seed })
+    Ok(Plan {
+        warmup: raw.warmup.unwrap_or(1),
+        min_pairs,
+        max_pairs,
+        max_time,
+        precision: Plan::precision_for(min_effect),
+        seed,
+    })
 }
 
 #[cfg(test)]
@@ -123,8 +160,11 @@ mod tests {
     use crate::cli::raw::{Command, Tare};
 
     fn resolved(options: &[&str]) -> Result<Versus, Refusal> {
-        let words = ["tare", "stat"].iter().chain(options).chain(&["--", "a", "1 2"]).map(OsString::from);
-        let Command::Stat(stat) = Tare::parse_typed(words).unwrap().command else { unreachable!("stat was asked for") };
+        let words =
+            ["tare", "stat"].iter().chain(options).chain(&["--", "a", "1 2"]).map(OsString::from);
+        let Command::Stat(stat) = Tare::parse_typed(words).unwrap().command else {
+            unreachable!("stat was asked for")
+        };
         let metrics = Metric::all([("page-faults".to_owned(), String::new(), 1.0)]);
         Versus::resolve(&stat.versus, &stat.command, metrics).map(Option::unwrap)
     }
@@ -138,25 +178,56 @@ mod tests {
         let versus = resolved(&["--vs", r#"b 'c d' "e $f" g\ h | i"#]).unwrap();
         assert_eq!(versus.b, ["b", "c d", "e $f", "g h", "|", "i"]);
         assert_eq!(versus.a, ["a", "1 2"]);
-        assert_eq!(message(&["--vs", "b 'c"]), "--vs: a quote is not closed, or a backslash ends it");
+        assert_eq!(
+            message(&["--vs", "b 'c"]),
+            "--vs: a quote is not closed, or a backslash ends it"
+        );
         assert_eq!(message(&["--vs", " "]), "--vs: there is no command in it");
     }
 
     #[test]
     fn shell_takes_both_as_they_are() {
         let versus = resolved(&["--shell", "--vs", "b 'c d' | e"]).unwrap();
-        assert_eq!((versus.a, versus.b), (shell(OsStr::new("a 1 2")), shell(OsStr::new("b 'c d' | e"))));
+        assert_eq!(
+            (versus.a, versus.b),
+            (shell(OsStr::new("a 1 2")), shell(OsStr::new("b 'c d' | e")))
+        );
     }
 
     #[test]
     fn defaults_and_limits() {
         let plan = resolved(&["--vs", "b"]).unwrap().plan;
-        assert_eq!((plan.warmup, plan.min_pairs, plan.max_pairs, plan.max_time), (1, 10, 10_000, Duration::from_secs(60)));
+        assert_eq!(
+            (plan.warmup, plan.min_pairs, plan.max_pairs, plan.max_time),
+            (1, 10, 10_000, Duration::from_secs(60))
+        );
         assert!((plan.precision - 0.005).abs() < 0.0001);
-        let plan = resolved(&["--vs", "b", "--max-runs", "4", "--warmup", "0", "--max-time", "0.5", "--seed", "7"]).unwrap().plan;
-        assert_eq!((plan.warmup, plan.min_pairs, plan.max_pairs, plan.max_time, plan.seed), (0, 4, 4, Duration::from_millis(500), 7));
-        assert_eq!(message(&["--vs", "b", "--min-runs", "9", "--max-runs", "4"]), "--min-runs 9 is more than --max-runs 4");
-        assert_eq!(message(&["--vs", "b", "--max-time", "nan"]), "--max-time: NaN is no number of seconds");
+        let plan = resolved(&[
+            "--vs",
+            "b",
+            "--max-runs",
+            "4",
+            "--warmup",
+            "0",
+            "--max-time",
+            "0.5",
+            "--seed",
+            "7",
+        ])
+        .unwrap()
+        .plan;
+        assert_eq!(
+            (plan.warmup, plan.min_pairs, plan.max_pairs, plan.max_time, plan.seed),
+            (0, 4, 4, Duration::from_millis(500), 7)
+        );
+        assert_eq!(
+            message(&["--vs", "b", "--min-runs", "9", "--max-runs", "4"]),
+            "--min-runs 9 is more than --max-runs 4"
+        );
+        assert_eq!(
+            message(&["--vs", "b", "--max-time", "nan"]),
+            "--max-time: NaN is no number of seconds"
+        );
         assert_eq!(message(&["--vs", "b", "--max-runs", "0"]), "--max-runs 0 makes no run");
     }
 
@@ -164,21 +235,42 @@ mod tests {
     fn min_effect_is_a_percentage() {
         assert_eq!(resolved(&["--vs", "b", "--min-effect", "0.5%"]).unwrap().min_effect, 0.005);
         assert_eq!(resolved(&["--vs", "b", "--min-effect", "2"]).unwrap().min_effect, 0.02);
-        assert_eq!(message(&["--vs", "b", "--min-effect", "0"]), "--min-effect: '0' is no percentage from 0.001% to 100%");
+        assert_eq!(
+            message(&["--vs", "b", "--min-effect", "0"]),
+            "--min-effect: '0' is no percentage from 0.001% to 100%"
+        );
     }
 
     #[test]
     fn conditions_name_what_is_compared() {
-        assert_eq!(resolved(&["--vs", "b", "--fail-if", "time>+2%", "--fail-if", "page-faults>0%"]).unwrap().fail_if.len(), 2);
+        assert_eq!(
+            resolved(&["--vs", "b", "--fail-if", "time>+2%", "--fail-if", "page-faults>0%"])
+                .unwrap()
+                .fail_if
+                .len(),
+            2
+        );
         let wrong = message(&["--vs", "b", "--fail-if", "cycles>2%"]);
-        assert_eq!(wrong, "--fail-if: 'cycles' is not compared; compared are time, cpu-time, peak-memory, page-faults");
-        assert!(message(&["--vs", "b", "--fail-if", "time>2"]).starts_with("--fail-if: 'time>2', position 7"));
+        assert_eq!(
+            wrong,
+            "--fail-if: 'cycles' is not compared; compared are time, cpu-time, peak-memory, page-faults"
+        );
+        assert!(
+            message(&["--vs", "b", "--fail-if", "time>2"])
+                .starts_with("--fail-if: 'time>2', position 7")
+        );
     }
 
     #[test]
     fn output_goes_nowhere_unless_wanted() {
         assert_eq!(resolved(&["--vs", "b"]).unwrap().command_output, CommandOutput::Null);
-        assert_eq!(resolved(&["--vs", "b", "--command-output", "inherit"]).unwrap().command_output, CommandOutput::Inherit);
-        assert_eq!(resolved(&["--vs", "b", "--command-output", "x"]).unwrap().command_output, CommandOutput::File("x".into()));
+        assert_eq!(
+            resolved(&["--vs", "b", "--command-output", "inherit"]).unwrap().command_output,
+            CommandOutput::Inherit
+        );
+        assert_eq!(
+            resolved(&["--vs", "b", "--command-output", "x"]).unwrap().command_output,
+            CommandOutput::File("x".into())
+        );
     }
 }

@@ -45,8 +45,13 @@ impl Abilities {
             (self.kernel_mode, "the kernel's part"),
             (self.system_wide, "the whole system"),
         ];
-        let lacks = lacks.iter().filter(|(works, _)| !works).map(|&(_, name)| name).collect::<Vec<_>>();
-        let lacks = if lacks.is_empty() { String::new() } else { format!(" Not {}.", joined(&lacks, "or")) };
+        let lacks =
+            lacks.iter().filter(|(works, _)| !works).map(|&(_, name)| name).collect::<Vec<_>>();
+        let lacks = if lacks.is_empty() {
+            String::new()
+        } else {
+            format!(" Not {}.", joined(&lacks, "or"))
+        };
         format!("tare can count {}, {}.{lacks}", joined(&works, "and"), joined(&where_to, "and"))
     }
 }
@@ -64,7 +69,8 @@ pub(super) fn examine(facts: &Facts<'_>) -> (Abilities, Vec<Item>) {
     let probe = facts.probe();
     let answers = [probe.own_user(), probe.own_kernel(), probe.system_wide(facts.some_cpu())];
     let cycles = probe.cycles();
-    let tracepoint = Tracefs::find(&facts.host).and_then(|tracefs| tracefs.id("sched", "sched_switch"));
+    let tracepoint =
+        Tracefs::find(&facts.host).and_then(|tracefs| tracefs.id("sched", "sched_switch"));
     let abilities = Abilities {
         pmu: cycles != Err(Refusal::NoSuchEvent),
         software: answers[0].is_ok(),
@@ -83,7 +89,12 @@ pub(super) fn examine(facts: &Facts<'_>) -> (Abilities, Vec<Item>) {
             answers[1],
             "counts hold user mode only; context switches and migrations read 0, tracepoints too",
         ),
-        opens(facts, ("system_wide", "whole system", 0), answers[2], "-a, -C, -A and cgroups can't be counted"),
+        opens(
+            facts,
+            ("system_wide", "whole system", 0),
+            answers[2],
+            "-a, -C, -A and cgroups can't be counted",
+        ),
         other_processes(facts),
         tracepoints(facts, &tracepoint, answers[1]),
         tracepoint_fields(facts, tracepoint.as_ref().ok().copied()),
@@ -95,7 +106,14 @@ fn paranoid(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Events, "paranoid", "paranoid level");
     let level = match &facts.paranoid {
         Ok(level) => *level,
-        Err(error) => return Item::unknown(ID.0, ID.1, ID.2, format!("/proc/sys/kernel/perf_event_paranoid: {error}")),
+        Err(error) => {
+            return Item::unknown(
+                ID.0,
+                ID.1,
+                ID.2,
+                format!("/proc/sys/kernel/perf_event_paranoid: {error}"),
+            );
+        }
     };
     let forbids = match level {
         ..=-1 => "",
@@ -113,7 +131,11 @@ fn paranoid(facts: &Facts<'_>) -> Item {
         "echo kernel.perf_event_paranoid=0 | sudo tee /etc/sysctl.d/60-perf.conf",
         "keeps the level over reboots; any user then counts the whole system",
     );
-    Item::ok(ID.0, ID.1, ID.2, level.to_string()).short(State::Limited, format!("without CAP_PERFMON: {forbids}"), vec![keep])
+    Item::ok(ID.0, ID.1, ID.2, level.to_string()).short(
+        State::Limited,
+        format!("without CAP_PERFMON: {forbids}"),
+        vec![keep],
+    )
 }
 
 /// Why an event doesn't open, in a few words.
@@ -129,7 +151,12 @@ pub(super) fn reason(why: Refusal) -> String {
 }
 
 /// An event that opens unless it is forbidden; `level` is the paranoid level that would allow it.
-fn opens(facts: &Facts<'_>, (id, title, level): (&'static str, &'static str, i32), answer: Answer, cost: &str) -> Item {
+fn opens(
+    facts: &Facts<'_>,
+    (id, title, level): (&'static str, &'static str, i32),
+    answer: Answer,
+    cost: &str,
+) -> Item {
     let item = |found: String| Item::ok(Group::Events, id, title, found);
     match answer {
         Ok(()) => item("yes".to_owned()),
@@ -145,15 +172,31 @@ fn hardware(facts: &Facts<'_>, cycles: Answer) -> Item {
     if cycles != Err(Refusal::NoSuchEvent) {
         return opens(facts, ("hardware", "hardware events", 2), cycles, COST);
     }
-    let place = if facts.hypervisor.is_some() { "no PMU in this virtual machine" } else { "no PMU that the kernel knows" };
-    Item::ok(Group::Events, "hardware", "hardware events", place).short(State::Missing, COST, remedy::virtual_pmu(facts.hypervisor))
+    let place = if facts.hypervisor.is_some() {
+        "no PMU in this virtual machine"
+    } else {
+        "no PMU that the kernel knows"
+    };
+    Item::ok(Group::Events, "hardware", "hardware events", place).short(
+        State::Missing,
+        COST,
+        remedy::virtual_pmu(facts.hypervisor),
+    )
 }
 
 fn other_processes(facts: &Facts<'_>) -> Item {
-    let item = |found: &str| Item::ok(Group::Events, "other_processes", "other users' tasks", found);
+    let item =
+        |found: &str| Item::ok(Group::Events, "other_processes", "other users' tasks", found);
     match &facts.rights {
-        Err(error) => Item::unknown(Group::Events, "other_processes", "other users' tasks", format!("/proc/self/status: {error}")),
-        Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => item("allowed"),
+        Err(error) => Item::unknown(
+            Group::Events,
+            "other_processes",
+            "other users' tasks",
+            format!("/proc/self/status: {error}"),
+        ),
+        Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => {
+            item("allowed")
+        }
         Ok(_) => item("own user's only").short(
             State::Limited,
             "-p and -t refuse other users' processes",
@@ -162,8 +205,13 @@ fn other_processes(facts: &Facts<'_>) -> Item {
     }
 }
 
-/// Tracepoints lie in the kernel: they need tracefs to be looked up, and the kernel's part to be counted.
-fn tracepoints(facts: &Facts<'_>, tracepoint: &Result<u64, TracefsError>, in_kernel: Answer) -> Item {
+/// Tracepoints lie in the kernel: they need tracefs to be looked up, and the kernel's part to be
+/// counted.
+fn tracepoints(
+    facts: &Facts<'_>,
+    tracepoint: &Result<u64, TracefsError>,
+    in_kernel: Answer,
+) -> Item {
     const COST: &str = "sys:event and everything built on it can't be looked up";
     let item = |found: String| Item::ok(Group::Events, "tracepoints", "tracepoints", found);
     match tracepoint {
@@ -175,26 +223,59 @@ fn tracepoints(facts: &Facts<'_>, tracepoint: &Result<u64, TracefsError>, in_ker
                 remedy::refused(facts, why, 1),
             ),
         },
-        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(State::Missing, COST, vec![remedy::tracefs(facts)]),
+        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(
+            State::Missing,
+            COST,
+            vec![remedy::tracefs(facts)],
+        ),
         Err(TracefsError::NotReadable { mount, .. }) => {
             let group = "until reboot; your group then reads every tracepoint, and changes nothing";
-            let open = Remedy::command(format!("sudo mount -o remount,gid=$(id -g),mode=750 {}", shell_word(Path::new(mount))), group);
+            let open = Remedy::command(
+                format!(
+                    "sudo mount -o remount,gid=$(id -g),mode=750 {}",
+                    shell_word(Path::new(mount))
+                ),
+                group,
+            );
             let everything = remedy::capabilities(facts, &["perfmon", "dac_read_search"]);
             let note = format!("{}; dac_read_search reads every file", everything.note);
-            item(format!("{mount} is closed to this user")).short(State::Missing, COST, vec![open, Remedy { note, ..everything }])
+            item(format!("{mount} is closed to this user")).short(
+                State::Missing,
+                COST,
+                vec![open, Remedy { note, ..everything }],
+            )
         }
         Err(TracefsError::NoSuch(_)) => {
-            let build = Remedy::setting("CONFIG_FTRACE=y, CONFIG_EVENT_TRACING=y", "in the build of the kernel");
-            item("the kernel has no sched:sched_switch".to_owned()).short(State::Missing, COST, vec![build])
+            let build = Remedy::setting(
+                "CONFIG_FTRACE=y, CONFIG_EVENT_TRACING=y",
+                "in the build of the kernel",
+            );
+            item("the kernel has no sched:sched_switch".to_owned()).short(
+                State::Missing,
+                COST,
+                vec![build],
+            )
         }
-        Err(error @ TracefsError::Io { .. }) => Item::unknown(Group::Events, "tracepoints", "tracepoints", error),
+        Err(error @ TracefsError::Io { .. }) => {
+            Item::unknown(Group::Events, "tracepoints", "tracepoints", error)
+        }
     }
 }
 
 fn tracepoint_fields(facts: &Facts<'_>, tracepoint: Option<u64>) -> Item {
     let cost = "samples of tracepoints carry no fields; counting them isn't touched";
     match tracepoint {
-        None => Item::unknown(Group::Events, "tracepoint_fields", "tracepoint fields", "no tracepoint could be looked up"),
-        Some(id) => opens(facts, ("tracepoint_fields", "tracepoint fields", -1), facts.probe().tracepoint_fields(id), cost),
+        None => Item::unknown(
+            Group::Events,
+            "tracepoint_fields",
+            "tracepoint fields",
+            "no tracepoint could be looked up",
+        ),
+        Some(id) => opens(
+            facts,
+            ("tracepoint_fields", "tracepoint fields", -1),
+            facts.probe().tracepoint_fields(id),
+            cost,
+        ),
     }
 }

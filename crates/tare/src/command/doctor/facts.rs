@@ -5,7 +5,9 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::Rlimit;
 use tare_kernel::bpf;
-use tare_kernel::host::{CapabilitySet, Container, CpuList, Host, Hypervisor, Rights, locked_memory, open_files};
+use tare_kernel::host::{
+    CapabilitySet, Container, CpuList, Host, Hypervisor, Rights, locked_memory, open_files,
+};
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::probe::Probe;
 

@@ -30,7 +30,15 @@ pub(super) enum Group {
 }
 
 impl Group {
-    pub(super) const ALL: [Self; 7] = [Self::Machine, Self::User, Self::Events, Self::Limits, Self::Symbols, Self::Cgroups, Self::Bpf];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Machine,
+        Self::User,
+        Self::Events,
+        Self::Limits,
+        Self::Symbols,
+        Self::Cgroups,
+        Self::Bpf,
+    ];
 
     pub(super) fn heading(self) -> &'static str {
         match self {
@@ -48,7 +56,8 @@ impl Group {
 /// What lifts a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Remedy {
-    /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's, the kernel's build).
+    /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's,
+    /// the kernel's build).
     #[serde(flatten)]
     pub how: How,
     /// What it brings, and what it opens to others.
@@ -90,19 +99,42 @@ pub(super) struct Item {
 }
 
 impl Item {
-    pub(super) fn ok(group: Group, id: &'static str, title: &'static str, found: impl Into<String>) -> Self {
-        Self { id, group, title, state: State::Ok, found: found.into(), cost: None, remedies: Vec::new() }
+    pub(super) fn ok(
+        group: Group,
+        id: &'static str,
+        title: &'static str,
+        found: impl Into<String>,
+    ) -> Self {
+        Self {
+            id,
+            group,
+            title,
+            state: State::Ok,
+            found: found.into(),
+            cost: None,
+            remedies: Vec::new(),
+        }
     }
 
     /// This machine doesn't tell, for this reason.
-    pub(super) fn unknown(group: Group, id: &'static str, title: &'static str, why: impl std::fmt::Display) -> Self {
+    pub(super) fn unknown(
+        group: Group,
+        id: &'static str,
+        title: &'static str,
+        why: impl std::fmt::Display,
+    ) -> Self {
         let why = why.to_string();
         let why = why.split(" (os error").next().unwrap_or_default();
         Self { state: State::Unknown, ..Self::ok(group, id, title, why) }
     }
 
     /// The same, as a shortcoming.
-    pub(super) fn short(self, state: State, cost: impl Into<String>, remedies: Vec<Remedy>) -> Self {
+    pub(super) fn short(
+        self,
+        state: State,
+        cost: impl Into<String>,
+        remedies: Vec<Remedy>,
+    ) -> Self {
         Self { state, cost: Some(cost.into()), remedies, ..self }
     }
 }

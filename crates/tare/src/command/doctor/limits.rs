@@ -14,71 +14,128 @@ const WANTED_RING_KIB: u64 = 8192;
 const USUAL_RATE: i64 = 100_000;
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
-    vec![open_files(facts), locked_memory(facts), sample_rate(facts), cpu_time(facts), stack_depth(facts), watchdog(facts)]
+    vec![
+        open_files(facts),
+        locked_memory(facts),
+        sample_rate(facts),
+        cpu_time(facts),
+        stack_depth(facts),
+        watchdog(facts),
+    ]
 }
 
 fn open_files(facts: &Facts<'_>) -> Item {
     let item = |found: String| Item::ok(Group::Limits, "open_files", "open files", found);
     let Some(soft) = facts.open_files.current else { return item("unlimited".to_owned()) };
-    let hard = facts.open_files.maximum.map_or_else(|| "no hard limit".to_owned(), |hard| format!("hard limit {hard}"));
+    let hard = facts
+        .open_files
+        .maximum
+        .map_or_else(|| "no hard limit".to_owned(), |hard| format!("hard limit {hard}"));
     let found = item(format!("{soft} ({hard})"));
     let events = soft.saturating_sub(16) / facts.cpu_count();
     if events >= WANTED_EVENTS {
         return found;
     }
-    let cost = format!("some {events} events fit at a time with -a: each takes a file on every CPU");
+    let cost =
+        format!("some {events} events fit at a time with -a: each takes a file on every CPU");
     found.short(State::Limited, cost, vec![remedy::more_files(facts)])
 }
 
-/// Rings of all of a user's recorders share `perf_event_mlock_kb` a CPU; what goes beyond counts against `RLIMIT_MEMLOCK`
-/// (`perf_mmap`, `kernel/events/core.c`).
+/// Rings of all of a user's recorders share `perf_event_mlock_kb` a CPU; what goes beyond counts
+/// against `RLIMIT_MEMLOCK` (`perf_mmap`, `kernel/events/core.c`).
 fn locked_memory(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Limits, "locked_memory", "ring buffers");
     let per_cpu = match facts.host.sysctl("kernel.perf_event_mlock_kb") {
         Ok(kib) => u64::try_from(kib).unwrap_or(0),
-        Err(error) => return Item::unknown(ID.0, ID.1, ID.2, format!("/proc/sys/kernel/perf_event_mlock_kb: {error}")),
+        Err(error) => {
+            return Item::unknown(
+                ID.0,
+                ID.1,
+                ID.2,
+                format!("/proc/sys/kernel/perf_event_mlock_kb: {error}"),
+            );
+        }
     };
-    let unlimited = facts.has(CapabilitySet::IPC_LOCK) || facts.paranoid.as_ref().is_ok_and(|level| *level < 0);
+    let unlimited =
+        facts.has(CapabilitySet::IPC_LOCK) || facts.paranoid.as_ref().is_ok_and(|level| *level < 0);
     let Some(limit) = facts.locked_memory.current.filter(|_| !unlimited) else {
         return Item::ok(ID.0, ID.1, ID.2, "of any size");
     };
     let share = per_cpu.saturating_add(limit / 1024 / facts.cpu_count());
-    let found = Item::ok(ID.0, ID.1, ID.2, format!("{share} KiB a CPU (mlock_kb {per_cpu} a CPU, and memlock {} KiB)", limit / 1024));
+    let found = Item::ok(
+        ID.0,
+        ID.1,
+        ID.2,
+        format!("{share} KiB a CPU (mlock_kb {per_cpu} a CPU, and memlock {} KiB)", limit / 1024),
+    );
     if share >= WANTED_RING_KIB {
         return found;
     }
     let wanted = WANTED_RING_KIB + rustix::param::page_size() as u64 / 1024; // each ring has a page in front of it
     let remedies = vec![
-        remedy::sysctl(facts, "perf_event_mlock_kb", wanted, "every user may then lock as much on each CPU"),
+        remedy::sysctl(
+            facts,
+            "perf_event_mlock_kb",
+            wanted,
+            "every user may then lock as much on each CPU",
+        ),
         remedy::capabilities(facts, &["perfmon", "ipc_lock"]),
     ];
     found.short(State::Limited, "samples in bursts can be lost; counting isn't touched", remedies)
 }
 
 /// A setting that is shown as it is, with its unit, and judged by its number.
-fn setting(facts: &Facts<'_>, id: &'static str, title: &'static str, name: &str, judge: impl FnOnce(i64, &dyn Fn(String) -> Item) -> Item) -> Item {
+fn setting(
+    facts: &Facts<'_>,
+    id: &'static str,
+    title: &'static str,
+    name: &str,
+    judge: impl FnOnce(i64, &dyn Fn(String) -> Item) -> Item,
+) -> Item {
     match facts.host.sysctl(name) {
         Ok(number) => judge(number, &|found| Item::ok(Group::Limits, id, title, found)),
-        Err(error) => Item::unknown(Group::Limits, id, title, format!("/proc/sys/{}: {error}", name.replace('.', "/"))),
+        Err(error) => Item::unknown(
+            Group::Limits,
+            id,
+            title,
+            format!("/proc/sys/{}: {error}", name.replace('.', "/")),
+        ),
     }
 }
 
 fn sample_rate(facts: &Facts<'_>) -> Item {
-    setting(facts, "max_sample_rate", "sampling rate", "kernel.perf_event_max_sample_rate", |rate, item| {
-        let found = item(format!("at most {rate} samples a second and CPU"));
-        if rate >= USUAL_RATE {
-            return found;
-        }
-        let raise = remedy::sysctl(facts, "perf_event_max_sample_rate", USUAL_RATE, "the kernel lowers it again where its interrupts are slow");
-        found.short(State::Limited, "higher rates are refused", vec![raise])
-    })
+    setting(
+        facts,
+        "max_sample_rate",
+        "sampling rate",
+        "kernel.perf_event_max_sample_rate",
+        |rate, item| {
+            let found = item(format!("at most {rate} samples a second and CPU"));
+            if rate >= USUAL_RATE {
+                return found;
+            }
+            let raise = remedy::sysctl(
+                facts,
+                "perf_event_max_sample_rate",
+                USUAL_RATE,
+                "the kernel lowers it again where its interrupts are slow",
+            );
+            found.short(State::Limited, "higher rates are refused", vec![raise])
+        },
+    )
 }
 
 fn cpu_time(facts: &Facts<'_>) -> Item {
-    setting(facts, "cpu_time_max_percent", "sampling's CPU time", "kernel.perf_cpu_time_max_percent", |percent, item| match percent {
-        1..=99 => item(format!("throttled beyond {percent}%")),
-        _ => item("never throttled".to_owned()),
-    })
+    setting(
+        facts,
+        "cpu_time_max_percent",
+        "sampling's CPU time",
+        "kernel.perf_cpu_time_max_percent",
+        |percent, item| match percent {
+            1..=99 => item(format!("throttled beyond {percent}%")),
+            _ => item("never throttled".to_owned()),
+        },
+    )
 }
 
 fn stack_depth(facts: &Facts<'_>) -> Item {
@@ -87,7 +144,12 @@ fn stack_depth(facts: &Facts<'_>) -> Item {
         if frames >= 127 {
             return found;
         }
-        let raise = remedy::sysctl(facts, "perf_event_max_stack", 127, "refused while somebody records stacks");
+        let raise = remedy::sysctl(
+            facts,
+            "perf_event_max_stack",
+            127,
+            "refused while somebody records stacks",
+        );
         found.short(State::Limited, "deeper stacks lose their outermost frames", vec![raise])
     })
 }
@@ -95,13 +157,20 @@ fn stack_depth(facts: &Facts<'_>) -> Item {
 /// The watchdog for hard lockups keeps one counter of each CPU's PMU for itself.
 fn watchdog(facts: &Facts<'_>) -> Item {
     let has_pmu = facts.probe().cycles().is_ok();
-    setting(facts, "nmi_watchdog", "NMI watchdog", "kernel.nmi_watchdog", |on, item| match (on, has_pmu) {
-        (0, _) => item("off".to_owned()),
-        (_, false) => item("on, without a PMU".to_owned()),
-        (_, true) => item("on".to_owned()).short(
-            State::Limited,
-            "it holds one hardware counter of each CPU, so that events share the others sooner",
-            vec![remedy::sysctl(facts, "nmi_watchdog", 0, "hard lockups are then no longer noticed")],
-        ),
+    setting(facts, "nmi_watchdog", "NMI watchdog", "kernel.nmi_watchdog", |on, item| {
+        match (on, has_pmu) {
+            (0, _) => item("off".to_owned()),
+            (_, false) => item("on, without a PMU".to_owned()),
+            (_, true) => item("on".to_owned()).short(
+                State::Limited,
+                "it holds one hardware counter of each CPU, so that events share the others sooner",
+                vec![remedy::sysctl(
+                    facts,
+                    "nmi_watchdog",
+                    0,
+                    "hard lockups are then no longer noticed",
+                )],
+            ),
+        }
     })
 }

@@ -24,7 +24,9 @@ const CAPABILITIES: [(&str, CapabilitySet); 7] = [
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
     let container = match facts.container {
         Container::No => "none seen",
-        Container::ImageOnly => "no: an image's files, with the machine's own processes and cgroups",
+        Container::ImageOnly => {
+            "no: an image's files, with the machine's own processes and cgroups"
+        }
         Container::Yes(Engine::Docker) => "yes, like Docker's",
         Container::Yes(Engine::Podman) => "yes, Podman's",
         Container::Yes(Engine::Kubernetes) => "yes, Kubernetes'",
@@ -55,27 +57,50 @@ pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
 fn kernel(host: &Host) -> Item {
     match host.read("/proc/sys/kernel/osrelease") {
         Ok(release) => {
-            let found = format!("{release} ({}), pages of {} KiB", std::env::consts::ARCH, rustix::param::page_size() / 1024);
+            let found = format!(
+                "{release} ({}), pages of {} KiB",
+                std::env::consts::ARCH,
+                rustix::param::page_size() / 1024
+            );
             Item::ok(Group::Machine, "kernel", "kernel", found)
         }
-        Err(error) => Item::unknown(Group::Machine, "kernel", "kernel", format!("/proc/sys/kernel/osrelease: {error}")),
+        Err(error) => Item::unknown(
+            Group::Machine,
+            "kernel",
+            "kernel",
+            format!("/proc/sys/kernel/osrelease: {error}"),
+        ),
     }
 }
 
 fn cpus(facts: &Facts<'_>) -> Item {
     let cpus = match &facts.cpus {
         Ok(cpus) => cpus,
-        Err(error) => return Item::unknown(Group::Machine, "cpus", "CPUs", format!("/sys/devices/system/cpu/online: {error}")),
+        Err(error) => {
+            return Item::unknown(
+                Group::Machine,
+                "cpus",
+                "CPUs",
+                format!("/sys/devices/system/cpu/online: {error}"),
+            );
+        }
     };
     let topology = facts.host.topology(cpus);
-    let number = |place: &dyn Fn(u32) -> Place| cpus.as_slice().iter().map(|&cpu| place(cpu)).collect::<BTreeSet<_>>().len();
+    let number = |place: &dyn Fn(u32) -> Place| {
+        cpus.as_slice().iter().map(|&cpu| place(cpu)).collect::<BTreeSet<_>>().len()
+    };
     let parts = [
         counted(number(&|cpu| topology.package_of(cpu)), "package"),
         counted(number(&|cpu| topology.die_of(cpu)), "die"),
         counted(number(&|cpu| topology.core_of(cpu)), "core"),
         counted(number(&|cpu| topology.node_of(cpu)), "node"),
     ];
-    Item::ok(Group::Machine, "cpus", "CPUs", format!("{} online ({}): {}", CpuList::as_slice(cpus).len(), cpus, parts.join(", ")))
+    Item::ok(
+        Group::Machine,
+        "cpus",
+        "CPUs",
+        format!("{} online ({}): {}", CpuList::as_slice(cpus).len(), cpus, parts.join(", ")),
+    )
 }
 
 fn counted(number: usize, name: &str) -> String {
@@ -86,9 +111,20 @@ fn capabilities(facts: &Facts<'_>) -> Item {
     const COST: &str = "what the paranoid level and tracefs forbid stays forbidden";
     let rights = match &facts.rights {
         Ok(rights) => rights,
-        Err(error) => return Item::unknown(Group::User, "capabilities", "capabilities", format!("/proc/self/status: {error}")),
+        Err(error) => {
+            return Item::unknown(
+                Group::User,
+                "capabilities",
+                "capabilities",
+                format!("/proc/self/status: {error}"),
+            );
+        }
     };
-    let held = CAPABILITIES.iter().filter(|(_, one)| rights.effective.contains(*one)).map(|&(name, _)| name).collect::<Vec<_>>();
+    let held = CAPABILITIES
+        .iter()
+        .filter(|(_, one)| rights.effective.contains(*one))
+        .map(|&(name, _)| name)
+        .collect::<Vec<_>>();
     let held = if held.is_empty() { "none that matter".to_owned() } else { held.join(" ") };
     let item = |found: String| Item::ok(Group::User, "capabilities", "capabilities", found);
     let found = format!("user {}: {held}", rights.uid);
@@ -96,7 +132,11 @@ fn capabilities(facts: &Facts<'_>) -> Item {
         return item(found);
     }
     let only = if rights.machine_wide == Some(false) { ", in a user namespace only" } else { "" };
-    item(found + only).short(State::Limited, COST, vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])])
+    item(found + only).short(
+        State::Limited,
+        COST,
+        vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])],
+    )
 }
 
 fn seccomp(facts: &Facts<'_>) -> Item {
@@ -104,49 +144,85 @@ fn seccomp(facts: &Facts<'_>) -> Item {
     match facts.rights.as_ref().ok().and_then(|rights| rights.seccomp_filter) {
         Some(true) => item("one; what it refuses is told below"),
         Some(false) => item("none"),
-        None => Item::unknown(Group::User, "seccomp", "seccomp filter", "/proc/self/status doesn't tell"),
+        None => Item::unknown(
+            Group::User,
+            "seccomp",
+            "seccomp filter",
+            "/proc/self/status doesn't tell",
+        ),
     }
 }
 
-/// `/sys/kernel/security/lockdown` reads `none [integrity] confidentiality`, the one that holds in brackets.
+/// `/sys/kernel/security/lockdown` reads `none [integrity] confidentiality`, the one that holds in
+/// brackets.
 fn lockdown(host: &Host) -> Item {
     const FILE: &str = "/sys/kernel/security/lockdown";
     let text = match host.read(FILE) {
         Ok(text) => text,
-        Err(error) => return Item::unknown(Group::User, "lockdown", "kernel lockdown", format!("{FILE}: {error}")),
+        Err(error) => {
+            return Item::unknown(
+                Group::User,
+                "lockdown",
+                "kernel lockdown",
+                format!("{FILE}: {error}"),
+            );
+        }
     };
-    let level = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.as_str(), |(level, _)| level);
+    let level = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or(text.as_str(), |(level, _)| level);
     let item = Item::ok(Group::User, "lockdown", "kernel lockdown", level);
     if level != "confidentiality" {
         return item;
     }
-    let boot = Remedy::setting("lockdown=integrity", "on the kernel's command line; root can then read the kernel's memory");
-    item.short(State::Limited, "BPF programs and probes that read the kernel's memory are refused", vec![boot])
+    let boot = Remedy::setting(
+        "lockdown=integrity",
+        "on the kernel's command line; root can then read the kernel's memory",
+    );
+    item.short(
+        State::Limited,
+        "BPF programs and probes that read the kernel's memory are refused",
+        vec![boot],
+    )
 }
 
-/// Whether `/proc/kallsyms` shows addresses: zeros stand for hidden ones (`kallsyms_show_value`, `kernel/ksyms_common.c`).
+/// Whether `/proc/kallsyms` shows addresses: zeros stand for hidden ones (`kallsyms_show_value`,
+/// `kernel/ksyms_common.c`).
 fn kernel_symbols(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Symbols, "kernel_pointers", "kernel addresses");
     const COST: &str = "the kernel's functions have no names in profiles";
-    // Of the first symbols some lie at zero in truth, on kernels that count per-CPU data from there.
+    // Of the first symbols some lie at zero in truth, on kernels that count per-CPU data from
+    // there.
     let mut start = Vec::new();
-    let read = std::fs::File::open(facts.host.path("/proc/kallsyms")).and_then(|file| file.take(4096).read_to_end(&mut start));
+    let read = std::fs::File::open(facts.host.path("/proc/kallsyms"))
+        .and_then(|file| file.take(4096).read_to_end(&mut start));
     if let Err(error) = read {
         return Item::unknown(ID.0, ID.1, ID.2, format!("/proc/kallsyms: {error}"));
     }
     let restrict = facts.host.sysctl("kernel.kptr_restrict");
     let level = restrict.as_ref().map_or_else(|_| "unknown".to_owned(), ToString::to_string);
-    let shown = |line: &[u8]| line.iter().take_while(|byte| byte.is_ascii_hexdigit()).any(|byte| *byte != b'0');
+    let shown = |line: &[u8]| {
+        line.iter().take_while(|byte| byte.is_ascii_hexdigit()).any(|byte| *byte != b'0')
+    };
     if start.split(|byte| *byte == b'\n').any(shown) {
         return Item::ok(ID.0, ID.1, ID.2, format!("shown (kptr_restrict {level})"));
     }
-    let show = |number| remedy::sysctl(facts, "kptr_restrict", number, "addresses help who attacks the kernel");
+    let show = |number| {
+        remedy::sysctl(facts, "kptr_restrict", number, "addresses help who attacks the kernel")
+    };
     let remedies = match restrict {
         Ok(2..) => vec![show(0), remedy::paranoid(facts, 1)],
-        Ok(0) => vec![remedy::paranoid(facts, 1), remedy::capabilities(facts, &["perfmon", "syslog"])],
+        Ok(0) => {
+            vec![remedy::paranoid(facts, 1), remedy::capabilities(facts, &["perfmon", "syslog"])]
+        }
         _ => vec![remedy::capabilities(facts, &["perfmon", "syslog"]), show(0)],
     };
-    Item::ok(ID.0, ID.1, ID.2, format!("hidden (kptr_restrict {level})")).short(State::Missing, COST, remedies)
+    Item::ok(ID.0, ID.1, ID.2, format!("hidden (kptr_restrict {level})")).short(
+        State::Missing,
+        COST,
+        remedies,
+    )
 }
 
 pub(super) fn examine_bpf(facts: &Facts<'_>) -> Vec<Item> {
@@ -156,20 +232,33 @@ pub(super) fn examine_bpf(facts: &Facts<'_>) -> Vec<Item> {
 fn bpf(facts: &Facts<'_>) -> Item {
     const COST: &str = "events of high rate can't be added up inside the kernel";
     let item = |found: String| Item::ok(Group::Bpf, "bpf", "tracing programs", found);
-    let level = facts.host.sysctl("kernel.unprivileged_bpf_disabled").map_or_else(|_| "unknown".to_owned(), |level| level.to_string());
+    let level = facts
+        .host
+        .sysctl("kernel.unprivileged_bpf_disabled")
+        .map_or_else(|_| "unknown".to_owned(), |level| level.to_string());
     match facts.bpf {
         Ok(()) => item("can be loaded".to_owned()),
         Err(Errno::NOSYS) => {
             let build = Remedy::setting("CONFIG_BPF_SYSCALL=y", "in the build of the kernel");
-            item("the kernel was built without bpf(2)".to_owned()).short(State::Missing, COST, vec![build])
+            item("the kernel was built without bpf(2)".to_owned()).short(
+                State::Missing,
+                COST,
+                vec![build],
+            )
         }
-        Err(Errno::PERM | Errno::ACCESS) => item(format!("not allowed (unprivileged_bpf_disabled {level})")).short(
-            State::Missing,
-            COST,
-            vec![remedy::capabilities(facts, &["perfmon", "bpf"])],
-        ),
-        Err(errno @ (Errno::MFILE | Errno::NFILE)) => Item::unknown(Group::Bpf, "bpf", "tracing programs", errno),
-        Err(errno) => item(format!("the kernel refuses: {errno}")).short(State::Missing, COST, Vec::new()),
+        Err(Errno::PERM | Errno::ACCESS) => {
+            item(format!("not allowed (unprivileged_bpf_disabled {level})")).short(
+                State::Missing,
+                COST,
+                vec![remedy::capabilities(facts, &["perfmon", "bpf"])],
+            )
+        }
+        Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
+            Item::unknown(Group::Bpf, "bpf", "tracing programs", errno)
+        }
+        Err(errno) => {
+            item(format!("the kernel refuses: {errno}")).short(State::Missing, COST, Vec::new())
+        }
     }
 }
 
@@ -183,6 +272,8 @@ fn btf(facts: &Facts<'_>) -> Item {
             "BPF programs can't fit themselves to this kernel's structures",
             vec![Remedy::setting("CONFIG_DEBUG_INFO_BTF=y", "in the build of the kernel")],
         ),
-        Err(error) => Item::unknown(Group::Bpf, "btf", "kernel types (BTF)", format!("{FILE}: {error}")),
+        Err(error) => {
+            Item::unknown(Group::Bpf, "btf", "kernel types (BTF)", format!("{FILE}: {error}"))
+        }
     }
 }

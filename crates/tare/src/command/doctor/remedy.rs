@@ -12,7 +12,10 @@ use super::item::Remedy;
 /// Changes a setting of the kernel, which belongs to the machine, not to a container.
 pub(super) fn sysctl(facts: &Facts<'_>, name: &str, value: impl Display, note: &str) -> Remedy {
     let place = if confined(facts) { "on the container's host; " } else { "" };
-    Remedy::command(format!("sudo sysctl kernel.{name}={value}"), format!("{place}until reboot; {note}"))
+    Remedy::command(
+        format!("sudo sysctl kernel.{name}={value}"),
+        format!("{place}until reboot; {note}"),
+    )
 }
 
 pub(super) fn confined(facts: &Facts<'_>) -> bool {
@@ -22,7 +25,9 @@ pub(super) fn confined(facts: &Facts<'_>) -> bool {
 /// Sets `kernel.perf_event_paranoid`, and says what it opens to every user.
 pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
     let note = match level {
-        -1 => "any user then reads everything that tracepoints tell, and locks memory without limit",
+        -1 => {
+            "any user then reads everything that tracepoints tell, and locks memory without limit"
+        }
         0 => "any user then counts the whole system",
         1 => "any user then sees the kernel's part of own programs, and where the kernel lies",
         _ => "any user then counts own programs in user mode",
@@ -33,7 +38,10 @@ pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
 /// Gives tare capabilities, named as in `perfmon`; in a user namespace none would help.
 pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     if facts.rights.as_ref().is_ok_and(|rights| rights.machine_wide == Some(false)) {
-        return Remedy::setting("run tare outside of this user namespace", "perf asks for rights in the machine's own");
+        return Remedy::setting(
+            "run tare outside of this user namespace",
+            "perf asks for rights in the machine's own",
+        );
     }
     granted(facts, names)
 }
@@ -41,15 +49,21 @@ pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
 /// Capabilities in the way of the place where tare runs.
 fn granted(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     let upper = names.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
-    let flags = || upper.iter().map(|name| format!("--cap-add={name}")).collect::<Vec<_>>().join(" ");
+    let flags =
+        || upper.iter().map(|name| format!("--cap-add={name}")).collect::<Vec<_>>().join(" ");
     let risk = "what runs in the container then sees the machine's other processes too";
     match facts.container {
         Container::Yes(Engine::Kubernetes) => {
-            let list = upper.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+            let list =
+                upper.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
             Remedy::setting(format!("securityContext: {{capabilities: {{add: [{list}]}}}}"), risk)
         }
-        Container::Yes(Engine::Podman) => Remedy::command(format!("sudo podman run {} …", flags()), risk),
-        Container::Yes(Engine::Docker | Engine::Unnamed) => Remedy::command(format!("docker run {} …", flags()), risk),
+        Container::Yes(Engine::Podman) => {
+            Remedy::command(format!("sudo podman run {} …", flags()), risk)
+        }
+        Container::Yes(Engine::Docker | Engine::Unnamed) => {
+            Remedy::command(format!("docker run {} …", flags()), risk)
+        }
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
             let list = names.iter().map(|name| format!("cap_{name}")).collect::<Vec<_>>().join(",");
             let note = "in place of what the file had; whoever may run it then has these rights over all processes";
@@ -63,13 +77,16 @@ pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy
     match why {
         Refusal::Forbidden => vec![paranoid(facts, level), capabilities(facts, &["perfmon"])],
         Refusal::Seccomp => seccomp(facts),
-        Refusal::NoEvents => vec![Remedy::setting("CONFIG_PERF_EVENTS=y", "in the build of the kernel")],
+        Refusal::NoEvents => {
+            vec![Remedy::setting("CONFIG_PERF_EVENTS=y", "in the build of the kernel")]
+        }
         Refusal::NoFiles => vec![more_files(facts)],
         Refusal::NoSuchEvent | Refusal::Other(_) => Vec::new(),
     }
 }
 
-/// Engines' own profiles let the call pass with the capability, also where that one gives no rights.
+/// Engines' own profiles let the call pass with the capability, also where that one gives no
+/// rights.
 fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     let unconfined = |engine: &str| {
         let note = "the container then reaches every system call; a profile that allows perf_event_open is narrower";
@@ -77,13 +94,21 @@ fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     };
     match facts.container {
         Container::Yes(Engine::Podman) => vec![granted(facts, &["perfmon"]), unconfined("podman")],
-        Container::Yes(Engine::Docker | Engine::Unnamed) => vec![granted(facts, &["perfmon"]), unconfined("docker")],
+        Container::Yes(Engine::Docker | Engine::Unnamed) => {
+            vec![granted(facts, &["perfmon"]), unconfined("docker")]
+        }
         Container::Yes(Engine::Kubernetes) => vec![
             granted(facts, &["perfmon"]),
-            Remedy::setting("securityContext: {seccompProfile: {type: Unconfined}}", "the container then reaches every system call"),
+            Remedy::setting(
+                "securityContext: {seccompProfile: {type: Unconfined}}",
+                "the container then reaches every system call",
+            ),
         ],
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
-            vec![Remedy::setting("SystemCallFilter=perf_event_open", "in the systemd unit, or whatever else set the filter")]
+            vec![Remedy::setting(
+                "SystemCallFilter=perf_event_open",
+                "in the systemd unit, or whatever else set the filter",
+            )]
         }
     }
 }
@@ -98,26 +123,48 @@ pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     Remedy::command(format!("sudo prlimit --pid $$ --nofile={PLENTY}"), "for this shell")
 }
 
-/// What makes a hypervisor show a PMU: the vendors' own names of the settings, none of which was tried by the project (see
-/// docs/untested.md). Compute Engine's is from its documentation of `performanceMonitoringUnit`.
+/// What makes a hypervisor show a PMU: the vendors' own names of the settings, none of which was
+/// tried by the project (see docs/untested.md). Compute Engine's is from its documentation of
+/// `performanceMonitoringUnit`.
 pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
-    let amazon = || Remedy::setting("Amazon EC2: a .metal size, or one that fills a whole socket", "smaller sizes show few counters or none");
+    let amazon = || {
+        Remedy::setting(
+            "Amazon EC2: a .metal size, or one that fills a whole socket",
+            "smaller sizes show few counters or none",
+        )
+    };
     let google = || {
         let note = "C4 and C4A machines, set while the machine is stopped";
-        Remedy::setting("Google Cloud: advancedMachineFeatures.performanceMonitoringUnit: STANDARD", note)
+        Remedy::setting(
+            "Google Cloud: advancedMachineFeatures.performanceMonitoringUnit: STANDARD",
+            note,
+        )
     };
-    let qemu =
-        || Remedy::setting("QEMU: -cpu host,pmu=on; libvirt: <features><pmu state='on'/></features>", "on the host, which must have one itself");
+    let qemu = || {
+        Remedy::setting(
+            "QEMU: -cpu host,pmu=on; libvirt: <features><pmu state='on'/></features>",
+            "on the host, which must have one itself",
+        )
+    };
     match hypervisor {
         Some(Hypervisor::Amazon) => vec![amazon()],
         Some(Hypervisor::Google) => vec![google()],
         Some(Hypervisor::Microsoft) => {
-            vec![Remedy::setting("Set-VMProcessor NAME -Perfmon @(\"pmu\")", "in PowerShell on an own Hyper-V host, with the machine off")]
+            vec![Remedy::setting(
+                "Set-VMProcessor NAME -Perfmon @(\"pmu\")",
+                "in PowerShell on an own Hyper-V host, with the machine off",
+            )]
         }
-        Some(Hypervisor::Vmware) => vec![Remedy::setting("vpmc.enable = \"TRUE\"", "in the .vmx file: 'Virtualize CPU performance counters'")],
+        Some(Hypervisor::Vmware) => vec![Remedy::setting(
+            "vpmc.enable = \"TRUE\"",
+            "in the .vmx file: 'Virtualize CPU performance counters'",
+        )],
         Some(Hypervisor::Qemu) => vec![qemu()],
         Some(Hypervisor::Unnamed) => vec![qemu(), amazon(), google()],
-        None => vec![Remedy::command("sudo dmesg | grep -iE 'performance events|pmu'", "shows why the kernel has no driver for it")],
+        None => vec![Remedy::command(
+            "sudo dmesg | grep -iE 'performance events|pmu'",
+            "shows why the kernel has no driver for it",
+        )],
     }
 }
 
@@ -127,12 +174,20 @@ pub(super) fn tracefs(facts: &Facts<'_>) -> Remedy {
     let engine = match facts.container {
         Container::Yes(Engine::Docker | Engine::Unnamed) => "docker",
         Container::Yes(Engine::Podman) => "sudo podman",
-        Container::Yes(Engine::Kubernetes) => return Remedy::setting(format!("a hostPath volume of {PLACE}"), "read-only is enough"),
+        Container::Yes(Engine::Kubernetes) => {
+            return Remedy::setting(format!("a hostPath volume of {PLACE}"), "read-only is enough");
+        }
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
-            return Remedy::command(format!("sudo mount -t tracefs tracefs {PLACE}"), "only root can read it at first");
+            return Remedy::command(
+                format!("sudo mount -t tracefs tracefs {PLACE}"),
+                "only root can read it at first",
+            );
         }
     };
-    Remedy::command(format!("{engine} run -v {PLACE}:{PLACE}:ro …"), "the container then reads which tracepoints there are")
+    Remedy::command(
+        format!("{engine} run -v {PLACE}:{PLACE}:ro …"),
+        "the container then reads which tracepoints there are",
+    )
 }
 
 /// A path as it may stand in a command: in single quotes where a shell would take it apart.

@@ -45,7 +45,11 @@ fn commands(item: &Item) -> Vec<&str> {
 /// What an unprivileged user has on paranoid level 2, with a PMU: user mode of own tasks.
 fn paranoid_2() -> Scripted {
     Scripted::new().rule(
-        |attr, target| !matches!(target, Target::Task(_)) || !attr.flags.contains(tare_format::abi::Flags::EXCLUDE_KERNEL) || attr.sample_type != 0,
+        |attr, target| {
+            !matches!(target, Target::Task(_))
+                || !attr.flags.contains(tare_format::abi::Flags::EXCLUDE_KERNEL)
+                || attr.sample_type != 0
+        },
         Answer::Refuse(Errno::ACCESS),
     )
 }
@@ -68,18 +72,54 @@ fn unprivileged_on_level_2() {
         report.verdict,
         "tare can count software and hardware events, of own programs in user mode. Not tracepoints, the kernel's part or the whole system."
     );
-    let states = ["paranoid", "hardware", "kernel_mode", "system_wide", "tracepoints", "tracepoint_fields", "nmi_watchdog", "bpf"];
+    let states = [
+        "paranoid",
+        "hardware",
+        "kernel_mode",
+        "system_wide",
+        "tracepoints",
+        "tracepoint_fields",
+        "nmi_watchdog",
+        "bpf",
+    ];
     assert_eq!(
         states.map(|id| item(&report, id).state),
-        [State::Limited, State::Ok, State::Missing, State::Missing, State::Missing, State::Missing, State::Limited, State::Missing]
+        [
+            State::Limited,
+            State::Ok,
+            State::Missing,
+            State::Missing,
+            State::Missing,
+            State::Missing,
+            State::Limited,
+            State::Missing
+        ]
     );
-    assert_eq!(commands(item(&report, "kernel_mode"))[0], "sudo sysctl kernel.perf_event_paranoid=1");
-    assert_eq!(commands(item(&report, "system_wide"))[0], "sudo sysctl kernel.perf_event_paranoid=0");
-    assert_eq!(commands(item(&report, "tracepoint_fields"))[0], "sudo sysctl kernel.perf_event_paranoid=-1");
-    assert_eq!(commands(item(&report, "other_processes")), ["sudo setcap cap_perfmon,cap_sys_ptrace+ep \"$(command -v tare)\""]);
+    assert_eq!(
+        commands(item(&report, "kernel_mode"))[0],
+        "sudo sysctl kernel.perf_event_paranoid=1"
+    );
+    assert_eq!(
+        commands(item(&report, "system_wide"))[0],
+        "sudo sysctl kernel.perf_event_paranoid=0"
+    );
+    assert_eq!(
+        commands(item(&report, "tracepoint_fields"))[0],
+        "sudo sysctl kernel.perf_event_paranoid=-1"
+    );
+    assert_eq!(
+        commands(item(&report, "other_processes")),
+        ["sudo setcap cap_perfmon,cap_sys_ptrace+ep \"$(command -v tare)\""]
+    );
     assert_eq!(commands(item(&report, "kernel_pointers"))[0], "sudo sysctl kernel.kptr_restrict=0");
     assert_eq!(item(&report, "tracepoints").found, "not allowed, though tracefs is readable");
-    assert!(kernel.opened().iter().all(|(attr, _)| attr.flags.contains(tare_format::abi::Flags::DISABLED)), "a probe never counts");
+    assert!(
+        kernel
+            .opened()
+            .iter()
+            .all(|(attr, _)| attr.flags.contains(tare_format::abi::Flags::DISABLED)),
+        "a probe never counts"
+    );
 }
 
 /// Docker's filter: `EPERM` on every event, root in a namespace of its own.
@@ -92,14 +132,31 @@ fn a_container_with_a_seccomp_filter() {
     ]);
     link(&machine, "/proc/self/ns/user", "user:[4026532600]");
     link(&machine, "/proc/self/ns/pid", "pid:[4026532601]");
-    let report = report(&machine, &Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM)), Err(Errno::PERM));
+    let report = report(
+        &machine,
+        &Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM)),
+        Err(Errno::PERM),
+    );
     assert!(report.verdict.starts_with("tare can count nothing here"), "{}", report.verdict);
     assert_eq!(item(&report, "software").found, "a seccomp filter refuses perf_event_open");
-    assert_eq!(commands(item(&report, "software")), ["docker run --cap-add=PERFMON …", "docker run --security-opt seccomp=unconfined …"]);
+    assert_eq!(
+        commands(item(&report, "software")),
+        ["docker run --cap-add=PERFMON …", "docker run --security-opt seccomp=unconfined …"]
+    );
     assert!(item(&report, "capabilities").found.ends_with("in a user namespace only"));
-    assert_eq!(commands(item(&report, "other_processes")), ["run tare outside of this user namespace"]);
-    assert_eq!(commands(item(&report, "tracepoints")), ["docker run -v /sys/kernel/tracing:/sys/kernel/tracing:ro …"]);
-    assert_eq!(item(&report, "paranoid").state, State::Limited, "rights in a user namespace don't lift the level");
+    assert_eq!(
+        commands(item(&report, "other_processes")),
+        ["run tare outside of this user namespace"]
+    );
+    assert_eq!(
+        commands(item(&report, "tracepoints")),
+        ["docker run -v /sys/kernel/tracing:/sys/kernel/tracing:ro …"]
+    );
+    assert_eq!(
+        item(&report, "paranoid").state,
+        State::Limited,
+        "rights in a user namespace don't lift the level"
+    );
 }
 
 #[test]
@@ -111,27 +168,59 @@ fn the_cloud_says_which_setting_shows_a_pmu() {
         ("VMware, Inc.", "VMware Virtual Platform", "vpmc.enable"),
         ("QEMU", "Standard PC", "pmu=on"),
     ] {
-        let machine = machine(&[("/sys/class/dmi/id/sys_vendor", vendor), ("/sys/class/dmi/id/product_name", product)]);
-        let no_pmu = Scripted::new().rule(|attr, _| attr.kind == PERF_TYPE_HARDWARE, Answer::Refuse(Errno::NOENT));
+        let machine = machine(&[
+            ("/sys/class/dmi/id/sys_vendor", vendor),
+            ("/sys/class/dmi/id/product_name", product),
+        ]);
+        let no_pmu = Scripted::new()
+            .rule(|attr, _| attr.kind == PERF_TYPE_HARDWARE, Answer::Refuse(Errno::NOENT));
         let report = report(&machine, &no_pmu, Ok(()));
         assert!(report.verdict.contains("Not hardware events (no PMU)"), "{}", report.verdict);
         let hardware = item(&report, "hardware");
-        assert_eq!((hardware.state, hardware.found.as_str()), (State::Missing, "no PMU in this virtual machine"));
-        assert!(commands(hardware).len() == 1 && commands(hardware)[0].contains(setting), "{vendor}: {:?}", commands(hardware));
+        assert_eq!(
+            (hardware.state, hardware.found.as_str()),
+            (State::Missing, "no PMU in this virtual machine")
+        );
+        assert!(
+            commands(hardware).len() == 1 && commands(hardware)[0].contains(setting),
+            "{vendor}: {:?}",
+            commands(hardware)
+        );
     }
 }
 
-/// Nothing can be read: everything is answered, and what isn't known says which file would have told.
+/// Nothing can be read: everything is answered, and what isn't known says which file would have
+/// told.
 #[test]
 fn a_machine_without_files() {
     let report = report(&machine(&[]), &Scripted::new(), Ok(()));
-    for id in ["kernel", "cpus", "capabilities", "seccomp", "lockdown", "paranoid", "locked_memory", "max_sample_rate", "kernel_pointers"] {
+    for id in [
+        "kernel",
+        "cpus",
+        "capabilities",
+        "seccomp",
+        "lockdown",
+        "paranoid",
+        "locked_memory",
+        "max_sample_rate",
+        "kernel_pointers",
+    ] {
         let item = item(&report, id);
         assert_eq!(item.state, State::Unknown, "{id}");
-        assert!(item.found.starts_with('/') && !item.found.contains("os error"), "{id}: {}", item.found);
+        assert!(
+            item.found.starts_with('/') && !item.found.contains("os error"),
+            "{id}: {}",
+            item.found
+        );
     }
-    assert_eq!(commands(item(&report, "tracepoints")), ["sudo mount -t tracefs tracefs /sys/kernel/tracing"]);
-    assert_eq!(commands(item(&report, "cgroup_v2")), ["sudo mkdir -p /sys/fs/cgroup && sudo mount -t cgroup2 none /sys/fs/cgroup"]);
+    assert_eq!(
+        commands(item(&report, "tracepoints")),
+        ["sudo mount -t tracefs tracefs /sys/kernel/tracing"]
+    );
+    assert_eq!(
+        commands(item(&report, "cgroup_v2")),
+        ["sudo mkdir -p /sys/fs/cgroup && sudo mount -t cgroup2 none /sys/fs/cgroup"]
+    );
 }
 
 #[test]
@@ -147,21 +236,34 @@ fn few_files_and_little_memory() {
     facts.open_files = Rlimit { current: Some(1024), maximum: Some(524_288) };
     facts.locked_memory = Rlimit { current: Some(64 * 1024), maximum: Some(64 * 1024) };
     let seen = examine(&facts);
-    assert!(item(&seen, "open_files").cost.as_ref().unwrap().starts_with("some 10 events"), "{:?}", item(&seen, "open_files"));
+    assert!(
+        item(&seen, "open_files").cost.as_ref().unwrap().starts_with("some 10 events"),
+        "{:?}",
+        item(&seen, "open_files")
+    );
     assert_eq!(commands(item(&seen, "open_files")), ["ulimit -n 65536"]);
     assert!(item(&seen, "locked_memory").found.starts_with("516 KiB a CPU"));
     facts.open_files = Rlimit { current: Some(20), maximum: Some(20) };
-    assert_eq!(commands(item(&examine(&facts), "open_files")), ["sudo prlimit --pid $$ --nofile=65536"]);
+    assert_eq!(
+        commands(item(&examine(&facts), "open_files")),
+        ["sudo prlimit --pid $$ --nofile=65536"]
+    );
     facts.open_files = Rlimit { current: None, maximum: None };
     facts.paranoid = Ok(-1);
     let lifted = examine(&facts);
-    assert_eq!([item(&lifted, "open_files").state, item(&lifted, "locked_memory").state], [State::Ok, State::Ok]);
+    assert_eq!(
+        [item(&lifted, "open_files").state, item(&lifted, "locked_memory").state],
+        [State::Ok, State::Ok]
+    );
 }
 
 #[test]
 fn without_a_descriptor_nothing_is_claimed() {
     let report = report(&machine(&[]), &Scripted::new().files(0), Err(Errno::MFILE));
-    assert_eq!([item(&report, "software").state, item(&report, "bpf").state], [State::Unknown, State::Unknown]);
+    assert_eq!(
+        [item(&report, "software").state, item(&report, "bpf").state],
+        [State::Unknown, State::Unknown]
+    );
 }
 
 /// Text that a file can hold reaches the terminal harmless and the document whole.
@@ -178,16 +280,29 @@ fn hostile_content() {
     let text = text::render(&report, false);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
     assert!(text.lines().any(|line| line.contains("at /cg\\n\\u{1b}x")), "{text}");
-    let document: serde_json::Value = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
     assert!(document["items"][0]["found"].as_str().unwrap().starts_with(hostile));
 }
 
 /// Kernels that count per-CPU data from zero show zeros first, also to those who may see addresses.
 #[test]
 fn the_first_symbol_may_lie_at_zero() {
-    let state = |symbols: &str| item(&report(&machine(&[("/proc/kallsyms", symbols)]), &Scripted::new(), Ok(())), "kernel_pointers").state;
-    assert_eq!(state("0000000000000000 A fixed_percpu_data\n0000000000001000 A cpu_debug_store\n"), State::Ok);
-    assert_eq!(state("0000000000000000 A fixed_percpu_data\n0000000000000000 A cpu_debug_store\n"), State::Missing);
+    let state = |symbols: &str| {
+        item(
+            &report(&machine(&[("/proc/kallsyms", symbols)]), &Scripted::new(), Ok(())),
+            "kernel_pointers",
+        )
+        .state
+    };
+    assert_eq!(
+        state("0000000000000000 A fixed_percpu_data\n0000000000001000 A cpu_debug_store\n"),
+        State::Ok
+    );
+    assert_eq!(
+        state("0000000000000000 A fixed_percpu_data\n0000000000000000 A cpu_debug_store\n"),
+        State::Missing
+    );
 }
 
 #[test]
@@ -198,10 +313,12 @@ fn paths_are_quoted_in_commands() {
 
 #[test]
 fn text_fits_and_colour_adds_nothing_else() {
-    let report = report(&machine(&[("/proc/self/status", UNPRIVILEGED)]), &paranoid_2(), Err(Errno::PERM));
+    let report =
+        report(&machine(&[("/proc/self/status", UNPRIVILEGED)]), &paranoid_2(), Err(Errno::PERM));
     let plain = text::render(&report, false);
     let is_remedy = |line: &str| line.trim_start().starts_with(['$', '>']);
-    let long: Vec<_> = plain.lines().filter(|line| !is_remedy(line) && line.chars().count() > 100).collect();
+    let long: Vec<_> =
+        plain.lines().filter(|line| !is_remedy(line) && line.chars().count() > 100).collect();
     assert!(long.is_empty(), "{long:#?}");
     let mut colored = text::render(&report, true);
     assert_ne!(colored, plain);

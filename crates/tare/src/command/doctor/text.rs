@@ -1,4 +1,5 @@
-//! The text of `tare doctor`: at most [`WIDTH`] columns, but for commands, which stay whole to be copied.
+//! The text of `tare doctor`: at most [`WIDTH`] columns, but for commands, which stay whole to be
+//! copied.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -60,7 +61,8 @@ fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n")
 }
 
-/// Writes words from column `at` on, and what doesn't fit on further lines from column `indent`; ends the line.
+/// Writes words from column `at` on, and what doesn't fit on further lines from column `indent`;
+/// ends the line.
 fn wrapped(out: &mut String, text: &str, at: usize, indent: usize) {
     let mut column = at;
     let mut first = true;

@@ -56,7 +56,11 @@ pub(super) fn sections(selection: &Selection, host: &Host, kernel: &dyn Kernel) 
         Kind::Software => fixed(kind, &SOFTWARE, selection, &probe),
         Kind::Cache => {
             let names = cache_names().filter(|name| selection.takes(kind, name));
-            summed_up(kind, selection, names.map(|name| entry(&name, None, probe.name(&name))).collect())
+            summed_up(
+                kind,
+                selection,
+                names.map(|name| entry(&name, None, probe.name(&name))).collect(),
+            )
         }
         Kind::Pmu => pmus(selection, &probe),
         Kind::Raw => raw(selection, &probe),
@@ -68,20 +72,38 @@ pub(super) fn sections(selection: &Selection, host: &Host, kernel: &dyn Kernel) 
 }
 
 fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> Entry {
-    Entry { name: name.to_owned(), alias, available: answer.lacks.is_none(), lacks: answer.lacks, note: answer.note, unit: String::new() }
+    Entry {
+        name: name.to_owned(),
+        alias,
+        available: answer.lacks.is_none(),
+        lacks: answer.lacks,
+        note: answer.note,
+        unit: String::new(),
+    }
 }
 
 /// A reason that all events of a kind share is the section's.
 fn summed_up(kind: Kind, selection: &Selection, events: Vec<Entry>) -> Section {
-    let shared = selection.all_of(kind) && events.iter().all(|entry| entry.lacks == events[0].lacks);
+    let shared =
+        selection.all_of(kind) && events.iter().all(|entry| entry.lacks == events[0].lacks);
     let lacks = events.first().and_then(|first| first.lacks.clone()).filter(|_| shared);
     Section { kind, lacks, events, systems: Vec::new() }
 }
 
 fn fixed(kind: Kind, table: &[Named], selection: &Selection, probe: &Probe<'_>) -> Section {
-    let wanted = |event: &&Named| [Some(event.name), event.alias].into_iter().flatten().any(|name| selection.takes(kind, name));
-    let clock = |name: &str| if ["task-clock", "cpu-clock"].contains(&name) { "msec".to_owned() } else { String::new() };
-    let entry = |event: &Named| Entry { unit: clock(event.name), ..entry(event.name, event.alias, probe.name(event.name)) };
+    let wanted = |event: &&Named| {
+        [Some(event.name), event.alias]
+            .into_iter()
+            .flatten()
+            .any(|name| selection.takes(kind, name))
+    };
+    let clock = |name: &str| {
+        if ["task-clock", "cpu-clock"].contains(&name) { "msec".to_owned() } else { String::new() }
+    };
+    let entry = |event: &Named| Entry {
+        unit: clock(event.name),
+        ..entry(event.name, event.alias, probe.name(event.name))
+    };
     summed_up(kind, selection, table.iter().filter(wanted).map(entry).collect())
 }
 
@@ -103,7 +125,9 @@ fn pmus(selection: &Selection, probe: &Probe<'_>) -> Section {
 fn named(pmu: &Pmu, name: &str, typed: &str, probe: &Probe<'_>) -> Entry {
     let described = match pmu.event(name) {
         Ok(described) => described,
-        Err(error) => return entry(typed, None, Answer { lacks: Some(error.to_string()), note: None }),
+        Err(error) => {
+            return entry(typed, None, Answer { lacks: Some(error.to_string()), note: None });
+        }
     };
     let (terms, unit) = described.map_or_else(Default::default, |event| (event.terms, event.unit));
     let open: Vec<&str> = terms.split(',').filter(|term| term.ends_with("=?")).collect();
@@ -119,35 +143,53 @@ fn named(pmu: &Pmu, name: &str, typed: &str, probe: &Probe<'_>) -> Entry {
 fn raw(selection: &Selection, probe: &Probe<'_>) -> Section {
     let of_cores = match probe.sources.cores() {
         [] => Answer { lacks: Some(probe.no_cores()), note: None },
-        _ => Answer { lacks: None, note: Some("NNN: the number from the CPU's manual, in hexadecimal") },
+        _ => Answer {
+            lacks: None,
+            note: Some("NNN: the number from the CPU's manual, in hexadecimal"),
+        },
     };
     let mut events = vec![entry("rNNN", None, of_cores)];
     for pmu in probe.sources.pmus() {
         let terms = pmu.formats().unwrap_or_default();
         if !terms.is_empty() {
             let terms: Vec<_> = terms.iter().map(|term| format!("{term}=N")).collect();
-            events.push(entry(&format!("{}/{}/", pmu.name(), terms.join(",")), None, Answer { lacks: None, note: None }));
+            events.push(entry(
+                &format!("{}/{}/", pmu.name(), terms.join(",")),
+                None,
+                Answer { lacks: None, note: None },
+            ));
         }
     }
-    let type_config = Answer { lacks: None, note: Some("the type and config that perf_event_open(2) takes") };
+    let type_config =
+        Answer { lacks: None, note: Some("the type and config that perf_event_open(2) takes") };
     events.push(entry("TYPE:CONFIG", None, type_config));
     events.retain(|entry| selection.takes(Kind::Raw, &entry.name));
     Section { kind: Kind::Raw, lacks: None, events, systems: Vec::new() }
 }
 
 fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
-    let mut section = Section { kind: Kind::Tracepoint, lacks: None, events: Vec::new(), systems: Vec::new() };
+    let mut section =
+        Section { kind: Kind::Tracepoint, lacks: None, events: Vec::new(), systems: Vec::new() };
     let listed = || {
         let tracefs = sources.tracefs()?;
-        tracefs.systems()?.into_iter().map(|system| tracefs.events(&system).map(|events| (system, events))).collect::<Result<Vec<_>, _>>()
+        tracefs
+            .systems()?
+            .into_iter()
+            .map(|system| tracefs.events(&system).map(|events| (system, events)))
+            .collect::<Result<Vec<_>, _>>()
     };
     match listed() {
         Err(error) => section.lacks = Some(error.to_string()),
         Ok(systems) if selection.is_everything() => {
-            section.systems = systems.into_iter().map(|(name, events)| System { name, events: events.len() }).collect();
+            section.systems = systems
+                .into_iter()
+                .map(|(name, events)| System { name, events: events.len() })
+                .collect();
         }
         Ok(systems) => {
-            let names = systems.iter().flat_map(|(system, events)| events.iter().map(move |event| format!("{system}:{event}")));
+            let names = systems.iter().flat_map(|(system, events)| {
+                events.iter().map(move |event| format!("{system}:{event}"))
+            });
             let wanted = names.filter(|name| selection.takes(Kind::Tracepoint, name));
             section.events = wanted.map(|name| entry(&name, None, Answer::default())).collect();
         }
@@ -155,9 +197,14 @@ fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
     section
 }
 
-/// Tries one on the first page of an address space, which no program has: it never counts, and shows whether the CPU takes it.
+/// Tries one on the first page of an address space, which no program has: it never counts, and
+/// shows whether the CPU takes it.
 fn breakpoints(selection: &Selection, probe: &Probe<'_>) -> Section {
     let form = "mem:ADDRESS[/LENGTH][:rwx]";
-    let events = if selection.takes(Kind::Breakpoint, form) { vec![entry(form, None, probe.name("mem:0x10/1:w:u"))] } else { Vec::new() };
+    let events = if selection.takes(Kind::Breakpoint, form) {
+        vec![entry(form, None, probe.name("mem:0x10/1:w:u"))]
+    } else {
+        Vec::new()
+    };
     summed_up(Kind::Breakpoint, selection, events)
 }

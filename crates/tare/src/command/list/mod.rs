@@ -33,13 +33,19 @@ pub(crate) fn run(raw: &List) -> Outcome {
     let selection = Selection::new(&raw.what);
     let sections = inventory::sections(&selection, &Host::default(), &System);
     if sections.is_empty() {
-        let message = format!("nothing on this machine is called {}: `tare list` shows what is", raw.what.join(" or "));
+        let message = format!(
+            "nothing on this machine is called {}: `tare list` shows what is",
+            raw.what.join(" or ")
+        );
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     if raw.json {
-        serde_json::to_writer_pretty(&mut out, &Document { version: VERSION, sections: &sections, notes: [VENDOR_EVENTS] })
-            .map_err(std::io::Error::from)?;
+        serde_json::to_writer_pretty(
+            &mut out,
+            &Document { version: VERSION, sections: &sections, notes: [VENDOR_EVENTS] },
+        )
+        .map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         text::write(&mut out, &sections, selection.is_everything().then_some(VENDOR_EVENTS))?;

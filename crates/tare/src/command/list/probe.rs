@@ -33,7 +33,8 @@ impl<'a> Probe<'a> {
     pub(super) fn name(&self, name: &str) -> Answer {
         match parse(name, self.sources) {
             Ok(groups) => {
-                let answers = groups.iter().flat_map(|group| &group.events).map(|event| self.event(event));
+                let answers =
+                    groups.iter().flat_map(|group| &group.events).map(|event| self.event(event));
                 answers.reduce(|a, b| if a.lacks.is_none() { a } else { b }).unwrap_or_default()
             }
             Err(error) => Answer { lacks: Some(error.problem.to_string()), note: None },
@@ -42,7 +43,9 @@ impl<'a> Probe<'a> {
 
     fn event(&self, event: &Event) -> Answer {
         let target = match &event.cpus {
-            Some(PmuCpus::OnePerPackage(cpus)) => Target::Cpu(cpus.as_slice().first().copied().unwrap_or(0)),
+            Some(PmuCpus::OnePerPackage(cpus)) => {
+                Target::Cpu(cpus.as_slice().first().copied().unwrap_or(0))
+            }
             _ => Target::Task(0),
         };
         let open = |attr: &Attr| self.kernel.open(attr, target, None).map(drop);
@@ -51,15 +54,23 @@ impl<'a> Probe<'a> {
             // What the kernel says of user space alone is the better reason where it closes itself.
             Err(Errno::ACCESS | Errno::PERM) => match open(&user_space_only(&event.attr)) {
                 Ok(()) if is_kernel_only(&event.attr) => {
-                    return Answer { lacks: Some(format!("it happens in the kernel, {}", self.closed())), note: None };
+                    return Answer {
+                        lacks: Some(format!("it happens in the kernel, {}", self.closed())),
+                        note: None,
+                    };
                 }
-                Ok(()) => return Answer { lacks: None, note: Some("in user space only, for this user") },
+                Ok(()) => {
+                    return Answer { lacks: None, note: Some("in user space only, for this user") };
+                }
                 Err(errno) => errno,
             },
             Err(errno) => errno,
         };
         if refused == Errno::INVAL {
-            return Answer { lacks: None, note: Some("not alone: the kernel wants it in a group, or with more terms") };
+            return Answer {
+                lacks: None,
+                note: Some("not alone: the kernel wants it in a group, or with more terms"),
+            };
         }
         Answer { lacks: Some(self.reason(refused, &event.attr)), note: None }
     }
@@ -67,19 +78,30 @@ impl<'a> Probe<'a> {
     fn reason(&self, errno: Errno, attr: &Attr) -> String {
         let of_cores = matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
         match errno {
-            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV if of_cores && self.sources.cores().is_empty() => self.no_cores(),
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV
+                if of_cores && self.sources.cores().is_empty() =>
+            {
+                self.no_cores()
+            }
             Errno::NOENT => "this machine's PMU does not count it".to_owned(),
-            Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => "the hardware or the kernel does not support it".to_owned(),
+            Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => {
+                "the hardware or the kernel does not support it".to_owned()
+            }
             Errno::ACCESS | Errno::PERM => self.closed(),
-            Errno::NOSYS => "this kernel has no perf events (CONFIG_PERF_EVENTS), or a sandbox hides them".to_owned(),
+            Errno::NOSYS => {
+                "this kernel has no perf events (CONFIG_PERF_EVENTS), or a sandbox hides them"
+                    .to_owned()
+            }
             Errno::MFILE | Errno::NFILE => "too many open files: raise `ulimit -n`".to_owned(),
             other => format!("the kernel says: {other}"),
         }
     }
 
     fn closed(&self) -> String {
-        let level =
-            self.host.read("/proc/sys/kernel/perf_event_paranoid").map_or(String::new(), |level| format!(" (perf_event_paranoid is {level})"));
+        let level = self
+            .host
+            .read("/proc/sys/kernel/perf_event_paranoid")
+            .map_or(String::new(), |level| format!(" (perf_event_paranoid is {level})"));
         format!("not permitted to this user{level}: `tare doctor` says what lifts it")
     }
 

@@ -14,7 +14,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 7] = [Self::Hardware, Self::Software, Self::Cache, Self::Pmu, Self::Raw, Self::Tracepoint, Self::Breakpoint];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Hardware,
+        Self::Software,
+        Self::Cache,
+        Self::Pmu,
+        Self::Raw,
+        Self::Tracepoint,
+        Self::Breakpoint,
+    ];
 
     /// The words that users write for it; perf's, as far as it has them.
     pub(super) fn words(self) -> &'static [&'static str] {
@@ -71,8 +79,13 @@ impl Selection {
     /// Whether an event of this kind and name is wanted.
     pub(super) fn takes(&self, kind: Kind, name: &str) -> bool {
         let name = || name.to_lowercase();
-        let fits =
-            |pattern: &String| if pattern.contains(['*', '?', '[']) { glob_matches(pattern, &name()) } else { name().contains(pattern.as_str()) };
+        let fits = |pattern: &String| {
+            if pattern.contains(['*', '?', '[']) {
+                glob_matches(pattern, &name())
+            } else {
+                name().contains(pattern.as_str())
+            }
+        };
         self.all_of(kind) || self.patterns.iter().any(fits)
     }
 }
@@ -83,10 +96,20 @@ mod tests {
 
     #[test]
     fn kinds_patterns_and_parts() {
-        let of = |words: &[&str]| Selection::new(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let of = |words: &[&str]| {
+            Selection::new(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
         assert!(of(&[]).takes(Kind::Cache, "LLC-loads"));
-        assert!(of(&["hw"]).takes(Kind::Hardware, "cycles") && !of(&["hw"]).takes(Kind::Software, "cs"));
-        assert!(of(&["SCHED:*"]).takes(Kind::Tracepoint, "sched:sched_switch") && !of(&["sched:*"]).takes(Kind::Tracepoint, "sys:sched"));
-        assert!(of(&["sw", "llc"]).takes(Kind::Cache, "LLC-loads") && !of(&["sw", "llc"]).takes(Kind::Cache, "node-loads"));
+        assert!(
+            of(&["hw"]).takes(Kind::Hardware, "cycles") && !of(&["hw"]).takes(Kind::Software, "cs")
+        );
+        assert!(
+            of(&["SCHED:*"]).takes(Kind::Tracepoint, "sched:sched_switch")
+                && !of(&["sched:*"]).takes(Kind::Tracepoint, "sys:sched")
+        );
+        assert!(
+            of(&["sw", "llc"]).takes(Kind::Cache, "LLC-loads")
+                && !of(&["sw", "llc"]).takes(Kind::Cache, "node-loads")
+        );
     }
 }

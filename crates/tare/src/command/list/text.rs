@@ -22,7 +22,11 @@ fn title(kind: Kind) -> &'static str {
 }
 
 /// Writes the sections, and a note after them.
-pub(super) fn write(out: &mut impl Write, sections: &[Section], note: Option<&str>) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut impl Write,
+    sections: &[Section],
+    note: Option<&str>,
+) -> io::Result<()> {
     for (index, section) in sections.iter().enumerate() {
         let gap = if index > 0 { "\n" } else { "" };
         writeln!(out, "{gap}{} ({})", title(section.kind), section.kind.words()[0])?;
@@ -44,7 +48,11 @@ fn line(out: &mut impl Write, event: &Entry) -> io::Result<()> {
         event.note.map(str::to_owned),
     ];
     let about = about.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    if about.is_empty() { writeln!(out, "  {name}") } else { writeln!(out, "  {name:NAME_WIDTH$} {}", printable(&about)) }
+    if about.is_empty() {
+        writeln!(out, "  {name}")
+    } else {
+        writeln!(out, "  {name:NAME_WIDTH$} {}", printable(&about))
+    }
 }
 
 fn systems(out: &mut impl Write, systems: &[System]) -> io::Result<()> {
@@ -52,7 +60,11 @@ fn systems(out: &mut impl Write, systems: &[System]) -> io::Result<()> {
         return Ok(());
     }
     let all: usize = systems.iter().map(|system| system.events).sum();
-    writeln!(out, "  {all} in {} systems; `tare list 'sched:*'` shows those of one", systems.len())?;
+    writeln!(
+        out,
+        "  {all} in {} systems; `tare list 'sched:*'` shows those of one",
+        systems.len()
+    )?;
     let mut used = 0;
     for system in systems {
         let shown = printable(&format!("{} {}", system.name, system.events));

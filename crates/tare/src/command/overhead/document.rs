@@ -66,7 +66,9 @@ impl Study {
     /// The profilers, without the event alone.
     pub(super) fn profilers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for loss in self.rows.iter().flat_map(|row| &row.losses).filter(|loss| loss.profiler != EVENTS) {
+        for loss in
+            self.rows.iter().flat_map(|row| &row.losses).filter(|loss| loss.profiler != EVENTS)
+        {
             if !names.contains(&loss.profiler.as_str()) {
                 names.push(&loss.profiler);
             }
@@ -74,11 +76,17 @@ impl Study {
         names
     }
 
-    /// The highest rate that costs a program at most this share: by the upper bound of the stolen time, which is known best, and lower where a
-    /// loop loses more for certain. None where no rate is low enough.
+    /// The highest rate that costs a program at most this share: by the upper bound of the stolen
+    /// time, which is known best, and lower where a loop loses more for certain. None where no rate
+    /// is low enough.
     pub(super) fn recommended_hz(&self, share: f64) -> Option<f64> {
-        let by_upper = |fitted: &FittedFigure| fitted.fit.budget(share).map_or(0.0, |budget| budget.safe_hz);
-        let loops = || self.fits.iter().filter(|fitted| matches!(fitted.figure, Figure::Counting | Figure::Memory | Figure::Branchy));
+        let by_upper =
+            |fitted: &FittedFigure| fitted.fit.budget(share).map_or(0.0, |budget| budget.safe_hz);
+        let loops = || {
+            self.fits.iter().filter(|fitted| {
+                matches!(fitted.figure, Figure::Counting | Figure::Memory | Figure::Branchy)
+            })
+        };
         let mut hz = match self.fit(Figure::Stolen) {
             Some(stolen) => by_upper(stolen),
             None => loops().map(by_upper).reduce(f64::min)?,
@@ -149,9 +157,17 @@ impl<'a> Described<'a> {
         };
         Self {
             study,
-            throttled_hz: study.rows.iter().filter(|row| row.throttled()).map(|row| row.asked_hz).collect(),
+            throttled_hz: study
+                .rows
+                .iter()
+                .filter(|row| row.throttled())
+                .map(|row| row.asked_hz)
+                .collect(),
             budgets: study.fits.iter().map(of).collect(),
-            recommended: BUDGETS.iter().map(|&share| Recommended { share, hz: study.recommended_hz(share) }).collect(),
+            recommended: BUDGETS
+                .iter()
+                .map(|&share| Recommended { share, hz: study.recommended_hz(share) })
+                .collect(),
         }
     }
 }
@@ -169,18 +185,34 @@ pub(super) fn json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io:
 
 /// A line for each figure; shares are of CPU time, absent figures have no line.
 pub(super) fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
-    writeln!(out, "event,call_graph,asked_hz,delivered_hz,throttled,profiler,figure,unit,value,low,high")?;
+    writeln!(
+        out,
+        "event,call_graph,asked_hz,delivered_hz,throttled,profiler,figure,unit,value,low,high"
+    )?;
     for study in studies {
         for row in &study.rows {
-            let mut line = |profiler: &str, figure: &str, unit: &str, estimate: Option<Estimate>| -> io::Result<()> {
+            let mut line = |profiler: &str,
+                            figure: &str,
+                            unit: &str,
+                            estimate: Option<Estimate>|
+             -> io::Result<()> {
                 let Some(Estimate { value, low, high }) = estimate else { return Ok(()) };
                 let text = |text: &str| crate::exit::printable(text).replace([',', '\n', '"'], " ");
                 let (event, graph) = (text(&study.place.event), study.place.call_graph.name());
-                let (asked, delivered, throttled) = (row.asked_hz, row.delivered_hz, row.throttled());
-                writeln!(out, "{event},{graph},{asked},{delivered:.3},{throttled},{},{figure},{unit},{value},{low},{high}", text(profiler))
+                let (asked, delivered, throttled) =
+                    (row.asked_hz, row.delivered_hz, row.throttled());
+                writeln!(
+                    out,
+                    "{event},{graph},{asked},{delivered:.3},{throttled},{},{figure},{unit},{value},{low},{high}",
+                    text(profiler)
+                )
             };
             let cost = &row.cost;
-            let per_sample = [(Figure::Handler, cost.handler_us), (Figure::Interrupt, cost.interrupt_us), (Figure::Stolen, cost.stolen_us)];
+            let per_sample = [
+                (Figure::Handler, cost.handler_us),
+                (Figure::Interrupt, cost.interrupt_us),
+                (Figure::Stolen, cost.stolen_us),
+            ];
             for (figure, us) in per_sample {
                 line(EVENTS, figure.name(), "us", us)?;
                 line(EVENTS, figure.name(), "share", row.share(figure))?;
@@ -188,10 +220,20 @@ pub(super) fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
             line(EVENTS, "background", "share", cost.background)?;
             for loss in &row.losses {
                 line(&loss.profiler, loss.load.name(), "share", Some(loss.lost))?;
-                line(&loss.profiler, &format!("{}-beyond-events", loss.load.name()), "share", loss.beyond_events)?;
+                line(
+                    &loss.profiler,
+                    &format!("{}-beyond-events", loss.load.name()),
+                    "share",
+                    loss.beyond_events,
+                )?;
             }
             for recorder in &row.recorders {
-                line(&recorder.profiler, "recorder-cpu", "share", Some(Estimate::exact(recorder.cpu_share)))?;
+                line(
+                    &recorder.profiler,
+                    "recorder-cpu",
+                    "share",
+                    Some(Estimate::exact(recorder.cpu_share)),
+                )?;
             }
         }
     }
@@ -209,7 +251,8 @@ pub(super) mod tests {
     use super::*;
 
     fn row(asked_hz: u64) -> Row {
-        let (hz, us) = (asked_hz as f64, |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02)));
+        let (hz, us) =
+            (asked_hz as f64, |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02)));
         let loss = |load: Kind, us: f64| Loss {
             load,
             profiler: EVENTS.to_owned(),
@@ -221,11 +264,16 @@ pub(super) mod tests {
             handler_us: us(0.4),
             interrupt_us: us(2.0),
             stolen_us: us(2.5),
-            stolen_quantiles_us: if asked_hz > 0 { SHARES.iter().map(|share| 2.0 + share).collect() } else { vec![] },
+            stolen_quantiles_us: if asked_hz > 0 {
+                SHARES.iter().map(|share| 2.0 + share).collect()
+            } else {
+                vec![]
+            },
             background: Some(Estimate::with_error(0.002, 1e-4)),
             ..HandlerCost::default()
         };
-        let losses = vec![loss(Kind::Counting, 2.6), loss(Kind::Memory, 3.0), loss(Kind::Branchy, 2.8)];
+        let losses =
+            vec![loss(Kind::Counting, 2.6), loss(Kind::Memory, 3.0), loss(Kind::Branchy, 2.8)];
         let throttles = u64::from(asked_hz > 50_000);
         Row {
             asked_hz,
@@ -243,8 +291,19 @@ pub(super) mod tests {
 
     /// A made-up study.
     pub(in super::super) fn study() -> Study {
-        let machine = Machine { host: "h".into(), kernel: "6.1".into(), cpu_model: "c".into(), cpus: 2, virtual_machine: Some("Qemu".into()) };
-        let place = Place { host: "h".into(), kernel: "6.1".into(), event: "cpu-clock".into(), call_graph: CallGraph::None };
+        let machine = Machine {
+            host: "h".into(),
+            kernel: "6.1".into(),
+            cpu_model: "c".into(),
+            cpus: 2,
+            virtual_machine: Some("Qemu".into()),
+        };
+        let place = Place {
+            host: "h".into(),
+            kernel: "6.1".into(),
+            event: "cpu-clock".into(),
+            call_graph: CallGraph::None,
+        };
         let rows: Vec<Row> = [0, 100, 2000, 4000, 100_000].into_iter().map(row).collect();
         Study {
             version: VERSION,
@@ -269,9 +328,15 @@ pub(super) mod tests {
         let study = study();
         let text = serde_json::to_string(&study.kept()).unwrap();
         let kept: Kept = serde_json::from_str(&text).unwrap();
-        assert!(kept.study.rows[1].losses[0].rounds.is_empty() && kept.study.fits.len() == study.fits.len());
+        assert!(
+            kept.study.rows[1].losses[0].rounds.is_empty()
+                && kept.study.fits.len() == study.fits.len()
+        );
         let calibration = kept.calibration.unwrap();
-        assert!((calibration.sample_us().value - 2.5).abs() < 0.05 && calibration.place.event == "cpu-clock");
+        assert!(
+            (calibration.sample_us().value - 2.5).abs() < 0.05
+                && calibration.place.event == "cpu-clock"
+        );
     }
 
     #[test]
@@ -279,7 +344,11 @@ pub(super) mod tests {
         let mut study = study();
         study.fits.retain(|fitted| !matches!(fitted.figure, Figure::Memory | Figure::Branchy));
         let of = |figure| study.fit(figure).unwrap().fit.budget(0.01).unwrap();
-        assert_eq!(study.recommended_hz(0.01), Some(of(Figure::Stolen).safe_hz), "2.6 us of the loop are not surely more");
+        assert_eq!(
+            study.recommended_hz(0.01),
+            Some(of(Figure::Stolen).safe_hz),
+            "2.6 us of the loop are not surely more"
+        );
         study.rows[2].losses[0].lost = Estimate::with_error(0.02, 1e-5);
         study.rows[3].losses[0].lost = Estimate::with_error(0.04, 1e-5);
         study.fits = fits(&study.rows);
@@ -296,7 +365,10 @@ pub(super) mod tests {
         let text = String::from_utf8(out).unwrap();
         let columns = text.lines().next().unwrap().split(',').count();
         assert!(text.lines().all(|line| line.split(',').count() == columns));
-        assert!(text.contains("\ncpu-clock,none,4000,4000.000,false,events,stolen,us,2.5,"), "{text}");
+        assert!(
+            text.contains("\ncpu-clock,none,4000,4000.000,false,events,stolen,us,2.5,"),
+            "{text}"
+        );
         assert!(text.contains("cpu-clock,none,100000,100000.000,true,"));
     }
 
@@ -305,7 +377,10 @@ pub(super) mod tests {
         let mut out = Vec::new();
         json(&mut out, &[study()], true).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        assert_eq!((document["version"].as_u64(), document["studies"][0]["throttled_hz"][0].as_u64()), (Some(1), Some(100_000)));
+        assert_eq!(
+            (document["version"].as_u64(), document["studies"][0]["throttled_hz"][0].as_u64()),
+            (Some(1), Some(100_000))
+        );
         assert_eq!(document["published"].as_array().unwrap().len(), 5);
         assert_eq!(document["studies"][0]["recommended"].as_array().unwrap().len(), 4);
     }

@@ -42,13 +42,23 @@ pub(crate) fn run(raw: &raw::Overhead) -> Outcome {
     }
 }
 
-fn measure(raw: &raw::Overhead, host: &Host, sources: &Sources, asked: &resolved::Study) -> Outcome {
+fn measure(
+    raw: &raw::Overhead,
+    host: &Host,
+    sources: &Sources,
+    asked: &resolved::Study,
+) -> Outcome {
     // The page is opened first: nobody wants to wait for minutes to learn that it can't be written.
-    let mut page = raw.report.as_deref().map(|path| page::create(path).with_context(|| format!("--report {}", path.display()))).transpose()?;
+    let mut page = raw
+        .report
+        .as_deref()
+        .map(|path| page::create(path).with_context(|| format!("--report {}", path.display())))
+        .transpose()?;
     let folder = state_folder(asked.save);
     let signals = Signals::block().context("cannot wait for signals")?;
     let limit = RateLimit::keep(host, folder.as_ref());
-    let mut session = Session::new(asked, host, sources, &signals, limit, std::io::stderr().is_terminal())?;
+    let mut session =
+        Session::new(asked, host, sources, &signals, limit, std::io::stderr().is_terminal())?;
     let studies = match session.studies() {
         Ok(studies) => studies,
         Err(Failure::Interrupted) => return Ok(Exit::Interrupted),
@@ -61,7 +71,9 @@ fn measure(raw: &raw::Overhead, host: &Host, sources: &Sources, asked: &resolved
         keep(folder, &studies);
     }
     if let Some(file) = &mut page {
-        page::write(file, &studies, raw.overlay).and_then(|()| file.flush()).context("cannot write the report")?;
+        page::write(file, &studies, raw.overlay)
+            .and_then(|()| file.flush())
+            .context("cannot write the report")?;
     }
     print(raw, &studies)
 }
@@ -95,18 +107,32 @@ fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
         Some(folder) => store::load_all(&folder)?,
         None => Vec::new(),
     };
-    let wanted = |study: &Study| study.place.host == machine.host && (events.is_empty() || events.contains(&study.place.event));
+    let wanted = |study: &Study| {
+        study.place.host == machine.host
+            && (events.is_empty() || events.contains(&study.place.event))
+    };
     let studies: Vec<Study> = kept.into_iter().filter(wanted).collect();
     if studies.is_empty() {
-        let of = if events.is_empty() { String::new() } else { format!(" of {}", events.join(", ")) };
-        return Err(Refusal { exit: Exit::Failure, message: format!("no study{of} was made on this host: `tare overhead` makes one") }.into());
+        let of =
+            if events.is_empty() { String::new() } else { format!(" of {}", events.join(", ")) };
+        return Err(Refusal {
+            exit: Exit::Failure,
+            message: format!("no study{of} was made on this host: `tare overhead` makes one"),
+        }
+        .into());
     }
     for study in studies.iter().filter(|study| study.place.kernel != machine.kernel) {
-        say(&format!("{}: measured on kernel {}, this is {}", study.place.event, study.place.kernel, machine.kernel));
+        say(&format!(
+            "{}: measured on kernel {}, this is {}",
+            study.place.event, study.place.kernel, machine.kernel
+        ));
     }
     if let Some(path) = &raw.report {
-        let mut file = page::create(path).with_context(|| format!("--report {}", path.display()))?;
-        page::write(&mut file, &studies, raw.overlay).and_then(|()| file.flush()).context("cannot write the report")?;
+        let mut file =
+            page::create(path).with_context(|| format!("--report {}", path.display()))?;
+        page::write(&mut file, &studies, raw.overlay)
+            .and_then(|()| file.flush())
+            .context("cannot write the report")?;
     }
     print(raw, &studies)
 }

@@ -18,10 +18,17 @@ impl Pinned {
     /// Pins this thread to a CPU: the one asked for, or the last that it may run on.
     pub(super) fn to(asked: Option<u32>) -> anyhow::Result<Self> {
         let before = sched_getaffinity(None).context("cannot ask which CPUs are allowed")?;
-        let allowed = |cpu: u32| usize::try_from(cpu).is_ok_and(|cpu| cpu < CpuSet::MAX_CPU && before.is_set(cpu));
-        let last = || (0..u32::try_from(CpuSet::MAX_CPU).unwrap_or(0)).rev().find(|cpu| allowed(*cpu));
+        let allowed = |cpu: u32| {
+            usize::try_from(cpu).is_ok_and(|cpu| cpu < CpuSet::MAX_CPU && before.is_set(cpu))
+        };
+        let last =
+            || (0..u32::try_from(CpuSet::MAX_CPU).unwrap_or(0)).rev().find(|cpu| allowed(*cpu));
         let cpu = match asked {
-            Some(cpu) if !allowed(cpu) => return Err(Refusal::usage(format!("-C {cpu}: this process may not run there")).into()),
+            Some(cpu) if !allowed(cpu) => {
+                return Err(
+                    Refusal::usage(format!("-C {cpu}: this process may not run there")).into()
+                );
+            }
             Some(cpu) => cpu,
             None => last().context("no CPU is allowed")?,
         };

@@ -13,8 +13,8 @@ pub(super) struct Series {
     pub(super) line: Option<(f64, f64)>,
 }
 
-/// Draws all series into one frame, from 0 to the highest rate and share; no lines where there is no point. Lines are dots; where points fall together the
-/// first letter stays.
+/// Draws all series into one frame, from 0 to the highest rate and share; no lines where there is
+/// no point. Lines are dots; where points fall together the first letter stays.
 pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let points = || series.iter().flat_map(|one| &one.points);
     let highest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
@@ -53,7 +53,11 @@ pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let mut drawn: Vec<String> = grid
         .iter()
         .enumerate()
-        .map(|(line, cells)| format!("{:>8} |{}", label(line), cells.iter().collect::<String>()).trim_end().to_owned())
+        .map(|(line, cells)| {
+            format!("{:>8} |{}", label(line), cells.iter().collect::<String>())
+                .trim_end()
+                .to_owned()
+        })
         .collect();
     drawn.push(format!("{:>8} +{}", "", "-".repeat(COLUMNS)));
     drawn.push(format!("{:>8}  0{:>width$.0} Hz", "", hz, width = COLUMNS - 1));
@@ -66,7 +70,11 @@ mod tests {
 
     #[test]
     fn points_lie_in_the_corners_and_on_their_line() {
-        let series = [Series { letter: 's', points: vec![(0.0, 0.0), (4000.0, 0.01)], line: Some((0.0, 0.01 / 4000.0)) }];
+        let series = [Series {
+            letter: 's',
+            points: vec![(0.0, 0.0), (4000.0, 0.01)],
+            line: Some((0.0, 0.01 / 4000.0)),
+        }];
         let drawn = draw(&series);
         assert_eq!(drawn.len(), LINES + 2);
         assert!(drawn[0].starts_with("   1.00% |") && drawn[0].ends_with('s'), "{}", drawn[0]);

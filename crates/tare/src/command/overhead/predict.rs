@@ -1,4 +1,5 @@
-//! What a sample costs on this host, for those who predict with it: as a study found it, else as it was published.
+//! What a sample costs on this host, for those who predict with it: as a study found it, else as it
+//! was published.
 
 use tare_kernel::host::Host;
 use tare_measure::overhead::Estimate;
@@ -10,28 +11,54 @@ use super::state::StateFolder;
 use super::{FOLDER, store};
 use crate::pipeline::ledger::SampleCost;
 
-/// The cost of a sample of this event, in the way that its call chains are taken where that was measured, else in another way, which is said.
-/// `interrupts`: whether each sample is an interrupt, of which there are published figures. None for other events that nobody measured.
-pub(crate) fn sample_cost(host: &Host, event: &str, call_graph: CallGraph, interrupts: bool) -> Option<SampleCost> {
+/// The cost of a sample of this event, in the way that its call chains are taken where that was
+/// measured, else in another way, which is said. `interrupts`: whether each sample is an interrupt,
+/// of which there are published figures. None for other events that nobody measured.
+pub(crate) fn sample_cost(
+    host: &Host,
+    event: &str,
+    call_graph: CallGraph,
+    interrupts: bool,
+) -> Option<SampleCost> {
     let folder = StateFolder::find(FOLDER).ok().flatten();
-    calibrated(folder.as_ref(), host, event, call_graph).or_else(|| interrupts.then(|| estimated(host)))
+    calibrated(folder.as_ref(), host, event, call_graph)
+        .or_else(|| interrupts.then(|| estimated(host)))
 }
 
-fn calibrated(folder: Option<&StateFolder>, host: &Host, event: &str, call_graph: CallGraph) -> Option<SampleCost> {
+fn calibrated(
+    folder: Option<&StateFolder>,
+    host: &Host,
+    event: &str,
+    call_graph: CallGraph,
+) -> Option<SampleCost> {
     let folder = folder?;
     let name = |path: &str| host.read(path).unwrap_or_default();
     let (host, kernel) = (name("/proc/sys/kernel/hostname"), name("/proc/sys/kernel/osrelease"));
-    let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf].into_iter().filter(|other| *other != call_graph);
+    let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf]
+        .into_iter()
+        .filter(|other| *other != call_graph);
     // Modifiers choose what is sampled, and not what a sample costs.
     let plain = event.split(':').next().filter(|plain| *plain != event);
-    let ways = [call_graph].into_iter().chain(others).flat_map(|way| [Some(event), plain].into_iter().flatten().map(move |event| (way, event)));
+    let ways = [call_graph]
+        .into_iter()
+        .chain(others)
+        .flat_map(|way| [Some(event), plain].into_iter().flatten().map(move |event| (way, event)));
     let found = |(way, event): (CallGraph, &str)| {
-        let place = Place { host: host.clone(), kernel: kernel.clone(), event: event.to_owned(), call_graph: way };
+        let place = Place {
+            host: host.clone(),
+            kernel: kernel.clone(),
+            event: event.to_owned(),
+            call_graph: way,
+        };
         store::calibration(folder, &place)
     };
     let calibration = ways.into_iter().find_map(found)?;
     let way = calibration.place.call_graph;
-    let but = if way == call_graph { String::new() } else { format!(" with call graph {}, not {}", way.name(), call_graph.name()) };
+    let but = if way == call_graph {
+        String::new()
+    } else {
+        format!(" with call graph {}, not {}", way.name(), call_graph.name())
+    };
     Some(SampleCost {
         us: calibration.sample_us(),
         in_kernel: 1.0,
@@ -70,7 +97,10 @@ mod tests {
         assert_eq!(find("cpu-clock", CallGraph::Fp), None);
         store::save(&folder, &study()).unwrap();
         let other = find("cpu-clock:u", CallGraph::Fp).unwrap();
-        assert_eq!((other.source.as_str(), other.calibrated), ("calibrated on h with call graph none, not fp", true));
+        assert_eq!(
+            (other.source.as_str(), other.calibrated),
+            ("calibrated on h with call graph none, not fp", true)
+        );
         let mut with_chains = study();
         with_chains.place.call_graph = CallGraph::Fp;
         store::save(&folder, &with_chains).unwrap();

@@ -1,4 +1,5 @@
-//! A profiler as a child process that is attached to the loop and switched on and off by perf's `--control`.
+//! A profiler as a child process that is attached to the loop and switched on and off by perf's
+//! `--control`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -70,7 +71,21 @@ fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Res
                 own = std::env::current_exe().context("cannot find this binary")?;
                 vec![own.as_os_str(), OsStr::new("record")]
             };
-            let rest = ["-q", "-D", "-1", "--control", "{control}", "-F", "{rate}", "-e", "{event}", "-t", "{tid}", "-o", "/dev/null"];
+            let rest = [
+                "-q",
+                "-D",
+                "-1",
+                "--control",
+                "{control}",
+                "-F",
+                "{rate}",
+                "-e",
+                "{event}",
+                "-t",
+                "{tid}",
+                "-o",
+                "/dev/null",
+            ];
             words.extend(rest.map(OsStr::new));
             match blanks.call_graph {
                 CallGraph::None => {}
@@ -80,9 +95,19 @@ fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Res
             words.into_iter().map(OsStr::to_owned).collect()
         }
     };
-    let (rate, tid, cpu) = (blanks.rate.to_string(), blanks.tid.to_string(), blanks.cpu.to_string());
-    let filling = [("{rate}", rate.as_str()), ("{event}", blanks.event), ("{tid}", &tid), ("{cpu}", &cpu), ("{control}", control)];
-    Ok(template.into_iter().map(|word| filling.iter().fold(word, |word, (blank, with)| fill(&word, blank, with))).collect())
+    let (rate, tid, cpu) =
+        (blanks.rate.to_string(), blanks.tid.to_string(), blanks.cpu.to_string());
+    let filling = [
+        ("{rate}", rate.as_str()),
+        ("{event}", blanks.event),
+        ("{tid}", &tid),
+        ("{cpu}", &cpu),
+        ("{control}", control),
+    ];
+    Ok(template
+        .into_iter()
+        .map(|word| filling.iter().fold(word, |word, (blank, with)| fill(&word, blank, with)))
+        .collect())
 }
 
 fn fill(word: &OsStr, blank: &str, with: &str) -> OsString {
@@ -98,8 +123,15 @@ fn fill(word: &OsStr, blank: &str, with: &str) -> OsString {
 
 impl Attached {
     /// Starts a profiler and waits until it is ready, switched off.
-    pub(super) fn start(profiler: &Profiler, blanks: &Blanks<'_>, signals: &Signals) -> anyhow::Result<Self> {
-        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("no pipe for a profiler");
+    pub(super) fn start(
+        profiler: &Profiler,
+        blanks: &Blanks<'_>,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        let pipe = || {
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+                .context("no pipe for a profiler")
+        };
         let ((childs_orders, orders), (answers, childs_answers)) = (pipe()?, pipe()?);
         for end in [&childs_orders, &childs_answers] {
             rustix::io::fcntl_setfd(end, FdFlags::empty())?;
@@ -107,9 +139,18 @@ impl Attached {
         let control = format!("fd:{},{}", childs_orders.as_raw_fd(), childs_answers.as_raw_fd());
         let words = words(profiler, blanks, &control)?;
         let name = name(profiler);
-        let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).context("/dev/null");
-        let command = Command::find(&words, std::env::var_os("PATH").as_deref())?.with_standard_files([Some(null()?), Some(null()?), None]);
-        // What it does on the loop's CPU is part of its cost, what others do there is none: it comes before the loop, which comes before them.
+        let null = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .map(OwnedFd::from)
+                .context("/dev/null")
+        };
+        let command = Command::find(&words, std::env::var_os("PATH").as_deref())?
+            .with_standard_files([Some(null()?), Some(null()?), None]);
+        // What it does on the loop's CPU is part of its cost, what others do there is none: it
+        // comes before the loop, which comes before them.
         let ahead = priority::before_first();
         let waiting = WaitingChild::fork(&command, signals, &FileLimit::now())?;
         drop(ahead);
@@ -122,21 +163,39 @@ impl Attached {
 
     /// Gives an order and waits for the answer.
     fn order(&mut self, order: &str) -> Result<(), SwitchError> {
-        let failed = |name: &str, why: &str| SwitchError::Profiler(format!("profiler '{name}' {why}"));
-        let written = self.orders.as_ref().map(|orders| rustix::io::write(orders, format!("{order}\n").as_bytes()));
+        let failed =
+            |name: &str, why: &str| SwitchError::Profiler(format!("profiler '{name}' {why}"));
+        let written = self
+            .orders
+            .as_ref()
+            .map(|orders| rustix::io::write(orders, format!("{order}\n").as_bytes()));
         if !matches!(written, Some(Ok(_))) {
-            return Err(failed(&self.name, &format!("has ended before '{order}': what it said stands above")));
+            return Err(failed(
+                &self.name,
+                &format!("has ended before '{order}': what it said stands above"),
+            ));
         }
         let mut bytes = [0; 64];
-        let patience = Timespec { tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(1), tv_nsec: 0 };
-        let ready = rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&self.answers, PollFlags::IN)], Some(&patience)));
+        let patience =
+            Timespec { tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(1), tv_nsec: 0 };
+        let ready = rustix::io::retry_on_intr(|| {
+            poll(&mut [PollFd::new(&self.answers, PollFlags::IN)], Some(&patience))
+        });
         match ready {
             Ok(1) => {}
-            _ => return Err(failed(&self.name, &format!("did not answer '{order}' in {} s", PATIENCE.as_secs()))),
+            _ => {
+                return Err(failed(
+                    &self.name,
+                    &format!("did not answer '{order}' in {} s", PATIENCE.as_secs()),
+                ));
+            }
         }
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.answers, &mut bytes)) {
             Ok(read) if read > 0 => Ok(()),
-            _ => Err(failed(&self.name, &format!("ended instead of answering '{order}': what it said stands above"))),
+            _ => Err(failed(
+                &self.name,
+                &format!("ended instead of answering '{order}': what it said stands above"),
+            )),
         }
     }
 }
@@ -155,7 +214,14 @@ impl study::Profiler for Attached {
     fn cpu_ns(&mut self) -> u64 {
         let host = Host::default();
         let pid = self.child.pid();
-        let of = |tid: i32| -> Option<u64> { host.read(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?.split(' ').next()?.parse().ok() };
+        let of = |tid: i32| -> Option<u64> {
+            host.read(format!("/proc/{pid}/task/{tid}/schedstat"))
+                .ok()?
+                .split(' ')
+                .next()?
+                .parse()
+                .ok()
+        };
         procfs::threads(&host, pid).unwrap_or_default().into_iter().filter_map(of).sum()
     }
 }
@@ -197,8 +263,15 @@ mod tests {
 
     #[test]
     fn blanks_are_filled_wherever_they_stand() {
-        let other = Profiler::Other(["p", "--at={cpu}:{tid}", "{rate}{rate}", "{control}", "{none}"].map(OsString::from).to_vec());
-        assert_eq!(words(&other, &blanks(), "fd:3,4").unwrap(), ["p", "--at=1:7", "9999", "fd:3,4", "{none}"]);
+        let other = Profiler::Other(
+            ["p", "--at={cpu}:{tid}", "{rate}{rate}", "{control}", "{none}"]
+                .map(OsString::from)
+                .to_vec(),
+        );
+        assert_eq!(
+            words(&other, &blanks(), "fd:3,4").unwrap(),
+            ["p", "--at=1:7", "9999", "fd:3,4", "{none}"]
+        );
         assert_eq!(name(&Profiler::Other(vec!["/a/b/c".into()])), "c");
     }
 
@@ -206,6 +279,9 @@ mod tests {
     fn the_known_ones_attach_to_the_loop_and_start_switched_off() {
         let words = words(&Profiler::Perf, &blanks(), "fd:3,4").unwrap();
         let line = words.join(OsStr::new(" ")).into_string().unwrap();
-        assert_eq!(line, "perf record --no-bpf-event -q -D -1 --control fd:3,4 -F 99 -e cpu-clock -t 7 -o /dev/null -g");
+        assert_eq!(
+            line,
+            "perf record --no-bpf-event -q -D -1 --control fd:3,4 -F 99 -e cpu-clock -t 7 -o /dev/null -g"
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! `kernel.perf_event_max_sample_rate`, which the kernel lowers by itself when samples take too long, for good: as before when a study ends.
+//! `kernel.perf_event_max_sample_rate`, which the kernel lowers by itself when samples take too
+//! long, for good: as before when a study ends.
 //!
-//! What it was is noted in a file. A study that ends in any way but SIGKILL puts it back itself; after that, the next one does.
+//! What it was is noted in a file. A study that ends in any way but SIGKILL puts it back itself;
+//! after that, the next one does.
 
 use serde::{Deserialize, Serialize};
 use tare_kernel::host::Host;
@@ -53,7 +55,8 @@ impl<'a> RateLimit<'a> {
         self.before
     }
 
-    /// What the kernel lowered it to since it was last right; it is right again afterwards, if this user may set it.
+    /// What the kernel lowered it to since it was last right; it is right again afterwards, if this
+    /// user may set it.
     pub(super) fn lowered_to(&mut self) -> Option<i64> {
         let (before, now) = (self.before?, limit(self.host)?);
         if now >= before {
@@ -62,7 +65,9 @@ impl<'a> RateLimit<'a> {
         if let Err(error) = set(self.host, before)
             && !std::mem::replace(&mut self.told, true)
         {
-            say(&format!("the kernel lowered {NAME} from {before} to {now}: `sudo sysctl {NAME}={before}` puts it back ({error})"));
+            say(&format!(
+                "the kernel lowered {NAME} from {before} to {now}: `sudo sysctl {NAME}={before}` puts it back ({error})"
+            ));
         }
         Some(now)
     }
@@ -85,12 +90,17 @@ fn mend(host: &Host, folder: &StateFolder) {
         return;
     };
     // Another study at work keeps its own note.
-    if note.boot == boot(host) && procfs::name(host, note.pid).is_some_and(|name| name.starts_with("tare")) {
+    if note.boot == boot(host)
+        && procfs::name(host, note.pid).is_some_and(|name| name.starts_with("tare"))
+    {
         return;
     }
     let lowered = note.boot == boot(host) && limit(host).is_some_and(|now| now < note.limit);
     if lowered && set(host, note.limit).is_ok() {
-        say(&format!("put {NAME} back to {}: a study that was killed had left it lower", note.limit));
+        say(&format!(
+            "put {NAME} back to {}: a study that was killed had left it lower",
+            note.limit
+        ));
     }
     folder.remove(NOTE);
 }

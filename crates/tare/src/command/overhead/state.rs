@@ -1,7 +1,8 @@
-//! The folder where tare keeps what it measured: `$XDG_STATE_HOME/tare`, else `~/.local/state/tare`.
+//! The folder where tare keeps what it measured: `$XDG_STATE_HOME/tare`, else
+//! `~/.local/state/tare`.
 //!
-//! Its files are the owner's alone. Symbolic links are followed up to the state directory, which is the user's business, and never below:
-//! a link there could lead what root writes anywhere.
+//! Its files are the owner's alone. Symbolic links are followed up to the state directory, which is
+//! the user's business, and never below: a link there could lead what root writes anywhere.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,7 +27,8 @@ pub(crate) struct StateFolder {
 
 /// The user's state directory; none where neither variable says.
 fn base() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
 }
 
@@ -68,7 +70,10 @@ impl StateFolder {
             folder = match openat(&folder, part, flags | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::LOOP | Errno::NOTDIR) => {
-                    anyhow::bail!("{} is a symbolic link or a file: tare keeps results only in a folder", path.display())
+                    anyhow::bail!(
+                        "{} is a symbolic link or a file: tare keeps results only in a folder",
+                        path.display()
+                    )
                 }
                 opened => opened.with_context(|| path.display().to_string())?,
             };
@@ -113,10 +118,13 @@ impl StateFolder {
     /// The file system's own.
     pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let new = format!(".{name}.{}", std::process::id());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let _ = unlinkat(&self.folder, &new, AtFlags::empty());
         let mut file = File::from(openat(&self.folder, &new, flags, Mode::RUSR | Mode::WUSR)?);
-        let written = file.write_all(text.as_bytes()).and_then(|()| Ok(renameat(&self.folder, &new, &self.folder, name)?));
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| Ok(renameat(&self.folder, &new, &self.folder, name)?));
         if written.is_err() {
             let _ = unlinkat(&self.folder, &new, AtFlags::empty());
         }
@@ -135,7 +143,8 @@ impl StateFolder {
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.folder)? {
-            let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(entry?.file_name().to_bytes().to_vec());
+            let name: OsString =
+                std::os::unix::ffi::OsStringExt::from_vec(entry?.file_name().to_bytes().to_vec());
             names.extend(name.into_string().ok().filter(|name| !name.starts_with('.')));
         }
         names.sort_unstable();
@@ -161,7 +170,10 @@ mod tests {
         assert_eq!(folder.read("a").unwrap(), None);
         folder.write("a", "one").unwrap();
         folder.write("a", "two").unwrap();
-        assert_eq!((folder.read("a").unwrap().unwrap(), folder.names().unwrap()), ("two".to_owned(), vec!["a".to_owned()]));
+        assert_eq!(
+            (folder.read("a").unwrap().unwrap(), folder.names().unwrap()),
+            ("two".to_owned(), vec!["a".to_owned()])
+        );
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder.path("a")), mode(&base.path().join("tare"))), (0o600, 0o700));
         folder.remove("a");
@@ -180,6 +192,10 @@ mod tests {
         symlink(&target, folder.path("a")).unwrap();
         assert!(folder.read("a").is_err());
         folder.write("a", "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&target).unwrap(), "mine", "the link was replaced, not followed");
+        assert_eq!(
+            std::fs::read_to_string(&target).unwrap(),
+            "mine",
+            "the link was replaced, not followed"
+        );
     }
 }

@@ -19,18 +19,26 @@ pub(super) fn save(folder: &StateFolder, study: &Study) -> anyhow::Result<PathBu
     Ok(folder.path(&name))
 }
 
-/// All that are kept, the latest first. What can't be read or is of another version is named and left out.
+/// All that are kept, the latest first. What can't be read or is of another version is named and
+/// left out.
 pub(super) fn load_all(folder: &StateFolder) -> anyhow::Result<Vec<Study>> {
     let mut found = Vec::new();
     for name in folder.names()?.iter().filter(|name| name.ends_with(ENDING)) {
         let read = folder.read(name).map_err(anyhow::Error::from).and_then(|text| {
             let kept: Kept = serde_json::from_str(&text.unwrap_or_default())?;
-            anyhow::ensure!(kept.study.version == VERSION, "version {} is not {VERSION}", kept.study.version);
+            anyhow::ensure!(
+                kept.study.version == VERSION,
+                "version {} is not {VERSION}",
+                kept.study.version
+            );
             Ok(kept.study)
         });
         match read {
             Ok(study) => found.push(study),
-            Err(error) => crate::exit::say(&format!("{}: {error:#}: a new study replaces it", folder.path(name).display())),
+            Err(error) => crate::exit::say(&format!(
+                "{}: {error:#}: a new study replaces it",
+                folder.path(name).display()
+            )),
         }
     }
     found.sort_by_key(|study| std::cmp::Reverse(study.time));
@@ -49,16 +57,26 @@ pub(super) fn calibration(folder: &StateFolder, place: &Place) -> Option<Calibra
     let calibration = serde_json::from_str::<ForPrediction>(&text).ok()?.calibration?;
     // Anybody can have written the file: what no sample can cost is not believed.
     let slope = calibration.sample_us();
-    let is_sane = [slope.low, slope.value, slope.high].iter().all(|us| us.is_finite() && us.abs() < 1e6) && slope.value > 0.0;
-    (calibration.version == CALIBRATION && calibration.place == *place && is_sane).then_some(calibration)
+    let is_sane =
+        [slope.low, slope.value, slope.high].iter().all(|us| us.is_finite() && us.abs() < 1e6)
+            && slope.value > 0.0;
+    (calibration.version == CALIBRATION && calibration.place == *place && is_sane)
+        .then_some(calibration)
 }
 
 /// A name that says what it is, and differs for every place.
 fn file_name(place: &Place) -> String {
-    let plain = |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(40).collect::<String>();
+    let plain = |text: &str| {
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+            .take(40)
+            .collect::<String>()
+    };
     let whole = [&place.host, &place.kernel, &place.event].map(String::as_str).join("\0");
     // FNV-1a: the same on every machine and in every version.
-    let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("{}-{}-{hash:016x}{ENDING}", plain(&place.event), place.call_graph.name())
 }
 
@@ -70,7 +88,12 @@ mod tests {
 
     #[test]
     fn names_stay_in_their_folder_and_differ() {
-        let place = |event: &str, kernel: &str| Place { host: "h".into(), kernel: kernel.into(), event: event.into(), call_graph: CallGraph::Fp };
+        let place = |event: &str, kernel: &str| Place {
+            host: "h".into(),
+            kernel: kernel.into(),
+            event: event.into(),
+            call_graph: CallGraph::Fp,
+        };
         let name = file_name(&place("../a/b", "6.1"));
         assert!(name.starts_with("___a_b-fp-") && name.ends_with(".json"), "{name}");
         assert_ne!(file_name(&place("cycles", "6.1")), file_name(&place("cycles", "6.2")));

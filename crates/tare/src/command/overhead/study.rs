@@ -60,12 +60,25 @@ impl<'a> Session<'a> {
         shows_bar: bool,
     ) -> anyhow::Result<Self> {
         let pinned = Pinned::to(asked.cpu)?;
-        Ok(Self { asked, host, sources, signals, pinned, limit, bar: shows_bar.then(bar), interrupted: false })
+        Ok(Self {
+            asked,
+            host,
+            sources,
+            signals,
+            pinned,
+            limit,
+            bar: shows_bar.then(bar),
+            interrupted: false,
+        })
     }
 
     /// Every event with every call graph.
     pub(super) fn studies(&mut self) -> Result<Vec<Study>, Failure> {
-        let events = if self.asked.events.is_empty() { vec![self.usual_event()?] } else { self.asked.events.clone() };
+        let events = if self.asked.events.is_empty() {
+            vec![self.usual_event()?]
+        } else {
+            self.asked.events.clone()
+        };
         let mut studies = Vec::new();
         for event in events {
             for &call_graph in &self.asked.call_graphs {
@@ -77,11 +90,22 @@ impl<'a> Session<'a> {
 
     /// cycles where this machine has them, else cpu-clock.
     fn usual_event(&self) -> anyhow::Result<Event> {
-        let lacks_cycles =
-            |event: &Event| matches!(self.open(event), Err(SamplerError::Open { errno: Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV, .. }));
+        let lacks_cycles = |event: &Event| {
+            matches!(
+                self.open(event),
+                Err(SamplerError::Open {
+                    errno: Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV,
+                    ..
+                })
+            )
+        };
         for name in ["cycles", "cpu-clock"] {
             let groups = parse(name, self.sources).map_err(|error| anyhow::anyhow!("{error}"))?;
-            let event = groups.into_iter().flat_map(|group| group.events).next().with_context(|| format!("there is no event '{name}'"))?;
+            let event = groups
+                .into_iter()
+                .flat_map(|group| group.events)
+                .next()
+                .with_context(|| format!("there is no event '{name}'"))?;
             if name == "cpu-clock" || !lacks_cycles(&event) {
                 return Ok(event);
             }
@@ -97,7 +121,10 @@ impl<'a> Session<'a> {
     fn permitted(&self, event: &mut Event, notes: &mut Vec<String>) -> anyhow::Result<()> {
         if event.precise_max {
             event.attr.precise_ip = 0;
-            notes.push(format!("'{}' samples as precisely as any event: a study asks for no more", event.name));
+            notes.push(format!(
+                "'{}' samples as precisely as any event: a study asks for no more",
+                event.name
+            ));
         }
         if event.attr.flags.contains(Flags::EXCLUDE_KERNEL) {
             return self.open(event).map(drop).map_err(|error| self.explained(&error));
@@ -106,13 +133,17 @@ impl<'a> Session<'a> {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        let forbidden = matches!(refused, SamplerError::Open { errno: Errno::ACCESS | Errno::PERM, .. });
+        let forbidden =
+            matches!(refused, SamplerError::Open { errno: Errno::ACCESS | Errno::PERM, .. });
         if !forbidden || event.explicit_levels {
             return Err(self.explained(&refused));
         }
         event.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
         self.open(event).map_err(|error| self.explained(&error))?;
-        notes.push(format!("{}: samples of user mode only, this user may not sample the kernel", event.name));
+        notes.push(format!(
+            "{}: samples of user mode only, this user may not sample the kernel",
+            event.name
+        ));
         event.name.push_str(":u");
         Ok(())
     }
@@ -155,7 +186,11 @@ impl<'a> Session<'a> {
         if let Some(bar) = &self.bar {
             bar.set_length(u64::try_from(plan.steps()).unwrap_or(0));
             bar.set_position(0);
-            bar.set_message(format!("{} {}", crate::exit::printable(&plan.event.name), call_graph.name()));
+            bar.set_message(format!(
+                "{} {}",
+                crate::exit::printable(&plan.event.name),
+                call_graph.name()
+            ));
         }
         let mut around = Around { event: plan.event.name.clone(), call_graph, session: self };
         let rows = study::rows(&plan, &System as &dyn Kernel, &probes, &mut around)?;
@@ -165,9 +200,16 @@ impl<'a> Session<'a> {
         let machine = machine(self.host);
         Ok(Study {
             version: VERSION,
-            place: Place { host: machine.host.clone(), kernel: machine.kernel.clone(), event: plan.event.name, call_graph },
+            place: Place {
+                host: machine.host.clone(),
+                kernel: machine.kernel.clone(),
+                event: plan.event.name,
+                call_graph,
+            },
             machine,
-            time: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            time: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
             seconds: elapsed.as_secs_f64(),
             cpu: plan.cpu,
             slice_ms: plan.slice_ns as f64 / 1e6,
@@ -189,7 +231,9 @@ impl<'a> Session<'a> {
         };
         match found {
             Ok(probes) => {
-                notes.extend(lacks(&probes).map(|why| format!("no handler and interrupt figures: {why}")));
+                notes.extend(
+                    lacks(&probes).map(|why| format!("no handler and interrupt figures: {why}")),
+                );
                 probes
             }
             Err(why) => {
@@ -201,8 +245,10 @@ impl<'a> Session<'a> {
 
     /// The rates that the kernel takes.
     fn allowed_rates(&self, notes: &mut Vec<String>) -> Vec<u64> {
-        let limit = self.limit.before().and_then(|limit| u64::try_from(limit).ok()).unwrap_or(u64::MAX);
-        let (allowed, beyond): (Vec<u64>, Vec<u64>) = self.asked.rates.iter().partition(|rate| **rate <= limit);
+        let limit =
+            self.limit.before().and_then(|limit| u64::try_from(limit).ok()).unwrap_or(u64::MAX);
+        let (allowed, beyond): (Vec<u64>, Vec<u64>) =
+            self.asked.rates.iter().partition(|rate| **rate <= limit);
         if !beyond.is_empty() {
             let beyond: Vec<String> = beyond.iter().map(u64::to_string).collect();
             notes.push(format!("left out: {} Hz, the kernel takes {limit} at most (kernel.perf_event_max_sample_rate)", beyond.join(", ")));
@@ -210,7 +256,13 @@ impl<'a> Session<'a> {
         allowed
     }
 
-    fn notes(&self, rows: &[study::Row], probes: &Probes, waited_before: u64, elapsed: Duration) -> Vec<String> {
+    fn notes(
+        &self,
+        rows: &[study::Row],
+        probes: &Probes,
+        waited_before: u64,
+        elapsed: Duration,
+    ) -> Vec<String> {
         let mut notes = Vec::new();
         for row in rows.iter().filter(|row| row.throttled()) {
             let mut why = vec![format!("{:.0} a second delivered", row.delivered_hz)];
@@ -227,16 +279,21 @@ impl<'a> Session<'a> {
             notes.push(format!("throttled, not fitted: {} Hz ({})", row.asked_hz, why.join(", ")));
         }
         let sampled = || rows.iter().any(|row| row.asked_hz > 0 && row.samples > 0);
-        if sampled() && probes.handler.is_some() && rows.iter().all(|row| row.cost.handler_us.is_none()) {
+        if sampled()
+            && probes.handler.is_some()
+            && rows.iter().all(|row| row.cost.handler_us.is_none())
+        {
             notes.push("no handler and interrupt figures: this user may not open the kernel's trace events (root may)".to_owned());
         }
         if rows.iter().any(|row| row.asked_hz > 0 && row.samples == 0) {
-            notes.push("a rate had no sample at all: this event doesn't occur in a loop".to_owned());
+            notes
+                .push("a rate had no sample at all: this event doesn't occur in a loop".to_owned());
         }
         if tare_kernel::priority::first().is_none() {
             notes.push("the loops share their CPU with other programs on equal terms: root's slices are not interrupted".to_owned());
         }
-        let waited = waited_ns(self.host).saturating_sub(waited_before) as f64 / elapsed.as_nanos() as f64;
+        let waited =
+            waited_ns(self.host).saturating_sub(waited_before) as f64 / elapsed.as_nanos() as f64;
         if waited > 0.05 {
             notes.push(format!(
                 "other programs wanted this CPU, which they had for {:.0}% of the time: on a quiet machine intervals are narrower",
@@ -268,7 +325,10 @@ pub(super) fn machine(host: &Host) -> Machine {
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(2));
-    bar.set_style(ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar
 }
 
@@ -306,13 +366,20 @@ impl Surroundings for Around<'_, '_> {
         }
         let Session { asked, pinned, signals, .. } = &mut *self.session;
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let blanks = Blanks { rate: hz, event: &self.event, tid, cpu: pinned.cpu, call_graph: self.call_graph };
+        let blanks = Blanks {
+            rate: hz,
+            event: &self.event,
+            tid,
+            cpu: pinned.cpu,
+            call_graph: self.call_graph,
+        };
         let start = |profiler| -> anyhow::Result<Named> {
             let attached = Attached::start(profiler, &blanks, signals)?;
             Ok((profiler::name(profiler), Box::new(attached)))
         };
         // A profiler isn't bound to the loop's CPU.
-        Ok(pinned.aside(|| asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>())?)
+        Ok(pinned
+            .aside(|| asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>())?)
     }
 
     fn limit_lowered_to(&mut self) -> Option<i64> {

@@ -18,24 +18,52 @@ const EXAMPLE_HZ: f64 = 1000.0;
 pub(super) fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     let shown = |text: &str| printable(text).replace('\n', "\\n");
     let machine = &study.machine;
-    let virtual_machine = machine.virtual_machine.as_ref().map_or_else(String::new, |name| format!(", virtual machine ({})", shown(name)));
-    writeln!(out, "\n What samples of {} cost, call graph {}", shown(&study.place.event), study.place.call_graph.name())?;
-    let (host, kernel, model) = (shown(&machine.host), shown(&machine.kernel), shown(&machine.cpu_model));
-    writeln!(out, " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {:.0} s", machine.cpus, study.cpu, study.seconds)?;
-    table(out, "One sample, in microseconds and as a share of CPU time", &cost_table(study, overlay))?;
+    let virtual_machine = machine
+        .virtual_machine
+        .as_ref()
+        .map_or_else(String::new, |name| format!(", virtual machine ({})", shown(name)));
+    writeln!(
+        out,
+        "\n What samples of {} cost, call graph {}",
+        shown(&study.place.event),
+        study.place.call_graph.name()
+    )?;
+    let (host, kernel, model) =
+        (shown(&machine.host), shown(&machine.kernel), shown(&machine.cpu_model));
+    writeln!(
+        out,
+        " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {:.0} s",
+        machine.cpus, study.cpu, study.seconds
+    )?;
+    table(
+        out,
+        "One sample, in microseconds and as a share of CPU time",
+        &cost_table(study, overlay),
+    )?;
     table(out, "What loops lose: shares of their passes", &loss_table(study, overlay))?;
     if !study.profilers().is_empty() {
-        table(out, "Profilers: shares lost beyond the event alone, and their own CPU time", &profiler_table(study))?;
+        table(
+            out,
+            "Profilers: shares lost beyond the event alone, and their own CPU time",
+            &profiler_table(study),
+        )?;
     }
     table(out, "Lines through the rates: cost = intercept + slope x rate", &fit_table(study))?;
     for line in plot::draw(&series(study, overlay)) {
         writeln!(out, " {line}")?;
     }
     if !study.fits.is_empty() {
-        writeln!(out, "   s stolen, c counting loop, h handler, . their lines{}", if overlay { ", x handler and o loop of the Xeon" } else { "" })?;
+        writeln!(
+            out,
+            "   s stolen, c counting loop, h handler, . their lines{}",
+            if overlay { ", x handler and o loop of the Xeon" } else { "" }
+        )?;
     }
     writeln!(out)?;
-    conclusion(study).iter().chain(&study.notes).try_for_each(|note| writeln!(out, " {}", shown(note)))?;
+    conclusion(study)
+        .iter()
+        .chain(&study.notes)
+        .try_for_each(|note| writeln!(out, " {}", shown(note)))?;
     writeln!(out)
 }
 
@@ -43,7 +71,13 @@ pub(super) fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Re
 fn table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
     writeln!(out, "\n {title}")?;
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
@@ -57,7 +91,10 @@ fn headings(names: &[&str]) -> Vec<String> {
 }
 
 fn us(estimate: Option<Estimate>) -> String {
-    estimate.map_or_else(|| "-".to_owned(), |us| format!("{:.2} [{:.2}, {:.2}]", us.value, us.low, us.high))
+    estimate.map_or_else(
+        || "-".to_owned(),
+        |us| format!("{:.2} [{:.2}, {:.2}]", us.value, us.low, us.high),
+    )
 }
 
 /// A share as a percentage, with as many digits as its size asks for.
@@ -74,7 +111,16 @@ fn rate(row: &Row) -> [String; 2] {
 }
 
 pub(super) fn cost_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
-    let mut names = vec!["asked Hz", "delivered", "handler us", "interrupt us", "stolen us", "stolen p50, p99", "handler %", "stolen %"];
+    let mut names = vec![
+        "asked Hz",
+        "delivered",
+        "handler us",
+        "interrupt us",
+        "stolen us",
+        "stolen p50, p99",
+        "handler %",
+        "stolen %",
+    ];
     let frames = study.rows.iter().any(|row| row.frames.is_some());
     if frames {
         names.push("frames");
@@ -89,7 +135,9 @@ pub(super) fn cost_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
         cells.extend([cost.handler_us, cost.interrupt_us, cost.stolen_us].map(us));
         // The places of 50% and 99% among the quantiles.
         let quantiles = cost.stolen_quantiles_us.get(5).zip(cost.stolen_quantiles_us.get(9));
-        cells.push(quantiles.map_or_else(|| "-".to_owned(), |(p50, p99)| format!("{p50:.2}, {p99:.2}")));
+        cells.push(
+            quantiles.map_or_else(|| "-".to_owned(), |(p50, p99)| format!("{p50:.2}, {p99:.2}")),
+        );
         cells.extend([Figure::Handler, Figure::Stolen].map(|figure| percent(row.share(figure))));
         if frames {
             cells.push(row.frames.map_or_else(|| "-".to_owned(), |frames| format!("{frames:.1}")));
@@ -108,7 +156,8 @@ fn published(row: &Row, of: fn(&tare_measure::overhead::published::Published) ->
 }
 
 pub(super) fn loss_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
-    let mut names = vec!["asked Hz", "delivered", "counting %", "memory %", "branchy %", "ticks, steal %"];
+    let mut names =
+        vec!["asked Hz", "delivered", "counting %", "memory %", "branchy %", "ticks, steal %"];
     if overlay {
         names.push("Xeon's loop %");
     }
@@ -126,17 +175,27 @@ pub(super) fn loss_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
 }
 
 pub(super) fn profiler_table(study: &Study) -> Vec<Vec<String>> {
-    let mut rows = vec![headings(&["asked Hz", "profiler", "counting %", "memory %", "branchy %", "its own CPU %"])];
+    let mut rows = vec![headings(&[
+        "asked Hz",
+        "profiler",
+        "counting %",
+        "memory %",
+        "branchy %",
+        "its own CPU %",
+    ])];
     for row in &study.rows {
         for name in study.profilers() {
-            let beyond = Kind::ALL.map(|kind| row.loss(kind, name).and_then(|loss| loss.beyond_events));
+            let beyond =
+                Kind::ALL.map(|kind| row.loss(kind, name).and_then(|loss| loss.beyond_events));
             if beyond.iter().all(Option::is_none) {
                 continue;
             }
             let own = row.recorders.iter().find(|recorder| recorder.profiler == name);
             let mut cells = vec![row.asked_hz.to_string(), printable(name)];
             cells.extend(beyond.map(percent));
-            cells.push(own.map_or_else(|| "-".to_owned(), |own| format!("{:.3}", own.cpu_share * 100.0)));
+            cells.push(
+                own.map_or_else(|| "-".to_owned(), |own| format!("{:.3}", own.cpu_share * 100.0)),
+            );
             rows.push(cells);
         }
     }
@@ -144,14 +203,27 @@ pub(super) fn profiler_table(study: &Study) -> Vec<Vec<String>> {
 }
 
 pub(super) fn fit_table(study: &Study) -> Vec<Vec<String>> {
-    let mut names = vec!["figure".to_owned(), "us a sample".to_owned(), "intercept %".to_owned(), format!("at {EXAMPLE_HZ} Hz %")];
+    let mut names = vec![
+        "figure".to_owned(),
+        "us a sample".to_owned(),
+        "intercept %".to_owned(),
+        format!("at {EXAMPLE_HZ} Hz %"),
+    ];
     names.extend(BUDGETS.map(|share| format!("Hz within {}%", share * 100.0)));
     let mut rows = vec![names];
     for FittedFigure { figure, fit } in &study.fits {
-        let mut cells = vec![figure.name().to_owned(), us(Some(fit.slope_us)), percent(Some(fit.intercept)), percent(Some(fit.predict(EXAMPLE_HZ)))];
-        cells.extend(
-            BUDGETS.map(|share| fit.budget(share).map_or_else(|| "-".to_owned(), |budget| format!("{:.0} ({:.0})", budget.safe_hz, budget.hz))),
-        );
+        let mut cells = vec![
+            figure.name().to_owned(),
+            us(Some(fit.slope_us)),
+            percent(Some(fit.intercept)),
+            percent(Some(fit.predict(EXAMPLE_HZ))),
+        ];
+        cells.extend(BUDGETS.map(|share| {
+            fit.budget(share).map_or_else(
+                || "-".to_owned(),
+                |budget| format!("{:.0} ({:.0})", budget.safe_hz, budget.hz),
+            )
+        }));
         rows.push(cells);
     }
     rows
@@ -159,19 +231,32 @@ pub(super) fn fit_table(study: &Study) -> Vec<Vec<String>> {
 
 fn series(study: &Study, overlay: bool) -> Vec<Series> {
     let fitted = || study.rows.iter().filter(|row| !row.throttled());
-    let mut all: Vec<Series> = [(Figure::Stolen, 's'), (Figure::Counting, 'c'), (Figure::Handler, 'h')]
-        .into_iter()
-        .map(|(figure, letter)| Series {
-            letter,
-            points: fitted().filter_map(|row| Some((row.delivered_hz, row.share(figure)?.value))).collect(),
-            line: study.fit(figure).map(|fitted| (fitted.fit.intercept.value, fitted.fit.slope_us.value * 1e-6)),
-        })
-        .collect();
+    let mut all: Vec<Series> =
+        [(Figure::Stolen, 's'), (Figure::Counting, 'c'), (Figure::Handler, 'h')]
+            .into_iter()
+            .map(|(figure, letter)| Series {
+                letter,
+                points: fitted()
+                    .filter_map(|row| Some((row.delivered_hz, row.share(figure)?.value)))
+                    .collect(),
+                line: study
+                    .fit(figure)
+                    .map(|fitted| (fitted.fit.intercept.value, fitted.fit.slope_us.value * 1e-6)),
+            })
+            .collect();
     if overlay {
         let highest = fitted().map(|row| row.delivered_hz).fold(0.0, f64::max) * 1.01;
         let within = || XEON_E5530.iter().filter(|published| published.hz <= highest);
-        all.push(Series { letter: 'x', points: within().map(|published| (published.hz, published.handler)).collect(), line: None });
-        all.push(Series { letter: 'o', points: within().map(|published| (published.hz, published.counting)).collect(), line: None });
+        all.push(Series {
+            letter: 'x',
+            points: within().map(|published| (published.hz, published.handler)).collect(),
+            line: None,
+        });
+        all.push(Series {
+            letter: 'o',
+            points: within().map(|published| (published.hz, published.counting)).collect(),
+            line: None,
+        });
     }
     all
 }
@@ -193,7 +278,9 @@ pub(super) fn conclusion(study: &Study) -> Vec<String> {
     if study.rows.iter().any(Row::throttled) {
         lines.push("* throttled: not fitted.".to_owned());
     }
-    if let Some(row) = study.rows.iter().rev().find(|row| row.cost.handler_us.is_some() && !row.throttled()) {
+    if let Some(row) =
+        study.rows.iter().rev().find(|row| row.cost.handler_us.is_some() && !row.throttled())
+    {
         let event = us(row.cost.handler_tracing_us);
         lines.push(format!("Handler and interrupt: by the kernel's trace events, whose own cost ({event} us each) is taken off."));
     }

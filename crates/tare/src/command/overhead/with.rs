@@ -63,8 +63,12 @@ pub(super) fn run(with: &With, raw: &raw::Overhead) -> Outcome {
         Stop::Failed(failure) => ("failed", Some(failure)),
     };
     match failure {
-        Some(Failure::Interrupted(signal)) if rounds.is_empty() => return Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255))),
-        Some(Failure::Status { variant, status }) => return Err(refusal(with, variant, status).into()),
+        Some(Failure::Interrupted(signal)) if rounds.is_empty() => {
+            return Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255)));
+        }
+        Some(Failure::Status { variant, status }) => {
+            return Err(refusal(with, variant, status).into());
+        }
         Some(Failure::Other(error)) => return Err(error),
         _ => {}
     }
@@ -82,17 +86,21 @@ pub(super) fn run(with: &With, raw: &raw::Overhead) -> Outcome {
         _ => write_text(&mut out, &results)?,
     }
     Ok(match failure {
-        Some(Failure::Interrupted(signal)) => Exit::Command(u8::try_from(128 + signal).unwrap_or(255)),
+        Some(Failure::Interrupted(signal)) => {
+            Exit::Command(u8::try_from(128 + signal).unwrap_or(255))
+        }
         _ => Exit::Success,
     })
 }
 
 fn refusal(with: &With, variant: usize, status: u8) -> Refusal {
-    let what = variant
-        .checked_sub(1)
-        .and_then(|at| with.profilers.get(at))
-        .map_or_else(|| "the bare command".to_owned(), |words| format!("the command under '{}'", line(words)));
-    let message = format!("{what} ended with status {status}: run it by hand to see why, or use --ignore-failure");
+    let what = variant.checked_sub(1).and_then(|at| with.profilers.get(at)).map_or_else(
+        || "the bare command".to_owned(),
+        |words| format!("the command under '{}'", line(words)),
+    );
+    let message = format!(
+        "{what} ended with status {status}: run it by hand to see why, or use --ignore-failure"
+    );
     Refusal { exit: Exit::Command(status), message }
 }
 
@@ -100,9 +108,15 @@ fn line(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Time, CPU time, page faults, context switches: of the profiler, the command, and all that they waited for.
+/// Time, CPU time, page faults, context switches: of the profiler, the command, and all that they
+/// waited for.
 fn metrics() -> [Metric; 4] {
-    let event = |index, name: &str| Metric::Event { index, name: name.to_owned(), unit: String::new(), step: 1.0 };
+    let event = |index, name: &str| Metric::Event {
+        index,
+        name: name.to_owned(),
+        unit: String::new(),
+        step: 1.0,
+    };
     [Metric::Time, Metric::CpuTime, event(0, "page-faults"), event(1, "context-switches")]
 }
 
@@ -110,17 +124,34 @@ fn commands(with: &With) -> anyhow::Result<Vec<Command>> {
     let path = std::env::var_os("PATH");
     let bare: &[OsString] = &[];
     let prefixes = std::iter::once(bare).chain(with.profilers.iter().map(Vec::as_slice));
-    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).context("/dev/null");
+    let null = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map(OwnedFd::from)
+            .context("/dev/null")
+    };
     let command = |prefix: &[OsString]| -> anyhow::Result<Command> {
         let words = [prefix, &with.command].concat();
-        Ok(Command::find(&words, path.as_deref())?.with_standard_files([Some(null()?), Some(null()?), Some(null()?)]))
+        Ok(Command::find(&words, path.as_deref())?.with_standard_files([
+            Some(null()?),
+            Some(null()?),
+            Some(null()?),
+        ]))
     };
     prefixes.map(command).collect()
 }
 
-fn one_run(command: &Command, variant: usize, with: &With, signals: &Signals) -> Result<Measurement, Failure> {
+fn one_run(
+    command: &Command,
+    variant: usize,
+    with: &With,
+    signals: &Signals,
+) -> Result<Measurement, Failure> {
     let other = |error: anyhow::Error| Failure::Other(error);
-    let child = WaitingChild::fork(command, signals, &FileLimit::now()).map_err(|error| other(error.into()))?;
+    let child = WaitingChild::fork(command, signals, &FileLimit::now())
+        .map_err(|error| other(error.into()))?;
     let child = child.start().context("cannot start the command").map_err(other)?;
     let (ended, interrupted) = interrupt::wait(child, signals).map_err(other)?;
     if let Some(signal) = interrupted {
@@ -129,8 +160,14 @@ fn one_run(command: &Command, variant: usize, with: &With, signals: &Signals) ->
     if ended.status != 0 && !with.ignore_failure {
         return Err(Failure::Status { variant, status: ended.status });
     }
-    let counts = [ended.page_faults, ended.context_switches].map(|count| Some(count as f64)).to_vec();
-    Ok(Measurement { elapsed: ended.elapsed, cpu: ended.user + ended.system, peak_memory: ended.peak_memory, counts })
+    let counts =
+        [ended.page_faults, ended.context_switches].map(|count| Some(count as f64)).to_vec();
+    Ok(Measurement {
+        elapsed: ended.elapsed,
+        cpu: ended.user + ended.system,
+        peak_memory: ended.peak_memory,
+        counts,
+    })
 }
 
 /// One metric of one profiler: what it adds to the bare command.
@@ -195,14 +232,23 @@ fn write_json(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
 }
 
 fn write_csv(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
-    writeln!(out, "profiler,metric,unit,rounds,bare,profiled,added,added_low,added_high,share,share_low,share_high,p_holm,verdict")?;
+    writeln!(
+        out,
+        "profiler,metric,unit,rounds,bare,profiled,added,added_low,added_high,share,share_low,share_high,p_holm,verdict"
+    )?;
     let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
     for Found { profiler, judged } in &results.found {
         let profiler = printable(profiler).replace([',', '"', '\n'], " ");
         for added in judged.iter().map(Added::of) {
-            let numbers = [added.added_low, added.added_high, added.share, added.share_low, added.share_high].map(number).join(",");
+            let numbers =
+                [added.added_low, added.added_high, added.share, added.share_low, added.share_high]
+                    .map(number)
+                    .join(",");
             let Added { metric, unit, rounds, bare, profiled, added, p_holm, verdict, .. } = added;
-            writeln!(out, "{profiler},{metric},{unit},{rounds},{bare},{profiled},{added},{numbers},{p_holm},{verdict}")?;
+            writeln!(
+                out,
+                "{profiler},{metric},{unit},{rounds},{bare},{profiled},{added},{numbers},{p_holm},{verdict}"
+            )?;
         }
     }
     Ok(())
@@ -211,10 +257,20 @@ fn write_csv(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
 fn write_text(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
     let shown = |text: &str| printable(text).replace('\n', "\\n");
     writeln!(out, "\n What profilers add to '{}'", shown(&line(&results.with.command)))?;
-    writeln!(out, " {} rounds of {} runs in {:.1} s\n", results.rounds.len(), results.with.profilers.len() + 1, results.seconds)?;
+    writeln!(
+        out,
+        " {} rounds of {} runs in {:.1} s\n",
+        results.rounds.len(),
+        results.with.profilers.len() + 1,
+        results.seconds
+    )?;
     for Found { profiler, judged } in &results.found {
         writeln!(out, " {}", shown(profiler))?;
-        writeln!(out, "   {:<17}{:>12}{:>12}{:>12}  {:<24}{:>9}  verdict", "", "bare", "profiled", "added", "95% interval", "share")?;
+        writeln!(
+            out,
+            "   {:<17}{:>12}{:>12}{:>12}  {:<24}{:>9}  verdict",
+            "", "bare", "profiled", "added", "95% interval", "share"
+        )?;
         for judged in judged {
             let added = Added::of(judged);
             let amount = |x: f64| amount(x, &judged.metric);
@@ -222,14 +278,29 @@ fn write_text(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
                 (Some(low), Some(high)) => format!("[{}, {}]", amount(low), amount(high)),
                 _ => "-".to_owned(),
             };
-            let share = added.share.map_or_else(|| "-".to_owned(), |share| format!("{:+.2}%", share * 100.0));
-            let (bare, profiled, more) = (amount(added.bare), amount(added.profiled), amount(added.added));
-            writeln!(out, "   {:<17}{bare:>12}{profiled:>12}{more:>12}  {interval:<24}{share:>9}  {}", added.metric, verdict(judged))?;
+            let share = added
+                .share
+                .map_or_else(|| "-".to_owned(), |share| format!("{:+.2}%", share * 100.0));
+            let (bare, profiled, more) =
+                (amount(added.bare), amount(added.profiled), amount(added.added));
+            writeln!(
+                out,
+                "   {:<17}{bare:>12}{profiled:>12}{more:>12}  {interval:<24}{share:>9}  {}",
+                added.metric,
+                verdict(judged)
+            )?;
         }
         writeln!(out)?;
     }
-    writeln!(out, " bare, profiled: medians. added: trimmed mean over the rounds, the profiler's own start and end included.")?;
-    writeln!(out, " Differences below {}% or one count don't matter (--min-effect).\n", results.with.min_effect * 100.0)
+    writeln!(
+        out,
+        " bare, profiled: medians. added: trimmed mean over the rounds, the profiler's own start and end included."
+    )?;
+    writeln!(
+        out,
+        " Differences below {}% or one count don't matter (--min-effect).\n",
+        results.with.min_effect * 100.0
+    )
 }
 
 /// What a profiler does to a metric, in a word or two.
@@ -263,10 +334,18 @@ mod tests {
             counts: vec![Some(faults), Some(0.0)],
             ..Measurement::default()
         };
-        let pairs: Vec<Pair> = (0..12).map(|_| Pair { first: tare_measure::compare::Side::A, a: run(2.0, 100.0), b: run(2.2, 150.0) }).collect();
+        let pairs: Vec<Pair> = (0..12)
+            .map(|_| Pair {
+                first: tare_measure::compare::Side::A,
+                a: run(2.0, 100.0),
+                b: run(2.2, 150.0),
+            })
+            .collect();
         let judged = judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1 });
         let added: Vec<Added> = judged.iter().map(Added::of).collect();
-        assert!((added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9);
+        assert!(
+            (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9
+        );
         assert_eq!(added[2].added.round(), 50.0);
         assert_eq!((verdict(&judged[0]), verdict(&judged[3])), ("costs", "no cost seen"));
     }

@@ -25,9 +25,14 @@ pub(super) struct Before {
 }
 
 impl Live<'_> {
-    /// The ledger of the file at hand, with nothing of what only its end will cost. `until_ns`: the recorder's CPU time when recording
-    /// it ended. The next ledger counts from here on.
-    pub(super) fn ledger_of_file(&mut self, of: &FileFigures, output: &output::Output, until_ns: u64) -> Ledger {
+    /// The ledger of the file at hand, with nothing of what only its end will cost. `until_ns`: the
+    /// recorder's CPU time when recording it ended. The next ledger counts from here on.
+    pub(super) fn ledger_of_file(
+        &mut self,
+        of: &FileFigures,
+        output: &output::Output,
+        until_ns: u64,
+    ) -> Ledger {
         let so_far = output.so_far();
         let now = Before {
             lost: self.events.lost(),
@@ -45,7 +50,10 @@ impl Live<'_> {
             throttled: of.rings.iter().map(|ring| ring.figures.throttled).sum(),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
             kept_ns: self.shortest.map(nanos),
-            output: Output { record_bytes: of.rings.iter().map(|ring| ring.figures.bytes).sum(), ..Output::default() },
+            output: Output {
+                record_bytes: of.rings.iter().map(|ring| ring.figures.bytes).sum(),
+                ..Output::default()
+            },
             rings: rings(&of.rings, self.session.record.rings.flush_interval),
             stopped: self.stopped.as_ref().map(ToString::to_string),
             cost: Cost {
@@ -69,7 +77,10 @@ impl Live<'_> {
 /// Losses of each event, where the kernel tells them, without those known before.
 fn lost_since(now: &[Option<u64>], before: &[Option<u64>]) -> Vec<Option<u64>> {
     let before = |event: usize| before.get(event).copied().flatten().unwrap_or(0);
-    now.iter().enumerate().map(|(event, lost)| lost.map(|lost| lost.saturating_sub(before(event)))).collect()
+    now.iter()
+        .enumerate()
+        .map(|(event, lost)| lost.map(|lost| lost.saturating_sub(before(event))))
+        .collect()
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
@@ -80,7 +91,11 @@ pub(super) fn nanos(time: Duration) -> u64 {
 fn events(description: &Description, seen: &FileFigures, lost: &[Option<u64>]) -> Vec<Event> {
     let kept = |number: usize, of: fn(&Tally) -> u64| {
         let sum = |figures: &Figures| figures.tallies.get(number).map_or(0, of);
-        seen.rings.iter().map(|ring| sum(&ring.figures)).sum::<u64>().saturating_sub(sum(&seen.forgotten))
+        seen.rings
+            .iter()
+            .map(|ring| sum(&ring.figures))
+            .sum::<u64>()
+            .saturating_sub(sum(&seen.forgotten))
     };
     let event = |(number, name): (usize, &String)| Event {
         name: name.clone(),
@@ -96,7 +111,12 @@ fn events(description: &Description, seen: &FileFigures, lost: &[Option<u64>]) -
 fn losses(rings: &[RingFigures]) -> Vec<Loss> {
     let of = |ring: &RingFigures| {
         let lost = ring.figures.lost?;
-        Some(Loss { cpu: ring.cpu, records: lost.records, from_ns: lost.after_ns, to_ns: lost.until_ns })
+        Some(Loss {
+            cpu: ring.cpu,
+            records: lost.records,
+            from_ns: lost.after_ns,
+            to_ns: lost.until_ns,
+        })
     };
     rings.iter().filter_map(of).collect()
 }
@@ -124,7 +144,8 @@ pub(super) fn command(ended: Ended) -> Command {
 /// The most memory that this process had (`VmHWM`), in bytes.
 fn peak_memory(session: &Session<'_>) -> Option<u64> {
     let status = session.host.read("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
     kib.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 

@@ -1,8 +1,11 @@
-//! Which rate keeps within a budget: pure, from what samples cost and what the recorder was seen to use.
+//! Which rate keeps within a budget: pure, from what samples cost and what the recorder was seen to
+//! use.
 //!
-//! Rates are steps, the one that was asked for first. A step's cost is what a CPU that is busy all the time gives up to samples at that
-//! rate: no CPU gives up more, however few are busy. Samples that interrupt the kernel cost more than those of the loops that costs were measured with: what
-//! was sampled last says by how much. The recorder's CPU time comes on top, spread over the recorded CPUs.
+//! Rates are steps, the one that was asked for first. A step's cost is what a CPU that is busy all
+//! the time gives up to samples at that rate: no CPU gives up more, however few are busy. Samples
+//! that interrupt the kernel cost more than those of the loops that costs were measured with: what
+//! was sampled last says by how much. The recorder's CPU time comes on top, spread over the
+//! recorded CPUs.
 
 use std::time::Duration;
 
@@ -14,7 +17,8 @@ const ROOM: f64 = 0.9;
 const LATEST: f64 = 0.3;
 /// What samples weigh a look later, of what they weighed before.
 const EARLIER: f64 = 0.8;
-/// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was wrong.
+/// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was
+/// wrong.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
 
@@ -89,12 +93,18 @@ impl Controller {
 
     /// The fastest step that costs no more; the slowest where none is so cheap.
     fn within(&self, share: f64) -> usize {
-        self.costs.iter().position(|cost| cost * self.dearer() <= share).unwrap_or(self.costs.len().saturating_sub(1))
+        self.costs
+            .iter()
+            .position(|cost| cost * self.dearer() <= share)
+            .unwrap_or(self.costs.len().saturating_sub(1))
     }
 
-    /// Whether even the slowest step costs more than the budget leaves: then it is taken all the same.
+    /// Whether even the slowest step costs more than the budget leaves: then it is taken all the
+    /// same.
     pub(super) fn floor_wins(&self) -> bool {
-        self.costs.last().is_some_and(|cost| cost * self.dearer() + self.recorder.unwrap_or(0.0) > self.budget)
+        self.costs
+            .last()
+            .is_some_and(|cost| cost * self.dearer() + self.recorder.unwrap_or(0.0) > self.budget)
     }
 
     /// Takes in what was seen; whether the step is another now.
@@ -112,7 +122,11 @@ impl Controller {
         let left = MARGIN * self.budget - recorder;
         let slowest = self.costs.len().saturating_sub(1);
         // The kernel stops what samples too often: whatever was predicted, this step is too fast.
-        let needed = if seen.throttled > 0 { self.within(left).max((self.step + 1).min(slowest)) } else { self.within(left) };
+        let needed = if seen.throttled > 0 {
+            self.within(left).max((self.step + 1).min(slowest))
+        } else {
+            self.within(left)
+        };
         let next = if needed > self.step {
             if std::mem::take(&mut self.tried) {
                 self.patience = (2 * self.patience).min(MOST_PATIENCE);
@@ -139,12 +153,18 @@ mod tests {
     }
 
     fn look_of(ms: u64) -> Seen {
-        Seen { enabled: Duration::from_millis(ms), recorder: Duration::ZERO, throttled: 0, samples: SamplesCost::default() }
+        Seen {
+            enabled: Duration::from_millis(ms),
+            recorder: Duration::ZERO,
+            throttled: 0,
+            samples: SamplesCost::default(),
+        }
     }
 
     /// Looks of 250 ms of two CPUs, at which the recorder uses this share of both.
     fn looks(controller: &mut Controller, number: usize, recorder: impl Fn(usize) -> f64) -> usize {
-        let seen = |share: f64| Seen { recorder: Duration::from_secs_f64(share * 0.5), ..look_of(250) };
+        let seen =
+            |share: f64| Seen { recorder: Duration::from_secs_f64(share * 0.5), ..look_of(250) };
         (0..number).filter(|look| controller.look(seen(recorder(*look)))).count()
     }
 

@@ -18,9 +18,19 @@ use crate::pipeline::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
 pub(super) fn of_samples<'a>(session: &'a Session<'_>) -> &'a [Option<SampleCost>] {
     let of = |planned: &PlannedEvent| {
         let attr = &planned.attr;
-        let known = || predict::sample_cost(session.host, &planned.event.name, call_graph(attr), interrupts(planned));
+        let known = || {
+            predict::sample_cost(
+                session.host,
+                &planned.event.name,
+                call_graph(attr),
+                interrupts(planned),
+            )
+        };
         let cost = (attr.sampling != Sampling::None).then(known)??;
-        Some(SampleCost { in_kernel: if has_kernel_chains(attr) { IN_KERNEL } else { 1.0 }, ..cost })
+        Some(SampleCost {
+            in_kernel: if has_kernel_chains(attr) { IN_KERNEL } else { 1.0 },
+            ..cost
+        })
     };
     session.sample_costs.get_or_init(|| session.plan.events.iter().map(of).collect())
 }
@@ -46,7 +56,13 @@ pub(super) fn interrupts(planned: &PlannedEvent) -> bool {
 
 /// How many CPUs are recorded.
 pub(super) fn cpus(session: &Session<'_>) -> usize {
-    session.plan.events.iter().flat_map(|planned| planned.cpus.as_slice()).collect::<BTreeSet<_>>().len()
+    session
+        .plan
+        .events
+        .iter()
+        .flat_map(|planned| planned.cpus.as_slice())
+        .collect::<BTreeSet<_>>()
+        .len()
 }
 
 /// Completes a ledger that has its events, its times, and what the command used.
@@ -58,7 +74,9 @@ pub(super) fn complete(ledger: &mut Ledger, session: &Session<'_>) {
         Target::Command(_) | Target::CommandInCgroup(_) => ShareOf::Command,
         // Samples of whole CPUs are not the command's alone.
         Target::CommandOnCpus(_) | Target::Cpus(_) => ShareOf::Cpus,
-        Target::Processes(..) | Target::Threads(..) | Target::User(..) | Target::Cgroups { .. } => ShareOf::Tasks,
+        Target::Processes(..) | Target::Threads(..) | Target::User(..) | Target::Cgroups { .. } => {
+            ShareOf::Tasks
+        }
     };
     ledger.sampling = SamplingCost::new(ledger, of, cpus(session));
 }

@@ -27,8 +27,15 @@ pub(super) fn describe(session: &Session<'_>, ids: &[Vec<u64>]) -> anyhow::Resul
         ..SessionFacts::default()
     };
     let tracepoints = planned.iter().filter_map(|planned| planned.event.tracepoint.as_ref());
-    let tracing_data = tracing_data(session.host, tracepoints.map(|tracepoint| (tracepoint.system.as_str(), tracepoint.name.as_str())))?;
-    Ok(Description { events: events.collect(), features: features(session.host, &facts), tracing_data })
+    let tracing_data = tracing_data(
+        session.host,
+        tracepoints.map(|tracepoint| (tracepoint.system.as_str(), tracepoint.name.as_str())),
+    )?;
+    Ok(Description {
+        events: events.collect(),
+        features: features(session.host, &facts),
+        tracing_data,
+    })
 }
 
 /// The groups of more than one event.
@@ -36,6 +43,10 @@ fn groups(session: &Session<'_>) -> Vec<Group> {
     let planned = &session.plan.events;
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let others = |leader: usize| planned.iter().filter(|one| one.leader == Some(leader)).count();
-    let group = |leader| Group { name: String::new(), leader: number(leader), members: number(1 + others(leader)) };
+    let group = |leader| Group {
+        name: String::new(),
+        leader: number(leader),
+        members: number(1 + others(leader)),
+    };
     (0..planned.len()).filter(|&leader| others(leader) > 0).map(group).collect()
 }

@@ -1,4 +1,5 @@
-//! The end of a recording: what is left in the rings, the ledger, the description of what is known only now.
+//! The end of a recording: what is left in the rings, the ledger, the description of what is known
+//! only now.
 
 use std::io;
 use std::sync::Arc;
@@ -25,9 +26,14 @@ pub(super) struct Recorded {
 }
 
 impl Live<'_> {
-    /// Describes what runs, where the user wants that at the end: after the last sample, which may still be in a ring.
+    /// Describes what runs, where the user wants that at the end: after the last sample, which may
+    /// still be in a ring.
     fn describe_at_end(&mut self) -> anyhow::Result<()> {
-        let Some(existing) = self.existing.take().filter(|_| self.session.record.synthesize.at_the_end) else { return Ok(()) };
+        let Some(existing) =
+            self.existing.take().filter(|_| self.session.record.synthesize.at_the_end)
+        else {
+            return Ok(());
+        };
         if let Err(error) = self.reader.drain(&self.shared) {
             self.stop_recording(error.into());
             return Ok(());
@@ -41,12 +47,20 @@ impl Live<'_> {
 
     fn complete_followed(&self, ledger: &mut Ledger, ended: Option<Ended>) {
         let meters: Vec<_> = self.reader.rings.iter().map(|ring| &ring.meter).collect();
-        followed::complete(ledger, self.session, &meters, &self.events.counts(), ended, &self.cgroup);
+        followed::complete(
+            ledger,
+            self.session,
+            &meters,
+            &self.events.counts(),
+            ended,
+            &self.cgroup,
+        );
     }
 
     /// Adds the ledger of a file to those of the files before.
     pub(super) fn add_to_total(&mut self, ledger: &Ledger) {
-        self.total = Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
+        self.total =
+            Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
     }
 
     /// Ends the recording.
@@ -57,10 +71,16 @@ impl Live<'_> {
             self.disable_all()?;
         }
         self.cgroup.at_end(self.session.follow);
-        // Before the rings are emptied for the last time: a command that is told to end may still take a while.
-        let ended = if end.ended.is_none() { self.child.as_mut().map_or(Ok(None), end_child)? } else { end.ended };
+        // Before the rings are emptied for the last time: a command that is told to end may still
+        // take a while.
+        let ended = if end.ended.is_none() {
+            self.child.as_mut().map_or(Ok(None), end_child)?
+        } else {
+            end.ended
+        };
         for helper in std::mem::take(&mut self.helpers) {
-            let reader = helper.stop().context("a thread that read rings is gone, with what was in them")?;
+            let reader =
+                helper.stop().context("a thread that read rings is gone, with what was in them")?;
             self.reader.rings.extend(reader.rings);
         }
         if self.stopped.is_none() {
@@ -68,7 +88,8 @@ impl Live<'_> {
             self.dump()?;
         }
         self.shortest = self.shared.shortest();
-        let build_ids = self.session.record.output.build_ids.then(|| self.shared.build_ids(self.session.host));
+        let build_ids =
+            self.session.record.output.build_ids.then(|| self.shared.build_ids(self.session.host));
         let shared = Arc::clone(&self.shared);
         let (mut ledger, sample_time) = shared.end_file(|output, figures| {
             let ledger = self.ledger_of_file(&figures, output, until_now_ns);

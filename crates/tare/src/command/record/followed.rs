@@ -1,9 +1,12 @@
-//! What is known of a followed command when its recording ends: its tasks, and how much of what they used the samples stand for.
+//! What is known of a followed command when its recording ends: its tasks, and how much of what
+//! they used the samples stand for.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tare_format::abi::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE};
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
+};
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_kernel::cgroup::CpuTime;
 use tare_kernel::child::Ended;
@@ -33,19 +36,23 @@ pub(super) struct CgroupSeen {
 impl CgroupSeen {
     /// The command is about to start.
     pub(super) fn at_start(&mut self, following: Option<&Following>) {
-        self.used_before = following.and_then(|following| following.cgroup.as_ref()?.cpu_time().ok());
+        self.used_before =
+            following.and_then(|following| following.cgroup.as_ref()?.cpu_time().ok());
     }
 
     /// Recording is about to end, or has just ended: who is there then has not left.
     pub(super) fn at_end(&mut self, following: Option<&Following>) {
-        let Some(cgroup) = following.and_then(|following| following.cgroup.as_ref()) else { return };
+        let Some(cgroup) = following.and_then(|following| following.cgroup.as_ref()) else {
+            return;
+        };
         self.threads.extend(cgroup.threads().unwrap_or_default());
         let used = cgroup.cpu_time().ok();
         self.used = used.zip(self.used_before).map(|(now, before)| now.since(before));
     }
 }
 
-/// What a sample of each event stands for, where tasks are told apart: not where only some of what is recorded stays.
+/// What a sample of each event stands for, where tasks are told apart: not where only some of what
+/// is recorded stays.
 pub(super) fn weights(session: &Session<'_>) -> Option<Vec<Weight>> {
     let of = |attr: &Attr| match attr.sampling {
         Sampling::None => Weight::Fixed(0),
@@ -59,7 +66,12 @@ pub(super) fn weights(session: &Session<'_>) -> Option<Vec<Weight>> {
 /// How the command is followed, for the note at the beginning.
 pub(super) fn beginning(following: Option<&Following>, root: Option<i32>) -> Option<Follow> {
     let following = following?;
-    Some(Follow { mode: following.mode, why: following.why.clone(), root: root?, ..Follow::default() })
+    Some(Follow {
+        mode: following.mode,
+        why: following.why.clone(),
+        root: root?,
+        ..Follow::default()
+    })
 }
 
 /// Completes the ledger, and has the command's cgroup removed.
@@ -81,7 +93,12 @@ pub(super) fn complete(
     if tasks.is_empty() {
         return;
     }
-    let family = Family::of(tasks.iter().copied(), follow.root, session.plan.events.len(), follow.mode == FollowMode::System);
+    let family = Family::of(
+        tasks.iter().copied(),
+        follow.root,
+        session.plan.events.len(),
+        follow.mode == FollowMode::System,
+    );
     follow.tasks = Some(family.tasks);
     follow.unseen_tasks = family.unseen;
     if follow.mode == FollowMode::Inherit && family.tasks > 1 {
@@ -93,20 +110,33 @@ pub(super) fn complete(
     let mode = follow.mode;
     let time = time_used(session, ended, seen);
     for (number, event) in ledger.events.iter_mut().enumerate() {
-        let (Some(planned), Some(&sampled)) = (session.plan.events.get(number), family.periods.get(number)) else { continue };
+        let (Some(planned), Some(&sampled)) =
+            (session.plan.events.get(number), family.periods.get(number))
+        else {
+            continue;
+        };
         let count = counts.get(number).copied().flatten().filter(|_| mode != FollowMode::System);
-        event.counted = count.filter(|_| mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT));
+        event.counted = count.filter(|_| {
+            mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT)
+        });
         let is_time = is_clock(&planned.attr);
-        let used = if is_time { time.map(|time| of_levels(time, &planned.attr)).or(count) } else { count };
+        let used =
+            if is_time { time.map(|time| of_levels(time, &planned.attr)).or(count) } else { count };
         if planned.attr.sampling != Sampling::None && !session.only_tracks(number) {
             let busy_ns = time.map_or(ledger.recorded_ns, |time| nanos(time.user + time.system));
-            let coverage = |used| Coverage { sampled, used, is_time, is_little: is_little(planned.attr.sampling, used, busy_ns) };
+            let coverage = |used| Coverage {
+                sampled,
+                used,
+                is_time,
+                is_little: is_little(planned.attr.sampling, used, busy_ns),
+            };
             event.coverage = used.map(coverage);
         }
     }
 }
 
-/// The CPU time of the command's tasks while they were recorded; `None` where that was not all of the time.
+/// The CPU time of the command's tasks while they were recorded; `None` where that was not all of
+/// the time.
 fn time_used(session: &Session<'_>, ended: Option<Ended>, seen: &CgroupSeen) -> Option<CpuTime> {
     let always = session.record.begin == Begin::AtOnce && session.record.control.is_none();
     let waited_for = ended.map(|ended| CpuTime { user: ended.user, system: ended.system });
@@ -114,14 +144,21 @@ fn time_used(session: &Session<'_>, ended: Option<Ended>, seen: &CgroupSeen) -> 
 }
 
 fn of_levels(time: CpuTime, attr: &Attr) -> u64 {
-    let (no_user, no_kernel) = (attr.flags.contains(Flags::EXCLUDE_USER), attr.flags.contains(Flags::EXCLUDE_KERNEL));
-    let (user, system) = (if no_user { Duration::ZERO } else { time.user }, if no_kernel { Duration::ZERO } else { time.system });
+    let (no_user, no_kernel) =
+        (attr.flags.contains(Flags::EXCLUDE_USER), attr.flags.contains(Flags::EXCLUDE_KERNEL));
+    let (user, system) = (
+        if no_user { Duration::ZERO } else { time.user },
+        if no_kernel { Duration::ZERO } else { time.system },
+    );
     nanos(user + system)
 }
 
 /// The clocks, which count nanoseconds of CPU time.
 pub(super) fn is_clock(attr: &Attr) -> bool {
-    attr.kind == PERF_TYPE_SOFTWARE && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].into_iter().any(|clock| attr.config == u64::from(clock))
+    attr.kind == PERF_TYPE_SOFTWARE
+        && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK]
+            .into_iter()
+            .any(|clock| attr.config == u64::from(clock))
 }
 
 fn is_little(sampling: Sampling, used: u64, busy_ns: u64) -> bool {

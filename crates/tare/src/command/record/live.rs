@@ -167,17 +167,22 @@ impl Live<'_> {
         if self.session.record.begin == Begin::AtOnce {
             self.clock.enabled();
         }
-        self.child = child.map(WaitingChild::start).transpose().context("cannot start the command")?;
+        self.child =
+            child.map(WaitingChild::start).transpose().context("cannot start the command")?;
         Ok(())
     }
 
     fn enable(&mut self) -> anyhow::Result<()> {
         self.clock.enabled();
-        self.events.set_enabled(true, |event| !self.session.only_tracks(event)).context("cannot enable the events")
+        self.events
+            .set_enabled(true, |event| !self.session.only_tracks(event))
+            .context("cannot enable the events")
     }
 
     fn disable(&mut self) -> anyhow::Result<()> {
-        self.events.set_enabled(false, |event| !self.session.only_tracks(event)).context("cannot disable the events")?;
+        self.events
+            .set_enabled(false, |event| !self.session.only_tracks(event))
+            .context("cannot disable the events")?;
         self.clock.disabled();
         Ok(())
     }
@@ -200,7 +205,10 @@ impl Live<'_> {
         };
         let mut signal = None;
         loop {
-            let woken = self.wakes.wait(Some(deadlines.next().saturating_duration_since(Instant::now()))).context("cannot wait for events")?;
+            let woken = self
+                .wakes
+                .wait(Some(deadlines.next().saturating_duration_since(Instant::now())))
+                .context("cannot wait for events")?;
             self.counts.wake_ups += 1;
             self.counts.system_calls += 1;
             let now = Instant::now();
@@ -216,16 +224,24 @@ impl Live<'_> {
                 self.enable()?;
             }
             let look = due(&mut deadlines.look, now, Some(LOOK));
-            let targets_gone = (look || woken.by(Waker::Target)) && self.targets.ended(self.session.host, look);
+            let targets_gone =
+                (look || woken.by(Waker::Target)) && self.targets.ended(self.session.host, look);
             let interrupted_alone = signal.is_some() && self.child.is_none();
             let nothing_left = self.stopped.is_some() && self.child.is_none();
-            if stop || insisted || targets_gone || interrupted_alone || nothing_left || due(&mut deadlines.timeout, now, None) {
+            if stop
+                || insisted
+                || targets_gone
+                || interrupted_alone
+                || nothing_left
+                || due(&mut deadlines.timeout, now, None)
+            {
                 return Ok(End { ended: None, signal });
             }
         }
     }
 
-    /// Empties the rings, and has what was in them in the recording where that is due; whether it was.
+    /// Empties the rings, and has what was in them in the recording where that is due; whether it
+    /// was.
     fn read(&mut self, now: Instant, flush: &mut Instant, interval: Duration) -> bool {
         let is_due = *flush <= now;
         if is_due {
@@ -244,7 +260,9 @@ impl Live<'_> {
             let flushed = if is_due { self.shared.flush() } else { Ok(()) };
             match read.and_then(|pass| flushed.map(|()| pass)) {
                 Err(error) => return self.stop_recording(error.into()),
-                Ok(_) if self.shared.with_output(|output| output.is_at_max_size()) => return self.stop_recording(Stopped::MaxSize),
+                Ok(_) if self.shared.with_output(|output| output.is_at_max_size()) => {
+                    return self.stop_recording(Stopped::MaxSize);
+                }
                 Ok(pass) => {
                     if self.shared.with_output(|output| output.wants_switch()) {
                         self.switch();

@@ -1,9 +1,10 @@
 //! `tare record`: samples and tracepoints into a perf.data file.
 //!
-//! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session` begins a recording, `live` sees it through,
-//! `snapshot` and `finish`
-//! dump what is kept back and end it; `followed` is what is known of a command and its children then; `description` and `account` say what it is of and what it cost,
-//! `cost` what it cost those who were sampled, `pace` keeps that within a `budget`. The bytes' way is in `crate::pipeline`.
+//! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session`
+//! begins a recording, `live` sees it through, `snapshot` and `finish` dump what is kept back and
+//! end it; `followed` is what is known of a command and its children then; `description` and
+//! `account` say what it is of and what it cost, `cost` what it cost those who were sampled, `pace`
+//! keeps that within a `budget`. The bytes' way is in `crate::pipeline`.
 
 mod account;
 mod budget;
@@ -59,7 +60,8 @@ pub(crate) fn run(raw: raw::Record) -> Outcome {
         return Ok(Exit::Success);
     }
     let has_command = !record.command.is_empty();
-    recorded(&record, follow.as_ref(), &host).map_err(|error| super::remedy::with_status(error, has_command))
+    recorded(&record, follow.as_ref(), &host)
+        .map_err(|error| super::remedy::with_status(error, has_command))
 }
 
 /// Chooses how a command is followed, and has recorded what that takes.
@@ -71,37 +73,64 @@ fn follow(record: &mut Record, host: &Host) -> Result<Option<Following>, Refusal
     let asks = [
         ("-i", !record.inherit),
         ("-s", record.sampling.counts_of_threads),
-        ("an event's term inherit or no-inherit", record.groups.iter().flat_map(|group| &group.events).any(says_itself)),
+        (
+            "an event's term inherit or no-inherit",
+            record.groups.iter().flat_map(|group| &group.events).any(says_itself),
+        ),
     ];
     let needs_inherit = asks.into_iter().find(|(_, asked)| *asked).map(|(option, _)| option);
-    let following = Following::choose(Wish { follow: record.follow, needs_inherit, dry_run: record.dry_run }, host, &System)?;
+    let following = Following::choose(
+        Wish { follow: record.follow, needs_inherit, dry_run: record.dry_run },
+        host,
+        &System,
+    )?;
     let cpus = plan::cpus(&record.target, host)?;
     match following.mode {
         FollowMode::Cgroup => record.target = Target::CommandInCgroup(cpus),
         FollowMode::System => record.target = Target::CommandOnCpus(cpus),
-        FollowMode::Inherit => (record.sampling.counts_of_threads, record.sampling.fixed_periods) = (record.inherit, record.inherit),
+        FollowMode::Inherit => {
+            (record.sampling.counts_of_threads, record.sampling.fixed_periods) =
+                (record.inherit, record.inherit)
+        }
     }
     Ok(Some(following))
 }
 
 fn recorded(record: &Record, follow: Option<&Following>, host: &Host) -> Outcome {
     let files = FileLimit::now();
-    let asks = record.output.options.switch == Some(Switch::Signal) || matches!(record.rings.keep, Keep::Last(_));
-    let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw())).context("cannot wait for signals")?;
+    let asks = record.output.options.switch == Some(Switch::Signal)
+        || matches!(record.rings.keep, Keep::Last(_));
+    let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw()))
+        .context("cannot wait for signals")?;
     let plan = Plan::new(record, host, &System)?;
     let notes = plan.notes.iter().filter(|_| !record.quiet);
     notes.for_each(|note| say(note));
     let path = std::env::var_os("PATH");
-    let command = (!record.command.is_empty()).then(|| Command::find(&record.command, path.as_deref())).transpose()?;
+    let command = (!record.command.is_empty())
+        .then(|| Command::find(&record.command, path.as_deref()))
+        .transpose()?;
     let command = match (command, &record.output.destination) {
         // Where the recording has stdout, the command writes to stderr, as with perf.
         (Some(command), Destination::Stdout) => {
-            let stderr = std::io::stderr().as_fd().try_clone_to_owned().context("stderr is closed, and stdout takes the recording")?;
+            let stderr = std::io::stderr()
+                .as_fd()
+                .try_clone_to_owned()
+                .context("stderr is closed, and stdout takes the recording")?;
             Some(command.with_standard_files([None, Some(stderr), None]))
         }
         (command, _) => command,
     };
-    let session = Session { record, plan: &plan, follow, host, kernel: &System, signals: &signals, files, command, sample_costs: OnceCell::new() };
+    let session = Session {
+        record,
+        plan: &plan,
+        follow,
+        host,
+        kernel: &System,
+        signals: &signals,
+        files,
+        command,
+        sample_costs: OnceCell::new(),
+    };
     let recorded = session.record(&|| open(record, &signals))?;
     show(record, &recorded);
     Ok(exit(record, &recorded))
@@ -119,11 +148,18 @@ fn open(record: &Record, signals: &Signals) -> anyhow::Result<Output> {
                 if !std::mem::replace(&mut is_said, true) {
                     say(&format!("{waits} as yet: waiting"));
                 }
-                poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&LOOK)).or_else(interrupted)?;
-                let arrived = signals.next()?.filter(|signal| signal.number != Signal::CHILD.as_raw() && signal.number != Signal::USR2.as_raw());
+                poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&LOOK))
+                    .or_else(interrupted)?;
+                let arrived = signals.next()?.filter(|signal| {
+                    signal.number != Signal::CHILD.as_raw()
+                        && signal.number != Signal::USR2.as_raw()
+                });
                 if let Some(signal) = arrived {
-                    let message = format!("{waits}, and signal {} ended the waiting", signal.number);
-                    return Err(Refusal { exit: Exit::Command(by_signal(signal.number)), message }.into());
+                    let message =
+                        format!("{waits}, and signal {} ended the waiting", signal.number);
+                    return Err(
+                        Refusal { exit: Exit::Command(by_signal(signal.number)), message }.into()
+                    );
                 }
             }
             opened => return Ok(opened?),
@@ -147,7 +183,12 @@ fn show(record: &Record, recorded: &Recorded) {
         return;
     }
     // The ledger's lines say it too, if it was known by then.
-    if let Some(why) = recorded.account.stopped.as_ref().filter(|_| record.quiet || recorded.ledger.stopped.is_none()) {
+    if let Some(why) = recorded
+        .account
+        .stopped
+        .as_ref()
+        .filter(|_| record.quiet || recorded.ledger.stopped.is_none())
+    {
         say(&format!("the recording ended early: {why}"));
     }
     if record.quiet {
@@ -155,7 +196,10 @@ fn show(record: &Record, recorded: &Recorded) {
     }
     let mut stderr = std::io::stderr().lock();
     let file = recorded.account.files.last().map(|file| format!(" -> {}", file.display()));
-    for (line, file) in ledger::text(&recorded.ledger).iter().zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new()))) {
+    for (line, file) in ledger::text(&recorded.ledger)
+        .iter()
+        .zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new())))
+    {
         let _ = writeln!(stderr, "tare: {}", printable(&format!("{line}{file}")));
     }
 }

@@ -1,4 +1,5 @@
-//! Keeps sampling within its budget: looks at what the recorder used whenever rings are flushed, and changes the rates.
+//! Keeps sampling within its budget: looks at what the recorder used whenever rings are flushed,
+//! and changes the rates.
 
 use std::time::Duration;
 
@@ -36,17 +37,34 @@ impl Pace {
     pub(super) fn new(session: &Session<'_>) -> Option<Self> {
         let budget = session.record.sampling.budget?;
         let of_event = |planned: &PlannedEvent| match planned.attr.sampling {
-            Sampling::Frequency(hz) => std::iter::once(hz).chain(planned.slower.iter().copied()).collect(),
+            Sampling::Frequency(hz) => {
+                std::iter::once(hz).chain(planned.slower.iter().copied()).collect()
+            }
             Sampling::Period(_) | Sampling::None => Vec::new(),
         };
         let rates: Vec<Vec<u64>> = session.plan.events.iter().map(of_event).collect();
-        let us: Vec<f64> = cost::of_samples(session).iter().map(|cost| cost.as_ref().map_or(0.0, |cost| cost.us.high)).collect();
+        let us: Vec<f64> = cost::of_samples(session)
+            .iter()
+            .map(|cost| cost.as_ref().map_or(0.0, |cost| cost.us.high))
+            .collect();
         let steps = rates.iter().map(Vec::len).max()?;
-        let of_step = |step| rates_at(&rates, step).iter().zip(&us).map(|(&hz, us)| hz as f64 * us * 1e-6).sum();
+        let of_step = |step| {
+            rates_at(&rates, step).iter().zip(&us).map(|(&hz, us)| hz as f64 * us * 1e-6).sum()
+        };
         let costs = (0..steps).map(of_step).collect();
         let controller = Controller::new(budget.share, costs, cost::cpus(session));
         let (recorded, floor) = (Duration::ZERO, Duration::ZERO);
-        Some(Self { budget, controller, rates, recorded, recorder_ns: 0, throttled: 0, tallies: Vec::new(), changes: 0, floor })
+        Some(Self {
+            budget,
+            controller,
+            rates,
+            recorded,
+            recorder_ns: 0,
+            throttled: 0,
+            tallies: Vec::new(),
+            changes: 0,
+            floor,
+        })
     }
 
     /// What samples cost since the last look.
@@ -54,7 +72,11 @@ impl Pace {
         let before = std::mem::replace(&mut self.tallies, now);
         let mut cost = SamplesCost::default();
         for (event, (now, sample)) in self.tallies.iter().zip(costs).enumerate() {
-            let (Some(sample), seen) = (sample, now.since(before.get(event).unwrap_or(&Tally::default()))) else { continue };
+            let (Some(sample), seen) =
+                (sample, now.since(before.get(event).unwrap_or(&Tally::default())))
+            else {
+                continue;
+            };
             cost.of_loops += sample.of(seen.samples as f64, 0.0).high;
             cost.all += sample.of(seen.samples as f64, seen.in_kernel as f64).high;
         }
@@ -116,11 +138,23 @@ impl Live<'_> {
     /// What became of the budget, for a ledger that has its costs.
     pub(super) fn kept_budget(&self, ledger: &Ledger) -> Option<ledger::Budget> {
         let pace = self.pace.as_ref()?;
-        let spent = SamplingCost::new(ledger, ShareOf::Cpus, cost::cpus(self.session)).and_then(|cost| cost.share);
+        let spent = SamplingCost::new(ledger, ShareOf::Cpus, cost::cpus(self.session))
+            .and_then(|cost| cost.share);
         let hz = pace.hz().into_iter().max().unwrap_or(0);
         let Budget { share: asked, min_hz } = pace.budget;
         // Since the last look, too.
-        let rest = if pace.controller.floor_wins() { self.clock.recorded().saturating_sub(pace.recorded) } else { Duration::ZERO };
-        Some(ledger::Budget { asked, spent, min_hz, hz, changes: pace.changes, floor_ns: nanos(pace.floor + rest) })
+        let rest = if pace.controller.floor_wins() {
+            self.clock.recorded().saturating_sub(pace.recorded)
+        } else {
+            Duration::ZERO
+        };
+        Some(ledger::Budget {
+            asked,
+            spent,
+            min_hz,
+            hz,
+            changes: pace.changes,
+            floor_ns: nanos(pace.floor + rest),
+        })
     }
 }

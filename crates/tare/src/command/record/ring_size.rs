@@ -9,8 +9,8 @@ const LARGEST: usize = 8 << 20;
 /// CPUs for which one thread that reads is enough.
 const CPUS_A_READER: usize = 32;
 
-/// Bytes of each of so many rings: what the user asked for, or the most that may be locked in memory for all of them together.
-/// Mapping falls back further where that turns out to be too much.
+/// Bytes of each of so many rings: what the user asked for, or the most that may be locked in
+/// memory for all of them together. Mapping falls back further where that turns out to be too much.
 pub(super) fn bytes(asked: Option<u64>, rings: usize, host: &Host) -> usize {
     let asked = asked.map_or(LARGEST, |asked| usize::try_from(asked).unwrap_or(LARGEST));
     match lockable(host) {
@@ -23,26 +23,39 @@ pub(super) fn bytes(asked: Option<u64>, rings: usize, host: &Host) -> usize {
 pub(super) fn note(asked: Option<u64>, smallest: usize) -> Option<String> {
     let wanted = asked.map_or(LARGEST as u64, |asked| asked);
     let short = (smallest as u64) < wanted;
-    let remedy = "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK";
-    short.then(|| format!("rings of {} KiB a CPU instead of {}: {remedy} for larger ones, which lose less", smallest >> 10, wanted >> 10))
+    let remedy =
+        "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK";
+    short.then(|| {
+        format!(
+            "rings of {} KiB a CPU instead of {}: {remedy} for larger ones, which lose less",
+            smallest >> 10,
+            wanted >> 10
+        )
+    })
 }
 
 /// The largest power of two that each ring can have, with its page of control.
 fn share(all: u64, rings: usize) -> usize {
     let page = page_size();
-    let each = usize::try_from(all / rings.max(1) as u64).unwrap_or(usize::MAX).saturating_sub(page);
+    let each =
+        usize::try_from(all / rings.max(1) as u64).unwrap_or(usize::MAX).saturating_sub(page);
     if each < page { page } else { 1 << each.ilog2() }
 }
 
-/// How much may be locked for rings by this user; `None`: any amount. The first so many KiB a CPU are the user's share for rings
-/// (`kernel.perf_event_mlock_kb`), the rest counts against the limit of the process (`perf_mmap`, `kernel/events/core.c`).
+/// How much may be locked for rings by this user; `None`: any amount. The first so many KiB a CPU
+/// are the user's share for rings (`kernel.perf_event_mlock_kb`), the rest counts against the limit
+/// of the process (`perf_mmap`, `kernel/events/core.c`).
 fn lockable(host: &Host) -> Option<u64> {
     let privileged = host.rights().is_ok_and(|rights| rights.has(CapabilitySet::IPC_LOCK));
     if privileged || host.sysctl("kernel.perf_event_paranoid").is_ok_and(|level| level < 0) {
         return None;
     }
     let limit = locked_memory().current?;
-    let kib = host.sysctl("kernel.perf_event_mlock_kb").ok().and_then(|kib| u64::try_from(kib).ok()).unwrap_or(0);
+    let kib = host
+        .sysctl("kernel.perf_event_mlock_kb")
+        .ok()
+        .and_then(|kib| u64::try_from(kib).ok())
+        .unwrap_or(0);
     let cpus = host.online_cpus().map_or(1, |cpus| cpus.as_slice().len() as u64);
     Some(limit.saturating_add(kib.saturating_mul(1024).saturating_mul(cpus)))
 }
@@ -60,7 +73,9 @@ mod tests {
     fn smaller_rings_are_said() {
         assert_eq!(note(None, LARGEST), None);
         assert_eq!(note(Some(4096), 4096), None);
-        assert!(note(None, 65536).unwrap().starts_with("rings of 64 KiB a CPU instead of 8192: raise "));
+        assert!(
+            note(None, 65536).unwrap().starts_with("rings of 64 KiB a CPU instead of 8192: raise ")
+        );
     }
 
     #[test]

@@ -53,7 +53,8 @@ use crate::pipeline::ledger::{Ledger, Recorder, SampleCost};
 use crate::pipeline::output::{Output, OutputError};
 use crate::pipeline::synthesize;
 
-/// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each thread that reads.
+/// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each
+/// thread that reads.
 const OTHER_FILES: usize = 32;
 
 /// What a recording is made of.
@@ -73,7 +74,10 @@ pub(super) struct Session<'a> {
 
 impl Session<'_> {
     /// Records, from the fork to the last byte.
-    pub(super) fn record(&self, output: &dyn Fn() -> anyhow::Result<Output>) -> anyhow::Result<Recorded> {
+    pub(super) fn record(
+        &self,
+        output: &dyn Fn() -> anyhow::Result<Output>,
+    ) -> anyhow::Result<Recorded> {
         // The child is forked before anything is opened, so that none of it is in what is recorded.
         let cgroup = self.follow.and_then(|following| following.cgroup.as_ref()).map(AsFd::as_fd);
         let fork = |command| WaitingChild::fork_into(command, self.signals, &self.files, cgroup);
@@ -84,18 +88,27 @@ impl Session<'_> {
         }
         let output = output()?;
         let readers = self.record.readers.unwrap_or_else(|| ring_size::readers(self.host));
-        let helpers = (1..readers).map(|number| Helper::start(number, priority)).collect::<anyhow::Result<Vec<_>>>()?;
+        let helpers = (1..readers)
+            .map(|number| Helper::start(number, priority))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let root = child.as_ref().map(WaitingChild::pid);
         let subjects = Subjects::find(&self.record.target, root, cgroup, self.host)?;
         let recorder = self.recorder(&output, &helpers);
         let events = self.open(&subjects, &recorder)?;
-        let rings = events.rings(ring_size::bytes(self.record.rings.bytes, events.number_of_rings(), self.host))?;
-        if let Some(note) = ring_size::note(self.record.rings.bytes, rings.smallest()).filter(|_| !self.record.quiet) {
+        let rings = events.rings(ring_size::bytes(
+            self.record.rings.bytes,
+            events.number_of_rings(),
+            self.host,
+        ))?;
+        if let Some(note) = ring_size::note(self.record.rings.bytes, rings.smallest())
+            .filter(|_| !self.record.quiet)
+        {
             say(&note);
         }
         let ids = events.ids().context("cannot read the ids of events")?;
         let description = description::describe(self, &ids)?;
-        let ledger = Ledger { follow: followed::beginning(self.follow, root), ..Ledger::of(recorder) };
+        let ledger =
+            Ledger { follow: followed::beginning(self.follow, root), ..Ledger::of(recorder) };
         let mut live = self.live(events, rings, &ids, (ledger, description), output, helpers)?;
         live.targets = subjects.waited_for;
         for file in live.targets.files() {
@@ -103,8 +116,10 @@ impl Session<'_> {
         }
         live.existing = subjects.existing;
         if let Err(error) = self.begin(&mut live) {
-            // Whoever stopped reading so early gets no recording, and the command runs all the same.
-            let is_closed = error.downcast_ref() == Some(&OutputError::Closed) || live.shared.flush() == Err(OutputError::Closed);
+            // Whoever stopped reading so early gets no recording, and the command runs all the
+            // same.
+            let is_closed = error.downcast_ref() == Some(&OutputError::Closed)
+                || live.shared.flush() == Err(OutputError::Closed);
             if !is_closed {
                 return Err(error);
             }
@@ -127,13 +142,19 @@ impl Session<'_> {
     /// Whether an event only follows processes: orders and delays are for the others.
     pub(super) fn only_tracks(&self, event: usize) -> bool {
         let attr = &self.plan.events[event].attr;
-        attr.kind == PERF_TYPE_SOFTWARE && attr.config == u64::from(PERF_COUNT_SW_DUMMY) && attr.flags.contains(Flags::COMM)
+        attr.kind == PERF_TYPE_SOFTWARE
+            && attr.config == u64::from(PERF_COUNT_SW_DUMMY)
+            && attr.flags.contains(Flags::COMM)
     }
 
     /// The threads of this process, all of which are there by now.
     fn recorder(&self, output: &Output, helpers: &[Helper]) -> Recorder {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let tids = [pid].into_iter().chain(helpers.iter().map(|helper| helper.tid)).chain(output.threads()).collect();
+        let tids = [pid]
+            .into_iter()
+            .chain(helpers.iter().map(|helper| helper.tid))
+            .chain(output.threads())
+            .collect();
         Recorder { pid, tids, included: self.record.include_self }
     }
 
@@ -153,11 +174,21 @@ impl Session<'_> {
         }
         let explain = |error: OpenError| remedy::for_open(&error, self.host, &self.files);
         let events = Events::open(self.kernel, wanted).map_err(explain)?;
-        let excluded: Vec<i32> = if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
-        let filters = self.plan.events.iter().map(|planned| planned.filter(&excluded)).collect::<Result<Vec<_>, _>>()?;
+        let excluded: Vec<i32> =
+            if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
+        let filters = self
+            .plan
+            .events
+            .iter()
+            .map(|planned| planned.filter(&excluded))
+            .collect::<Result<Vec<_>, _>>()?;
         events.set_filters(&filters).map_err(explain)?;
         if self.record.verbose > 0 {
-            say(&format!("{} events, {} open files", self.plan.events.len(), events.number_of_files()));
+            say(&format!(
+                "{} events, {} open files",
+                self.plan.events.len(),
+                events.number_of_files()
+            ));
         }
         if self.record.verbose > 1 {
             let _ = write!(io::stderr(), "{}", self.plan);
@@ -167,7 +198,11 @@ impl Session<'_> {
 
     /// What those who read rings must know of the events.
     fn known(&self, ids: &[Vec<u64>], recorder: &Recorder) -> Known {
-        let own = if matches!(self.record.target, Target::Cpus(_)) { recorder.tids.iter().copied().collect() } else { Vec::new() };
+        let own = if matches!(self.record.target, Target::Cpus(_)) {
+            recorder.tids.iter().copied().collect()
+        } else {
+            Vec::new()
+        };
         let layouts = self.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
         let known = Known::new(layouts, ids, own);
         match followed::weights(self) {
@@ -188,13 +223,26 @@ impl Session<'_> {
     ) -> anyhow::Result<Live<'_>> {
         let known = Arc::new(self.known(ids, &ledger.recorder));
         let keep = if let Keep::Last(time) = self.record.rings.keep { Some(time) } else { None };
-        let shared = Arc::new(Shared::new(output, 1 + helpers.len(), &known, keep, self.record.output.step()));
+        let shared = Arc::new(Shared::new(
+            output,
+            1 + helpers.len(),
+            &known,
+            keep,
+            self.record.output.step(),
+        ));
         let Rings { consumed, overwritten } = rings;
         let number = 1 + helpers.len();
-        let mut readers = dealt(consumed, number, &events, &shared, &known)?.into_iter().enumerate();
-        let (wakes, rings) = readers.next().map(|(_, first)| first).context("there is no reader")?;
+        let mut readers =
+            dealt(consumed, number, &events, &shared, &known)?.into_iter().enumerate();
+        let (wakes, rings) =
+            readers.next().map(|(_, first)| first).context("there is no reader")?;
         for (helper, (number, (wakes, rings))) in helpers.iter_mut().zip(readers) {
-            helper.hand(Reader::new(number, rings), wakes, &shared, self.record.rings.flush_interval)?;
+            helper.hand(
+                Reader::new(number, rings),
+                wakes,
+                &shared,
+                self.record.rings.flush_interval,
+            )?;
         }
         wakes.add(self.signals, Waker::Signal).context("cannot wait for signals")?;
         let control = self.record.control.as_deref().map(Control::open).transpose()?;
@@ -230,18 +278,24 @@ impl Session<'_> {
         })
     }
 
-    /// Describes what was there before, in records that the kernel would have made of it. The event that follows processes runs by
-    /// then, so that nothing falls in between.
+    /// Describes what was there before, in records that the kernel would have made of it. The event
+    /// that follows processes runs by then, so that nothing falls in between.
     fn describe_existing(&self, live: &mut Live<'_>) -> anyhow::Result<()> {
-        if let Some(tracking) = self.tracking().filter(|&event| self.plan.events[event].start == Start::AtOnce) {
-            live.events.set_enabled(true, |event| event == tracking).context("cannot enable the events")?;
+        if let Some(tracking) =
+            self.tracking().filter(|&event| self.plan.events[event].start == Start::AtOnce)
+        {
+            live.events
+                .set_enabled(true, |event| event == tracking)
+                .context("cannot enable the events")?;
         }
         let mut emit = |bytes: &[u8]| {
             live.shared.see_mappings(bytes);
             live.shared.append(&[bytes]).map_err(io::Error::other)
         };
         match &live.existing {
-            Some(existing) if !self.record.synthesize.at_the_end => self.synthesize(existing, &mut emit),
+            Some(existing) if !self.record.synthesize.at_the_end => {
+                self.synthesize(existing, &mut emit)
+            }
             _ => self.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
         }
     }
@@ -251,13 +305,22 @@ impl Session<'_> {
         self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM))
     }
 
-    /// Hands out records of what runs: of these processes, as far as the user wants them, and of the kernel.
-    pub(super) fn synthesize(&self, targets: &synthesize::Targets, emit: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> anyhow::Result<()> {
+    /// Hands out records of what runs: of these processes, as far as the user wants them, and of
+    /// the kernel.
+    pub(super) fn synthesize(
+        &self,
+        targets: &synthesize::Targets,
+        emit: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         let Some(tracking) = self.tracking() else { return Ok(()) };
         let what = &self.record.synthesize;
         let nobody = synthesize::Targets::Processes(Vec::new());
         let options = synthesize::Options {
-            kernel: self.plan.events.iter().any(|planned| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL)),
+            kernel: self
+                .plan
+                .events
+                .iter()
+                .any(|planned| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL)),
             data: self.record.sampling.tracking.contains(Flags::MMAP_DATA),
             namespaces: self.record.sampling.tracking.contains(Flags::NAMESPACES),
             cgroups: what.cgroups,
@@ -265,7 +328,8 @@ impl Session<'_> {
         };
         let targets = if what.tasks { targets } else { &nobody };
         let layout = Layout::from(&self.plan.events[tracking].attr);
-        synthesize::synthesize(self.host, targets, &options, &layout, emit).context("cannot describe what runs already")?;
+        synthesize::synthesize(self.host, targets, &options, &layout, emit)
+            .context("cannot describe what runs already")?;
         Ok(())
     }
 }
@@ -287,12 +351,21 @@ fn dealt(
         if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
             wakes.add(file, Waker::Ring).context("cannot wait for a ring")?;
         }
-        rings.push(CpuRing { number: shared.register(cpu, ring.size()), ring, meter: Meter::new(known) });
+        rings.push(CpuRing {
+            number: shared.register(cpu, ring.size()),
+            ring,
+            meter: Meter::new(known),
+        });
     }
     Ok(dealt)
 }
 
 fn no_priority(priority: u32, error: Errno) -> Refusal {
     let remedy = "raise 'ulimit -r', run with CAP_SYS_NICE, or leave out -r";
-    Refusal { exit: Exit::OwnFailure, message: format!("-r {priority}: this user may not have a realtime priority ({error}): {remedy}") }
+    Refusal {
+        exit: Exit::OwnFailure,
+        message: format!(
+            "-r {priority}: this user may not have a realtime priority ({error}): {remedy}"
+        ),
+    }
 }

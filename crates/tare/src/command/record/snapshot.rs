@@ -30,7 +30,11 @@ struct Overwritten {
 }
 
 impl Snapshots {
-    pub(super) fn new(rings: Vec<(u32, usize, OverwrittenRing)>, known: &Arc<Known>, shared: &Shared) -> Self {
+    pub(super) fn new(
+        rings: Vec<(u32, usize, OverwrittenRing)>,
+        known: &Arc<Known>,
+        shared: &Shared,
+    ) -> Self {
         let ring = |(cpu, owner, ring): (u32, usize, OverwrittenRing)| Overwritten {
             number: shared.register(cpu, ring.size()),
             owner,
@@ -48,7 +52,9 @@ impl Live<'_> {
             return Ok(());
         }
         // What tells of processes comes first: samples refer to it.
-        if let Err(error) = self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent()) {
+        if let Err(error) =
+            self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent())
+        {
             self.stop_recording(error.into());
         }
         for Overwritten { number, owner, ring, meter } in &mut self.snapshots.rings {
@@ -56,11 +62,17 @@ impl Live<'_> {
             let records = oldest_first(&ring.snapshot(event).context("cannot read a ring")?);
             meter.see([&records, &[]]);
             if self.stopped.is_none() && !records.is_empty() {
-                self.stopped = self.shared.append_of(*number, meter, &records).err().map(Stopped::from);
+                self.stopped =
+                    self.shared.append_of(*number, meter, &records).err().map(Stopped::from);
             }
         }
         if self.stopped.is_none() {
-            self.stopped = self.shared.append(&[&FINISHED_ROUND]).and_then(|()| self.shared.flush()).err().map(Stopped::from);
+            self.stopped = self
+                .shared
+                .append(&[&FINISHED_ROUND])
+                .and_then(|()| self.shared.flush())
+                .err()
+                .map(Stopped::from);
         }
         Ok(())
     }
@@ -68,7 +80,8 @@ impl Live<'_> {
 
 /// Whole records in the other order.
 fn oldest_first(newest_first: &[u8]) -> Vec<u8> {
-    let mut sizes: Vec<usize> = Records::new(newest_first, Endian::NATIVE).map(|record| record.size()).collect();
+    let mut sizes: Vec<usize> =
+        Records::new(newest_first, Endian::NATIVE).map(|record| record.size()).collect();
     let mut end: usize = sizes.iter().sum();
     let mut records = Vec::with_capacity(end);
     while let Some(size) = sizes.pop() {
@@ -84,9 +97,15 @@ mod tests {
 
     #[test]
     fn records_change_their_order_and_nothing_else() {
-        let record = |size: u16, byte: u8| [&[9, 0, 0, 0, 0, 0][..], &size.to_ne_bytes(), &vec![byte; usize::from(size) - 8]].concat();
+        let record = |size: u16, byte: u8| {
+            [&[9, 0, 0, 0, 0, 0][..], &size.to_ne_bytes(), &vec![byte; usize::from(size) - 8]]
+                .concat()
+        };
         let (newest, oldest) = (record(24, 1), record(16, 2));
-        assert_eq!(oldest_first(&[newest.clone(), oldest.clone()].concat()), [oldest, newest].concat());
+        assert_eq!(
+            oldest_first(&[newest.clone(), oldest.clone()].concat()),
+            [oldest, newest].concat()
+        );
         assert_eq!(oldest_first(&[]), Vec::<u8>::new());
     }
 }

@@ -15,12 +15,15 @@ use crate::pipeline::output::Closing;
 use crate::pipeline::synthesize;
 
 impl Live<'_> {
-    /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with what runs now.
+    /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with
+    /// what runs now.
     pub(super) fn switch(&mut self) {
         match self.next_file() {
             Ok(()) => {}
             Err(Failed::Output(why)) => self.stop_recording(why),
-            Err(Failed::Describing(error)) => say(&format!("the recording goes on in the same file: {error:#}")),
+            Err(Failed::Describing(error)) => {
+                say(&format!("the recording goes on in the same file: {error:#}"))
+            }
         }
     }
 
@@ -53,7 +56,9 @@ impl Live<'_> {
             self.add_to_total(&ledger);
             let closing = Closing { description: &ending, records: &last };
             let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
-            finished.map(|file| file.map(|file| (file, ledger))).map_err(|error| Failed::Output(Stopped::from(error)))
+            finished
+                .map(|file| file.map(|file| (file, ledger)))
+                .map_err(|error| Failed::Output(Stopped::from(error)))
         })?;
         if let Some((file, ledger)) = finished.filter(|_| !self.session.record.quiet) {
             say(&format!("{} -> {}", ledger::text(&ledger).swap_remove(0), file.display()));

@@ -46,7 +46,8 @@ impl Filling {
             Some(Time::Percent(from, to)) => percent_of(description, from, to)?,
         };
         let cpu = Column::Key(Key::Cpu);
-        let by_cpu = report.sort.contains(&cpu) || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
+        let by_cpu = report.sort.contains(&cpu)
+            || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
         let mut filling = Self {
             profile: Profile::default(),
             history: History::default(),
@@ -80,7 +81,8 @@ impl Filling {
         self.events.get(place).copied()
     }
 
-    /// How many occurrences a sample stands for. What doesn't say has its event's period, as in perf.
+    /// How many occurrences a sample stands for. What doesn't say has its event's period, as in
+    /// perf.
     pub(super) fn period(&self, of_sample: Option<u64>, place: usize) -> u64 {
         of_sample.unwrap_or_else(|| self.periods.get(place).copied().unwrap_or(0))
     }
@@ -96,13 +98,26 @@ impl Filling {
     }
 
     /// Takes in a record that is about the recording rather than a sample of it.
-    pub(super) fn notice(&mut self, raw: &RawRecord<'_>, record: &Record<'_>, description: &Description) {
+    pub(super) fn notice(
+        &mut self,
+        raw: &RawRecord<'_>,
+        record: &Record<'_>,
+        description: &Description,
+    ) {
         match record {
-            Record::Lost(lost) => self.profile.loss.lost_records = self.profile.loss.lost_records.saturating_add(lost.lost),
-            Record::LostSamples { lost } => self.profile.loss.lost_samples = self.profile.loss.lost_samples.saturating_add(*lost),
+            Record::Lost(lost) => {
+                self.profile.loss.lost_records =
+                    self.profile.loss.lost_records.saturating_add(lost.lost)
+            }
+            Record::LostSamples { lost } => {
+                self.profile.loss.lost_samples =
+                    self.profile.loss.lost_samples.saturating_add(*lost)
+            }
             Record::Throttle(_) => self.profile.loss.throttled += 1,
             Record::Read => self.count(raw, description),
-            Record::Comm(_) | Record::Fork(_) => self.see_task(record, description.lookup().time_ns(raw).unwrap_or(0)),
+            Record::Comm(_) | Record::Fork(_) => {
+                self.see_task(record, description.lookup().time_ns(raw).unwrap_or(0))
+            }
             _ => {}
         }
     }
@@ -119,12 +134,22 @@ impl Filling {
         }
     }
 
-    /// Takes in the count of a task that ended. Events in a group have the counts of all: the record's own is the one with its id.
+    /// Takes in the count of a task that ended. Events in a group have the counts of all: the
+    /// record's own is the one with its id.
     fn count(&mut self, raw: &RawRecord<'_>, description: &Description) {
         let lookup = description.lookup();
-        let Some((place, layout)) = lookup.of(raw).and_then(|place| Some((place, lookup.layouts().get(place)?))) else { return };
-        let (Ok(read), Some(event)) = (TaskRead::decode(raw, layout), self.event(place)) else { return };
-        let own = read.values.values().find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(place)));
+        let Some((place, layout)) =
+            lookup.of(raw).and_then(|place| Some((place, lookup.layouts().get(place)?)))
+        else {
+            return;
+        };
+        let (Ok(read), Some(event)) = (TaskRead::decode(raw, layout), self.event(place)) else {
+            return;
+        };
+        let own = read
+            .values
+            .values()
+            .find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(place)));
         let Some(value) = own.map(|own| own.value) else { return };
         self.counts.add(place, &read, value, lookup.time_ns(raw).unwrap_or(u64::MAX));
         let thread = self.profile.add_thread(Thread { pid: read.pid, tid: read.tid });
@@ -138,17 +163,27 @@ impl Filling {
             self.profile.name_event(place, name);
         }
         let unread = &mut self.profile.loss.unread;
-        unread.extend(losses.gaps().iter().map(|gap| format!("{} bytes at byte {} are left out: {}", gap.bytes, gap.offset, gap.why)));
+        unread.extend(losses.gaps().iter().map(|gap| {
+            format!("{} bytes at byte {} are left out: {}", gap.bytes, gap.offset, gap.why)
+        }));
         if losses.more() > 0 {
-            unread.push(format!("{} more gaps; {} bytes are left out in all", losses.more(), losses.bytes()));
+            unread.push(format!(
+                "{} more gaps; {} bytes are left out in all",
+                losses.more(),
+                losses.bytes()
+            ));
         }
         if losses.unfinished {
             unread.push("the recorder was killed: what it had written is shown".to_owned());
         }
         let ledger = description.notes().iter().rev().find_map(|note| Ledger::from_note(note));
-        if let Some(Ledger { recorder, .. }) = ledger.as_ref().filter(|ledger| !self.include_self && !ledger.recorder.included) {
+        if let Some(Ledger { recorder, .. }) =
+            ledger.as_ref().filter(|ledger| !self.include_self && !ledger.recorder.included)
+        {
             let is_own = |thread: &Thread| recorder.tids.contains(&thread.tid);
-            let own = self.profile.remove_rows(|profile, row| row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own));
+            let own = self.profile.remove_rows(|profile, row| {
+                row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own)
+            });
             self.profile.loss.own_samples = own.samples;
         }
         self.compare(description, ledger.as_ref());
@@ -176,11 +211,18 @@ pub(super) fn has_chains(description: &Description) -> bool {
 
 fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Refusal> {
     let Ok((first, last)) = description.features().sample_time_ns() else {
-        return Err(Refusal::usage("--time in percent: the recording doesn't say when its samples begin and end; give seconds"));
+        return Err(Refusal::usage(
+            "--time in percent: the recording doesn't say when its samples begin and end; give seconds",
+        ));
     };
     let length = last.saturating_sub(first) as f64;
     let at = |percent: f64| {
-        first.saturating_add(std::time::Duration::from_secs_f64(length * percent / 100.0 / 1e9).as_nanos().try_into().unwrap_or(u64::MAX))
+        first.saturating_add(
+            std::time::Duration::from_secs_f64(length * percent / 100.0 / 1e9)
+                .as_nanos()
+                .try_into()
+                .unwrap_or(u64::MAX),
+        )
     };
     Ok((at(from), at(to)))
 }

@@ -1,10 +1,12 @@
-//! What threads were called, and when: told for any moment once all up to it is known, in whatever order it became known.
+//! What threads were called, and when: told for any moment once all up to it is known, in whatever
+//! order it became known.
 
 use std::collections::HashMap;
 
 use tare_profile::{RowId, StringId};
 
-/// Forks between a thread and the one that had its name first. A longer chain has no name: it may be a circle.
+/// Forks between a thread and the one that had its name first. A longer chain has no name: it may
+/// be a circle.
 const LONGEST_DESCENT: usize = 1 << 12;
 
 /// Names of threads over time.
@@ -98,7 +100,13 @@ impl History {
     }
 
     /// The row that alike samples of a thread were added to, while its name was the same.
-    pub(super) fn cached(&mut self, (pid, tid): (i32, i32), place: u16, cpu: Option<u32>, time_ns: u64) -> Option<RowId> {
+    pub(super) fn cached(
+        &mut self,
+        (pid, tid): (i32, i32),
+        place: u16,
+        cpu: Option<u32>,
+        time_ns: u64,
+    ) -> Option<RowId> {
         let at = self.place(tid);
         let cached = self.threads[at].rows[usize::from(place) % 4]?;
         let fits = cached.pid == pid && cached.place == place && cached.cpu == cpu;
@@ -106,13 +114,24 @@ impl History {
     }
 
     /// Keeps the row for the next samples that are alike.
-    pub(super) fn cache(&mut self, (pid, tid): (i32, i32), place: u16, cpu: Option<u32>, time_ns: u64, row: RowId) {
+    pub(super) fn cache(
+        &mut self,
+        (pid, tid): (i32, i32),
+        place: u16,
+        cpu: Option<u32>,
+        time_ns: u64,
+        row: RowId,
+    ) {
         let at = self.place(tid);
         let thread = &mut self.threads[at];
         let behind = thread.names.partition_point(|(from, _)| *from <= time_ns);
-        let from_ns = behind.checked_sub(1).and_then(|before| thread.names.get(before)).map_or(0, |(from, _)| *from);
+        let from_ns = behind
+            .checked_sub(1)
+            .and_then(|before| thread.names.get(before))
+            .map_or(0, |(from, _)| *from);
         let before_ns = thread.names.get(behind).map_or(u64::MAX, |(from, _)| *from);
-        thread.rows[usize::from(place) % 4] = Some(Cached { pid, place, cpu, row, from_ns, before_ns });
+        thread.rows[usize::from(place) % 4] =
+            Some(Cached { pid, place, cpu, row, from_ns, before_ns });
     }
 }
 
@@ -132,7 +151,10 @@ mod tests {
         history.name(5, 25, make);
         history.name(5, 0, sh);
         assert_eq!(history.at(7, 19), None, "not begun");
-        assert_eq!((history.at(7, 20), history.at(7, 29), history.at(7, 30)), (Some(sh), Some(sh), Some(cc)));
+        assert_eq!(
+            (history.at(7, 20), history.at(7, 29), history.at(7, 30)),
+            (Some(sh), Some(sh), Some(cc))
+        );
         assert_eq!((history.at(5, 24), history.at(5, u64::MAX)), (Some(sh), Some(make)));
     }
 

@@ -4,7 +4,8 @@
 //! Reader --> quick:    threads and their names only, samples in any order within two rounds --\
 //!        \-> replayed: all in order of time, address spaces, symbols, call chains -----------> Profile -> tare_render
 //! ```
-//! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in code a sample lies.
+//! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in
+//! code a sample lies.
 
 mod counted;
 mod filling;
@@ -43,20 +44,33 @@ pub(crate) fn run(raw: raw::Report) -> Outcome {
 
 fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::Result<()> {
     let is_pipe = *reader.header() == Header::Pipe;
-    let wants_chains = |description: &Description| report.graph != Wanted::None && (is_pipe || has_chains(description));
+    let wants_chains = |description: &Description| {
+        report.graph != Wanted::None && (is_pipe || has_chains(description))
+    };
     let needs_places = report.needs_places() || wants_chains(reader.description());
     let filling = Filling::new(report, reader.description())?;
-    let filled = if needs_places { replayed::fill(reader, report, filling)? } else { quick::fill(reader, filling)? };
+    let filled = if needs_places {
+        replayed::fill(reader, report, filling)?
+    } else {
+        quick::fill(reader, filling)?
+    };
     let chains = has_chains(&filled.description);
     if matches!(report.graph, Wanted::Asked(_)) && !chains {
-        return Err(Refusal::usage("-g: no call chains were recorded (record them: tare record -g)").into());
+        return Err(Refusal::usage(
+            "-g: no call chains were recorded (record them: tare record -g)",
+        )
+        .into());
     }
     if report.exact && filled.profile.counted().is_empty() {
         let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
         return Err(Refusal::usage(why).into());
     }
     if filled.profile.rows().next().is_none() && filled.profile.loss.own_samples == 0 {
-        let lost = if filled.profile.loss.is_empty() { "" } else { ", or none that can be read (tare report --stats tells what is there)" };
+        let lost = if filled.profile.loss.is_empty() {
+            ""
+        } else {
+            ", or none that can be read (tare report --stats tells what is there)"
+        };
         let message = format!("{}: there are no samples{lost}", report.input.display());
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use tare_format::Words;
 use tare_format::abi::bindings::{
-    PERF_CONTEXT_GUEST, PERF_CONTEXT_GUEST_KERNEL, PERF_CONTEXT_GUEST_USER, PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX,
-    PERF_CONTEXT_USER, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_HYPERVISOR,
+    PERF_CONTEXT_GUEST, PERF_CONTEXT_GUEST_KERNEL, PERF_CONTEXT_GUEST_USER, PERF_CONTEXT_HV,
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER, PERF_RECORD_MISC_CPUMODE_MASK,
+    PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_HYPERVISOR,
     PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
 };
 use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
@@ -24,7 +25,14 @@ pub(super) struct Places {
 
 impl Places {
     /// The frame of an address in a process.
-    pub(super) fn frame(&mut self, profile: &mut Profile, machine: &mut Machine, space: Space, pid: i32, address: u64) -> FrameId {
+    pub(super) fn frame(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        space: Space,
+        pid: i32,
+        address: u64,
+    ) -> FrameId {
         let Some(place) = machine.place(mode(space), pid, address) else {
             let why = profile.add_string(Unresolved::NoMap.to_string().as_bytes());
             return profile.add_frame(Frame { space, dso: None, function: Err(why), address });
@@ -46,21 +54,36 @@ impl Places {
     fn dso(&mut self, profile: &mut Profile, machine: &Machine, file: FileId) -> DsoId {
         *self.files.entry(file).or_insert_with(|| {
             let path = machine.file_name(file);
-            let dso = Dso { path: profile.add_string(path), short: profile.add_string(&short_name(path)) };
+            let dso = Dso {
+                path: profile.add_string(path),
+                short: profile.add_string(&short_name(path)),
+            };
             profile.add_dso(dso)
         })
     }
 
-    fn symbol(&mut self, profile: &mut Profile, machine: &mut Machine, dso: DsoId, symbol: tare_symbols::Symbol) -> SymbolId {
+    fn symbol(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        dso: DsoId,
+        symbol: tare_symbols::Symbol,
+    ) -> SymbolId {
         *self.symbols.entry(symbol).or_insert_with(|| {
             let name = profile.add_string(machine.symbol_name(symbol).as_bytes());
             profile.add_symbol(Symbol { dso, name, start: symbol.start })
         })
     }
 
-    /// The stack of a recorded call chain and of the unwound addresses behind it, both with the innermost address first; `None`
-    /// where there is no address.
-    pub(super) fn stack(&mut self, profile: &mut Profile, machine: &mut Machine, pid: i32, chain: (Words<'_>, &[u64])) -> Option<StackId> {
+    /// The stack of a recorded call chain and of the unwound addresses behind it, both with the
+    /// innermost address first; `None` where there is no address.
+    pub(super) fn stack(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        pid: i32,
+        chain: (Words<'_>, &[u64]),
+    ) -> Option<StackId> {
         let mut space = Space::User;
         let mut frames = std::mem::take(&mut self.chain);
         frames.clear();
@@ -70,8 +93,11 @@ impl Places {
                 None => frames.push(self.frame(profile, machine, space, pid, address)),
             }
         }
-        frames.extend(chain.1.iter().map(|address| self.frame(profile, machine, Space::User, pid, *address)));
-        let stack = frames.iter().rev().fold(None, |caller, frame| Some(profile.add_stack(caller, *frame)));
+        frames.extend(
+            chain.1.iter().map(|address| self.frame(profile, machine, Space::User, pid, *address)),
+        );
+        let stack =
+            frames.iter().rev().fold(None, |caller, frame| Some(profile.add_stack(caller, *frame)));
         self.chain = frames;
         stack
     }
@@ -112,7 +138,8 @@ fn context(address: u64) -> Option<Space> {
     })
 }
 
-/// What tables show of a path: its last part; of what a just-in-time compiler made, the process, as in perf.
+/// What tables show of a path: its last part; of what a just-in-time compiler made, the process, as
+/// in perf.
 fn short_name(path: &[u8]) -> Vec<u8> {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let compiled = path.strip_prefix(b"/tmp/perf-").and_then(|rest| rest.strip_suffix(b".map"));
@@ -130,12 +157,18 @@ mod tests {
     fn files_are_called_by_their_last_part() {
         assert_eq!(short_name(b"/usr/lib/libc.so.6"), b"libc.so.6");
         assert_eq!(short_name(b"[kernel.kallsyms]"), b"[kernel.kallsyms]");
-        assert_eq!((short_name(b"/tmp/perf-12.map"), short_name(b"/tmp/perf-.map")), (b"[JIT] tid 12".to_vec(), b"perf-.map".to_vec()));
+        assert_eq!(
+            (short_name(b"/tmp/perf-12.map"), short_name(b"/tmp/perf-.map")),
+            (b"[JIT] tid 12".to_vec(), b"perf-.map".to_vec())
+        );
     }
 
     #[test]
     fn markers_are_the_highest_addresses() {
         assert_eq!(context(0xffff_ffff_8100_0000), None);
-        assert_eq!((context(u64::MAX - 127), context(u64::MAX - 511)), (Some(Space::Kernel), Some(Space::User)));
+        assert_eq!(
+            (context(u64::MAX - 127), context(u64::MAX - 511)),
+            (Some(Space::Kernel), Some(Space::User))
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The fast way: samples are summed up by thread, without putting them in order of time.
 //!
-//! Only what changes a thread's name must be known before a sample can be counted, and that is rare. A round of a recording
-//! shows everything that is older than the round's begin, so when round k + 1 ends, all names up to the samples of round k are
-//! known. Of a sample wait 40 bytes.
+//! Only what changes a thread's name must be known before a sample can be counted, and that is
+//! rare. A round of a recording shows everything that is older than the round's begin, so when
+//! round k + 1 ends, all names up to the samples of round k are known. Of a sample wait 40 bytes.
 //!
 //! ```text
 //! round k          | round k + 1      | round k + 2
@@ -48,7 +48,15 @@ struct Quick {
 /// Reads a recording to its end.
 pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::Result<Filled> {
     let (family, this_round, round_before) = (Family::default(), Vec::new(), Vec::new());
-    let mut quick = Quick { filling, family, this_round, round_before, clock_ns: 0, has_times: true, counted_ns: 0 };
+    let mut quick = Quick {
+        filling,
+        family,
+        this_round,
+        round_before,
+        clock_ns: 0,
+        has_times: true,
+        counted_ns: 0,
+    };
     let swapper = quick.filling.profile.add_string(b"swapper");
     quick.filling.history.name(0, 0, swapper);
     while let Some(entry) = reader.next_record()? {
@@ -63,8 +71,12 @@ pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::
                 }
             }
             kind::FINISHED_ROUND => quick.round(),
-            kind::HEADER_ATTR | kind::HEADER_FEATURE | kind::EVENT_UPDATE => quick.filling.learn(description),
-            kind::PERF_RECORD_COMM | kind::PERF_RECORD_FORK => quick.task(&raw, description.lookup().time_ns(&raw)),
+            kind::HEADER_ATTR | kind::HEADER_FEATURE | kind::EVENT_UPDATE => {
+                quick.filling.learn(description)
+            }
+            kind::PERF_RECORD_COMM | kind::PERF_RECORD_FORK => {
+                quick.task(&raw, description.lookup().time_ns(&raw))
+            }
             _ => {
                 quick.family.learn(description);
                 if let Ok(record) = raw.decode() {
@@ -83,7 +95,8 @@ impl Quick {
         if !self.filling.takes_time(sample.time_ns) {
             return;
         }
-        let (period, cpu) = (self.filling.period(sample.period, place), self.filling.cpu(sample.cpu));
+        let (period, cpu) =
+            (self.filling.period(sample.period, place), self.filling.cpu(sample.cpu));
         let place = u16::try_from(place).unwrap_or(u16::MAX);
         let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
         self.this_round.push(Digest { time_ns: self.clock_ns, period, pid, tid, place, cpu });
@@ -93,8 +106,10 @@ impl Quick {
     }
 
     fn task(&mut self, raw: &RawRecord<'_>, time_ns: Option<u64>) {
-        // What a recorder made up has no time: it holds for all that is still to be counted. Without any times the order is the file's.
-        let from_ns = time_ns.unwrap_or(if self.has_times { self.counted_ns } else { self.clock_ns + 1 });
+        // What a recorder made up has no time: it holds for all that is still to be counted.
+        // Without any times the order is the file's.
+        let from_ns =
+            time_ns.unwrap_or(if self.has_times { self.counted_ns } else { self.clock_ns + 1 });
         self.filling.profile.loss.late_records += u64::from(from_ns < self.counted_ns);
         if let Ok(record) = raw.decode() {
             self.family.see(&record, from_ns);
@@ -123,18 +138,32 @@ impl Quick {
         }
         let Some(event) = self.filling.event(place.into()) else { return };
         let Filling { profile, history, .. } = &mut self.filling;
-        let comm = history.at(tid, time_ns).unwrap_or_else(|| profile.add_string(format!(":{tid}").as_bytes()));
+        let comm = history
+            .at(tid, time_ns)
+            .unwrap_or_else(|| profile.add_string(format!(":{tid}").as_bytes()));
         let thread = Some(profile.add_thread(Thread { pid, tid }));
-        let row = profile.add_samples(Row { event, thread, comm: Some(comm), cpu, leaf: None, stack: None }, weight);
+        let row = profile.add_samples(
+            Row { event, thread, comm: Some(comm), cpu, leaf: None, stack: None },
+            weight,
+        );
         history.cache((pid, tid), place, cpu, time_ns, row);
     }
 
     fn finish<R: Read>(mut self, reader: &Reader<R>) -> Filled {
         self.round();
         self.round();
-        let threads: Vec<_> = self.filling.profile.rows().filter_map(|(row, _)| Some((row.thread?, row.comm?))).collect();
+        let threads: Vec<_> = self
+            .filling
+            .profile
+            .rows()
+            .filter_map(|(row, _)| Some((row.thread?, row.comm?)))
+            .collect();
         for (id, comm) in threads {
-            let last = self.filling.profile.thread(id).and_then(|thread| self.filling.history.last(thread.tid));
+            let last = self
+                .filling
+                .profile
+                .thread(id)
+                .and_then(|thread| self.filling.history.last(thread.tid));
             self.filling.profile.name_thread(id, last.unwrap_or(comm));
         }
         self.filling.finish(reader.description(), reader.losses())

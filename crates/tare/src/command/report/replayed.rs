@@ -14,8 +14,16 @@ use crate::cli::resolved::report::Report;
 use crate::pipeline::replay::{Machine, Moment, Replay, What};
 
 /// Reads a recording to its end.
-pub(super) fn fill(reader: Reader<File>, report: &Report, filling: Filling) -> anyhow::Result<Filled> {
-    let mut options = Options { demangle: report.demangle, kallsyms: report.kallsyms.clone(), ..Options::default() };
+pub(super) fn fill(
+    reader: Reader<File>,
+    report: &Report,
+    filling: Filling,
+) -> anyhow::Result<Filled> {
+    let mut options = Options {
+        demangle: report.demangle,
+        kallsyms: report.kallsyms.clone(),
+        ..Options::default()
+    };
     options.root = report.symfs.clone().unwrap_or(options.root);
     let mut replayed = Replayed { filling, places: Places::default(), unwound: Vec::new() };
     let mut replay = Replay::new(reader, options);
@@ -25,7 +33,8 @@ pub(super) fn fill(reader: Reader<File>, report: &Report, filling: Filling) -> a
     })?;
     let Replayed { mut filling, .. } = replayed;
     let loss = &mut filling.profile.loss;
-    (loss.malformed_samples, loss.late_records, loss.outside_samples) = (account.undecodable, account.late, account.outside);
+    (loss.malformed_samples, loss.late_records, loss.outside_samples) =
+        (account.undecodable, account.late, account.outside);
     loss.unread.extend(account.incomplete_stacks());
     Ok(filling.finish(replay.description(), &account.unread))
 }
@@ -47,7 +56,11 @@ impl Replayed {
     }
 
     fn sample(&mut self, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) {
-        let Some((place, event)) = moment.event.and_then(|place| Some((place, self.filling.event(place)?))) else { return };
+        let Some((place, event)) =
+            moment.event.and_then(|place| Some((place, self.filling.event(place)?)))
+        else {
+            return;
+        };
         if !self.filling.takes_time(moment.time_ns) {
             return;
         }
@@ -61,9 +74,17 @@ impl Replayed {
         };
         let thread: ThreadId = profile.add_thread(Thread { pid, tid });
         profile.name_thread(thread, comm);
-        let leaf = sample.head.ip.map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
+        let leaf = sample
+            .head
+            .ip
+            .map(|ip| self.places.frame(profile, machine, space(moment.raw.misc), pid, ip));
         machine.unwind(sample, usize::MAX, &mut self.unwound);
-        let stack = sample.callchain.and_then(|chain| self.places.stack(profile, machine, pid, (chain, &self.unwound)));
-        profile.add_samples(Row { event, thread: Some(thread), comm: Some(comm), cpu, leaf, stack }, weight);
+        let stack = sample
+            .callchain
+            .and_then(|chain| self.places.stack(profile, machine, pid, (chain, &self.unwound)));
+        profile.add_samples(
+            Row { event, thread: Some(thread), comm: Some(comm), cpu, leaf, stack },
+            weight,
+        );
     }
 }

@@ -38,21 +38,38 @@ pub(super) fn write(out: &mut dyn Write, mut reader: Reader<File>) -> anyhow::Re
 }
 
 impl Counts {
-    fn write(&self, out: &mut dyn Write, description: &Description, losses: &Losses) -> anyhow::Result<()> {
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        description: &Description,
+        losses: &Losses,
+    ) -> anyhow::Result<()> {
         let total = self.unknown + self.kinds.iter().sum::<u64>();
-        let percent = |count: u64| if total == 0 { 0.0 } else { 100.0 * count as f64 / total as f64 };
+        let percent =
+            |count: u64| if total == 0 { 0.0 } else { 100.0 * count as f64 / total as f64 };
         writeln!(out, "\nAggregated stats:\n{:>16} events: {total:>10}", "TOTAL")?;
         for (number, count) in (0_u32..).zip(&self.kinds).filter(|(_, count)| **count > 0) {
             let name = kind::name(number).map_or_else(|| format!("kind {number}"), str::to_owned);
             writeln!(out, "{name:>16} events: {count:>10}  ({:4.1}%)", percent(*count))?;
         }
         if self.unknown > 0 {
-            writeln!(out, "{:>16} events: {:>10}  ({:4.1}%)", "of unknown kind", self.unknown, percent(self.unknown))?;
+            writeln!(
+                out,
+                "{:>16} events: {:>10}  ({:4.1}%)",
+                "of unknown kind",
+                self.unknown,
+                percent(self.unknown)
+            )?;
         }
         for (place, event) in description.events().iter().enumerate() {
             let count = self.samples.get(place).copied().unwrap_or(0);
             if count > 0 {
-                writeln!(out, "{} stats:\n{:>16} events: {count:>10}", printable(&event_name(event, place)), "SAMPLE")?;
+                writeln!(
+                    out,
+                    "{} stats:\n{:>16} events: {count:>10}",
+                    printable(&event_name(event, place)),
+                    "SAMPLE"
+                )?;
             }
         }
         for gap in losses.gaps() {

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use tare_format::abi::bindings::{PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER};
+use tare_format::abi::bindings::{
+    PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
+};
 use tare_format::record::Sample;
 use tare_symbols::Kind;
 
@@ -35,7 +37,14 @@ impl Chains {
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
-    pub(super) fn address(&mut self, text: &mut Vec<u8>, machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64, fields: Fields) {
+    pub(super) fn address(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        (mode, pid): (Mode, i32),
+        ip: u64,
+        fields: Fields,
+    ) {
         if fields.contains(Fields::IP) {
             text.push(b' ');
             line::hex(text, ip, 16);
@@ -45,14 +54,22 @@ impl Chains {
     }
 
     /// Adds a call chain, a line for each frame.
-    pub(super) fn chain(&mut self, text: &mut Vec<u8>, machine: &mut Machine, sample: &Sample<'_>, fields: Fields) {
+    pub(super) fn chain(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        sample: &Sample<'_>,
+        fields: Fields,
+    ) {
         let mut chain = std::mem::take(&mut self.chain);
         addresses(machine, sample, self.max_stack, &mut chain);
         for (mode, ip) in &chain {
             let place = machine.place(*mode, sample.head.pid.unwrap_or(-1), *ip);
             if fields.contains(Fields::IP) {
                 // An address of a program's file says more than one of a process that is gone.
-                let shown = place.filter(|place| is_user(machine, *place)).map_or(*ip, |place| place.address);
+                let shown = place
+                    .filter(|place| is_user(machine, *place))
+                    .map_or(*ip, |place| place.address);
                 text.push(b'\t');
                 line::hex(text, shown, 16);
             }
@@ -66,7 +83,13 @@ impl Chains {
     }
 
     /// Adds what an address is called: ` symbol+0x12 (file)`.
-    pub(super) fn symbol(&mut self, text: &mut Vec<u8>, machine: &mut Machine, place: Option<Place>, fields: Fields) -> bool {
+    pub(super) fn symbol(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        place: Option<Place>,
+        fields: Fields,
+    ) -> bool {
         let shown = fields & (Fields::SYM | Fields::SYMOFF | Fields::DSO);
         let Some(place) = place else {
             text.extend_from_slice(if shown.contains(Fields::SYM) { b" [unknown]" } else { b"" });
@@ -114,8 +137,14 @@ impl Chains {
     }
 }
 
-/// The addresses of a sample's call chain, the innermost first: at most `most` that were recorded, and as many of a copied stack.
-pub(super) fn addresses(machine: &mut Machine, sample: &Sample<'_>, most: usize, chain: &mut Vec<(Mode, u64)>) {
+/// The addresses of a sample's call chain, the innermost first: at most `most` that were recorded,
+/// and as many of a copied stack.
+pub(super) fn addresses(
+    machine: &mut Machine,
+    sample: &Sample<'_>,
+    most: usize,
+    chain: &mut Vec<(Mode, u64)>,
+) {
     chain.clear();
     let mut mode = Mode::User;
     for ip in sample.callchain.iter().flat_map(|recorded| recorded.iter()) {
@@ -123,7 +152,8 @@ pub(super) fn addresses(machine: &mut Machine, sample: &Sample<'_>, most: usize,
             PERF_CONTEXT_HV => mode = Mode::Other,
             PERF_CONTEXT_KERNEL => mode = Mode::Kernel,
             PERF_CONTEXT_USER => mode = Mode::User,
-            // Not a context but garbage that was taken for a return address: perf shows nothing of such a chain.
+            // Not a context but garbage that was taken for a return address: perf shows nothing of
+            // such a chain.
             PERF_CONTEXT_MAX.. => return chain.clear(),
             _ if chain.len() >= most => break,
             _ => chain.push((mode, ip)),
@@ -135,5 +165,8 @@ pub(super) fn addresses(machine: &mut Machine, sample: &Sample<'_>, most: usize,
 }
 
 fn is_user(machine: &Machine, place: Place) -> bool {
-    machine.files.get(place.file).is_some_and(|file| !matches!(file.kind, Kind::Kernel | Kind::Module | Kind::Ksymbol))
+    machine
+        .files
+        .get(place.file)
+        .is_some_and(|file| !matches!(file.kind, Kind::Kernel | Kind::Module | Kind::Ksymbol))
 }

@@ -7,13 +7,22 @@ use super::line;
 use crate::cli::resolved::script::Shown;
 use crate::pipeline::replay::Moment;
 
-/// Whether a record is to be printed, and process and thread that it is about; `None` as its trailer says.
-pub(super) fn is_shown(record: &Record<'_>, kind: u32, shown: &Shown) -> Option<Option<(i32, i32)>> {
+/// Whether a record is to be printed, and process and thread that it is about; `None` as its
+/// trailer says.
+pub(super) fn is_shown(
+    record: &Record<'_>,
+    kind: u32,
+    shown: &Shown,
+) -> Option<Option<(i32, i32)>> {
     match record {
         Record::Mmap(mmap) => shown.maps.then_some(Some((mmap.pid, mmap.tid))),
         Record::Comm(comm) => shown.tasks.then_some(Some((comm.pid, comm.tid))),
-        Record::Fork(task) | Record::Exit(task) => shown.tasks.then_some(Some((task.pid, task.tid))),
-        Record::Namespaces(namespaces) => shown.namespaces.then_some(Some((namespaces.pid, namespaces.tid))),
+        Record::Fork(task) | Record::Exit(task) => {
+            shown.tasks.then_some(Some((task.pid, task.tid)))
+        }
+        Record::Namespaces(namespaces) => {
+            shown.namespaces.then_some(Some((namespaces.pid, namespaces.tid)))
+        }
         Record::Cgroup(_) => shown.cgroups.then_some(None),
         Record::Switch(_) => shown.switches.then_some(None),
         Record::Lost(_) => shown.losses.then_some(None),
@@ -50,11 +59,15 @@ pub(super) fn record(text: &mut Vec<u8>, moment: &Moment<'_>, record: &Record<'_
 
 fn map(text: &mut Vec<u8>, moment: &Moment<'_>, mmap: &Mmap<'_>) {
     let Mmap { pid, tid, start, len, pgoff, .. } = mmap;
-    text.extend_from_slice(format!(" {pid}/{tid}: [{}({}) @ {}", hex(*start), hex(*len), hex(*pgoff)).as_bytes());
+    text.extend_from_slice(
+        format!(" {pid}/{tid}: [{}({}) @ {}", hex(*start), hex(*len), hex(*pgoff)).as_bytes(),
+    );
     match mmap.file {
         FileId::None => {}
         FileId::Inode { major, minor, inode, generation } => {
-            text.extend_from_slice(format!(" {major:02x}:{minor:02x} {inode} {generation}").as_bytes());
+            text.extend_from_slice(
+                format!(" {major:02x}:{minor:02x} {inode} {generation}").as_bytes(),
+            );
         }
         FileId::BuildId(id) => {
             let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -67,7 +80,12 @@ fn map(text: &mut Vec<u8>, moment: &Moment<'_>, mmap: &Mmap<'_>) {
         text.extend_from_slice(if is_data { b"]: r " } else { b"]: x " });
     } else {
         let (prot, is_shared) = (mmap.prot, mmap.flags & 1 != 0);
-        let letters = [flag(prot & 1 != 0, 'r'), flag(prot & 2 != 0, 'w'), flag(prot & 4 != 0, 'x'), if is_shared { 's' } else { 'p' }];
+        let letters = [
+            flag(prot & 1 != 0, 'r'),
+            flag(prot & 2 != 0, 'w'),
+            flag(prot & 4 != 0, 'x'),
+            if is_shared { 's' } else { 'p' },
+        ];
         text.extend_from_slice(format!("]: {} ", letters.iter().collect::<String>()).as_bytes());
     }
     line::name(text, mmap.path);
@@ -86,14 +104,20 @@ fn switch(text: &mut Vec<u8>, switch: &Switch) {
     };
     text.extend_from_slice(format!(" {way}").as_bytes());
     if let Some((pid, tid)) = switch.other {
-        text.extend_from_slice(format!("  {} pid/tid: {pid:5}/{tid:<5}", if switch.is_out { "next" } else { "prev" }).as_bytes());
+        text.extend_from_slice(
+            format!("  {} pid/tid: {pid:5}/{tid:<5}", if switch.is_out { "next" } else { "prev" })
+                .as_bytes(),
+        );
     }
 }
 
 fn links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
     const NAMES: [&str; 8] = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time"];
     let links = namespaces.links();
-    text.extend_from_slice(format!(" {}/{} - nr_namespaces: {}\n\t\t[", namespaces.pid, namespaces.tid, links.len()).as_bytes());
+    text.extend_from_slice(
+        format!(" {}/{} - nr_namespaces: {}\n\t\t[", namespaces.pid, namespaces.tid, links.len())
+            .as_bytes(),
+    );
     let last = links.len().saturating_sub(1);
     for (at, link) in links.enumerate() {
         let end = match at {
@@ -101,6 +125,14 @@ fn links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
             at if at % 4 == 3 => ", \n\t\t ",
             _ => ", ",
         };
-        text.extend_from_slice(format!("{at}/{}: {}/{}{end}", NAMES.get(at).unwrap_or(&"unknown"), link.dev, hex(link.inode)).as_bytes());
+        text.extend_from_slice(
+            format!(
+                "{at}/{}: {}/{}{end}",
+                NAMES.get(at).unwrap_or(&"unknown"),
+                link.dev,
+                hex(link.inode)
+            )
+            .as_bytes(),
+        );
     }
 }

@@ -1,7 +1,10 @@
 //! The rarer fields of a sample, in perf's order.
 
 use tare_format::abi::Attr;
-use tare_format::abi::bindings::{PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_TYPE_SOFTWARE};
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MAJ, PERF_COUNT_SW_PAGE_FAULTS_MIN,
+    PERF_TYPE_SOFTWARE,
+};
 use tare_format::record::{Branch, Branches, Registers, Sample};
 
 use super::chain::Chains;
@@ -11,7 +14,8 @@ use crate::pipeline::replay::{Machine, Mode};
 
 /// Where samples of an event have their own address: page faults have that of the memory.
 pub(super) fn has_data_address(attr: &Attr) -> bool {
-    let faults = [PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
+    let faults =
+        [PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
     attr.kind == PERF_TYPE_SOFTWARE && faults.iter().any(|fault| u64::from(*fault) == attr.config)
 }
 
@@ -28,7 +32,9 @@ pub(super) fn before_ip(
         if has_data_address && fields.intersects(Fields::SYM | Fields::DSO) {
             let pid = sample.head.pid.unwrap_or(-1);
             let other = if Mode::of(misc) == Mode::Kernel { Mode::User } else { Mode::Kernel };
-            let place = machine.place(Mode::of(misc), pid, addr).or_else(|| machine.place(other, pid, addr));
+            let place = machine
+                .place(Mode::of(misc), pid, addr)
+                .or_else(|| machine.place(other, pid, addr));
             chains.symbol(text, machine, place, fields);
         }
     }
@@ -41,7 +47,12 @@ pub(super) fn before_ip(
 }
 
 /// Fields that stand behind it.
-pub(super) fn behind_ip(text: &mut Vec<u8>, (machine, chains): (&mut Machine, &mut Chains), sample: &Sample<'_>, fields: Fields) {
+pub(super) fn behind_ip(
+    text: &mut Vec<u8>,
+    (machine, chains): (&mut Machine, &mut Chains),
+    sample: &Sample<'_>,
+    fields: Fields,
+) {
     if let Some(registers) = sample.regs_intr.as_ref().filter(|_| fields.contains(Fields::IREGS)) {
         self::registers(text, registers);
     }
@@ -50,7 +61,9 @@ pub(super) fn behind_ip(text: &mut Vec<u8>, (machine, chains): (&mut Machine, &m
     }
     for branch in sample.branches.iter().flat_map(Branches::iter) {
         if fields.contains(Fields::BRSTACK) {
-            text.extend_from_slice(format!(" 0x{:x}/0x{:x}{} ", branch.from, branch.to, flags(&branch)).as_bytes());
+            text.extend_from_slice(
+                format!(" 0x{:x}/0x{:x}{} ", branch.from, branch.to, flags(&branch)).as_bytes(),
+            );
         } else if fields.contains(Fields::BRSTACKSYM) {
             for (address, end) in [(branch.from, "/"), (branch.to, "")] {
                 // Which half of the address space it is tells user from kernel.
@@ -65,7 +78,10 @@ pub(super) fn behind_ip(text: &mut Vec<u8>, (machine, chains): (&mut Machine, &m
     if let Some(address) = sample.phys_addr.filter(|_| fields.contains(Fields::PHYS_ADDR)) {
         line::hex(text, address, 16);
     }
-    for (size, field) in [(sample.data_page_size, Fields::DATA_PAGE_SIZE), (sample.code_page_size, Fields::CODE_PAGE_SIZE)] {
+    for (size, field) in [
+        (sample.data_page_size, Fields::DATA_PAGE_SIZE),
+        (sample.code_page_size, Fields::CODE_PAGE_SIZE),
+    ] {
         if let Some(size) = size.filter(|_| fields.contains(field)) {
             text.extend_from_slice(format!(" {}", page_size(size)).as_bytes());
         }
@@ -101,8 +117,8 @@ fn page_size(bytes: u64) -> String {
 
 /// The registers of x86 by number (`arch/x86/include/uapi/asm/perf_regs.h`).
 const X86: [&str; 24] = [
-    "AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS", "GS", "R8", "R9", "R10", "R11", "R12", "R13", "R14",
-    "R15",
+    "AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS",
+    "GS", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
 ];
 
 fn registers(text: &mut Vec<u8>, registers: &Registers<'_>) {

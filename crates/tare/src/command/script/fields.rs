@@ -1,12 +1,15 @@
-//! Which fields a line has, by type of event: the defaults, and what `-F` makes of them. Names and rules are those of `perf-script(1)`.
+//! Which fields a line has, by type of event: the defaults, and what `-F` makes of them. Names and
+//! rules are those of `perf-script(1)`.
 
 use bitflags::bitflags;
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
-    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CGROUP, PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU,
-    PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR,
-    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT,
-    PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CGROUP,
+    PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC,
+    PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_WEIGHT,
+    PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE,
+    PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 
 bitflags! {
@@ -106,7 +109,13 @@ impl Default for Selection {
             "trace" => line | Fields::TRACE,
             "sw" => line | place | Fields::BPF_OUTPUT,
             "raw" => {
-                line | place | Fields::ADDR | Fields::DATA_SRC | Fields::WEIGHT | Fields::PHYS_ADDR | Fields::DATA_PAGE_SIZE | Fields::CODE_PAGE_SIZE
+                line | place
+                    | Fields::ADDR
+                    | Fields::DATA_SRC
+                    | Fields::WEIGHT
+                    | Fields::PHYS_ADDR
+                    | Fields::DATA_PAGE_SIZE
+                    | Fields::CODE_PAGE_SIZE
             }
             _ => line | place,
         });
@@ -124,25 +133,39 @@ impl Selection {
             None => (0..TYPES.len(), typed),
             Some((name, list)) => {
                 let at = TYPES.iter().position(|(known, _)| *known == name);
-                let at = at.ok_or_else(|| format!("-F: there is no type of event '{name}' (hw, sw, trace, raw, break)"))?;
+                let at = at.ok_or_else(|| {
+                    format!("-F: there is no type of event '{name}' (hw, sw, trace, raw, break)")
+                })?;
                 (at..at + 1, list)
             }
         };
         if list.is_empty() && kinds.len() > 1 {
-            return Err("-F: no field is left (`-F TYPE:` leaves out the events of one type)".to_owned());
+            return Err(
+                "-F: no field is left (`-F TYPE:` leaves out the events of one type)".to_owned()
+            );
         }
-        let changes = list.contains(['+', '-']) && list.split(',').any(|word| word.starts_with(['+', '-']));
+        let changes =
+            list.contains(['+', '-']) && list.split(',').any(|word| word.starts_with(['+', '-']));
         for kind in kinds.clone().filter(|_| !changes) {
-            (self.fields[kind], self.asked[kind], self.is_set[kind]) = (Fields::empty(), Fields::empty(), true);
+            (self.fields[kind], self.asked[kind], self.is_set[kind]) =
+                (Fields::empty(), Fields::empty(), true);
         }
         for word in list.split(',').filter(|word| !word.is_empty()) {
             let (sign, name) = match word.split_at(1) {
                 (sign @ ("+" | "-"), name) => (sign, name),
-                _ if changes => return Err("-F: fields with and without + or - can't be mixed".to_owned()),
+                _ if changes => {
+                    return Err("-F: fields with and without + or - can't be mixed".to_owned());
+                }
                 _ => ("", word),
             };
-            let field = FIELDS.iter().find(|(known, ..)| *known == name).map(|(_, field, ..)| *field);
-            let field = field.ok_or_else(|| format!("-F: there is no field '{name}' ({})", FIELDS.map(|(name, ..)| name).join(",")))?;
+            let field =
+                FIELDS.iter().find(|(known, ..)| *known == name).map(|(_, field, ..)| *field);
+            let field = field.ok_or_else(|| {
+                format!(
+                    "-F: there is no field '{name}' ({})",
+                    FIELDS.map(|(name, ..)| name).join(",")
+                )
+            })?;
             for kind in kinds.clone().filter(|kind| field != Fields::TRACE || *kind == TRACE) {
                 self.fields[kind].set(field, sign != "-");
                 self.asked[kind].set(field, sign != "-" && kinds.len() > 1);
@@ -152,24 +175,38 @@ impl Selection {
         Ok(())
     }
 
-    /// Leaves out what the samples of a recording don't have; the first event of each type decides, as in perf.
+    /// Leaves out what the samples of a recording don't have; the first event of each type decides,
+    /// as in perf.
     ///
     /// # Errors
     /// The user asked for something that they don't have.
     pub(crate) fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
         for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
-            let Some((attr, name)) = events.iter().find(|(attr, _)| place_of(attr.kind) == kind) else { continue };
+            let Some((attr, name)) = events.iter().find(|(attr, _)| place_of(attr.kind) == kind)
+            else {
+                continue;
+            };
             for (field_name, field, needed, called) in &FIELDS {
-                if *needed == 0 || !fields.contains(*field) || attr.sample_type & u64::from(*needed) != 0 {
+                if *needed == 0
+                    || !fields.contains(*field)
+                    || attr.sample_type & u64::from(*needed) != 0
+                {
                     continue;
                 }
-                if asked.contains(*field) && !matches!(*field, Fields::CPU | Fields::TRACE | Fields::BPF_OUTPUT) {
-                    return Err(format!("the samples of {name} have no {called}, so -F {field_name} can't be printed"));
+                if asked.contains(*field)
+                    && !matches!(*field, Fields::CPU | Fields::TRACE | Fields::BPF_OUTPUT)
+                {
+                    return Err(format!(
+                        "the samples of {name} have no {called}, so -F {field_name} can't be printed"
+                    ));
                 }
                 fields.remove(*field);
             }
         }
-        let has_chain = |(attr, _): &(Attr, String)| attr.kind == PERF_TYPE_TRACEPOINT && attr.sample_type & u64::from(PERF_SAMPLE_CALLCHAIN) != 0;
+        let has_chain = |(attr, _): &(Attr, String)| {
+            attr.kind == PERF_TYPE_TRACEPOINT
+                && attr.sample_type & u64::from(PERF_SAMPLE_CALLCHAIN) != 0
+        };
         if !self.is_set[TRACE] && events.iter().any(has_chain) {
             self.fields[TRACE] |= Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO;
         }
@@ -195,7 +232,10 @@ mod tests {
     #[test]
     fn a_list_replaces_and_signs_change() {
         assert_eq!(changed("comm,time").of(PERF_TYPE_SOFTWARE), Fields::COMM | Fields::TIME);
-        assert_eq!(changed("trace:comm").of(PERF_TYPE_SOFTWARE), Selection::default().of(PERF_TYPE_SOFTWARE));
+        assert_eq!(
+            changed("trace:comm").of(PERF_TYPE_SOFTWARE),
+            Selection::default().of(PERF_TYPE_SOFTWARE)
+        );
         assert_eq!(changed("trace:comm").of(PERF_TYPE_TRACEPOINT), Fields::COMM);
         let more = changed("+pid,-cpu").of(PERF_TYPE_HARDWARE);
         assert!(more.contains(Fields::PID | Fields::COMM) && !more.contains(Fields::CPU));
@@ -212,13 +252,24 @@ mod tests {
 
     #[test]
     fn what_samples_lack_is_left_out_or_refused() {
-        let attr = Attr { kind: PERF_TYPE_SOFTWARE, sample_type: (PERF_SAMPLE_IP | PERF_SAMPLE_TID).into(), ..Attr::default() };
+        let attr = Attr {
+            kind: PERF_TYPE_SOFTWARE,
+            sample_type: (PERF_SAMPLE_IP | PERF_SAMPLE_TID).into(),
+            ..Attr::default()
+        };
         let events = [(attr, "cpu-clock".to_owned())];
         let mut selection = Selection::default();
         selection.fit(&events).unwrap();
         assert_eq!(
             selection.of(PERF_TYPE_SOFTWARE),
-            Fields::COMM | Fields::TID | Fields::EVENT | Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::PERIOD
+            Fields::COMM
+                | Fields::TID
+                | Fields::EVENT
+                | Fields::IP
+                | Fields::SYM
+                | Fields::SYMOFF
+                | Fields::DSO
+                | Fields::PERIOD
         );
         assert!(changed("comm,time").fit(&events).is_err());
     }

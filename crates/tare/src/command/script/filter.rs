@@ -21,13 +21,16 @@ impl<'a> Passing<'a> {
 
     pub(super) fn passes(&mut self, machine: &Machine, sample: &Sample<'_>) -> bool {
         let Filter { comms, pids, tids, cpus, time_ns: (first, last) } = self.filter;
-        let among = |list: &[i32], id: Option<i32>| list.is_empty() || id.is_some_and(|id| list.contains(&id));
+        let among = |list: &[i32], id: Option<i32>| {
+            list.is_empty() || id.is_some_and(|id| list.contains(&id))
+        };
         sample.head.time_ns.is_none_or(|time_ns| (*first..=*last).contains(&time_ns))
             && among(pids, sample.head.pid)
             && among(tids, sample.head.tid)
             && (cpus.is_empty() || sample.head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
             && (comms.is_empty() || {
-                let comm = sample.head.tid.and_then(|tid| machine.tasks.comm(tid)).unwrap_or_default();
+                let comm =
+                    sample.head.tid.and_then(|tid| machine.tasks.comm(tid)).unwrap_or_default();
                 comms.iter().any(|wanted| wanted.as_bytes() == comm)
             })
     }

@@ -27,7 +27,8 @@ enum Line<'a> {
     End { samples: u64, loss: Vec<String>, ledger: Option<&'a Ledger> },
 }
 
-/// What samples of an event don't have is left out. Addresses are in hexadecimal: JavaScript's numbers have 53 bits.
+/// What samples of an event don't have is left out. Addresses are in hexadecimal: JavaScript's
+/// numbers have 53 bits.
 #[derive(Serialize)]
 struct SampleLine {
     event: String,
@@ -84,9 +85,18 @@ impl<'a> Objects<'a> {
     }
 
     /// Adds a sample.
-    pub(super) fn sample(&mut self, text: &mut Vec<u8>, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) -> std::io::Result<()> {
+    pub(super) fn sample(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        moment: &Moment<'_>,
+        sample: &Sample<'_>,
+    ) -> std::io::Result<()> {
         self.tracing.learn(moment.description);
-        let Some(event) = moment.event.and_then(|event| moment.description.events().get(event)) else { return Ok(()) };
+        let Some(event) = moment.event.and_then(|event| moment.description.events().get(event))
+        else {
+            return Ok(());
+        };
         self.samples += 1;
         let (mode, pid) = (Mode::of(moment.raw.misc), sample.head.pid.unwrap_or(-1));
         let trace = sample.raw.and_then(|raw| {
@@ -98,7 +108,8 @@ impl<'a> Objects<'a> {
         if has_chain {
             chain::addresses(machine, sample, self.script.max_stack, &mut self.chain);
         }
-        let fixed = if let Sampling::Period(period) = event.attr.sampling { Some(period) } else { None };
+        let fixed =
+            if let Sampling::Period(period) = event.attr.sampling { Some(period) } else { None };
         let line = SampleLine {
             event: text_of(&self.tracing.event_name(event)),
             time_ns: moment.time_ns,
@@ -110,19 +121,30 @@ impl<'a> Objects<'a> {
             at: sample.head.ip.map(|ip| frame(machine, (mode, pid), ip)),
             addr: sample.head.addr.map(|addr| format!("{addr:#x}")),
             trace,
-            callchain: has_chain.then(|| self.chain.iter().map(|(mode, ip)| frame(machine, (*mode, pid), *ip)).collect()),
+            callchain: has_chain.then(|| {
+                self.chain.iter().map(|(mode, ip)| frame(machine, (*mode, pid), *ip)).collect()
+            }),
         };
         tare_render::json_line(text, &Line::Sample(Box::new(line)))
     }
 
     /// Adds what stands behind the last sample.
-    pub(super) fn end(&self, text: &mut Vec<u8>, account: &Account, ledger: Option<&Ledger>) -> std::io::Result<()> {
-        tare_render::json_line(text, &Line::End { samples: self.samples, loss: account.lines(), ledger })
+    pub(super) fn end(
+        &self,
+        text: &mut Vec<u8>,
+        account: &Account,
+        ledger: Option<&Ledger>,
+    ) -> std::io::Result<()> {
+        tare_render::json_line(
+            text,
+            &Line::End { samples: self.samples, loss: account.lines(), ledger },
+        )
     }
 }
 
 fn frame(machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64) -> Frame {
-    let mut frame = Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
+    let mut frame =
+        Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
     let Some(place) = machine.place(mode, pid, ip) else { return frame };
     frame.dso = Some(text_of(machine.file_name(place.file)));
     match machine.symbol(place) {

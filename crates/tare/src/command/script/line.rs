@@ -1,4 +1,5 @@
-//! Text that is put together byte by byte: formatting is most of the time that printing a recording takes.
+//! Text that is put together byte by byte: formatting is most of the time that printing a recording
+//! takes.
 
 use std::io::{self, Write};
 
@@ -76,7 +77,8 @@ pub(super) fn padded(text: &mut Vec<u8>, bytes: &[u8], width: usize, fill: u8) {
     text.extend_from_slice(bytes);
 }
 
-/// Adds a name that comes from outside. Control characters, and bytes that are no UTF-8, never reach the reader raw.
+/// Adds a name that comes from outside. Control characters, and bytes that are no UTF-8, never
+/// reach the reader raw.
 pub(super) fn name(text: &mut Vec<u8>, name: &[u8]) {
     if name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return text.extend_from_slice(name);
@@ -123,7 +125,10 @@ mod tests {
 
     #[test]
     fn names_are_harmless() {
-        assert_eq!(text(|text| name(text, "a b\u{1b}[31m\n\u{9b}é".as_bytes())), "a b\\u{1b}[31m\\u{a}\\u{9b}é");
+        assert_eq!(
+            text(|text| name(text, "a b\u{1b}[31m\n\u{9b}é".as_bytes())),
+            "a b\\u{1b}[31m\\u{a}\\u{9b}é"
+        );
         assert_eq!(text(|text| name(text, b"\x9bx")), "\\x9bx");
     }
 }

@@ -1,4 +1,5 @@
-//! `tare script`: a recording as text, a line or more for each sample, or as JSON, an object for each.
+//! `tare script`: a recording as text, a line or more for each sample, or as JSON, an object for
+//! each.
 
 mod chain;
 mod events;
@@ -33,14 +34,21 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
         Output::Header(extent) => header::write_only(lines.text(), reader, extent)?,
-        Output::Text(extent) => text(&script, Replay::new(reader, script.symbols.clone()), extent, &mut lines)?,
+        Output::Text(extent) => {
+            text(&script, Replay::new(reader, script.symbols.clone()), extent, &mut lines)?
+        }
         Output::Json => objects(&script, Replay::new(reader, script.symbols.clone()), &mut lines)?,
     }
     lines.flush()?;
     Ok(Exit::Success)
 }
 
-fn text(script: &Script, mut replay: Replay, mut header: Option<header::Extent>, lines: &mut Lines<impl std::io::Write>) -> anyhow::Result<()> {
+fn text(
+    script: &Script,
+    mut replay: Replay,
+    mut header: Option<header::Extent>,
+    lines: &mut Lines<impl std::io::Write>,
+) -> anyhow::Result<()> {
     let mut printer = Printer::new(script);
     let mut filter = filter::Passing::new(&script.filter);
     let account = replay.run(&mut |machine, moment| {
@@ -56,7 +64,9 @@ fn text(script: &Script, mut replay: Replay, mut header: Option<header::Extent>,
                 printer.sample(lines.text(), machine, moment, sample).map_err(Refusal::usage)?;
             }
             What::Sample(_) => {}
-            What::Other(record) => printer.other(lines.text(), machine, moment, record).map_err(Refusal::usage)?,
+            What::Other(record) => {
+                printer.other(lines.text(), machine, moment, record).map_err(Refusal::usage)?
+            }
         }
         lines.end()?;
         Ok(ControlFlow::Continue(()))
@@ -67,7 +77,11 @@ fn text(script: &Script, mut replay: Replay, mut header: Option<header::Extent>,
     Ok(())
 }
 
-fn objects(script: &Script, mut replay: Replay, lines: &mut Lines<impl std::io::Write>) -> anyhow::Result<()> {
+fn objects(
+    script: &Script,
+    mut replay: Replay,
+    lines: &mut Lines<impl std::io::Write>,
+) -> anyhow::Result<()> {
     let mut objects = Objects::new(script);
     let mut filter = filter::Passing::new(&script.filter);
     Objects::begin(lines.text())?;

@@ -38,7 +38,14 @@ struct Printed {
 impl<'a> Printer<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
         let chains = Chains::new(script.max_stack, script.stop_at.clone());
-        Self { script, events: Vec::new(), name_width: 0, chains, tracing: Tracing::default(), since_ns: None }
+        Self {
+            script,
+            events: Vec::new(),
+            name_width: 0,
+            chains,
+            tracing: Tracing::default(),
+            since_ns: None,
+        }
     }
 
     /// Works out how the events are printed: of a pipe they come one after the other.
@@ -47,10 +54,14 @@ impl<'a> Printer<'a> {
             return Ok(());
         }
         self.tracing.learn(description);
-        let names: Vec<_> = description.events().iter().map(|event| self.tracing.event_name(event)).collect();
+        let names: Vec<_> =
+            description.events().iter().map(|event| self.tracing.event_name(event)).collect();
         let mut selection: Selection = self.script.selection.clone();
-        let with_name = |(event, name): (&'_ Event, &Vec<u8>)| (event.attr.clone(), String::from_utf8_lossy(name).into_owned());
-        let attrs: Vec<(Attr, String)> = description.events().iter().zip(&names).map(with_name).collect();
+        let with_name = |(event, name): (&'_ Event, &Vec<u8>)| {
+            (event.attr.clone(), String::from_utf8_lossy(name).into_owned())
+        };
+        let attrs: Vec<(Attr, String)> =
+            description.events().iter().zip(&names).map(with_name).collect();
         selection.fit(&attrs)?;
         self.name_width = names.iter().map(Vec::len).max().unwrap_or(0);
         let printed = |(event, name): (&Event, Vec<u8>)| Printed {
@@ -72,9 +83,17 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// The user asked for fields that samples don't have.
-    pub(super) fn sample(&mut self, text: &mut Vec<u8>, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) -> Result<(), String> {
+    pub(super) fn sample(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        moment: &Moment<'_>,
+        sample: &Sample<'_>,
+    ) -> Result<(), String> {
         self.learn(moment.description)?;
-        let Some(event) = moment.event.and_then(|event| self.events.get(event)) else { return Ok(()) };
+        let Some(event) = moment.event.and_then(|event| self.events.get(event)) else {
+            return Ok(());
+        };
         let (fields, has_chain, period) = (event.fields, event.has_chain, event.period);
         if fields.is_empty() {
             return Ok(());
@@ -94,7 +113,10 @@ impl<'a> Printer<'a> {
             text.push(b' ');
         }
         if fields.contains(Fields::EVENT) {
-            let name = moment.event.and_then(|event| self.events.get(event)).map_or(&[][..], |event| &event.name);
+            let name = moment
+                .event
+                .and_then(|event| self.events.get(event))
+                .map_or(&[][..], |event| &event.name);
             line::padded_name(text, name, self.name_width);
             text.extend_from_slice(b": ");
         }
@@ -104,7 +126,13 @@ impl<'a> Printer<'a> {
     }
 
     /// Adds what the sample itself says.
-    fn details(&mut self, text: &mut Vec<u8>, machine: &mut Machine, moment: &Moment<'_>, sample: &Sample<'_>) {
+    fn details(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &mut Machine,
+        moment: &Moment<'_>,
+        sample: &Sample<'_>,
+    ) {
         let Some(event) = moment.event.and_then(|event| self.events.get(event)) else { return };
         let fields = event.fields;
         if let Some(raw) = sample.raw.filter(|_| fields.contains(Fields::TRACE)) {
@@ -118,7 +146,13 @@ impl<'a> Printer<'a> {
                 self.chains.chain(text, machine, sample, fields);
             } else {
                 let mode = Mode::of(misc);
-                self.chains.address(text, machine, (mode, sample.head.pid.unwrap_or(-1)), sample.head.ip.unwrap_or(0), fields);
+                self.chains.address(
+                    text,
+                    machine,
+                    (mode, sample.head.pid.unwrap_or(-1)),
+                    sample.head.ip.unwrap_or(0),
+                    fields,
+                );
             }
         }
         extra::behind_ip(text, (machine, &mut self.chains), sample, fields);
@@ -128,8 +162,16 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// The user asked for fields that samples don't have.
-    pub(super) fn other(&mut self, text: &mut Vec<u8>, machine: &Machine, moment: &Moment<'_>, record: &Record<'_>) -> Result<(), String> {
-        let Some(about) = events::is_shown(record, moment.raw.kind, &self.script.shown) else { return Ok(()) };
+    pub(super) fn other(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &Machine,
+        moment: &Moment<'_>,
+        record: &Record<'_>,
+    ) -> Result<(), String> {
+        let Some(about) = events::is_shown(record, moment.raw.kind, &self.script.shown) else {
+            return Ok(());
+        };
         self.learn(moment.description)?;
         if moment.raw.kind != kind::FINISHED_ROUND
             && let Some(event) = self.events.get(moment.event.unwrap_or(0))
@@ -137,9 +179,19 @@ impl<'a> Printer<'a> {
             let (fields, has_chain) = (event.fields, event.has_chain);
             let layout = moment.description.lookup().layouts().get(moment.event.unwrap_or(0));
             let id = layout.map(|layout| layout.sample_id(&moment.raw)).unwrap_or_default();
-            let (pid, tid) = about.map_or((id.pid, id.tid), |(pid, tid)| (id.pid.or(Some(pid)), id.tid.or(Some(tid))));
+            let (pid, tid) = about.map_or((id.pid, id.tid), |(pid, tid)| {
+                (id.pid.or(Some(pid)), id.tid.or(Some(tid)))
+            });
             let comm_tid = about.map(|(_, tid)| tid).or(id.tid).unwrap_or(-1);
-            let who = Who { comm_tid, pid, tid, cpu: id.cpu.or(Some(0)), time_ns: moment.time_ns, misc: moment.raw.misc, kind: moment.raw.kind };
+            let who = Who {
+                comm_tid,
+                pid,
+                tid,
+                cpu: id.cpu.or(Some(0)),
+                time_ns: moment.time_ns,
+                misc: moment.raw.misc,
+                kind: moment.raw.kind,
+            };
             self.front(text, machine, &who, fields, has_chain);
         }
         events::record(text, moment, record);
@@ -147,7 +199,14 @@ impl<'a> Printer<'a> {
     }
 
     /// Adds who, where and when.
-    fn front(&mut self, text: &mut Vec<u8>, machine: &Machine, who: &Who, fields: Fields, has_chain: bool) {
+    fn front(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &Machine,
+        who: &Who,
+        fields: Fields,
+        has_chain: bool,
+    ) {
         if fields.contains(Fields::COMM) {
             let width = if fields.contains(Fields::IP) && has_chain { 0 } else { 16 };
             match machine.tasks.comm(who.comm_tid) {
@@ -188,7 +247,9 @@ impl<'a> Printer<'a> {
     fn time(&mut self, text: &mut Vec<u8>, now_ns: u64) {
         let shown_ns = match self.script.clock {
             Clock::Recorded => now_ns,
-            Clock::SinceFirst | Clock::SinceLast => now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns)),
+            Clock::SinceFirst | Clock::SinceLast => {
+                now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns))
+            }
         };
         if self.script.clock == Clock::SinceLast {
             self.since_ns = Some(now_ns);
@@ -210,17 +271,26 @@ struct Who {
     kind: u32,
 }
 
-/// Adds letters for the bits of `misc`, which mean other things in other records. A mode is shown where all of its bits are set.
+/// Adds letters for the bits of `misc`, which mean other things in other records. A mode is shown
+/// where all of its bits are set.
 fn misc(text: &mut Vec<u8>, misc: u16, record: u32) {
     let modes = [(1, b'K'), (2, b'U'), (3, b'H'), (4, b'G'), (5, b'g')];
     let special: &[(u16, u8)] = match record {
         kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 => &[(1 << 13, b'M')],
         kind::PERF_RECORD_COMM => &[(1 << 13, b'E')],
-        kind::PERF_RECORD_SWITCH | kind::PERF_RECORD_SWITCH_CPU_WIDE => &[(1 << 13, b'S'), (1 << 14, b'p')],
+        kind::PERF_RECORD_SWITCH | kind::PERF_RECORD_SWITCH_CPU_WIDE => {
+            &[(1 << 13, b'S'), (1 << 14, b'p')]
+        }
         _ => &[],
     };
     let end = text.len() + 6;
-    text.extend(modes.iter().chain(special).filter(|(bits, _)| misc & bits == *bits).map(|(_, letter)| letter));
+    text.extend(
+        modes
+            .iter()
+            .chain(special)
+            .filter(|(bits, _)| misc & bits == *bits)
+            .map(|(_, letter)| letter),
+    );
     text.resize(end.max(text.len() + 1), b' ');
 }
 

@@ -27,8 +27,18 @@ impl Tracing {
     /// An event's name; where the recording has none, what its attributes say.
     pub(super) fn event_name(&self, event: &Event) -> Vec<u8> {
         let Attr { kind, config, .. } = event.attr;
-        let tracepoint = || self.data.as_ref().filter(|_| kind == PERF_TYPE_TRACEPOINT)?.name(config).map(String::into_bytes);
-        event.name.clone().or_else(tracepoint).unwrap_or_else(|| format!("type {kind} config {config:#x}").into_bytes())
+        let tracepoint = || {
+            self.data
+                .as_ref()
+                .filter(|_| kind == PERF_TYPE_TRACEPOINT)?
+                .name(config)
+                .map(String::into_bytes)
+        };
+        event
+            .name
+            .clone()
+            .or_else(tracepoint)
+            .unwrap_or_else(|| format!("type {kind} config {config:#x}").into_bytes())
     }
 
     /// Adds a sample's raw bytes as its tracepoint prints them.

@@ -20,7 +20,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Asks the kernel which groups fit on the counters together. Without `--exact` all groups are one set.
+    /// Asks the kernel which groups fit on the counters together. Without `--exact` all groups are
+    /// one set.
     pub(super) fn plan(stat: &Stat, session: &Session<'_>) -> anyhow::Result<Self> {
         let all = vec![(0..stat.groups.len()).collect()];
         if !stat.exact || stat.groups.is_empty() {
@@ -29,11 +30,16 @@ impl Turns {
         // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
-            Target::Cpus(cpus) | Target::CommandInCgroup(cpus) | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
+            Target::Cpus(cpus) | Target::CommandInCgroup(cpus) | Target::Cgroups { cpus, .. } => {
+                Scope::Cpus(cpus.clone())
+            }
             _ => Scope::Tasks(vec![own]),
         };
-        let sets = plan_exact(session.kernel, &stat.groups, &scope).map_err(|error| session.explain(&error))?.0;
-        let in_time = !matches!(stat.target, Target::Command | Target::CommandInCgroup(_)) && sets.len() > 1;
+        let sets = plan_exact(session.kernel, &stat.groups, &scope)
+            .map_err(|error| session.explain(&error))?
+            .0;
+        let in_time =
+            !matches!(stat.target, Target::Command | Target::CommandInCgroup(_)) && sets.len() > 1;
         let turns = Self { sets, in_time };
         turns.announce(stat);
         Ok(turns)
@@ -46,10 +52,15 @@ impl Turns {
         }
         match stat.runs {
             _ if self.in_time => {
-                say(&format!("--exact: {sets} sets of events take turns of {} ms; each count covers its own turns only, unscaled", TURN.as_millis()));
+                say(&format!(
+                    "--exact: {sets} sets of events take turns of {} ms; each count covers its own turns only, unscaled",
+                    TURN.as_millis()
+                ));
             }
             Some(runs) if (runs as usize) < sets => {
-                say(&format!("--exact: these events need {sets} runs to be counted without scaling, and -r asks for {runs}: use -r {sets}"));
+                say(&format!(
+                    "--exact: these events need {sets} runs to be counted without scaling, and -r asks for {runs}: use -r {sets}"
+                ));
             }
             _ => say(&format!("--exact: {sets} sets of events take turns over the runs")),
         }

@@ -22,10 +22,17 @@ use crate::command::targets::Targets;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Counts one run, with the set of events whose turn it is.
-pub(super) fn run(session: &Session<'_>, turns: &Turns, number: u32, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+pub(super) fn run(
+    session: &Session<'_>,
+    turns: &Turns,
+    number: u32,
+    on_interval: OnInterval<'_>,
+) -> anyhow::Result<Run> {
     let turn = number as usize % turns.len();
     let chosen: Vec<usize> = if turns.in_time { (0..turns.len()).collect() } else { vec![turn] };
-    let set = |&turn: &usize| turns.set(turn).iter().map(|&group| session.stat.groups[group].clone()).collect();
+    let set = |&turn: &usize| {
+        turns.set(turn).iter().map(|&group| session.stat.groups[group].clone()).collect()
+    };
     let sets: Vec<Vec<EventGroup>> = chosen.iter().map(set).collect();
     // The child is forked before anything is opened, so that none of it is in its counts.
     // Counting is over when the cgroup is dropped, which moves out who outlives the command.
@@ -36,7 +43,15 @@ pub(super) fn run(session: &Session<'_>, turns: &Turns, number: u32, on_interval
     let scope = session.scope(child.as_ref(), folder)?;
     let counters = session.open(&sets, &scope)?;
     let control = session.stat.control.as_deref().map(Control::open).transpose()?;
-    let mut live = Live::new(session, &scope, turn, counters, control, session.targets()?, session.names(&scope));
+    let mut live = Live::new(
+        session,
+        &scope,
+        turn,
+        counters,
+        control,
+        session.targets()?,
+        session.names(&scope),
+    );
     live.start(child)?;
     live.wait(on_interval)
 }
@@ -64,7 +79,10 @@ struct Live<'a> {
 fn topology(session: &Session<'_>, scope: &Scope) -> Topology {
     match (session.stat.aggregation, scope) {
         (Aggregation::All | Aggregation::Cpu | Aggregation::Thread, _) => Topology::default(),
-        (_, Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } | Scope::CommandInCgroup { cpus, .. }) => session.host.topology(cpus),
+        (
+            _,
+            Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } | Scope::CommandInCgroup { cpus, .. },
+        ) => session.host.topology(cpus),
         _ => Topology::default(),
     }
 }
@@ -93,7 +111,8 @@ fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) ->
 }
 
 impl<'a> Live<'a> {
-    /// A run of these counters, one for each set of `--exact` that takes turns in time; `turn` is the set of this run.
+    /// A run of these counters, one for each set of `--exact` that takes turns in time; `turn` is
+    /// the set of this run.
     fn new(
         session: &'a Session<'a>,
         scope: &'a Scope,
@@ -127,7 +146,8 @@ impl<'a> Live<'a> {
             self.enable()?;
         }
         self.started = Instant::now();
-        self.child = child.map(WaitingChild::start).transpose().context("cannot start the command")?;
+        self.child =
+            child.map(WaitingChild::start).transpose().context("cannot start the command")?;
         if self.session.starts_on_exec() {
             self.enabled_since = Some(self.started);
         }
@@ -151,7 +171,11 @@ impl<'a> Live<'a> {
         let schedule = self.session.stat.schedule;
         let start = self.started;
         let mut deadlines = Deadlines {
-            begin: if let Begin::After(delay) = schedule.begin { Some(start + delay) } else { None },
+            begin: if let Begin::After(delay) = schedule.begin {
+                Some(start + delay)
+            } else {
+                None
+            },
             interval: schedule.interval.map(|interval| start + interval),
             turn: (self.counters.len() > 1).then(|| start + TURN),
             timeout: schedule.timeout.map(|timeout| start + timeout),
@@ -178,9 +202,15 @@ impl<'a> Live<'a> {
                 self.interval(on_interval)?;
                 intervals_left = intervals_left.map(|left| left - 1);
             }
-            let targets_gone = self.targets.ended(self.session.host, due(&mut deadlines.look, now, Some(LOOK)));
+            let targets_gone =
+                self.targets.ended(self.session.host, due(&mut deadlines.look, now, Some(LOOK)));
             let interrupted_alone = interrupted.is_some() && self.child.is_none();
-            if stop || targets_gone || interrupted_alone || intervals_left == Some(0) || due(&mut deadlines.timeout, now, None) {
+            if stop
+                || targets_gone
+                || interrupted_alone
+                || intervals_left == Some(0)
+                || due(&mut deadlines.timeout, now, None)
+            {
                 return self.finish(None, interrupted, on_interval);
             }
         }
@@ -189,10 +219,19 @@ impl<'a> Live<'a> {
     /// Waits until something happens.
     fn poll(&self, until: Option<Instant>) -> anyhow::Result<()> {
         let mut files = vec![PollFd::from_borrowed_fd(self.session.signals.as_fd(), PollFlags::IN)];
-        files.extend(self.control.iter().map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)));
-        files.extend(self.targets.files().map(|process| PollFd::from_borrowed_fd(process, PollFlags::IN)));
+        files.extend(
+            self.control
+                .iter()
+                .map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)),
+        );
+        files.extend(
+            self.targets.files().map(|process| PollFd::from_borrowed_fd(process, PollFlags::IN)),
+        );
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() });
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
         match poll(&mut files, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error).context("cannot wait for events"),
@@ -219,37 +258,63 @@ impl<'a> Live<'a> {
         Ok(stop)
     }
 
-    /// Looks at the signals that arrived. Returns the command's end; if the user insists tare no longer waits for the command.
+    /// Looks at the signals that arrived. Returns the command's end; if the user insists tare no
+    /// longer waits for the command.
     fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Option<Option<Ended>>> {
-        if pass_on(self.session.signals, self.child.as_ref(), interrupted)?.insisted && self.child.is_some() {
+        if pass_on(self.session.signals, self.child.as_ref(), interrupted)?.insisted
+            && self.child.is_some()
+        {
             return Ok(Some(None));
         }
         let ended = self.child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
         Ok(ended.map(Some))
     }
 
-    fn run_of(&self, snapshots: &[Snapshot], ended: Option<Ended>, elapsed: Duration, counted: Duration, end: End) -> Run {
+    fn run_of(
+        &self,
+        snapshots: &[Snapshot],
+        ended: Option<Ended>,
+        elapsed: Duration,
+        counted: Duration,
+        end: End,
+    ) -> Run {
         let mut all = Vec::new();
         let mut subjects = Vec::new();
         for (counters, snapshot) in self.counters.iter().zip(snapshots) {
             let first = subjects.len();
-            let of_set = rows(counters.as_slice(), snapshot, self.session.stat.aggregation, &self.topology);
+            let of_set =
+                rows(counters.as_slice(), snapshot, self.session.stat.aggregation, &self.topology);
             all.extend(of_set.into_iter().map(|row| Row { event: row.event + first, ..row }));
             subjects.extend(counters.as_slice().iter().map(|counter| counter.subject.clone()));
         }
-        Run { rows: all, subjects, names: self.names.clone(), turn: self.turn, ended, elapsed, counted, end }
+        Run {
+            rows: all,
+            subjects,
+            names: self.names.clone(),
+            turn: self.turn,
+            ended,
+            elapsed,
+            counted,
+            end,
+        }
     }
 
     fn interval(&mut self, on_interval: OnInterval<'_>) -> anyhow::Result<()> {
         let now: Vec<Snapshot> = self.counters.iter().map(Counters::read).collect();
         let elapsed = self.started.elapsed();
-        let delta: Vec<Snapshot> = now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
+        let delta: Vec<Snapshot> =
+            now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
         self.last = now;
         let length = elapsed - std::mem::replace(&mut self.last_shown, elapsed);
         on_interval(&self.run_of(&delta, None, elapsed, length, End::Done), elapsed)
     }
 
-    fn finish(mut self, ended: Option<Option<Ended>>, interrupted: Option<i32>, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+    fn finish(
+        mut self,
+        ended: Option<Option<Ended>>,
+        interrupted: Option<i32>,
+        on_interval: OnInterval<'_>,
+    ) -> anyhow::Result<Run> {
         let ended = ended.flatten();
         // What a command started may go on; counts are those at its end.
         if ended.is_none() || !matches!(self.session.stat.target, Target::Command) {
@@ -258,11 +323,17 @@ impl<'a> Live<'a> {
         self.counted += self.enabled_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let elapsed = ended.map_or_else(|| self.started.elapsed(), |ended| ended.elapsed);
         let totals: Vec<Snapshot> = self.counters.iter().map(Counters::read).collect();
-        if self.session.stat.schedule.interval.is_some() && self.session.stat.schedule.interval_count.is_none_or(|_| ended.is_some()) {
+        if self.session.stat.schedule.interval.is_some()
+            && self.session.stat.schedule.interval_count.is_none_or(|_| ended.is_some())
+        {
             self.interval(on_interval)?;
         }
         let end = interrupted.map_or(End::Done, End::Signal);
-        let ended = if ended.is_none() && self.child.is_some() { self.child.as_mut().map_or(Ok(None), end_child)? } else { ended };
+        let ended = if ended.is_none() && self.child.is_some() {
+            self.child.as_mut().map_or(Ok(None), end_child)?
+        } else {
+            ended
+        };
         Ok(self.run_of(&totals, ended, elapsed, self.counted.min(elapsed), end))
     }
 }

@@ -1,7 +1,8 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
 //! `session` is what all runs share, `live` sees one through to its `run`, `exact` plans turns.
-//! `report` turns what was counted into lines, and `output` writes them. `versus` compares two commands.
+//! `report` turns what was counted into lines, and `output` writes them. `versus` compares two
+//! commands.
 
 mod exact;
 mod live;
@@ -44,7 +45,8 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     }
     let files = FileLimit::now();
     let signals = Signals::block().context("cannot wait for signals")?;
-    // The output is opened before the command runs: a result that can't be written must not cost a run.
+    // The output is opened before the command runs: a result that can't be written must not cost a
+    // run.
     let mut writer = Writer::open(&stat.output)?;
     let session = Session::new(stat, host, &System, &signals, files)?;
     let turns = Turns::plan(stat, &session)?;
@@ -73,7 +75,14 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
 }
 
 /// Counts one run of the command, or the one session of running targets.
-fn one_run(stat: &Stat, session: &Session<'_>, turns: &Turns, number: u32, results: &mut Results<'_>, writer: &mut Writer) -> anyhow::Result<Run> {
+fn one_run(
+    stat: &Stat,
+    session: &Session<'_>,
+    turns: &Turns,
+    number: u32,
+    results: &mut Results<'_>,
+    writer: &mut Writer,
+) -> anyhow::Result<Run> {
     if let Some(pre) = &stat.pre {
         shell("--pre", pre)?;
     }
@@ -90,9 +99,17 @@ fn one_run(stat: &Stat, session: &Session<'_>, turns: &Turns, number: u32, resul
 
 /// Runs a command of the user's own beside the counting, and waits for it.
 fn shell(option: &str, command: &str) -> anyhow::Result<()> {
-    let status = Process::new("/bin/sh").arg("-c").arg(command).status().with_context(|| format!("{option} '{command}'"))?;
+    let status = Process::new("/bin/sh")
+        .arg("-c")
+        .arg(command)
+        .status()
+        .with_context(|| format!("{option} '{command}'"))?;
     if !status.success() {
-        return Err(Refusal { exit: Exit::OwnFailure, message: format!("{option} '{command}' failed ({status}): nothing more is run") }.into());
+        return Err(Refusal {
+            exit: Exit::OwnFailure,
+            message: format!("{option} '{command}' failed ({status}): nothing more is run"),
+        }
+        .into());
     }
     Ok(())
 }

@@ -22,12 +22,20 @@ pub(super) fn open(
     scope: &Scope,
     start: Start,
 ) -> anyhow::Result<Vec<Counters>> {
-    let options =
-        Options { start, inheritance: stat.inheritance, leave_out_forbidden: !stat.by_name, no_cpu_pmu: stat.no_cpu_pmu, pinned: stat.exact };
+    let options = Options {
+        start,
+        inheritance: stat.inheritance,
+        leave_out_forbidden: !stat.by_name,
+        no_cpu_pmu: stat.no_cpu_pmu,
+        pinned: stat.exact,
+    };
     let needed = sets.iter().map(|set| needed_files(set, scope)).sum::<usize>() + OTHER_FILES;
     if files.soft().is_some_and(|soft| soft < needed as u64) {
         files.raise();
     }
-    let open = |set: &Vec<EventGroup>| Counters::open(kernel, set, scope, options).map_err(|error| remedy::for_open(&error, host, files).into());
+    let open = |set: &Vec<EventGroup>| {
+        Counters::open(kernel, set, scope, options)
+            .map_err(|error| remedy::for_open(&error, host, files).into())
+    };
     sets.iter().map(open).collect()
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tare_kernel::child::Ended;
-use tare_measure::count::{Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Row, Subject, Unavailable, Valued, metric};
+use tare_measure::count::{
+    Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Row, Subject, Unavailable, Valued,
+    metric,
+};
 use tare_measure::statistics::Summary;
 
 use super::exact::Turns;
@@ -52,7 +55,8 @@ pub(super) struct Line {
     pub(super) running_share: f64,
     /// The figure derived from it.
     pub(super) metric: Option<Metric>,
-    /// Whether several runs were asked for: machine forms then have a column for the spread, whatever came of the event.
+    /// Whether several runs were asked for: machine forms then have a column for the spread,
+    /// whatever came of the event.
     pub(super) repeated: bool,
     /// Mean, deviation and interval over runs, in the unit; `None` for a single run.
     pub(super) spread: Option<Summary>,
@@ -92,7 +96,17 @@ impl<'a> Results<'a> {
     pub(super) fn new(stat: &'a Stat) -> Self {
         let (repeated, names) = (Repeated::default(), Names::new());
         let (subjects, first_of_turn) = (Vec::new(), Vec::new());
-        Self { stat, names, subjects, first_of_turn, repeated, ended: Vec::new(), elapsed: Vec::new(), counted: Vec::new(), said: Vec::new() }
+        Self {
+            stat,
+            names,
+            subjects,
+            first_of_turn,
+            repeated,
+            ended: Vec::new(),
+            elapsed: Vec::new(),
+            counted: Vec::new(),
+            said: Vec::new(),
+        }
     }
 
     /// Adds a run.
@@ -119,8 +133,14 @@ impl<'a> Results<'a> {
             }
             let first = self.subjects.len();
             let events = turns.set(turn).iter().flat_map(|&group| &self.stat.groups[group].events);
-            let subjects: Vec<Subject> = events.map(|event| Subject { event: event.clone(), cgroup: None }).collect();
-            let row = |event| Row { key: Key::All, places: 0, event, outcome: Outcome::Unavailable(Unavailable::NoTurn) };
+            let subjects: Vec<Subject> =
+                events.map(|event| Subject { event: event.clone(), cgroup: None }).collect();
+            let row = |event| Row {
+                key: Key::All,
+                places: 0,
+                event,
+                outcome: Outcome::Unavailable(Unavailable::NoTurn),
+            };
             let rows: Vec<Row> = (0..subjects.len()).map(row).collect();
             self.say_what_is_missing(&rows, &subjects);
             self.repeated.add(&rows, |event| first + event);
@@ -144,7 +164,13 @@ impl<'a> Results<'a> {
     /// What was counted, for people: `'make -j8'`, `process 4711`, `the whole machine`.
     pub(super) fn title(&self) -> String {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let command = self.stat.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let command = self
+            .stat
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ");
         printable(&match &self.stat.target {
             Target::Command | Target::CommandInCgroup(_) => format!("'{command}'"),
             Target::Processes(pids) => format!("process {}", list(pids)),
@@ -167,21 +193,36 @@ impl<'a> Results<'a> {
         (at, self.lines_of(once.rows(), &run.subjects, &run.names, run.counted.as_nanos() as f64))
     }
 
-    fn lines_of(&self, rows: &[RepeatedRow], subjects: &[Subject], names: &Names, elapsed_ns: f64) -> Vec<Line> {
+    fn lines_of(
+        &self,
+        rows: &[RepeatedRow],
+        subjects: &[Subject],
+        names: &Names,
+        elapsed_ns: f64,
+    ) -> Vec<Line> {
         let mean = |row: &RepeatedRow| Summary::of(&row.values).map(|summary| summary.mean);
-        let valued: Vec<Valued> = rows.iter().map(|row| Valued { key: row.key, subject: row.subject, value: mean(row) }).collect();
+        let valued: Vec<Valued> = rows
+            .iter()
+            .map(|row| Valued { key: row.key, subject: row.subject, value: mean(row) })
+            .collect();
         let line = |(row, &valued_row): (&RepeatedRow, &Valued)| {
             let subject = &subjects[row.subject];
             let event = &subject.event;
             let runs: Vec<f64> = row.values.iter().map(|value| value * event.scale).collect();
             let value = match (valued_row.value, row.last) {
                 (Some(value), _) => Value::Counted(value * event.scale),
-                (None, Outcome::Unavailable(Unavailable::NoTurn)) => Value::NotCounted(Some(Unavailable::NoTurn)),
+                (None, Outcome::Unavailable(Unavailable::NoTurn)) => {
+                    Value::NotCounted(Some(Unavailable::NoTurn))
+                }
                 (None, Outcome::Unavailable(reason)) => Value::NotSupported(reason),
                 // Planned on a counter of its own, which somebody else took.
                 (None, _) => Value::NotCounted(self.stat.exact.then_some(Unavailable::Busy)),
             };
-            let share = if row.running_ns >= row.enabled_ns { 1.0 } else { row.running_ns as f64 / row.enabled_ns as f64 };
+            let share = if row.running_ns >= row.enabled_ns {
+                1.0
+            } else {
+                row.running_ns as f64 / row.enabled_ns as f64
+            };
             Line {
                 key: row.key,
                 thread: thread(row.key, names),
@@ -199,8 +240,10 @@ impl<'a> Results<'a> {
                 runs,
             }
         };
-        // Events that nobody asked for by name and that this machine lacks are named on stderr, not in the results.
-        let shown = |row: &RepeatedRow| self.stat.by_name || !matches!(row.last, Outcome::Unavailable(_));
+        // Events that nobody asked for by name and that this machine lacks are named on stderr, not
+        // in the results.
+        let shown =
+            |row: &RepeatedRow| self.stat.by_name || !matches!(row.last, Outcome::Unavailable(_));
         rows.iter().zip(&valued).filter(|(row, _)| shown(row)).map(line).collect()
     }
 
@@ -220,7 +263,8 @@ impl<'a> Results<'a> {
         self.stat.aggregation != Aggregation::All
     }
 
-    /// Tells on stderr which events have no count, and why: one line, and only once for each reason.
+    /// Tells on stderr which events have no count, and why: one line, and only once for each
+    /// reason.
     pub(super) fn say_what_is_missing(&mut self, rows: &[Row], subjects: &[Subject]) {
         let mut reasons: Vec<(Unavailable, Vec<&str>)> = Vec::new();
         for row in rows {
@@ -236,7 +280,10 @@ impl<'a> Results<'a> {
         self.said.extend(reasons.iter().map(|(reason, _)| reason));
         if !reasons.is_empty() {
             let verb = if self.stat.by_name { "not counted" } else { "left out" };
-            let texts: Vec<String> = reasons.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", "))).collect();
+            let texts: Vec<String> = reasons
+                .iter()
+                .map(|(reason, names)| format!("{} ({reason})", names.join(", ")))
+                .collect();
             say(&format!("{verb}: {}; see `tare doctor`", texts.join("; ")));
         }
     }

@@ -32,9 +32,17 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(stat: &'a Stat, host: &'a Host, kernel: &'a dyn Kernel, signals: &'a Signals, files: FileLimit) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        stat: &'a Stat,
+        host: &'a Host,
+        kernel: &'a dyn Kernel,
+        signals: &'a Signals,
+        files: FileLimit,
+    ) -> anyhow::Result<Self> {
         let path: Option<OsString> = std::env::var_os("PATH");
-        let command = (!stat.command.is_empty()).then(|| Command::find(&stat.command, path.as_deref())).transpose()?;
+        let command = (!stat.command.is_empty())
+            .then(|| Command::find(&stat.command, path.as_deref()))
+            .transpose()?;
         Ok(Self { stat, host, kernel, signals, files, command })
     }
 
@@ -44,9 +52,14 @@ impl<'a> Session<'a> {
     }
 
     /// Opens each of these sets of groups.
-    pub(super) fn open(&self, sets: &[Vec<EventGroup>], scope: &Scope) -> anyhow::Result<Vec<Counters>> {
+    pub(super) fn open(
+        &self,
+        sets: &[Vec<EventGroup>],
+        scope: &Scope,
+    ) -> anyhow::Result<Vec<Counters>> {
         let start = if self.starts_on_exec() { Start::OnExec } else { Start::WhenEnabled };
-        let opened = opening::open(self.stat, self.host, self.kernel, &self.files, sets, scope, start)?;
+        let opened =
+            opening::open(self.stat, self.host, self.kernel, &self.files, sets, scope, start)?;
         if let Some(error) = nothing_permitted(&opened, scope) {
             return Err(self.explain(&error).into());
         }
@@ -66,17 +79,31 @@ impl<'a> Session<'a> {
         if !matches!(self.stat.target, Target::CommandInCgroup(_)) {
             return Ok(None);
         }
-        let refuse = |error| Refusal { exit: Exit::OwnFailure, message: format!("--follow=cgroup: {error}; use --follow=inherit") };
-        Ok(Some(TransientPlace::find(self.host).and_then(|place| place.create(self.host)).map_err(refuse)?))
+        let refuse = |error| Refusal {
+            exit: Exit::OwnFailure,
+            message: format!("--follow=cgroup: {error}; use --follow=inherit"),
+        };
+        Ok(Some(
+            TransientPlace::find(self.host)
+                .and_then(|place| place.create(self.host))
+                .map_err(refuse)?,
+        ))
     }
 
     /// Where this run is counted: the child is its command.
-    pub(super) fn scope(&self, child: Option<&WaitingChild>, cgroup: Option<BorrowedFd<'_>>) -> anyhow::Result<Scope> {
+    pub(super) fn scope(
+        &self,
+        child: Option<&WaitingChild>,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> anyhow::Result<Scope> {
         let missing = |pid: i32| move |_| Refusal::usage(format!("there is no process {pid}"));
         Ok(match (&self.stat.target, child) {
             (Target::Command, Some(child)) => Scope::Command(child.pid()),
             (Target::CommandInCgroup(cpus), _) => {
-                let folder = cgroup.context("the command has no cgroup")?.try_clone_to_owned().context("cannot keep the command's cgroup open")?;
+                let folder = cgroup
+                    .context("the command has no cgroup")?
+                    .try_clone_to_owned()
+                    .context("cannot keep the command's cgroup open")?;
                 Scope::CommandInCgroup { folder, cpus: cpus.clone() }
             }
             (Target::Command, None) => Scope::Tasks(Vec::new()),
@@ -95,11 +122,18 @@ impl<'a> Session<'a> {
                     if name.is_empty() {
                         return Ok(None);
                     }
-                    let folder = known.find(self.host, name).map_err(|error| Refusal::usage(error.to_string()))?;
-                    let folder = std::fs::File::open(&folder).with_context(|| format!("cgroup '{name}' ({})", folder.display()))?;
+                    let folder = known
+                        .find(self.host, name)
+                        .map_err(|error| Refusal::usage(error.to_string()))?;
+                    let folder = std::fs::File::open(&folder)
+                        .with_context(|| format!("cgroup '{name}' ({})", folder.display()))?;
                     Ok(Some(Cgroup { name: name.clone(), folder: OwnedFd::from(folder) }))
                 };
-                Scope::Cgroups { cgroups: names.iter().map(open).collect::<Result<_, _>>()?, cpus: cpus.clone(), pairing: *pairing }
+                Scope::Cgroups {
+                    cgroups: names.iter().map(open).collect::<Result<_, _>>()?,
+                    cpus: cpus.clone(),
+                    pairing: *pairing,
+                }
             }
         })
     }
@@ -127,7 +161,9 @@ impl<'a> Session<'a> {
 /// The error of a default set of events in which none may be counted by this user.
 fn nothing_permitted(opened: &[Counters], scope: &Scope) -> Option<OpenError> {
     let mut counters = opened.iter().flat_map(Counters::as_slice);
-    let forbidden = counters.clone().find(|counter| counter.unavailable() == Some(Unavailable::NotPermitted))?;
+    let forbidden = counters
+        .clone()
+        .find(|counter| counter.unavailable() == Some(Unavailable::NotPermitted))?;
     counters.all(|counter| counter.unavailable().is_some()).then(|| OpenError::NotPermitted {
         event: forbidden.subject.event.name.clone(),
         per_cpu: scope.is_per_cpu(),

@@ -29,10 +29,15 @@ impl Figures {
             let before = before.tallies.get(event).unwrap_or(&zero);
             now.since(before)
         };
-        let lost = self.lost.filter(|lost| Some(*lost) != before.lost).map(|lost| match before.lost {
-            Some(known) => Lost { records: lost.records.saturating_sub(known.records), after_ns: known.until_ns, until_ns: lost.until_ns },
-            None => lost,
-        });
+        let lost =
+            self.lost.filter(|lost| Some(*lost) != before.lost).map(|lost| match before.lost {
+                Some(known) => Lost {
+                    records: lost.records.saturating_sub(known.records),
+                    after_ns: known.until_ns,
+                    until_ns: lost.until_ns,
+                },
+                None => lost,
+            });
         Self {
             tallies: self.tallies.iter().enumerate().map(tally).collect(),
             lost,
@@ -73,7 +78,8 @@ impl Handed {
 
     /// What the file at hand holds; the next file begins.
     pub(crate) fn take(&mut self) -> Figures {
-        let of_file = Figures { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };
+        let of_file =
+            Figures { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };
         self.before.clone_from(&self.now);
         of_file
     }
@@ -92,15 +98,25 @@ mod tests {
             last_ns,
             ..Figures::default()
         };
-        let mut handed = Handed { now: figures(3, 0, 30, Some(7)), first_ns: Some(4), ..Handed::default() };
+        let mut handed =
+            Handed { now: figures(3, 0, 30, Some(7)), first_ns: Some(4), ..Handed::default() };
         assert_eq!(handed.take(), Figures { first_ns: Some(4), ..figures(3, 0, 30, Some(7)) });
         handed.now = figures(10, 4, 100, Some(9));
         let second = handed.take();
-        assert_eq!((second.tallies[0], second.bytes, second.first_ns), (Tally { samples: 7, own: 0, in_kernel: 0 }, 70, None));
+        assert_eq!(
+            (second.tallies[0], second.bytes, second.first_ns),
+            (Tally { samples: 7, own: 0, in_kernel: 0 }, 70, None)
+        );
         assert_eq!(second.lost, Some(Lost { records: 4, after_ns: Some(5), until_ns: Some(9) }));
         handed.now = figures(10, 6, 100, Some(12));
-        assert_eq!(handed.take().lost, Some(Lost { records: 2, after_ns: Some(9), until_ns: Some(12) }));
+        assert_eq!(
+            handed.take().lost,
+            Some(Lost { records: 2, after_ns: Some(9), until_ns: Some(12) })
+        );
         let nothing = handed.take();
-        assert_eq!((nothing.lost, nothing.last_ns, nothing.tallies[0]), (None, None, Tally::default()));
+        assert_eq!(
+            (nothing.lost, nothing.last_ns, nothing.tallies[0]),
+            (None, None, Tally::default())
+        );
     }
 }

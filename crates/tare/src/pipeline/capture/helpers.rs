@@ -1,5 +1,5 @@
-//! Threads that read rings beside the main one. They are started before anything is opened, as filters must name them, and get
-//! their rings later.
+//! Threads that read rings beside the main one. They are started before anything is opened, as
+//! filters must name them, and get their rings later.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,14 +42,15 @@ impl Helper {
     pub(crate) fn start(number: usize, priority: Option<u32>) -> anyhow::Result<Self> {
         let (work, for_thread) = sync_channel(1);
         let (tell, told) = sync_channel(1);
-        let thread = std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
-            // Whoever started the thread waits for this.
-            let _ = tell.send(match priority.map_or(Ok(()), run_first) {
-                Ok(()) => Ok(rustix::thread::gettid().as_raw_nonzero().get()),
-                Err(error) => Err(error),
+        let thread =
+            std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
+                // Whoever started the thread waits for this.
+                let _ = tell.send(match priority.map_or(Ok(()), run_first) {
+                    Ok(()) => Ok(rustix::thread::gettid().as_raw_nonzero().get()),
+                    Err(error) => Err(error),
+                });
+                read(&for_thread)
             });
-            read(&for_thread)
-        });
         let thread = thread.context("cannot start a thread to read rings")?;
         let tid = told.recv().context("a thread ended before it read a ring")?.context("-r")?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -60,10 +61,18 @@ impl Helper {
     ///
     /// # Errors
     /// The thread is gone, or had its rings before.
-    pub(crate) fn hand(&mut self, reader: Reader, wakes: Wakes, shared: &Arc<Shared>, interval: Duration) -> anyhow::Result<()> {
+    pub(crate) fn hand(
+        &mut self,
+        reader: Reader,
+        wakes: Wakes,
+        shared: &Arc<Shared>,
+        interval: Duration,
+    ) -> anyhow::Result<()> {
         wakes.add(&self.stop, Waker::Stop)?;
         let work = self.work.take().context("the thread has its rings")?;
-        work.send(Work { reader, wakes, shared: Arc::clone(shared), interval }).ok().context("the thread that reads rings is gone")
+        work.send(Work { reader, wakes, shared: Arc::clone(shared), interval })
+            .ok()
+            .context("the thread that reads rings is gone")
     }
 
     /// Has the thread end, and returns its rings, for what is left in them, if it had any.
@@ -75,7 +84,8 @@ impl Helper {
     }
 }
 
-/// What the thread does. An output that takes nothing more ends it; the main thread meets the same error.
+/// What the thread does. An output that takes nothing more ends it; the main thread meets the same
+/// error.
 fn read(work: &Receiver<Work>) -> Option<Reader> {
     let Work { mut reader, wakes, shared, interval } = work.recv().ok()?;
     loop {

@@ -1,5 +1,5 @@
-//! What a ring brought, seen in passing: of each record its header, of a sample its event's id and where asked its thread, and
-//! of the few records that tell of losses all.
+//! What a ring brought, seen in passing: of each record its header, of a sample its event's id and
+//! where asked its thread, and of the few records that tell of losses all.
 
 use std::sync::Arc;
 
@@ -7,26 +7,35 @@ use super::figures::Figures;
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL,
-    PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
-    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
+    PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
+    PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 use tare_format::record::{Layout, RawRecord};
 
 /// Bytes of a record's header.
 const HEADER: usize = 8;
 
-/// The fields of a sample that come before its task, and before its period (`perf_output_sample` in the kernel).
+/// The fields of a sample that come before its task, and before its period (`perf_output_sample` in
+/// the kernel).
 const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
-const BEFORE_PERIOD: u64 =
-    BEFORE_TID | (PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU) as u64;
+const BEFORE_PERIOD: u64 = BEFORE_TID
+    | (PERF_SAMPLE_TID
+        | PERF_SAMPLE_TIME
+        | PERF_SAMPLE_ADDR
+        | PERF_SAMPLE_ID
+        | PERF_SAMPLE_STREAM_ID
+        | PERF_SAMPLE_CPU) as u64;
 
 /// What a meter must know of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// The layout of each event's records.
     layouts: Vec<Layout>,
-    /// Where in a sample of each event its thread is, in bytes; `None` where it isn't, or nobody asks.
+    /// Where in a sample of each event its thread is, in bytes; `None` where it isn't, or nobody
+    /// asks.
     tid_at: Vec<Option<usize>>,
     /// Ids and their events, sorted.
     ids: Vec<(u64, usize)>,
@@ -46,15 +55,26 @@ pub(crate) enum Weight {
 }
 
 impl Known {
-    /// The events by their layouts and ids. `own` are the recorder's threads, where their samples are to be counted.
+    /// The events by their layouts and ids. `own` are the recorder's threads, where their samples
+    /// are to be counted.
     pub(crate) fn new(layouts: Vec<Layout>, ids: &[Vec<u64>], own: Vec<i32>) -> Self {
         let tid_at = |layout: &Layout| {
             let has = layout.sample_type & u64::from(PERF_SAMPLE_TID) != 0 && !own.is_empty();
             has.then(|| HEADER + 8 * (layout.sample_type & BEFORE_TID).count_ones() as usize + 4)
         };
-        let mut by_id: Vec<_> = ids.iter().enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
+        let mut by_id: Vec<_> = ids
+            .iter()
+            .enumerate()
+            .flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event)))
+            .collect();
         by_id.sort_unstable();
-        Self { tid_at: layouts.iter().map(tid_at).collect(), layouts, ids: by_id, own, weights: Vec::new() }
+        Self {
+            tid_at: layouts.iter().map(tid_at).collect(),
+            layouts,
+            ids: by_id,
+            own,
+            weights: Vec::new(),
+        }
     }
 
     /// Has tasks told apart. `weights` are what samples of the events stand for.
@@ -68,7 +88,10 @@ impl Known {
         let weight = *self.weights.get(event)?;
         let sample_type = self.layouts.get(event)?.sample_type;
         // Up to the period, each field that a sample has is one word.
-        let at = |field: u32, before: u64| (sample_type & u64::from(field) != 0).then(|| HEADER + 8 * (sample_type & before).count_ones() as usize);
+        let at = |field: u32, before: u64| {
+            (sample_type & u64::from(field) != 0)
+                .then(|| HEADER + 8 * (sample_type & before).count_ones() as usize)
+        };
         let of_task = word(record, at(PERF_SAMPLE_TID, BEFORE_TID)?)?.to_ne_bytes();
         let tid = i32::from_ne_bytes(std::array::from_fn(|n| of_task[n + 4]));
         let period = match weight {
@@ -99,12 +122,20 @@ impl Tally {
     /// What came since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
-        Self { samples: since(|tally| tally.samples), own: since(|tally| tally.own), in_kernel: since(|tally| tally.in_kernel) }
+        Self {
+            samples: since(|tally| tally.samples),
+            own: since(|tally| tally.own),
+            in_kernel: since(|tally| tally.in_kernel),
+        }
     }
 
     /// Both together.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        Self { samples: self.samples + other.samples, own: self.own + other.own, in_kernel: self.in_kernel + other.in_kernel }
+        Self {
+            samples: self.samples + other.samples,
+            own: self.own + other.own,
+            in_kernel: self.in_kernel + other.in_kernel,
+        }
     }
 }
 
@@ -158,7 +189,10 @@ impl Meter {
     pub(crate) fn new(known: &Arc<Known>) -> Self {
         Self {
             known: Arc::clone(known),
-            figures: Figures { tallies: vec![Tally::default(); known.layouts.len()], ..Figures::default() },
+            figures: Figures {
+                tallies: vec![Tally::default(); known.layouts.len()],
+                ..Figures::default()
+            },
             batch_first_ns: None,
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             mappings: Vec::new(),
@@ -167,15 +201,16 @@ impl Meter {
         }
     }
 
-    /// Takes in a batch: whole records, in two pieces where they wrap around the ring's end. The kernel aligns records to 8
-    /// bytes, so that no header lies across the end.
+    /// Takes in a batch: whole records, in two pieces where they wrap around the ring's end. The
+    /// kernel aligns records to 8 bytes, so that no header lies across the end.
     pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
         let len = first.len() + second.len();
         self.figures.bytes += len as u64;
         self.batch_first_ns = None;
         self.figures.fullest = self.figures.fullest.max(len);
         let rest = self.walk(first);
-        let missing = header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
+        let missing =
+            header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
         let mut straddling = std::mem::take(&mut self.straddling);
         straddling.clear();
         straddling.extend_from_slice(rest);
@@ -209,7 +244,8 @@ impl Meter {
             previous = Some(record);
             bytes = rest;
         }
-        self.figures.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.figures.last_ns);
+        self.figures.last_ns =
+            last.and_then(|sample| self.time_ns(sample)).or(self.figures.last_ns);
         bytes
     }
 
@@ -237,13 +273,16 @@ impl Meter {
         tally.samples += 1;
         tally.in_kernel += u64::from(in_kernel(record));
         if let Some(at) = self.known.tid_at[event] {
-            let tid = record.get(at..at + 4).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
+            let tid = record
+                .get(at..at + 4)
+                .map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
             tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));
         }
     }
 
     fn task(&mut self, record: &[u8]) {
-        if let (Some(tasks), Some(raw)) = (&mut self.tasks, RawRecord::first(record, Endian::NATIVE))
+        if let (Some(tasks), Some(raw)) =
+            (&mut self.tasks, RawRecord::first(record, Endian::NATIVE))
             && let Ok(record) = raw.decode()
         {
             tasks.see(&record);
@@ -252,8 +291,11 @@ impl Meter {
 
     fn loss(&mut self, record: &[u8], previous: Option<&[u8]>) {
         let lost_samples = header(record).is_some_and(|(kind, _)| kind == PERF_RECORD_LOST_SAMPLES);
-        let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else { return };
-        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.figures.last_ns);
+        let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else {
+            return;
+        };
+        let after_ns =
+            previous.and_then(|previous| self.time_ns(previous)).or(self.figures.last_ns);
         let until_ns = self.time_ns(record).or(after_ns);
         let before = self.figures.lost;
         self.figures.lost = Some(Lost {
@@ -263,10 +305,15 @@ impl Meter {
         });
     }
 
-    /// When a record was made, in the recording's clock. All events of a ring have their time at one place, or none.
+    /// When a record was made, in the recording's clock. All events of a ring have their time at
+    /// one place, or none.
     fn time_ns(&self, record: &[u8]) -> Option<u64> {
         let raw = RawRecord::first(record, Endian::NATIVE)?;
-        let event = if raw.kind == PERF_RECORD_SAMPLE { self.known.event(word(record, HEADER)?)? } else { 0 };
+        let event = if raw.kind == PERF_RECORD_SAMPLE {
+            self.known.event(word(record, HEADER)?)?
+        } else {
+            0
+        };
         self.known.layouts.get(event)?.time_ns(&raw)
     }
 }

@@ -1,6 +1,7 @@
-//! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains these and has `meter` see what
-//! passes (`tasks`: of which tasks), of which `figures` are kept, `rounds` knows when a mark is due, `helpers` are further threads that read,
-//! and `wakes` is what they sleep on.
+//! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains
+//! these and has `meter` see what passes (`tasks`: of which tasks), of which `figures` are kept,
+//! `rounds` knows when a mark is due, `helpers` are further threads that read, and `wakes` is what
+//! they sleep on.
 
 pub(crate) mod figures;
 pub(crate) mod helpers;

@@ -1,4 +1,5 @@
-//! Opening what is recorded: every event at every place, and one ring a CPU that all events of the CPU write into.
+//! Opening what is recorded: every event at every place, and one ring a CPU that all events of the
+//! CPU write into.
 //!
 //! ```text
 //!            CPU 0            CPU 1
@@ -76,7 +77,8 @@ impl Rings {
 
 /// Descriptors that [`Events::open`] will use.
 pub(crate) fn needed_files(wanted: &[Wanted]) -> usize {
-    wanted.iter().map(|wanted| wanted.places.len() * (1 + wanted.slower.len())).sum::<usize>() + unswapped(wanted).len()
+    wanted.iter().map(|wanted| wanted.places.len() * (1 + wanted.slower.len())).sum::<usize>()
+        + unswapped(wanted).len()
 }
 
 impl Events {
@@ -90,7 +92,8 @@ impl Events {
         let mut gone = BTreeSet::new();
         for (event, step, attr, Wanted { name, leader, places, .. }) in attrs(&wanted) {
             for &(cpu, place) in places {
-                let leads = |leader| opened.iter().find(|one| one.event == leader && one.place == place);
+                let leads =
+                    |leader| opened.iter().find(|one| one.event == leader && one.place == place);
                 let leader = leader.and_then(leads).map(|one| &*one.file);
                 match kernel.open(&attr, place, leader) {
                     Ok(file) => opened.push(Opened { event, step, cpu, place, file }),
@@ -121,11 +124,19 @@ impl Events {
         for (at, opened) in self.opened.iter().enumerate() {
             let key = (opened.cpu, self.is_backward(opened));
             match owners.get(&key) {
-                Some(&owner) => opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?,
+                Some(&owner) => {
+                    opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?
+                }
                 None => {
                     match key {
-                        (cpu, false) => rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?)),
-                        (cpu, true) => rings.overwritten.push((cpu, at, OverwrittenRing::map(&*opened.file, bytes)?)),
+                        (cpu, false) => {
+                            rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?))
+                        }
+                        (cpu, true) => rings.overwritten.push((
+                            cpu,
+                            at,
+                            OverwrittenRing::map(&*opened.file, bytes)?,
+                        )),
                     }
                     owners.insert(key, at);
                 }
@@ -140,7 +151,11 @@ impl Events {
 
     /// How many rings [`Events::rings`] will map.
     pub(crate) fn number_of_rings(&self) -> usize {
-        self.opened.iter().map(|opened| (opened.cpu, self.is_backward(opened))).collect::<BTreeSet<_>>().len()
+        self.opened
+            .iter()
+            .map(|opened| (opened.cpu, self.is_backward(opened)))
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// The file of an opened event.
@@ -168,7 +183,11 @@ impl Events {
         for opened in &self.opened {
             let Some(filter) = filters.get(opened.event).and_then(Option::as_ref) else { continue };
             let (event, text) = (&self.wanted[opened.event].name, filter.to_string_lossy());
-            let refused = |errno| OpenError::Filter { event: event.clone(), filter: text.into_owned(), errno };
+            let refused = |errno| OpenError::Filter {
+                event: event.clone(),
+                filter: text.into_owned(),
+                errno,
+            };
             opened.file.set_filter(filter).map_err(refused)?;
         }
         Ok(())
@@ -183,14 +202,23 @@ impl Events {
     ///
     /// # Errors
     /// The kernel's own.
-    pub(crate) fn set_enabled(&mut self, enabled: bool, which: impl Fn(usize) -> bool) -> Result<(), Errno> {
+    pub(crate) fn set_enabled(
+        &mut self,
+        enabled: bool,
+        which: impl Fn(usize) -> bool,
+    ) -> Result<(), Errno> {
         for event in (0..self.wanted.len()).filter(|event| which(*event)) {
             let _ = if enabled { self.enabled.insert(event) } else { self.enabled.remove(&event) };
         }
-        let leads =
-            |opened: &&Opened| self.wanted[opened.event].leader.is_none() && which(opened.event) && (!enabled || self.has_step(opened, self.step));
+        let leads = |opened: &&Opened| {
+            self.wanted[opened.event].leader.is_none()
+                && which(opened.event)
+                && (!enabled || self.has_step(opened, self.step))
+        };
         let mut chosen = self.opened.iter().filter(leads);
-        chosen.try_for_each(|opened| if enabled { opened.file.enable() } else { opened.file.disable() })
+        chosen.try_for_each(
+            |opened| if enabled { opened.file.enable() } else { opened.file.disable() },
+        )
     }
 
     fn has_step(&self, opened: &Opened, step: usize) -> bool {
@@ -203,33 +231,55 @@ impl Events {
     /// The kernel's own.
     pub(crate) fn set_step(&mut self, step: usize) -> Result<(), Errno> {
         let before = std::mem::replace(&mut self.step, step);
-        let changes = |opened: &&Opened| self.enabled.contains(&opened.event) && self.has_step(opened, before) != self.has_step(opened, step);
-        for opened in self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, before)) {
+        let changes = |opened: &&Opened| {
+            self.enabled.contains(&opened.event)
+                && self.has_step(opened, before) != self.has_step(opened, step)
+        };
+        for opened in
+            self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, before))
+        {
             opened.file.disable()?;
         }
-        self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, step)).try_for_each(|opened| opened.file.enable())
+        self.opened
+            .iter()
+            .filter(changes)
+            .filter(|opened| self.has_step(opened, step))
+            .try_for_each(|opened| opened.file.enable())
     }
 
-    /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`, Linux 6.0).
+    /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`,
+    /// Linux 6.0).
     pub(crate) fn lost(&self) -> Vec<Option<u64>> {
         let mut lost = vec![None; self.wanted.len()];
         for opened in &self.opened {
-            if let Some(number) = self.reading_of(opened).and_then(|(reading, nth)| reading.lost.get(nth).copied()) {
+            if let Some(number) =
+                self.reading_of(opened).and_then(|(reading, nth)| reading.lost.get(nth).copied())
+            {
                 *lost[opened.event].get_or_insert(0) += number;
             }
         }
         lost
     }
 
-    /// What each event counted in all, also where it was not sampled: scaled where it shared a counter. Of a thread's events on several CPUs
-    /// each is enabled wherever the thread runs, and only the one of that CPU is running.
+    /// What each event counted in all, also where it was not sampled: scaled where it shared a
+    /// counter. Of a thread's events on several CPUs each is enabled wherever the thread runs, and
+    /// only the one of that CPU is running.
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
         let mut sums: BTreeMap<(usize, Target), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
-            let Some(count) = self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied()) else { continue };
-            let whose = if let Target::TaskOnCpu(tid, _) = opened.place { Target::Task(tid) } else { opened.place };
+            let Some(count) =
+                self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied())
+            else {
+                continue;
+            };
+            let whose = if let Target::TaskOnCpu(tid, _) = opened.place {
+                Target::Task(tid)
+            } else {
+                opened.place
+            };
             let (value, enabled, running) = sums.entry((opened.event, whose)).or_default();
-            (*value, *running) = (value.saturating_add(count.value()), running.saturating_add(count.running_ns()));
+            (*value, *running) =
+                (value.saturating_add(count.value()), running.saturating_add(count.running_ns()));
             *enabled = count.enabled_ns().max(*enabled).max(*running);
         }
         let mut counts = vec![None; self.wanted.len()];
@@ -241,33 +291,50 @@ impl Events {
         counts
     }
 
-    /// With groups, one read gives those of all members: this one's is found by its place in its group.
+    /// With groups, one read gives those of all members: this one's is found by its place in its
+    /// group.
     fn reading_of(&self, opened: &Opened) -> Option<(Reading, usize)> {
         let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
         let len = opened.file.read(&mut bytes).ok()?;
-        let reading = Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?;
+        let reading =
+            Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?;
         let leader = self.wanted[opened.event].leader.unwrap_or(opened.event);
-        let nth = (leader..opened.event).filter(|&event| event == leader || self.wanted[event].leader == Some(leader)).count();
+        let nth = (leader..opened.event)
+            .filter(|&event| event == leader || self.wanted[event].leader == Some(leader))
+            .count();
         let nth = if reading.counts.len() > 1 { nth } else { 0 };
         Some((reading, nth))
     }
 }
 
-/// What is opened at each place, the rate that was asked for first: an event, which of its frequencies, and its attribute.
+/// What is opened at each place, the rate that was asked for first: an event, which of its
+/// frequencies, and its attribute.
 fn attrs(wanted: &[Wanted]) -> impl Iterator<Item = (usize, usize, Attr, &Wanted)> {
     wanted.iter().enumerate().flat_map(|(event, of)| {
-        let slower = of.slower.iter().map(|&hz| Attr { sampling: Sampling::Frequency(hz), ..of.attr.clone() });
-        std::iter::once(of.attr.clone()).chain(slower).enumerate().map(move |(step, attr)| (event, step, attr, of))
+        let slower = of
+            .slower
+            .iter()
+            .map(|&hz| Attr { sampling: Sampling::Frequency(hz), ..of.attr.clone() });
+        std::iter::once(of.attr.clone())
+            .chain(slower)
+            .enumerate()
+            .map(move |(step, attr)| (event, step, attr, of))
     })
 }
 
 /// What an event would have counted had it not shared a counter; `None` where it never ran.
 fn scaled(count: Count) -> Option<u64> {
     let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
-    whole.checked_div(count.running_ns().into()).map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
+    whole
+        .checked_div(count.running_ns().into())
+        .map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
 }
 
-fn open_unswapped(kernel: &dyn Kernel, wanted: &[Wanted], (needed, opened): (usize, usize)) -> Result<Vec<Box<dyn EventFile>>, OpenError> {
+fn open_unswapped(
+    kernel: &dyn Kernel,
+    wanted: &[Wanted],
+    (needed, opened): (usize, usize),
+) -> Result<Vec<Box<dyn EventFile>>, OpenError> {
     let mut files = Vec::new();
     for (name, attr, place) in unswapped(wanted) {
         match kernel.open(&attr, place, None) {
@@ -282,9 +349,11 @@ fn open_unswapped(kernel: &dyn Kernel, wanted: &[Wanted], (needed, opened): (usi
 fn refusal(errno: Errno, name: &str, place: Target, needed: usize, opened: usize) -> OpenError {
     let event = name.to_owned();
     match (errno, place) {
-        (Errno::ACCESS | Errno::PERM, _) => {
-            OpenError::NotPermitted { event, per_cpu: !matches!(place, Target::TaskOnCpu(..) | Target::Task(_)), errno }
-        }
+        (Errno::ACCESS | Errno::PERM, _) => OpenError::NotPermitted {
+            event,
+            per_cpu: !matches!(place, Target::TaskOnCpu(..) | Target::Task(_)),
+            errno,
+        },
         (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed, opened },
         (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
         _ => OpenError::Other { event, errno },
@@ -298,12 +367,21 @@ mod tests {
     use super::*;
 
     fn wanted(name: &str, config: u64, places: &[(u32, Target)]) -> Wanted {
-        Wanted { name: name.to_owned(), attr: Attr { config, ..Attr::default() }, slower: Vec::new(), leader: None, places: places.to_vec() }
+        Wanted {
+            name: name.to_owned(),
+            attr: Attr { config, ..Attr::default() },
+            slower: Vec::new(),
+            leader: None,
+            places: places.to_vec(),
+        }
     }
 
     /// Two events of two tasks on two CPUs each.
     fn of_tasks() -> Vec<Wanted> {
-        let places: Vec<_> = [7, 8].iter().flat_map(|&tid| [0, 1].map(|cpu| (cpu, Target::TaskOnCpu(tid, cpu)))).collect();
+        let places: Vec<_> = [7, 8]
+            .iter()
+            .flat_map(|&tid| [0, 1].map(|cpu| (cpu, Target::TaskOnCpu(tid, cpu))))
+            .collect();
         vec![wanted("first", 1, &places), wanted("second", 2, &places)]
     }
 
@@ -315,9 +393,16 @@ mod tests {
     fn every_refusal_has_its_meaning() {
         let second = |attr: &Attr, _: Target| attr.config == 2;
         let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
-        assert!(matches!(error(Errno::PERM), OpenError::NotPermitted { event, per_cpu: false, errno: Errno::PERM } if event == "second"));
-        assert!(matches!(error(Errno::ACCESS), OpenError::NotPermitted { errno: Errno::ACCESS, .. }));
-        assert!(matches!(error(Errno::NODEV), OpenError::Other { event, errno: Errno::NODEV } if event == "second"));
+        assert!(
+            matches!(error(Errno::PERM), OpenError::NotPermitted { event, per_cpu: false, errno: Errno::PERM } if event == "second")
+        );
+        assert!(matches!(
+            error(Errno::ACCESS),
+            OpenError::NotPermitted { errno: Errno::ACCESS, .. }
+        ));
+        assert!(
+            matches!(error(Errno::NODEV), OpenError::Other { event, errno: Errno::NODEV } if event == "second")
+        );
         let of_cpus = vec![wanted("all", 2, &[(0, Target::Cpu(0))])];
         let whole = Events::open(&refuses(second, Errno::ACCESS), of_cpus).unwrap_err();
         assert!(matches!(whole, OpenError::NotPermitted { per_cpu: true, .. }));
@@ -327,7 +412,9 @@ mod tests {
 
     #[test]
     fn a_task_that_ended_is_left_out_with_all_its_events() {
-        let gone = |attr: &Attr, place: Target| attr.config == 2 && matches!(place, Target::TaskOnCpu(8, _));
+        let gone = |attr: &Attr, place: Target| {
+            attr.config == 2 && matches!(place, Target::TaskOnCpu(8, _))
+        };
         let events = Events::open(&refuses(gone, Errno::SRCH), of_tasks()).unwrap();
         assert_eq!(events.number_of_files(), 4);
         assert!(events.opened.iter().all(|opened| matches!(opened.place, Target::TaskOnCpu(7, _))));
@@ -340,7 +427,10 @@ mod tests {
         let kernel = Scripted::new().lockable(64 << 10);
         let events = Events::open(&kernel, of_tasks()).unwrap();
         let rings = events.rings(1 << 20).unwrap();
-        assert_eq!((rings.consumed.len(), rings.overwritten.len(), rings.smallest()), (2, 0, 64 << 10));
+        assert_eq!(
+            (rings.consumed.len(), rings.overwritten.len(), rings.smallest()),
+            (2, 0, 64 << 10)
+        );
         let outputs = kernel.calls().iter().filter(|call| call.starts_with("output ")).count();
         assert_eq!(outputs, 6, "{:?}", kernel.calls());
         let none = Scripted::new().lockable(0);

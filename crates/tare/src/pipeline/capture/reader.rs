@@ -1,4 +1,5 @@
-//! Reading rings: in one pass everything that they hold, also below their watermarks, goes to the output in few, large pieces.
+//! Reading rings: in one pass everything that they hold, also below their watermarks, goes to the
+//! output in few, large pieces.
 //!
 //! ```text
 //! wait for a watermark (half a ring), or for the flush interval
@@ -23,7 +24,8 @@ use super::rounds::Rounds;
 use crate::pipeline::describe::BuildIds;
 use crate::pipeline::output::{Output, Result};
 
-/// Bytes from which a piece is appended before the next ring is looked at: its place goes back to the kernel the sooner.
+/// Bytes from which a piece is appended before the next ring is looked at: its place goes back to
+/// the kernel the sooner.
 const LARGE: usize = 1 << 20;
 
 /// The ring of a CPU and what it brought.
@@ -86,9 +88,16 @@ struct Common {
 }
 
 impl Shared {
-    /// `keep`: only what came in that time stays, and goes to the output when it is asked for. `step`: where the size of files is
-    /// limited, so many bytes at most are appended before it is looked at.
-    pub(crate) fn new(output: Output, readers: usize, known: &Arc<Known>, keep: Option<Duration>, step: Option<usize>) -> Self {
+    /// `keep`: only what came in that time stays, and goes to the output when it is asked for.
+    /// `step`: where the size of files is limited, so many bytes at most are appended before it is
+    /// looked at.
+    pub(crate) fn new(
+        output: Output,
+        readers: usize,
+        known: &Arc<Known>,
+        keep: Option<Duration>,
+        step: Option<usize>,
+    ) -> Self {
         let common = Common {
             output,
             recent: keep.map(Recent::new),
@@ -202,8 +211,13 @@ impl Shared {
         let mut common = self.lock();
         let Common { rings, forgetting, forgotten, output, .. } = &mut *common;
         forgotten.note(forgetting);
-        let of = |Registered { cpu, size, handed }: &mut Registered| RingFigures { cpu: *cpu, size: *size, figures: handed.take() };
-        let figures = FileFigures { rings: rings.iter_mut().map(of).collect(), forgotten: forgotten.take() };
+        let of = |Registered { cpu, size, handed }: &mut Registered| RingFigures {
+            cpu: *cpu,
+            size: *size,
+            figures: handed.take(),
+        };
+        let figures =
+            FileFigures { rings: rings.iter_mut().map(of).collect(), forgotten: forgotten.take() };
         end(output, figures)
     }
 
@@ -282,7 +296,8 @@ impl Reader {
     fn pass_in_steps(&mut self, shared: &Shared, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
         if self.number > 0 && shared.lock().output.is_full() {
-            // It is for the main thread to begin the next file, which it may only do behind some records.
+            // It is for the main thread to begin the next file, which it may only do behind some
+            // records.
             return Ok(Pass::Full);
         }
         let mut mappings = Vec::new();
@@ -296,7 +311,12 @@ impl Reader {
                 meter.see(batch.slices());
                 meter.take_mappings(&mut mappings);
                 let mut common = shared.lock();
-                append(&mut common, &mut vec![Held { ring: *number, batch, meter }], &mut mappings, None)?;
+                append(
+                    &mut common,
+                    &mut vec![Held { ring: *number, batch, meter }],
+                    &mut mappings,
+                    None,
+                )?;
                 if common.output.is_full() {
                     return Ok(Pass::Full);
                 }
@@ -307,10 +327,19 @@ impl Reader {
     }
 }
 
-/// Appends batches and gives their places back. With the last ones of a pass, the reader's number and the round in which the pass
-/// began: where that completes a round, its mark goes along.
-fn append(common: &mut Common, held: &mut Vec<Held<'_>>, mappings: &mut Vec<u8>, ends: Option<(usize, u64)>) -> Result<()> {
-    let mut pieces: Vec<&[u8]> = held.iter().flat_map(|held| held.batch.slices()).filter(|piece| !piece.is_empty()).collect();
+/// Appends batches and gives their places back. With the last ones of a pass, the reader's number
+/// and the round in which the pass began: where that completes a round, its mark goes along.
+fn append(
+    common: &mut Common,
+    held: &mut Vec<Held<'_>>,
+    mappings: &mut Vec<u8>,
+    ends: Option<(usize, u64)>,
+) -> Result<()> {
+    let mut pieces: Vec<&[u8]> = held
+        .iter()
+        .flat_map(|held| held.batch.slices())
+        .filter(|piece| !piece.is_empty())
+        .collect();
     if !pieces.is_empty() {
         common.rounds.appended();
     }

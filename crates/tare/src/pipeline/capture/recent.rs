@@ -5,8 +5,9 @@
 //!  chunk | chunk | chunk | chunk | chunk | chunk          a chunk is what one reading of the rings brought
 //!  ^ samples are forgotten, what tells of processes goes into the recording          ^ now
 //! ```
-//! Rings could hold the last seconds themselves, overwritten and never read, but for that they would have to be as large as the
-//! rate of events makes it, which nobody knows before. What is drained can be kept for exactly as long as was asked.
+//! Rings could hold the last seconds themselves, overwritten and never read, but for that they
+//! would have to be as large as the rate of events makes it, which nobody knows before. What is
+//! drained can be kept for exactly as long as was asked.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -70,7 +71,10 @@ pub(crate) fn without_samples(chunk: &[u8]) -> Vec<u8> {
     for record in Records::new(chunk, Endian::NATIVE) {
         let (bytes, after) = rest.split_at(record.size().min(rest.len()));
         rest = after;
-        if !matches!(record.kind, PERF_RECORD_SAMPLE | PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES | kind::FINISHED_ROUND) {
+        if !matches!(
+            record.kind,
+            PERF_RECORD_SAMPLE | PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES | kind::FINISHED_ROUND
+        ) {
             kept.extend_from_slice(bytes);
         }
     }
@@ -118,7 +122,13 @@ mod tests {
 
     #[test]
     fn what_tells_of_processes_stays() {
-        let chunk = [&record(PERF_RECORD_SAMPLE)[..], &record(PERF_RECORD_COMM), &record(PERF_RECORD_LOST), &FINISHED_ROUND].concat();
+        let chunk = [
+            &record(PERF_RECORD_SAMPLE)[..],
+            &record(PERF_RECORD_COMM),
+            &record(PERF_RECORD_LOST),
+            &FINISHED_ROUND,
+        ]
+        .concat();
         assert_eq!(without_samples(&chunk), record(PERF_RECORD_COMM));
     }
 }

@@ -1,7 +1,8 @@
 //! Who has drained what since the last mark, and when the next mark is due.
 //!
-//! `PERF_RECORD_FINISHED_ROUND` promises readers of a file that nothing that follows is older than what came before the previous
-//! mark. That holds where between two marks every ring was drained, by a pass that began after the first of them:
+//! `PERF_RECORD_FINISHED_ROUND` promises readers of a file that nothing that follows is older than
+//! what came before the previous mark. That holds where between two marks every ring was drained,
+//! by a pass that began after the first of them:
 //!
 //! ```text
 //! marks        |  n                                   |  n+1
@@ -33,8 +34,8 @@ impl Rounds {
         self.appended = true;
     }
 
-    /// Notes that a reader has drained all of its rings, in a pass that began in round `since`. Whether the round is complete: then
-    /// a mark is due, and the next round begins.
+    /// Notes that a reader has drained all of its rings, in a pass that began in round `since`.
+    /// Whether the round is complete: then a mark is due, and the next round begins.
     pub(super) fn drained(&mut self, reader: usize, since: u64) -> bool {
         if since == self.number {
             self.drained[reader] = true;

@@ -28,8 +28,8 @@ pub(crate) struct Family {
     pub(crate) unseen: u64,
     /// What the samples of each event stand for.
     pub(crate) periods: Vec<u64>,
-    /// How many of all that was told of did not end. Numbers change where a thread other than the first executes a program: only how many
-    /// there are stays right.
+    /// How many of all that was told of did not end. Numbers change where a thread other than the
+    /// first executes a program: only how many there are stays right.
     pub(crate) not_ended: u64,
 }
 
@@ -68,18 +68,31 @@ impl Tasks {
 }
 
 impl Family {
-    /// Sums up what rings told. `only_descendants`: events were recorded of all tasks, not only those that come from `root`. A number that was
-    /// another task's before belongs to the command from the first task on that does.
-    pub(crate) fn of<'a>(rings: impl Iterator<Item = &'a Tasks> + Clone, root: i32, events: usize, only_descendants: bool) -> Self {
-        let born: Vec<(i32, i32)> = rings.clone().flat_map(|tasks| tasks.born.iter().copied()).collect();
+    /// Sums up what rings told. `only_descendants`: events were recorded of all tasks, not only
+    /// those that come from `root`. A number that was another task's before belongs to the command
+    /// from the first task on that does.
+    pub(crate) fn of<'a>(
+        rings: impl Iterator<Item = &'a Tasks> + Clone,
+        root: i32,
+        events: usize,
+        only_descendants: bool,
+    ) -> Self {
+        let born: Vec<(i32, i32)> =
+            rings.clone().flat_map(|tasks| tasks.born.iter().copied()).collect();
         let members = members(&born, root, only_descendants);
         let mut family = Self { periods: vec![0; events], ..Self::default() };
         let mut seen = HashSet::new();
         for tasks in rings {
-            for (&tid, &place) in tasks.places.iter().filter(|(tid, _)| !only_descendants || members.contains(tid)) {
+            for (&tid, &place) in
+                tasks.places.iter().filter(|(tid, _)| !only_descendants || members.contains(tid))
+            {
                 seen.insert(tid);
                 let periods = tasks.periods.get(place * events..).unwrap_or_default();
-                family.periods.iter_mut().zip(periods).for_each(|(sum, period)| *sum = sum.saturating_add(*period));
+                family
+                    .periods
+                    .iter_mut()
+                    .zip(periods)
+                    .for_each(|(sum, period)| *sum = sum.saturating_add(*period));
             }
             family.not_ended = family.not_ended.saturating_add(tasks.ended);
         }
@@ -91,7 +104,8 @@ impl Family {
     }
 }
 
-/// Rings don't tell in which order tasks began on different CPUs: those are added whose parents are known, until none is left.
+/// Rings don't tell in which order tasks began on different CPUs: those are added whose parents are
+/// known, until none is left.
 fn members(born: &[(i32, i32)], root: i32, only_descendants: bool) -> HashSet<i32> {
     let mut members = HashSet::from([root]);
     if !only_descendants {
@@ -123,7 +137,8 @@ mod tests {
         Record::Exit(Task { pid: tid, ppid: 0, tid, ptid: 0, time_ns: 0 })
     }
 
-    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. Two rings, the second of which knows of the grandchild first.
+    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. Two rings, the second of which
+    /// knows of the grandchild first.
     #[test]
     fn only_what_comes_from_the_command_counts() {
         let (mut one, mut two) = (Tasks::of(2), Tasks::of(2));

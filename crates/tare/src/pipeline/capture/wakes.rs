@@ -57,14 +57,20 @@ impl Wakes {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for a file, too. A ring wakes once each time that it gets half full: all of an event's tasks having ended would
-    /// else wake without end.
+    /// Waits for a file, too. A ring wakes once each time that it gets half full: all of an event's
+    /// tasks having ended would else wake without end.
     ///
     /// # Errors
     /// `EPERM` for a regular file, which never makes anyone wait.
     pub(crate) fn add(&self, file: impl AsFd, waker: Waker) -> Result<(), Errno> {
-        let once = if waker == Waker::Ring { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
-        epoll::add(&self.epoll, file, epoll::EventData::new_u64(waker.bit()), epoll::EventFlags::IN | once)
+        let once =
+            if waker == Waker::Ring { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
+        epoll::add(
+            &self.epoll,
+            file,
+            epoll::EventData::new_u64(waker.bit()),
+            epoll::EventFlags::IN | once,
+        )
     }
 
     /// Waits no longer for a file.
@@ -80,10 +86,15 @@ impl Wakes {
     /// # Errors
     /// The kernel's own.
     pub(crate) fn wait(&self, most: Option<Duration>) -> Result<Woken, Errno> {
-        let most = most.map(|most| Timespec { tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX), tv_nsec: most.subsec_nanos().into() });
+        let most = most.map(|most| Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        });
         let mut events = Vec::with_capacity(AT_ONCE);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref()) {
-            Ok(_) => Ok(Woken(events.iter().fold(0, |woken, event: &epoll::Event| woken | event.data.u64()))),
+            Ok(_) => Ok(Woken(
+                events.iter().fold(0, |woken, event: &epoll::Event| woken | event.data.u64()),
+            )),
             Err(Errno::INTR) => Ok(Woken::default()),
             Err(error) => Err(error),
         }

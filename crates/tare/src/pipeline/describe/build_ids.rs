@@ -1,7 +1,8 @@
 //! The build ids of the files that samples can lie in.
 //!
-//! perf reads its own recording once more to find those that samples do lie in. Here every file with mapped code counts: there are
-//! some 200 of them on a machine, whatever the number of samples.
+//! perf reads its own recording once more to find those that samples do lie in. Here every file
+//! with mapped code counts: there are some 200 of them on a machine, whatever the number of
+//! samples.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -44,8 +45,8 @@ enum Seen {
 }
 
 impl BuildIds {
-    /// Takes in whole records as the kernel or [`crate::pipeline::synthesize`] made them. Those that are no mappings of code are
-    /// passed over.
+    /// Takes in whole records as the kernel or [`crate::pipeline::synthesize`] made them. Those
+    /// that are no mappings of code are passed over.
     pub fn see(&mut self, records: &[u8]) {
         for record in Records::new(records, Endian::NATIVE) {
             if let Ok(Record::Mmap(mmap)) = record.decode() {
@@ -57,22 +58,36 @@ impl BuildIds {
     /// Takes in one mapping.
     pub fn see_mapping(&mut self, mmap: &Mmap<'_>) {
         let path = if mmap.pid == -1 && mmap.path.starts_with(KERNEL) { KERNEL } else { mmap.path };
-        let has_file = path.starts_with(b"/") && !path.starts_with(b"//") || path == VDSO || mmap.pid == -1;
+        let has_file =
+            path.starts_with(b"/") && !path.starts_with(b"//") || path == VDSO || mmap.pid == -1;
         if mmap.is_data || !has_file {
             return;
         }
         match mmap.file {
             // Later files of one path replace earlier ones, as their ids are what can be read now.
-            FileId::BuildId(id) if !id.is_empty() => _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec())),
-            FileId::Inode { inode, .. } => _ = self.files.insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) }),
-            _ => _ = self.files.entry(path.to_vec()).or_insert(Seen::File { pid: mmap.pid, inode: None }),
+            FileId::BuildId(id) if !id.is_empty() => {
+                _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec()))
+            }
+            FileId::Inode { inode, .. } => {
+                _ = self
+                    .files
+                    .insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) })
+            }
+            _ => {
+                _ = self
+                    .files
+                    .entry(path.to_vec())
+                    .or_insert(Seen::File { pid: mmap.pid, inode: None })
+            }
         }
     }
 
-    /// The ids, in order of paths. A file that is gone, that isn't the mapped one any more, or that has no id, is left out.
+    /// The ids, in order of paths. A file that is gone, that isn't the mapped one any more, or that
+    /// has no id, is left out.
     #[must_use]
     pub fn read(&self, host: &Host) -> Vec<BuildId> {
-        let mut found: Vec<_> = self.files.iter().filter_map(|(path, seen)| build_id(host, path, seen)).collect();
+        let mut found: Vec<_> =
+            self.files.iter().filter_map(|(path, seen)| build_id(host, path, seen)).collect();
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         found
     }
@@ -100,8 +115,11 @@ pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
 
 /// `/lib/modules/6.1/kernel/fs/ext4-x.ko.xz` and `[ext4_x]` are the module `ext4_x`.
 fn module_build_id(host: &Host, path: &str) -> Option<Vec<u8>> {
-    let name = path.trim_matches(['[', ']']).rsplit('/').next()?.split(".ko").next()?.replace('-', "_");
-    notes_build_id(&std::fs::read(host.path(&format!("/sys/module/{name}/notes/.note.gnu.build-id"))).ok()?)
+    let name =
+        path.trim_matches(['[', ']']).rsplit('/').next()?.split(".ko").next()?.replace('-', "_");
+    notes_build_id(
+        &std::fs::read(host.path(&format!("/sys/module/{name}/notes/.note.gnu.build-id"))).ok()?,
+    )
 }
 
 fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
@@ -113,7 +131,9 @@ fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
 fn file_build_id(host: &Host, pid: i32, path: &str, inode: Option<u64>) -> Option<Vec<u8>> {
     let places = [host.path(path), host.path(&format!("/proc/{pid}/root{path}"))];
     let files = places.into_iter().filter_map(|place| File::open(place).ok());
-    let is_it = |file: &File| file.metadata().is_ok_and(|is| is.is_file() && inode.is_none_or(|inode| is.ino() == inode));
+    let is_it = |file: &File| {
+        file.metadata().is_ok_and(|is| is.is_file() && inode.is_none_or(|inode| is.ino() == inode))
+    };
     let file = files.into_iter().find(is_it)?;
     elf_build_id(&ReadCache::new(file))
 }
@@ -135,15 +155,22 @@ fn elf_build_id<'data>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
     }
 }
 
-fn in_segments<'data, H: FileHeader<Endian = Endianness>>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
+fn in_segments<'data, H: FileHeader<Endian = Endianness>>(
+    data: impl ReadRef<'data>,
+) -> Option<Vec<u8>> {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, data).ok()?;
     let small = segments.iter().filter(|segment| segment.p_filesz(endian).into() <= NOTES_BYTES);
-    small.filter_map(|segment| segment.notes(endian, data).ok()?).find_map(|notes| find(endian, notes))
+    small
+        .filter_map(|segment| segment.notes(endian, data).ok()?)
+        .find_map(|notes| find(endian, notes))
 }
 
-fn find<H: FileHeader<Endian = Endianness>>(endian: Endianness, mut notes: NoteIterator<'_, H>) -> Option<Vec<u8>> {
+fn find<H: FileHeader<Endian = Endianness>>(
+    endian: Endianness,
+    mut notes: NoteIterator<'_, H>,
+) -> Option<Vec<u8>> {
     while let Ok(Some(note)) = notes.next() {
         if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
             return Some(note.desc().to_vec());

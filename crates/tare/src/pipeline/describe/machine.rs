@@ -46,13 +46,18 @@ fn cpus(host: &Host) -> Option<Feature> {
 /// The value of the first line of `/proc/cpuinfo` with this key.
 fn value<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
     let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+    pairs
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim())
+        .filter(|value| !value.is_empty())
 }
 
 /// What architectures call their CPUs by: x86 and most others, 32-bit arm, s390, powerpc, riscv.
 fn description(cpuinfo: &str) -> Option<String> {
     let keys = ["model name", "Processor", "vendor_id", "cpu", "uarch"];
-    keys.iter().find_map(|key| value(cpuinfo, key)).map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "))
+    keys.iter()
+        .find_map(|key| value(cpuinfo, key))
+        .map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Vendor, family, model and stepping of x86.

@@ -1,4 +1,5 @@
-//! What a recording says about itself: the machine, the session, the formats of its tracepoints, the files that its samples lie in.
+//! What a recording says about itself: the machine, the session, the formats of its tracepoints,
+//! the files that its samples lie in.
 
 mod build_ids;
 mod machine;

@@ -6,11 +6,13 @@ use tare_kernel::host::{Host, Pmu};
 pub(super) fn features(host: &Host) -> Vec<Feature> {
     let pmus = host.pmus().unwrap_or_default();
     let mut features = Vec::new();
-    let mappings: Vec<_> = pmus.iter().filter_map(|pmu| Some((pmu.kind().ok()?, pmu.name().to_owned()))).collect();
+    let mappings: Vec<_> =
+        pmus.iter().filter_map(|pmu| Some((pmu.kind().ok()?, pmu.name().to_owned()))).collect();
     if !mappings.is_empty() {
         features.push(Feature::PmuMappings(mappings));
     }
-    let kinds_of_cores: Vec<_> = pmus.iter().filter(|pmu| pmu.name().starts_with("cpu_")).filter_map(cpus).collect();
+    let kinds_of_cores: Vec<_> =
+        pmus.iter().filter(|pmu| pmu.name().starts_with("cpu_")).filter_map(cpus).collect();
     let mut others = Vec::new();
     for pmu in &pmus {
         let caps = pmu.caps();

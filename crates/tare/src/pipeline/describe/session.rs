@@ -1,9 +1,12 @@
 //! The session: command line, clock, groups, times.
 
-use rustix::time::{ClockId, DynamicClockId, Timespec, clock_getres, clock_gettime, clock_gettime_dynamic};
+use rustix::time::{
+    ClockId, DynamicClockId, Timespec, clock_getres, clock_gettime, clock_gettime_dynamic,
+};
 use tare_format::file::writer::{BuildId, Clock, Feature, Group};
 
-/// What is known of a session. A description is written twice, before and after the recording: what is not known yet is empty.
+/// What is known of a session. A description is written twice, before and after the recording: what
+/// is not known yet is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFacts {
     /// The recorder's version.
@@ -36,11 +39,16 @@ impl RecordingClock {
     #[must_use]
     pub fn now(clockid: i32) -> Option<Self> {
         let clockid = u32::try_from(clockid).ok()?;
-        let clocks = [ClockId::Realtime, ClockId::Monotonic, ClockId::MonotonicRaw, ClockId::Boottime];
-        let (clock, resolution_ns) = match clocks.into_iter().find(|clock| *clock as u32 == clockid) {
+        let clocks =
+            [ClockId::Realtime, ClockId::Monotonic, ClockId::MonotonicRaw, ClockId::Boottime];
+        let (clock, resolution_ns) = match clocks.into_iter().find(|clock| *clock as u32 == clockid)
+        {
             Some(clock) => (clock_gettime(clock), ns(clock_getres(clock))),
             // It has the steps of the time of day, from which it differs by whole seconds.
-            None if clockid == CLOCK_TAI => (clock_gettime_dynamic(DynamicClockId::Tai).ok()?, ns(clock_getres(ClockId::Realtime))),
+            None if clockid == CLOCK_TAI => (
+                clock_gettime_dynamic(DynamicClockId::Tai).ok()?,
+                ns(clock_getres(ClockId::Realtime)),
+            ),
             None => return None,
         };
         let wall_clock_ns = ns(clock_gettime(ClockId::Realtime));

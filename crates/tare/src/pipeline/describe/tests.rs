@@ -1,4 +1,8 @@
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +18,12 @@ use super::*;
 /// A recording by perf; `None`, with the reason on stdout, where it can't make one.
 fn perf_record(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let path = folder.join("perf.data");
-    let perf = Command::new("perf").args(["record", "--no-bpf-event", "-q", "-o"]).arg(&path).args(options).args(["--", "true"]).output();
+    let perf = Command::new("perf")
+        .args(["record", "--no-bpf-event", "-q", "-o"])
+        .arg(&path)
+        .args(options)
+        .args(["--", "true"])
+        .output();
     let done = perf.as_ref().is_ok_and(|output| output.status.success());
     if !done {
         println!("skipped: perf can't record {options:?} here");
@@ -24,13 +33,23 @@ fn perf_record(folder: &Path, options: &[&str]) -> Option<PathBuf> {
 
 /// What perf prints of a file's header.
 fn header(path: &Path) -> Vec<String> {
-    let output = Command::new("perf").args(["report", "--header-only", "-I", "-i"]).arg(path).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new("perf")
+        .args(["report", "--header-only", "-I", "-i"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
 /// A finished file without a sample.
-fn write(path: &Path, events: Vec<EventDescription>, features: Vec<Feature>, tracing_data: Option<Vec<u8>>) {
+fn write(
+    path: &Path,
+    events: Vec<EventDescription>,
+    features: Vec<Feature>,
+    tracing_data: Option<Vec<u8>>,
+) {
     let description = Description { events, features, tracing_data };
     let mut bytes = description.beginning().unwrap();
     let ending = description.ending(&(bytes.len() as u64..bytes.len() as u64)).unwrap();
@@ -41,46 +60,84 @@ fn write(path: &Path, events: Vec<EventDescription>, features: Vec<Feature>, tra
 
 fn events_of(path: &Path) -> Vec<EventDescription> {
     let reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
-    let text = |name: &Option<Vec<u8>>| String::from_utf8_lossy(name.as_deref().unwrap_or_default()).into_owned();
+    let text = |name: &Option<Vec<u8>>| {
+        String::from_utf8_lossy(name.as_deref().unwrap_or_default()).into_owned()
+    };
     let events = reader.description().events().iter();
-    events.map(|event| EventDescription { attr: event.attr.clone(), ids: event.ids.clone(), name: text(&event.name) }).collect()
+    events
+        .map(|event| EventDescription {
+            attr: event.attr.clone(),
+            ids: event.ids.clone(),
+            name: text(&event.name),
+        })
+        .collect()
 }
 
-/// perf prints of our description what it prints of its own, line by line; but for what differs from file to file.
+/// perf prints of our description what it prints of its own, line by line; but for what differs
+/// from file to file.
 #[test]
 fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(theirs) = perf_record(folder.path(), &["-k", "CLOCK_MONOTONIC", "-e", "{cpu-clock,page-faults}"]) else { return };
+    let Some(theirs) =
+        perf_record(folder.path(), &["-k", "CLOCK_MONOTONIC", "-e", "{cpu-clock,page-faults}"])
+    else {
+        return;
+    };
     let session = SessionFacts {
         version: "1.2.3-tare".to_owned(),
         command_line: vec!["/bin/tare".to_owned(), "record".to_owned()],
         clock: RecordingClock::now(1),
         sample_time_ns: Some((1_500_000_000, 2_500_000_000)),
-        groups: vec![tare_format::file::writer::Group { name: String::new(), leader: 0, members: 2 }],
+        groups: vec![tare_format::file::writer::Group {
+            name: String::new(),
+            leader: 0,
+            members: 2,
+        }],
         ..SessionFacts::default()
     };
     let ours = folder.path().join("ours.data");
     write(&ours, events_of(&theirs), features(&Host::default(), &session), None);
     let (ours, theirs) = (header(&ours), header(&theirs));
-    // Places in the file; free memory; the session's own. PMUs are in the order of their folder there, by name here.
-    let own = ["captured on", "data ", "feat ", "perf version", "cmdline", "time of", "sample duration", "reference time", "missing", "pmu mappings"];
+    // Places in the file; free memory; the session's own. PMUs are in the order of their folder
+    // there, by name here.
+    let own = [
+        "captured on",
+        "data ",
+        "feat ",
+        "perf version",
+        "cmdline",
+        "time of",
+        "sample duration",
+        "reference time",
+        "missing",
+        "pmu mappings",
+    ];
     let common = |lines: &[String]| {
-        let kept = lines.iter().filter(|line| !own.iter().any(|own| line.trim_start_matches("# ").starts_with(own)));
+        let kept = lines
+            .iter()
+            .filter(|line| !own.iter().any(|own| line.trim_start_matches("# ").starts_with(own)));
         kept.map(|line| line.split(", free =").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(common(&ours), common(&theirs));
-    let line = |lines: &[String], what: &str| lines.iter().find(|line| line.contains(what)).cloned().unwrap();
+    let line = |lines: &[String], what: &str| {
+        lines.iter().find(|line| line.contains(what)).cloned().unwrap()
+    };
     let pmus = |lines: &[String]| {
         let line = line(lines, "pmu mappings: ");
-        let mut pmus: Vec<_> = line.split(": ").nth(1).unwrap().split(", ").map(str::to_owned).collect();
+        let mut pmus: Vec<_> =
+            line.split(": ").nth(1).unwrap().split(", ").map(str::to_owned).collect();
         pmus.sort();
         pmus
     };
     assert_eq!(pmus(&ours), pmus(&theirs));
     assert_eq!(line(&ours, "cmdline"), "# cmdline : /bin/tare record");
-    // What nobody needs is missing here and empty there; the file that was written has no samples and no tracepoints.
-    let missing = |lines: &[String]| line(lines, "missing features: ").split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
-    let differing: Vec<_> = missing(&ours).symmetric_difference(&missing(&theirs)).cloned().collect();
+    // What nobody needs is missing here and empty there; the file that was written has no samples
+    // and no tracepoints.
+    let missing = |lines: &[String]| {
+        line(lines, "missing features: ").split(' ').map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let differing: Vec<_> =
+        missing(&ours).symmetric_difference(&missing(&theirs)).cloned().collect();
     let expected = ["BPF_BTF", "BPF_PROG_INFO", "BUILD_ID", "PMU_CAPS"];
     assert!(differing.iter().all(|name| expected.contains(&name.as_str())), "{differing:?}");
 }
@@ -88,7 +145,10 @@ fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
 #[test]
 fn formats_of_tracepoints_are_those_that_perf_stores() {
     let folder = tempfile::tempdir().unwrap();
-    for tracepoints in [&[("raw_syscalls", "sys_enter")][..], &[("sched", "sched_switch"), ("sched", "sched_switch")]] {
+    for tracepoints in [
+        &[("raw_syscalls", "sys_enter")][..],
+        &[("sched", "sched_switch"), ("sched", "sched_switch")],
+    ] {
         let name = format!("{}:{}", tracepoints[0].0, tracepoints[0].1);
         let Some(path) = perf_record(folder.path(), &["-e", &name]) else { return };
         let reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
@@ -105,7 +165,9 @@ fn formats_of_tracepoints_are_those_that_perf_stores() {
 #[test]
 fn build_ids_are_those_that_perf_finds() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(path) = perf_record(folder.path(), &["-e", "cpu-clock", "-F", "20000", "-a"]) else { return };
+    let Some(path) = perf_record(folder.path(), &["-e", "cpu-clock", "-F", "20000", "-a"]) else {
+        return;
+    };
     let mut reader = Reader::open(std::fs::File::open(&path).unwrap()).unwrap();
     let mut seen = BuildIds::default();
     while let Some(entry) = reader.next_record().unwrap() {
@@ -113,11 +175,22 @@ fn build_ids_are_those_that_perf_finds() {
             seen.see_mapping(&mmap);
         }
     }
-    let ours: Vec<_> = seen.read(&Host::default()).into_iter().map(|file| (file.path.into_bytes(), file.id)).collect();
+    let ours: Vec<_> = seen
+        .read(&Host::default())
+        .into_iter()
+        .map(|file| (file.path.into_bytes(), file.id))
+        .collect();
     let theirs = reader.description().features().build_ids().unwrap();
     let mut compared = 0;
-    for file in theirs.filter(|file| std::fs::exists(Path::new(std::str::from_utf8(file.path).unwrap())).unwrap() || file.path.starts_with(b"[")) {
-        assert!(ours.contains(&(file.path.to_vec(), file.build_id.to_vec())), "{:?} in {ours:?}", String::from_utf8_lossy(file.path));
+    for file in theirs.filter(|file| {
+        std::fs::exists(Path::new(std::str::from_utf8(file.path).unwrap())).unwrap()
+            || file.path.starts_with(b"[")
+    }) {
+        assert!(
+            ours.contains(&(file.path.to_vec(), file.build_id.to_vec())),
+            "{:?} in {ours:?}",
+            String::from_utf8_lossy(file.path)
+        );
         compared += 1;
     }
     assert!(compared > 0);
@@ -148,7 +221,15 @@ fn a_file_that_is_not_the_mapped_one_has_no_build_id() {
         seen.see_mapping(&tare_format::record::Mmap { path: b"//anon", ..mmap });
         seen.read(&Host::default()).len()
     };
-    assert_eq!([found(exe, inode), found(exe, inode + 1), found("/proc/self/maps", inode), found("/none", inode)], [1, 0, 0, 0]);
+    assert_eq!(
+        [
+            found(exe, inode),
+            found(exe, inode + 1),
+            found("/proc/self/maps", inode),
+            found("/none", inode)
+        ],
+        [1, 0, 0, 0]
+    );
 }
 
 /// A machine of these files.
@@ -170,13 +251,19 @@ fn a_larger_machine() {
     let mut files = vec![
         ("/sys/devices/system/cpu/present".to_owned(), "0-2"),
         ("/sys/devices/system/cpu/online".to_owned(), "0-1"),
-        ("/proc/cpuinfo".to_owned(), "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t: 151\nmodel name\t: A  CPU\nstepping\t: 2\n"),
+        (
+            "/proc/cpuinfo".to_owned(),
+            "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t: 151\nmodel name\t: A  CPU\nstepping\t: 2\n",
+        ),
         ("/sys/bus/event_source/devices/cpu_core/type".to_owned(), "4"),
         ("/sys/bus/event_source/devices/cpu_core/cpus".to_owned(), "0"),
         ("/sys/bus/event_source/devices/cpu_core/caps/branches".to_owned(), "32"),
         ("/sys/bus/event_source/devices/software/type".to_owned(), "1"),
         ("/sys/devices/system/node/online".to_owned(), "0-1"),
-        ("/sys/devices/system/node/node1/meminfo".to_owned(), "Node 1 MemTotal:  10 kB\nNode 1 MemFree:  7 kB\n"),
+        (
+            "/sys/devices/system/node/node1/meminfo".to_owned(),
+            "Node 1 MemTotal:  10 kB\nNode 1 MemFree:  7 kB\n",
+        ),
         ("/sys/devices/system/node/node1/cpulist".to_owned(), "0-2"),
         ("/sys/devices/system/node/node1/memory33/state".to_owned(), ""),
         ("/sys/devices/system/memory/block_size_bytes".to_owned(), "8000000"),
@@ -187,7 +274,9 @@ fn a_larger_machine() {
         files.push((cpu(number, "topology/core_siblings_list"), "0-1"));
         files.push((cpu(number, "topology/core_cpus_list"), if number == 0 { "0" } else { "1" }));
     }
-    for (file, value) in [("shared_cpu_list", "0-1"), ("level", "3"), ("type", "Unified"), ("size", "8M")] {
+    for (file, value) in
+        [("shared_cpu_list", "0-1"), ("level", "3"), ("type", "Unified"), ("size", "8M")]
+    {
         files.push((cpu(0, &format!("cache/index0/{file}")), value));
     }
     let files: Vec<_> = files.iter().map(|(path, content)| (path.as_str(), *content)).collect();
@@ -200,18 +289,32 @@ fn a_larger_machine() {
     has(&|feature| {
         let Feature::CpuTopology(topology) = feature else { return false };
         let offline = CpuPlace { core: u32::MAX, socket: u32::MAX, die: 0 };
-        topology.sockets == ["0-1"] && topology.cores == ["0", "1"] && topology.dies.is_empty() && topology.cpus[2] == offline
+        topology.sockets == ["0-1"]
+            && topology.cores == ["0", "1"]
+            && topology.dies.is_empty()
+            && topology.cpus[2] == offline
     });
-    has(&|feature| matches!(feature, Feature::Caches(caches) if caches.len() == 1 && caches[0].cpus == "0-1"));
-    has(&|feature| matches!(feature, Feature::NumaTopology(nodes) if nodes.len() == 1 && (nodes[0].total_kib, nodes[0].free_kib) == (10, 7)));
-    has(&|feature| matches!(feature, Feature::MemoryTopology(memory) if memory.nodes == [(1, vec![33])] && memory.block_bytes == 1 << 27));
-    has(&|feature| matches!(feature, Feature::HybridTopology(pmus) if pmus == &[("cpu_core".to_owned(), "0".to_owned())]));
-    has(&|feature| matches!(feature, Feature::PmuCaps(pmus) if pmus[0].1 == [("branches".to_owned(), "32".to_owned())]));
+    has(
+        &|feature| matches!(feature, Feature::Caches(caches) if caches.len() == 1 && caches[0].cpus == "0-1"),
+    );
+    has(
+        &|feature| matches!(feature, Feature::NumaTopology(nodes) if nodes.len() == 1 && (nodes[0].total_kib, nodes[0].free_kib) == (10, 7)),
+    );
+    has(
+        &|feature| matches!(feature, Feature::MemoryTopology(memory) if memory.nodes == [(1, vec![33])] && memory.block_bytes == 1 << 27),
+    );
+    has(
+        &|feature| matches!(feature, Feature::HybridTopology(pmus) if pmus == &[("cpu_core".to_owned(), "0".to_owned())]),
+    );
+    has(
+        &|feature| matches!(feature, Feature::PmuCaps(pmus) if pmus[0].1 == [("branches".to_owned(), "32".to_owned())]),
+    );
 }
 
 #[test]
 fn a_machine_that_tells_nothing_has_a_version_and_an_architecture() {
     let (_root, host) = machine(&[]);
-    let found = features(&host, &SessionFacts { version: "0.1".to_owned(), ..SessionFacts::default() });
+    let found =
+        features(&host, &SessionFacts { version: "0.1".to_owned(), ..SessionFacts::default() });
     assert!(matches!(&found[..], [Feature::Version(_), Feature::Arch(_)]), "{found:?}");
 }

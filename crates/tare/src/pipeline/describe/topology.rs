@@ -18,7 +18,9 @@ pub(super) fn features(host: &Host) -> Vec<Feature> {
 }
 
 fn topology(host: &Host, cpus: u32) -> CpuTopology {
-    let read = |cpu: u32, file: &str| host.read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).ok();
+    let read = |cpu: u32, file: &str| {
+        host.read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).ok()
+    };
     // Names of Linux 5.3, and those before it.
     let lists = |names: [&str; 2]| {
         let mut known = Vec::new();
@@ -34,7 +36,9 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
         known
     };
     // One that is offline has no numbers, which perf writes as -1.
-    let id = |cpu: u32, file: &str| read(cpu, file).and_then(|text| text.parse::<i32>().ok()).unwrap_or(-1).cast_unsigned();
+    let id = |cpu: u32, file: &str| {
+        read(cpu, file).and_then(|text| text.parse::<i32>().ok()).unwrap_or(-1).cast_unsigned()
+    };
     let dies = lists(["die_cpus_list", "die_cpus_list"]);
     let place = |cpu: u32| CpuPlace {
         core: id(cpu, "core_id"),
@@ -49,8 +53,8 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
     }
 }
 
-/// Every cache once, the nearest first. A CPU whose cache of this place in the list was met before, as one that it shares, is not
-/// read again.
+/// Every cache once, the nearest first. A CPU whose cache of this place in the list was met before,
+/// as one that it shares, is not read again.
 fn caches(host: &Host, cpus: u32) -> Vec<Cache> {
     let mut known: Vec<(u32, CpuList, Cache)> = Vec::new();
     for cpu in 0..cpus {
@@ -68,7 +72,9 @@ fn caches(host: &Host, cpus: u32) -> Vec<Cache> {
 }
 
 fn cache(host: &Host, cpu: u32, index: u32) -> Option<(CpuList, Cache)> {
-    let read = |file: &str| host.read(format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{file}")).ok();
+    let read = |file: &str| {
+        host.read(format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{file}")).ok()
+    };
     let number = |file: &str| read(file).and_then(|text| text.parse().ok());
     let cpus = read("shared_cpu_list")?;
     let cache = Cache {

@@ -7,8 +7,8 @@
 //! systems: count u32, ("sched\0", count u32, (size u64, text) ...) ...
 //! symbols: size u32, text | printk formats: size u32, text | names of processes: size u64, text
 //! ```
-//! Source: `Documentation/trace-cmd/trace-cmd.dat.v6.5.txt` of trace-cmd, which has the same beginning, and
-//! `tools/perf/util/trace-event-read.c`.
+//! Source: `Documentation/trace-cmd/trace-cmd.dat.v6.5.txt` of trace-cmd, which has the same
+//! beginning, and `tools/perf/util/trace-event-read.c`.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,16 @@ const VERSION: &[u8] = b"0.6\0";
 /// The system whose formats have a list of their own.
 const FTRACE: &str = "ftrace";
 
-/// What readers need to take these tracepoints, named by system and event, apart; `None` without any. A tracepoint that comes
-/// twice is described once.
+/// What readers need to take these tracepoints, named by system and event, apart; `None` without
+/// any. A tracepoint that comes twice is described once.
 ///
 /// # Errors
-/// See [`TracefsError`]. A kernel without printk formats or names of processes is no error: they are optional extras.
-pub fn tracing_data<'a>(host: &Host, tracepoints: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Option<Vec<u8>>, TracefsError> {
+/// See [`TracefsError`]. A kernel without printk formats or names of processes is no error: they
+/// are optional extras.
+pub fn tracing_data<'a>(
+    host: &Host,
+    tracepoints: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Option<Vec<u8>>, TracefsError> {
     let mut systems = BTreeMap::<&str, BTreeMap<&str, Vec<u8>>>::new();
     let mut tracefs = None;
     for (system, event) in tracepoints {

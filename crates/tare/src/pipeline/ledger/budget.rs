@@ -16,7 +16,8 @@ const MARK: &[u8] = b"tare rate ";
 pub struct RateChange {
     /// For how long events had been recorded.
     pub after_ns: u64,
-    /// The frequency of each event from then on, in the order of the recording; 0 for events without one.
+    /// The frequency of each event from then on, in the order of the recording; 0 for events
+    /// without one.
     pub hz: Vec<u64>,
 }
 
@@ -39,7 +40,8 @@ impl RateChange {
 pub struct Budget {
     /// What was asked for, a share of the recorded CPUs' time.
     pub asked: f64,
-    /// What was spent of it by samples and the recorder, start-up and end apart; `None` where nothing was recorded.
+    /// What was spent of it by samples and the recorder, start-up and end apart; `None` where
+    /// nothing was recorded.
     pub spent: Option<Estimate>,
     /// The lowest rate that was allowed.
     pub min_hz: u64,
@@ -54,10 +56,14 @@ pub struct Budget {
 /// The lines that tell of it.
 pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     let Some(budget) = &ledger.budget else { return Vec::new() };
-    let spent = budget.spent.map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
+    let spent = budget
+        .spent
+        .map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
     let (asked, changes) = (percent(budget.asked), grouped(budget.changes));
-    let mut lines =
-        vec![format!("budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} changes of rate, {} Hz at the end", budget.hz)];
+    let mut lines = vec![format!(
+        "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} changes of rate, {} Hz at the end",
+        budget.hz
+    )];
     if budget.floor_ns > 0 {
         let (time, hz) = (seconds(budget.floor_ns), budget.min_hz);
         lines
@@ -72,9 +78,21 @@ mod tests {
 
     #[test]
     fn the_floor_is_told_where_it_won() {
-        let budget = Budget { asked: 0.01, spent: Some(Estimate::exact(0.0061)), min_hz: 19, hz: 197, changes: 3, floor_ns: 0 };
+        let budget = Budget {
+            asked: 0.01,
+            spent: Some(Estimate::exact(0.0061)),
+            min_hz: 19,
+            hz: 197,
+            changes: 3,
+            floor_ns: 0,
+        };
         let mut ledger = Ledger { budget: Some(budget.clone()), ..Ledger::default() };
-        assert_eq!(lines(&ledger), ["budget: 1.00% of the recorded CPUs' time asked, 0.61% spent; 3 changes of rate, 197 Hz at the end"]);
+        assert_eq!(
+            lines(&ledger),
+            [
+                "budget: 1.00% of the recorded CPUs' time asked, 0.61% spent; 3 changes of rate, 197 Hz at the end"
+            ]
+        );
         ledger.budget = Some(Budget { floor_ns: 2_000_000_000, ..budget });
         assert!(lines(&ledger)[1].starts_with("budget: the floor won for 2.000 s: 19 Hz"));
     }

@@ -1,8 +1,9 @@
-//! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is kept in the recording, and shown
-//! wherever the recording is.
+//! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is kept
+//! in the recording, and shown wherever the recording is.
 //!
-//! As a note it is JSON of a version. A recording begins with one that names the recorder's threads, so that their samples are
-//! known even where the recorder was killed; the one at its end holds everything.
+//! As a note it is JSON of a version. A recording begins with one that names the recorder's
+//! threads, so that their samples are known even where the recorder was killed; the one at its end
+//! holds everything.
 
 mod budget;
 mod follow;
@@ -44,7 +45,8 @@ pub struct Ledger {
     pub throttled: u64,
     /// For how long events were recorded.
     pub recorded_ns: u64,
-    /// Where only the last seconds were to be kept, the shortest time that there was room for; `None` where there was for all.
+    /// Where only the last seconds were to be kept, the shortest time that there was room for;
+    /// `None` where there was for all.
     pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
@@ -124,7 +126,8 @@ pub struct Cost {
     pub end_cpu_ns: u64,
     /// How often it was woken while events were enabled.
     pub wake_ups: u64,
-    /// System calls that it made to wait and to write, as its code counts them (`docs/output-path.md`).
+    /// System calls that it made to wait and to write, as its code counts them
+    /// (`docs/output-path.md`).
     pub system_calls: u64,
     /// The most memory that it had, in bytes (`VmHWM`).
     pub peak_memory_bytes: Option<u64>,
@@ -144,8 +147,8 @@ pub struct Output {
     pub record_bytes: u64,
     /// Bytes in the recording when this was written.
     pub written_bytes: u64,
-    /// Of the bytes of records, those that are not in the recording, as it ended early; at least so many where this was written before
-    /// its end.
+    /// Of the bytes of records, those that are not in the recording, as it ended early; at least so
+    /// many where this was written before its end.
     pub dropped_bytes: u64,
     /// The most bytes that waited to be compressed or to be taken from a stream, and how many may.
     pub queue_high_water_bytes: usize,
@@ -200,7 +203,8 @@ impl Ledger {
         Self { version: VERSION, recorder, ..Self::default() }
     }
 
-    /// This ledger and that of the next file, as one. What only the last of them knows is the next one's.
+    /// This ledger and that of the next file, as one. What only the last of them knows is the next
+    /// one's.
     #[must_use]
     pub fn and(self, next: &Self) -> Self {
         let events = self.events.iter().zip(&next.events).map(|(event, more)| event.and(more));
@@ -219,7 +223,10 @@ impl Ledger {
                 system_calls: self.cost.system_calls + next.cost.system_calls,
                 ..next.cost
             },
-            output: Output { record_bytes: self.output.record_bytes + next.output.record_bytes, ..next.output.clone() },
+            output: Output {
+                record_bytes: self.output.record_bytes + next.output.record_bytes,
+                ..next.output.clone()
+            },
             rings: Rings { fullest_bytes, ..next.rings.clone() },
             ..next.clone()
         }

@@ -1,4 +1,5 @@
-//! What sampling cost those who were sampled: samples times the cost of one, and the recorder's own CPU time.
+//! What sampling cost those who were sampled: samples times the cost of one, and the recorder's own
+//! CPU time.
 
 use serde::{Deserialize, Serialize};
 use tare_measure::overhead::Estimate;
@@ -10,7 +11,8 @@ use super::Ledger;
 pub struct SampleCost {
     /// Microseconds.
     pub us: Estimate,
-    /// How many times that a sample costs that interrupts the kernel, where its functions are looked up for a call chain.
+    /// How many times that a sample costs that interrupts the kernel, where its functions are
+    /// looked up for a call chain.
     #[serde(default = "once")]
     pub in_kernel: f64,
     /// Whether `tare overhead` measured it on the host that recorded; else it is an estimate.
@@ -64,28 +66,48 @@ pub struct SamplingCost {
 }
 
 impl SamplingCost {
-    /// What this recording's samples cost, of so many CPUs or of a command; `None` where no event's cost is known.
+    /// What this recording's samples cost, of so many CPUs or of a command; `None` where no event's
+    /// cost is known.
     pub(crate) fn new(ledger: &Ledger, of: ShareOf, cpus: usize) -> Option<Self> {
-        let known = || ledger.events.iter().filter_map(|event| Some((event, event.sample_cost.as_ref()?)));
+        let known =
+            || ledger.events.iter().filter_map(|event| Some((event, event.sample_cost.as_ref()?)));
         known().next()?;
         let mut samples_ns = Estimate::exact(0.0);
         for (event, cost) in known() {
             // Those that found no room are taken to be like the others.
             let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
             let ns = cost.of(all, all * in_kernel(event)).times(1e3);
-            samples_ns = Estimate { value: samples_ns.value + ns.value, low: samples_ns.low + ns.low, high: samples_ns.high + ns.high };
+            samples_ns = Estimate {
+                value: samples_ns.value + ns.value,
+                low: samples_ns.low + ns.low,
+                high: samples_ns.high + ns.high,
+            };
         }
         let cpu_ns = match of {
-            ShareOf::Command => ledger.command.as_ref().map(|command| command.user_ns.saturating_add(command.system_ns)),
+            ShareOf::Command => ledger
+                .command
+                .as_ref()
+                .map(|command| command.user_ns.saturating_add(command.system_ns)),
             ShareOf::Cpus => Some(ledger.recorded_ns.saturating_mul(cpus as u64)),
             ShareOf::Tasks => None,
         };
         let recorder_ns = ledger.cost.recording_cpu_ns;
         let share = cpu_ns.filter(|&cpu_ns| cpu_ns > 0).map(|cpu_ns| {
             let of = |ns: f64| (ns.max(0.0) + recorder_ns as f64) / cpu_ns as f64;
-            Estimate { value: of(samples_ns.value), low: of(samples_ns.low), high: of(samples_ns.high) }
+            Estimate {
+                value: of(samples_ns.value),
+                low: of(samples_ns.low),
+                high: of(samples_ns.high),
+            }
         });
-        Some(Self { samples_ns, recorder_ns, share, of, cpu_ns, calibrated: known().all(|(_, cost)| cost.calibrated) })
+        Some(Self {
+            samples_ns,
+            recorder_ns,
+            share,
+            of,
+            cpu_ns,
+            calibrated: known().all(|(_, cost)| cost.calibrated),
+        })
     }
 }
 
@@ -99,7 +121,11 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let cost = ledger.sampling.as_ref()?;
     let amount = match cost.share {
         Some(share) => {
-            let interval = if cost.calibrated { format!(" [{}, {}]", percent(share.low), percent(share.high)) } else { String::new() };
+            let interval = if cost.calibrated {
+                format!(" [{}, {}]", percent(share.low), percent(share.high))
+            } else {
+                String::new()
+            };
             format!("{}%{interval}", percent(share.value))
         }
         None => format!("{:.1} ms", (cost.samples_ns.value + cost.recorder_ns as f64) / 1e6),
@@ -113,12 +139,19 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
         let cost = event.sample_cost.as_ref()?;
         let share = in_kernel(event);
         let dearer = cost.in_kernel > 1.0 && share > 0.0;
-        let more = if dearer { format!(", {} times that for the {:.0}% in the kernel", cost.in_kernel, 100.0 * share) } else { String::new() };
+        let more = if dearer {
+            format!(", {} times that for the {:.0}% in the kernel", cost.in_kernel, 100.0 * share)
+        } else {
+            String::new()
+        };
         Some(format!("{} {:.1} us a sample{more}, {}", event.name, cost.us.value, cost.source))
     };
     let costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
     let recorder = format!("{:.1} ms of the recorder", cost.recorder_ns as f64 / 1e6);
-    Some(format!("sampling cost ≈ {amount}{of}, start-up apart: {recorder}, and samples ({})", costs.join("; ")))
+    Some(format!(
+        "sampling cost ≈ {amount}{of}, start-up apart: {recorder}, and samples ({})",
+        costs.join("; ")
+    ))
 }
 
 pub(super) fn percent(share: f64) -> String {
@@ -132,13 +165,28 @@ mod tests {
     use super::*;
 
     fn ledger(calibrated: bool) -> Ledger {
-        let us = if calibrated { Estimate { value: 5.0, low: 4.0, high: 6.0 } } else { Estimate::exact(5.0) };
-        let cost =
-            SampleCost { us, in_kernel: 2.0, calibrated, source: if calibrated { "calibrated on h" } else { "an estimate" }.to_owned(), time: None };
+        let us = if calibrated {
+            Estimate { value: 5.0, low: 4.0, high: 6.0 }
+        } else {
+            Estimate::exact(5.0)
+        };
+        let cost = SampleCost {
+            us,
+            in_kernel: 2.0,
+            calibrated,
+            source: if calibrated { "calibrated on h" } else { "an estimate" }.to_owned(),
+            time: None,
+        };
         Ledger {
             finished: true,
             events: vec![
-                Event { name: "cpu-clock".to_owned(), samples: 900, lost: Some(100), sample_cost: Some(cost), ..Event::default() },
+                Event {
+                    name: "cpu-clock".to_owned(),
+                    samples: 900,
+                    lost: Some(100),
+                    sample_cost: Some(cost),
+                    ..Event::default()
+                },
                 Event { name: "page-faults".to_owned(), samples: 7, ..Event::default() },
             ],
             recorded_ns: 2_000_000_000,
@@ -159,9 +207,15 @@ mod tests {
         let command = "sampling cost ≈ 1.00% [0.90, 1.10] of the target's CPU time, start-up apart: 5.0 ms of the recorder, \
                        and samples (cpu-clock 5.0 us a sample, calibrated on h)";
         assert_eq!(line_of(true, ShareOf::Command), command);
-        assert!(line_of(false, ShareOf::Cpus).starts_with("sampling cost ≈ 0.25% of the recorded CPUs' time, "));
+        assert!(
+            line_of(false, ShareOf::Cpus)
+                .starts_with("sampling cost ≈ 0.25% of the recorded CPUs' time, ")
+        );
         let tasks = line_of(false, ShareOf::Tasks);
-        assert!(tasks.starts_with("sampling cost ≈ 10.0 ms, ") && tasks.contains("an estimate"), "{tasks}");
+        assert!(
+            tasks.starts_with("sampling cost ≈ 10.0 ms, ") && tasks.contains("an estimate"),
+            "{tasks}"
+        );
     }
 
     #[test]
@@ -169,8 +223,13 @@ mod tests {
         let mut ledger = ledger(false);
         ledger.events[0].in_kernel = 450;
         ledger.sampling = SamplingCost::new(&ledger, ShareOf::Command, 2);
-        assert!((ledger.sampling.as_ref().unwrap().samples_ns.value - 7_500_000.0).abs() < 1.0, "1,000 samples, 500 of which count twice");
-        assert!(line(&ledger).unwrap().contains("cpu-clock 5.0 us a sample, 2 times that for the 50% in the kernel, an estimate"));
+        assert!(
+            (ledger.sampling.as_ref().unwrap().samples_ns.value - 7_500_000.0).abs() < 1.0,
+            "1,000 samples, 500 of which count twice"
+        );
+        assert!(line(&ledger).unwrap().contains(
+            "cpu-clock 5.0 us a sample, 2 times that for the 50% in the kernel, an estimate"
+        ));
     }
 
     #[test]

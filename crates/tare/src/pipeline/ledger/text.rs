@@ -4,21 +4,33 @@ use super::{Cost, Ledger, budget, follow, sampling};
 
 const SECOND_NS: f64 = 1e9;
 
-/// The ledger as `record`, `report` and `script` print it. Names are as the recording has them: make them printable.
+/// The ledger as `record`, `report` and `script` print it. Names are as the recording has them:
+/// make them printable.
 #[must_use]
 pub fn text(ledger: &Ledger) -> Vec<String> {
     if !ledger.finished {
-        return vec!["the recorder did not end this recording: there is no account of losses and cost".to_owned()];
+        return vec![
+            "the recorder did not end this recording: there is no account of losses and cost"
+                .to_owned(),
+        ];
     }
     let mut lines = vec![samples(ledger)];
     lines.extend(events(ledger));
     lines.extend(follow::lines(ledger));
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
-    let kept = |ns| format!("{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time", seconds(ns));
+    let kept = |ns| {
+        format!(
+            "{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time",
+            seconds(ns)
+        )
+    };
     lines.extend(ledger.kept_ns.map(kept));
     if ledger.throttled > 0 {
-        lines.push(format!("the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)", grouped(ledger.throttled)));
+        lines.push(format!(
+            "the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)",
+            grouped(ledger.throttled)
+        ));
     }
     lines.extend(own(ledger));
     lines.extend(sampling::line(ledger));
@@ -43,9 +55,14 @@ fn samples(ledger: &Ledger) -> String {
     // What the kernel lost it counts; what a recording had no room for comes on top.
     let lost = match ledger.output.dropped_bytes {
         0 => lost,
-        dropped => format!("{}, {} of records DROPPED", lost.replace("none lost", "none lost in rings"), bytes(dropped)),
+        dropped => format!(
+            "{}, {} of records DROPPED",
+            lost.replace("none lost", "none lost in rings"),
+            bytes(dropped)
+        ),
     };
-    let rate = per_second(ledger.output.record_bytes, ledger.recorded_ns).map_or_else(String::new, |rate| format!(", {}/s", bytes(rate)));
+    let rate = per_second(ledger.output.record_bytes, ledger.recorded_ns)
+        .map_or_else(String::new, |rate| format!(", {}/s", bytes(rate)));
     let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
     format!("{} samples in {elapsed}{lost}; {size}{rate}", grouped(samples))
 }
@@ -53,22 +70,39 @@ fn samples(ledger: &Ledger) -> String {
 /// By event, where there are several.
 fn events(ledger: &Ledger) -> Option<String> {
     let of = |event: &super::Event| {
-        let lost = event.lost.filter(|&lost| lost > 0).map_or_else(String::new, |lost| format!(" ({} lost)", grouped(lost)));
+        let lost = event
+            .lost
+            .filter(|&lost| lost > 0)
+            .map_or_else(String::new, |lost| format!(" ({} lost)", grouped(lost)));
         format!("{} {}{lost}", event.name, grouped(event.samples))
     };
-    let seen: Vec<_> = ledger.events.iter().filter(|event| event.samples > 0 || event.lost.is_some_and(|lost| lost > 0)).map(of).collect();
+    let seen: Vec<_> = ledger
+        .events
+        .iter()
+        .filter(|event| event.samples > 0 || event.lost.is_some_and(|lost| lost > 0))
+        .map(of)
+        .collect();
     (seen.len() > 1).then(|| seen.join(", "))
 }
 
 fn losses(ledger: &Ledger) -> Vec<String> {
-    let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS));
+    let time = |ns: Option<u64>| {
+        ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS))
+    };
     let of = |loss: &super::Loss| {
         let (cpu, records) = (loss.cpu, grouped(loss.records));
-        format!("CPU {cpu} lost {records} records between {} and {}", time(loss.from_ns), time(loss.to_ns))
+        format!(
+            "CPU {cpu} lost {records} records between {} and {}",
+            time(loss.from_ns),
+            time(loss.to_ns)
+        )
     };
     let mut lines: Vec<String> = ledger.losses.iter().map(of).collect();
     if !lines.is_empty() {
-        lines.push(format!("losses end with larger rings (-m, now {}) or fewer events", bytes(ledger.rings.bytes as u64)));
+        lines.push(format!(
+            "losses end with larger rings (-m, now {}) or fewer events",
+            bytes(ledger.rings.bytes as u64)
+        ));
     }
     lines
 }
@@ -79,11 +113,20 @@ fn own(ledger: &Ledger) -> Option<String> {
 }
 
 fn cost(cost: &Cost, recorded_ns: u64) -> String {
-    let share = if recorded_ns > 0 { 100.0 * cost.recording_cpu_ns as f64 / recorded_ns as f64 } else { 0.0 };
-    let memory = cost.peak_memory_bytes.map_or_else(String::new, |peak| format!(", {} of memory", bytes(peak)));
-    let [start, recording, end] = [cost.start_cpu_ns, cost.recording_cpu_ns, cost.end_cpu_ns].map(|ns| format!("{:.1} ms", ns as f64 / 1e6));
+    let share = if recorded_ns > 0 {
+        100.0 * cost.recording_cpu_ns as f64 / recorded_ns as f64
+    } else {
+        0.0
+    };
+    let memory = cost
+        .peak_memory_bytes
+        .map_or_else(String::new, |peak| format!(", {} of memory", bytes(peak)));
+    let [start, recording, end] = [cost.start_cpu_ns, cost.recording_cpu_ns, cost.end_cpu_ns]
+        .map(|ns| format!("{:.1} ms", ns as f64 / 1e6));
     let (wakes, calls) = (grouped(cost.wake_ups), grouped(cost.system_calls));
-    format!("the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes} wake-ups, {calls} system calls{memory}")
+    format!(
+        "the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes} wake-ups, {calls} system calls{memory}"
+    )
 }
 
 fn rings(ledger: &Ledger) -> String {
@@ -92,15 +135,24 @@ fn rings(ledger: &Ledger) -> String {
     let fallback = output.fallback.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
     let queue = match output.queue_bytes {
         0 => String::new(),
-        most => format!("; queue up to {} of {}", bytes(output.queue_high_water_bytes as u64), bytes(most as u64)),
+        most => format!(
+            "; queue up to {} of {}",
+            bytes(output.queue_high_water_bytes as u64),
+            bytes(most as u64)
+        ),
     };
     let (number, size) = (rings.number, bytes(rings.bytes as u64));
-    format!("rings: {number} of {size}, up to {full}% full; output: {}{fallback}{queue}", output.path)
+    format!(
+        "rings: {number} of {size}, up to {full}% full; output: {}{fallback}{queue}",
+        output.path
+    )
 }
 
 fn per_second(amount: u64, ns: u64) -> Option<u64> {
     // Both are below 2^53 in any recording that ends; beyond that the rate is only less exact.
-    (ns > 0).then(|| u128::from(amount) * 1_000_000_000 / u128::from(ns)).map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
+    (ns > 0)
+        .then(|| u128::from(amount) * 1_000_000_000 / u128::from(ns))
+        .map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
 pub(super) fn seconds(ns: u64) -> String {
@@ -111,7 +163,10 @@ pub(super) fn seconds(ns: u64) -> String {
 fn bytes(number: u64) -> String {
     let units = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     let unit = units.into_iter().find(|(_, size)| number as f64 >= *size);
-    unit.map_or_else(|| format!("{number} B"), |(unit, size)| format!("{:.1} {unit}", number as f64 / size))
+    unit.map_or_else(
+        || format!("{number} B"),
+        |(unit, size)| format!("{:.1} {unit}", number as f64 / size),
+    )
 }
 
 /// Digits in groups of three.
@@ -129,20 +184,56 @@ pub(super) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Coverage, Event, Follow, FollowMode, Loss, Output, Recorder, Rings};
+    use super::super::{
+        Command, Coverage, Event, Follow, FollowMode, Loss, Output, Recorder, Rings,
+    };
     use super::*;
 
     fn ledger() -> Ledger {
-        let coverage = Coverage { sampled: 1_234_000_000, used: 1_950_000_000, is_time: true, is_little: false };
-        let follow = Follow { mode: FollowMode::Inherit, root: 8, tasks: Some(1001), unseen_tasks: 990, ..Follow::default() };
+        let coverage = Coverage {
+            sampled: 1_234_000_000,
+            used: 1_950_000_000,
+            is_time: true,
+            is_little: false,
+        };
+        let follow = Follow {
+            mode: FollowMode::Inherit,
+            root: 8,
+            tasks: Some(1001),
+            unseen_tasks: 990,
+            ..Follow::default()
+        };
         Ledger {
-            follow: Some(Follow { why: Some("-i asks for it".to_owned()), left_cgroup: 2, outlived: 1, ..follow }),
+            follow: Some(Follow {
+                why: Some("-i asks for it".to_owned()),
+                left_cgroup: 2,
+                outlived: 1,
+                ..follow
+            }),
             finished: true,
             events: vec![
-                Event { name: "cpu-clock".to_owned(), samples: 1234, own: 3, lost: Some(0), coverage: Some(coverage), ..Event::default() },
-                Event { name: "page-faults".to_owned(), samples: 5, own: 0, lost: Some(7), ..Event::default() },
+                Event {
+                    name: "cpu-clock".to_owned(),
+                    samples: 1234,
+                    own: 3,
+                    lost: Some(0),
+                    coverage: Some(coverage),
+                    ..Event::default()
+                },
+                Event {
+                    name: "page-faults".to_owned(),
+                    samples: 5,
+                    own: 0,
+                    lost: Some(7),
+                    ..Event::default()
+                },
             ],
-            losses: vec![Loss { cpu: 1, records: 7, from_ns: Some(1_500_000_000), to_ns: Some(1_600_000_000) }],
+            losses: vec![Loss {
+                cpu: 1,
+                records: 7,
+                from_ns: Some(1_500_000_000),
+                to_ns: Some(1_600_000_000),
+            }],
             throttled: 2,
             recorded_ns: 2_000_000_000,
             cost: Cost {
@@ -154,8 +245,18 @@ mod tests {
                 peak_memory_bytes: Some(5_000_000),
                 readers: 1,
             },
-            output: Output { path: "write".to_owned(), record_bytes: 4_000_000, written_bytes: 4_100_000, ..Output::default() },
-            rings: Rings { number: 2, bytes: 8_388_608, fullest_bytes: 2_000_000, flush_interval_ms: 250 },
+            output: Output {
+                path: "write".to_owned(),
+                record_bytes: 4_000_000,
+                written_bytes: 4_100_000,
+                ..Output::default()
+            },
+            rings: Rings {
+                number: 2,
+                bytes: 8_388_608,
+                fullest_bytes: 2_000_000,
+                flush_interval_ms: 250,
+            },
             command: Some(Command { user_ns: 1_900_000_000, system_ns: 50_000_000 }),
             ..Ledger::of(Recorder { pid: 7, ..Recorder::default() })
         }
@@ -166,7 +267,10 @@ mod tests {
         let mut ledger = ledger();
         ledger.follow.as_mut().unwrap().mode = FollowMode::System;
         let line = text(&ledger).into_iter().find(|line| line.starts_with("coverage: ")).unwrap();
-        assert!(line.ends_with("(63.3%); not known for page-faults; 990 of 1,001 tasks have no sample"), "{line}");
+        assert!(
+            line.ends_with("(63.3%); not known for page-faults; 990 of 1,001 tasks have no sample"),
+            "{line}"
+        );
         ledger.events[0].coverage = None;
         assert!(text(&ledger).contains(
             &"coverage: not known, as nothing counts cpu-clock, page-faults by task in this mode; 990 of 1,001 tasks have no sample".to_owned()
@@ -197,15 +301,26 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
     fn what_was_dropped_is_not_called_whole() {
         let event = Event { samples: 10, lost: Some(0), ..Event::default() };
         let output = Output { dropped_bytes: 2_000, written_bytes: 100, ..Output::default() };
-        let line = text(&Ledger { finished: true, events: vec![event], output, ..Ledger::default() }).swap_remove(0);
-        assert_eq!(line, "10 samples in 0.000 s, none lost in rings, 2.0 kB of records DROPPED; 100 B");
+        let line =
+            text(&Ledger { finished: true, events: vec![event], output, ..Ledger::default() })
+                .swap_remove(0);
+        assert_eq!(
+            line,
+            "10 samples in 0.000 s, none lost in rings, 2.0 kB of records DROPPED; 100 B"
+        );
     }
 
     #[test]
     fn ledgers_of_files_become_one() {
         let both = ledger().and(&ledger());
-        assert_eq!((both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()), (2468, Some(14), 4, 2));
-        assert_eq!((both.cost.system_calls, both.cost.end_cpu_ns, both.recorded_ns), (60, 500_000, 4_000_000_000));
+        assert_eq!(
+            (both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()),
+            (2468, Some(14), 4, 2)
+        );
+        assert_eq!(
+            (both.cost.system_calls, both.cost.end_cpu_ns, both.recorded_ns),
+            (60, 500_000, 4_000_000_000)
+        );
     }
 
     #[test]
@@ -214,6 +329,9 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         assert_eq!(Ledger::from_note(b"tare ledger {"), None);
         assert_eq!(Ledger::from_note(b"something else"), None);
         let of_another_version = br#"tare ledger {"version":9,"unheard_of":[1],"throttled":3}"#;
-        assert_eq!(Ledger::from_note(of_another_version).map(|ledger| (ledger.version, ledger.throttled)), Some((9, 3)));
+        assert_eq!(
+            Ledger::from_note(of_another_version).map(|ledger| (ledger.version, ledger.throttled)),
+            Some((9, 3))
+        );
     }
 }

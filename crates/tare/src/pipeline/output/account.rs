@@ -39,13 +39,15 @@ pub struct Account {
     pub bytes: u64,
     /// Bytes of records that were handed over.
     pub uncompressed_bytes: u64,
-    /// Of them, bytes that are not in the recording: it had ended before, or was cut to make room for its end.
+    /// Of them, bytes that are not in the recording: it had ended before, or was cut to make room
+    /// for its end.
     pub dropped_bytes: u64,
     /// The most bytes that waited in the queue at once; 0 where there is none.
     pub queue_high_water: usize,
     /// Bytes that the queue may hold; 0 where there is none.
     pub queue_bytes: usize,
-    /// System calls that writing took, those of helper threads included; `docs/output-path.md` says which.
+    /// System calls that writing took, those of helper threads included; `docs/output-path.md` says
+    /// which.
     pub system_calls: u64,
     /// Mapped windows that were used.
     pub windows: u64,
@@ -55,7 +57,8 @@ pub struct Account {
     pub window_waits: u64,
     /// Why the recording ended before it was finished.
     pub stopped: Option<OutputError>,
-    /// The end of the file could not be written: readers find the file as a killed recorder leaves it.
+    /// The end of the file could not be written: readers find the file as a killed recorder leaves
+    /// it.
     pub unfinished: bool,
     /// The files that hold the recording, oldest first; none for a stream.
     pub files: Vec<PathBuf>,

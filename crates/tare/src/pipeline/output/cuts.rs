@@ -28,8 +28,8 @@ pub(super) enum Between {
     Whole,
 }
 
-/// Places at which the data of a file may end. The ends of the file's latest pieces are remembered; between them, records are
-/// looked for in the file.
+/// Places at which the data of a file may end. The ends of the file's latest pieces are remembered;
+/// between them, records are looked for in the file.
 #[derive(Debug)]
 pub(super) struct Cuts {
     start: u64,
@@ -68,7 +68,8 @@ impl Cuts {
     }
 }
 
-/// The end of the last record that lies whole between the two places, of which the first is a record's beginning.
+/// The end of the last record that lies whole between the two places, of which the first is a
+/// record's beginning.
 fn records_up_to(file: &File, start: u64, limit: u64) -> u64 {
     let mut reader = BufReader::with_capacity(1 << 16, From { file, at: start });
     let mut end = start;

@@ -28,7 +28,9 @@ pub enum OutputError {
         error: Errno,
     },
     /// Nobody can read a recording from a terminal.
-    #[error("a recording is not for a terminal: use -o FILE, or pipe it into a program that reads it")]
+    #[error(
+        "a recording is not for a terminal: use -o FILE, or pipe it into a program that reads it"
+    )]
     Terminal,
     /// A stream has no end at which another file could begin.
     #[error("--switch-output and --timestamp-filename take a file: a stream can't be renamed")]
@@ -43,10 +45,14 @@ pub enum OutputError {
     #[error(transparent)]
     Description(#[from] WriteError),
     /// The file system is full, or the user's share of it.
-    #[error("the file system of the recording is full: make room, or use -z, --max-size or another file system (-o)")]
+    #[error(
+        "the file system of the recording is full: make room, or use -z, --max-size or another file system (-o)"
+    )]
     Full,
     /// The file may not become longer.
-    #[error("the recording may not become longer: raise the limit on the size of files ('ulimit -f'), or use -z or --max-size")]
+    #[error(
+        "the recording may not become longer: raise the limit on the size of files ('ulimit -f'), or use -z or --max-size"
+    )]
     TooLong,
     /// Nobody reads the FIFO as yet.
     #[error("-o {}: nobody reads it", .0.display())]

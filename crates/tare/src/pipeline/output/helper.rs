@@ -1,4 +1,5 @@
-//! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds, in which a ring could run full.
+//! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds,
+//! in which a ring could run full.
 
 use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -67,8 +68,8 @@ impl Helper {
         self.shared.asked.notify_one();
     }
 
-    /// Takes the window that was asked for, once it is there, and whether it had to be waited for. It may be shorter than what
-    /// was asked for, where space is short.
+    /// Takes the window that was asked for, once it is there, and whether it had to be waited for.
+    /// It may be shorter than what was asked for, where space is short.
     pub(super) fn take(&self) -> (std::result::Result<FileWindow, WindowError>, bool) {
         let mut state = self.shared.lock();
         let mut waited = false;
@@ -100,14 +101,20 @@ impl Drop for Helper {
 }
 
 /// Starts a thread with a name, and waits for its id.
-pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(JoinHandle<()>, i32)> {
+pub(super) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();
     };
-    let failed = |error: &std::io::Error| OutputError::Thread(Errno::from_io_error(error).unwrap_or(Errno::AGAIN));
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| failed(&error))?;
+    let failed = |error: &std::io::Error| {
+        OutputError::Thread(Errno::from_io_error(error).unwrap_or(Errno::AGAIN))
+    };
+    let thread =
+        thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| failed(&error))?;
     let tid = receiver.recv().map_err(|_| OutputError::Thread(Errno::AGAIN))?;
     Ok((thread, tid))
 }
@@ -141,7 +148,9 @@ fn open(wanted: &Wanted) -> std::result::Result<FileWindow, WindowError> {
     let mut len = wanted.len;
     loop {
         match FileWindow::open(&*wanted.file, wanted.offset, len) {
-            Err(WindowError::NoSpace { .. } | WindowError::TooLong { .. }) if len >= 2 * page => len = (len / 2).next_multiple_of(page),
+            Err(WindowError::NoSpace { .. } | WindowError::TooLong { .. }) if len >= 2 * page => {
+                len = (len / 2).next_multiple_of(page)
+            }
             answer => return answer,
         }
     }

@@ -6,8 +6,9 @@
 //! flush                                                   ^             ^      data.size: readers see what lies before
 //! finish                                                                | tail |, then the header that points at it
 //! ```
-//! What lies before the last flush can be read whatever happens to the recorder. A disk that gets full, or a limit on the size of
-//! files, ends the recording: data are cut, where a record ends, as far as the tail needs room.
+//! What lies before the last flush can be read whatever happens to the recorder. A disk that gets
+//! full, or a limit on the size of files, ends the recording: data are cut, where a record ends, as
+//! far as the tail needs room.
 
 mod account;
 mod cuts;
@@ -42,7 +43,8 @@ use recording::Recording;
 pub struct Closing<'a> {
     /// With what is known only now.
     pub description: &'a Description,
-    /// The last records. They get into the file also where the recording had to end: data are cut to make room for them.
+    /// The last records. They get into the file also where the recording had to end: data are cut
+    /// to make room for them.
     pub records: &'a [u8],
 }
 
@@ -61,8 +63,8 @@ enum Way {
 }
 
 impl Output {
-    /// Opens a destination, and starts the helper threads that it takes. A file that is there already gets another name,
-    /// ending with `.old`.
+    /// Opens a destination, and starts the helper threads that it takes. A file that is there
+    /// already gets another name, ending with `.old`.
     ///
     /// # Errors
     /// See [`OutputError`]; [`OutputError::NoReader`] for a FIFO that nobody reads as yet.
@@ -70,7 +72,11 @@ impl Output {
         let place = place::open(to)?;
         let is_queued = options.compress.is_some() || matches!(place, Place::Stream(_));
         let recording = Recording::new(place, options)?;
-        let way = if is_queued { Way::Queued(Queue::start(recording, options.queue_bytes)?) } else { Way::Direct(Box::new(recording)) };
+        let way = if is_queued {
+            Way::Queued(Queue::start(recording, options.queue_bytes)?)
+        } else {
+            Way::Direct(Box::new(recording))
+        };
         Ok(Self { way, max_size: options.max_size })
     }
 
@@ -94,12 +100,13 @@ impl Output {
         }
     }
 
-    /// Adds whole records: the pieces one behind the other, wherever a record's bytes are divided. Returns when they may be
-    /// overwritten. A queue that is full is waited for.
+    /// Adds whole records: the pieces one behind the other, wherever a record's bytes are divided.
+    /// Returns when they may be overwritten. A queue that is full is waited for.
     ///
     /// # Errors
-    /// The recording has ended, for the reason given, with the last whole record before. What follows is dropped, and counted.
-    /// [`Output::finish`] makes the file complete. What a queue holds may fail later: then it is the next call that tells.
+    /// The recording has ended, for the reason given, with the last whole record before. What
+    /// follows is dropped, and counted. [`Output::finish`] makes the file complete. What a queue
+    /// holds may fail later: then it is the next call that tells.
     pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         match &mut self.way {
             Way::Direct(recording) => recording.append(records),
@@ -107,8 +114,8 @@ impl Output {
         }
     }
 
-    /// Has readers find everything that was appended, also when the recorder is killed: from now on, or where there is a queue,
-    /// as soon as that was written.
+    /// Has readers find everything that was appended, also when the recorder is killed: from now
+    /// on, or where there is a queue, as soon as that was written.
     ///
     /// # Errors
     /// As [`Output::append`].
@@ -149,19 +156,26 @@ impl Output {
         }
     }
 
-    /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the next one with a description and records: what a reader
-    /// must know of processes that are there already. Returns the finished file's name.
+    /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the
+    /// next one with a description and records: what a reader must know of processes that are there
+    /// already. Returns the finished file's name.
     ///
     /// # Errors
     /// The destination is a stream; else as [`Output::append`].
-    pub fn switch(&mut self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+    pub fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
         match &mut self.way {
             Way::Direct(recording) => recording.switch(closing, beginning, records),
             Way::Queued(queue) => queue.switch(closing, beginning, records),
         }
     }
 
-    /// What became of the recording so far. The figures of a queue are those of the moment; bytes are not among them.
+    /// What became of the recording so far. The figures of a queue are those of the moment; bytes
+    /// are not among them.
     #[must_use]
     pub fn so_far(&self) -> Account {
         match &self.way {

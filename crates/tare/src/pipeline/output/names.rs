@@ -16,8 +16,8 @@ const STEP: Duration = Duration::from_millis(10);
 /// So many steps are tried where files have the names already.
 const STEPS: u32 = 100;
 
-/// Gives a finished file the name that ends with the time, `YYYYMMDDhhmmsscc` with hundredths of seconds, as perf does. A name
-/// that is taken is left alone: the next hundredth is tried.
+/// Gives a finished file the name that ends with the time, `YYYYMMDDhhmmsscc` with hundredths of
+/// seconds, as perf does. A name that is taken is left alone: the next hundredth is tried.
 pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
     for step in 0..STEPS {
         let stamped = with_ending(path, &format!(".{}", text(now + STEP * step)));
@@ -25,7 +25,9 @@ pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
             Ok(()) => return Ok(stamped),
             Err(Errno::EXIST) => {}
             // A file system that can't look and rename in one step.
-            Err(Errno::INVAL) if !stamped.exists() => return rename(path, &stamped).map(|()| stamped),
+            Err(Errno::INVAL) if !stamped.exists() => {
+                return rename(path, &stamped).map(|()| stamped);
+            }
             Err(Errno::INVAL) => {}
             Err(error) => return Err(error),
         }
@@ -57,7 +59,8 @@ impl Kept {
         self.files.push_back(file);
         while max.is_some_and(|max| self.files.len() > max.max(1)) {
             let oldest = self.files.pop_front().unwrap_or_default();
-            fs::remove_file(&oldest).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            fs::remove_file(&oldest)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         }
         Ok(())
     }

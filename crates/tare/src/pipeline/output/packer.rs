@@ -1,12 +1,14 @@
-//! Compression: records become `PERF_RECORD_COMPRESSED` records, all of which together hold one zstd stream.
+//! Compression: records become `PERF_RECORD_COMPRESSED` records, all of which together hold one
+//! zstd stream.
 //!
 //! ```text
 //! records     | record | record | record | ... | record | record | ...
 //! blocks      |<------- at most 60 KiB ------->|<---------            ends at a record's end, where no record is longer
 //! compressed  | header | block |    | header | block |                each can be read when it is there, with those before
 //! ```
-//! perf gives up at a compressed record that yields nothing, so none may end before its first block does. A block that can't
-//! be made smaller is three bytes longer than what it holds; 60 KiB always fit.
+//! perf gives up at a compressed record that yields nothing, so none may end before its first block
+//! does. A block that can't be made smaller is three bytes longer than what it holds; 60 KiB always
+//! fit.
 
 use tare_format::abi::bindings::perf_event_header;
 use tare_format::file::writer::Feature;
@@ -27,7 +29,8 @@ pub(super) struct Packer {
     level: i32,
     /// Records that wait for more.
     waiting: Vec<u8>,
-    /// Bytes at its front that belong to a record that began in an earlier block. They may not be there yet.
+    /// Bytes at its front that belong to a record that began in an earlier block. They may not be
+    /// there yet.
     begun: usize,
     /// Compressed records.
     packed: Vec<u8>,
@@ -49,17 +52,34 @@ impl Packer {
     /// Compresses at a level, 1 to 22.
     pub(super) fn new(level: i32) -> Result<Self> {
         let encoder = Encoder::new(level).map_err(|error| failed(&error))?;
-        Ok(Self { encoder, level, waiting: Vec::new(), begun: 0, packed: Vec::new(), taken: 0, made: 0 })
+        Ok(Self {
+            encoder,
+            level,
+            waiting: Vec::new(),
+            begun: 0,
+            packed: Vec::new(),
+            taken: 0,
+            made: 0,
+        })
     }
 
     /// What a reader must know.
     pub(super) fn feature(&self) -> Feature {
-        let ratio = (self.taken + self.made / 2).checked_div(self.made).map_or(1, |ratio| ratio.max(1));
-        Feature::Compression { level: self.level.unsigned_abs(), ratio: u32::try_from(ratio).unwrap_or(u32::MAX), block_bytes: 64 << 10 }
+        let ratio =
+            (self.taken + self.made / 2).checked_div(self.made).map_or(1, |ratio| ratio.max(1));
+        Feature::Compression {
+            level: self.level.unsigned_abs(),
+            ratio: u32::try_from(ratio).unwrap_or(u32::MAX),
+            block_bytes: 64 << 10,
+        }
     }
 
     /// Takes records, and hands to `write` what is compressed: all but what waits for more.
-    pub(super) fn add(&mut self, mut bytes: &[u8], mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        mut bytes: &[u8],
+        mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,
+    ) -> Result<()> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at((BLOCK - self.waiting.len()).min(bytes.len()));
             self.waiting.extend_from_slice(now);
@@ -72,15 +92,18 @@ impl Packer {
     }
 
     /// Compresses what waits, all of it: whole records, unless a single one is longer than a block.
-    pub(super) fn flush(&mut self, mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>) -> Result<()> {
+    pub(super) fn flush(
+        &mut self,
+        mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,
+    ) -> Result<()> {
         while !self.waiting.is_empty() {
             self.pack(&mut write)?;
         }
         Ok(())
     }
 
-    /// Compresses one block of what waits. Where it ends with a record, `write` learns how many bytes of records were
-    /// compressed by then.
+    /// Compresses one block of what waits. Where it ends with a record, `write` learns how many
+    /// bytes of records were compressed by then.
     fn pack(&mut self, write: &mut impl FnMut(&[u8], Option<u64>) -> Result<()>) -> Result<()> {
         let (len, begun) = self.block();
         self.compress(len)?;
@@ -121,10 +144,16 @@ impl Packer {
             while input.pos < len && output.pos() < RECORD - HEADER {
                 self.encoder.run(&mut input, &mut output).map_err(|error| failed(&error))?;
             }
-            is_done = input.pos == len && self.encoder.flush(&mut output).map_err(|error| failed(&error))? == 0;
+            is_done = input.pos == len
+                && self.encoder.flush(&mut output).map_err(|error| failed(&error))? == 0;
             let size = HEADER + output.pos();
             // At most RECORD.
-            let header = [&kind::COMPRESSED.to_ne_bytes()[..], &[0; 2], &u16::try_from(size).unwrap_or(u16::MAX).to_ne_bytes()].concat();
+            let header = [
+                &kind::COMPRESSED.to_ne_bytes()[..],
+                &[0; 2],
+                &u16::try_from(size).unwrap_or(u16::MAX).to_ne_bytes(),
+            ]
+            .concat();
             self.packed[start..start + HEADER].copy_from_slice(&header);
             self.packed.truncate(start + size);
         }

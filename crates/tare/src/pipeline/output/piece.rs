@@ -63,7 +63,18 @@ impl Piece {
         };
         let packer = options.compress.map(Packer::new).transpose()?;
         let cuts = Cuts::new(0, Between::Records);
-        Ok(Self { holder, sink, cuts, start: 0, known_end: 0, packer, sync: options.sync, records: 0, calls: 0, failed: None })
+        Ok(Self {
+            holder,
+            sink,
+            cuts,
+            start: 0,
+            known_end: 0,
+            packer,
+            sync: options.sync,
+            records: 0,
+            calls: 0,
+            failed: None,
+        })
     }
 
     /// The file, where bytes can be written to a place of it.
@@ -74,7 +85,8 @@ impl Piece {
         }
     }
 
-    /// Adds to an account what is known so far: of the way that the bytes take, and of what didn't find room.
+    /// Adds to an account what is known so far: of the way that the bytes take, and of what didn't
+    /// find room.
     pub(super) fn so_far(&self, account: &mut Account) {
         self.sink.account(account);
         account.system_calls += self.calls;
@@ -90,14 +102,21 @@ impl Piece {
     /// Writes what the recording begins with.
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
-        let beginning = if self.file().is_some() { description.beginning() } else { description.stream_beginning() }?;
+        let beginning = if self.file().is_some() {
+            description.beginning()
+        } else {
+            description.stream_beginning()
+        }?;
         if let Err(error) = self.sink.append(&[&beginning]) {
             self.failed = Some((error.into(), Cut::default()));
             return self.still_going();
         }
         self.start = self.sink.end();
         self.known_end = self.start;
-        self.cuts = Cuts::new(self.start, if self.packer.is_some() { Between::Whole } else { Between::Records });
+        self.cuts = Cuts::new(
+            self.start,
+            if self.packer.is_some() { Between::Whole } else { Between::Records },
+        );
         Ok(())
     }
 
@@ -120,14 +139,17 @@ impl Piece {
         }
     }
 
-    /// Writes whole records. Several calls may share a record only where they are compressed, or go into a stream.
+    /// Writes whole records. Several calls may share a record only where they are compressed, or go
+    /// into a stream.
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         self.records += records.iter().map(|piece| piece.len() as u64).sum::<u64>();
         self.still_going()?;
         match self.packer.take() {
             None => self.write(records, Some(self.records)),
             Some(mut packer) => {
-                let written = records.iter().try_for_each(|piece| packer.add(piece, |packed, records| self.write(&[packed], records)));
+                let written = records.iter().try_for_each(|piece| {
+                    packer.add(piece, |packed, records| self.write(&[packed], records))
+                });
                 self.packer = Some(packer);
                 written
             }
@@ -138,7 +160,8 @@ impl Piece {
         self.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()))
     }
 
-    /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before that place are given.
+    /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before
+    /// that place are given.
     fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
         if let Err(error) = self.sink.append(pieces) {
             let cut = self.cut(self.sink.end());
@@ -191,8 +214,13 @@ impl Piece {
         Ok(())
     }
 
-    /// Completes the file, or what is left of it after a failure. Returns the helper, for the next file.
-    pub(super) fn finish(mut self, closing: &Closing<'_>, account: &mut Account) -> (Option<Helper>, Option<PathBuf>) {
+    /// Completes the file, or what is left of it after a failure. Returns the helper, for the next
+    /// file.
+    pub(super) fn finish(
+        mut self,
+        closing: &Closing<'_>,
+        account: &mut Account,
+    ) -> (Option<Helper>, Option<PathBuf>) {
         if self.start > 0 {
             match self.complete(closing) {
                 Ok(bytes) => account.bytes += bytes,
@@ -242,12 +270,18 @@ impl Piece {
     /// room was left   | header | records ................ | last | tail |
     /// none was left   | header | records ........ | last | tail |          cut where a record ends, as far back as these need
     /// ```
-    fn complete_file(&mut self, file: &File, last: &[u8], description: &Description) -> Result<u64> {
+    fn complete_file(
+        &mut self,
+        file: &File,
+        last: &[u8],
+        description: &Description,
+    ) -> Result<u64> {
         let room = self.sink.end();
         for attempt in 0..=ATTEMPTS {
             let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
             self.make_known(end)?;
-            // What describes the recording is among the data too; the header points to what comes behind it.
+            // What describes the recording is among the data too; the header points to what comes
+            // behind it.
             let data_end = end + last.len() as u64;
             let ending = description.ending(&(self.start..data_end))?;
             let bytes = [last, &ending.tail].concat();

@@ -29,13 +29,20 @@ pub(super) fn open(to: &Destination) -> Result<Place> {
     match to {
         Destination::Stdout => stdout(),
         Destination::File(path) => {
-            let open = |reason: io::Error| OutputError::Open { path: path.clone(), reason: reason.to_string() };
+            let open = |reason: io::Error| OutputError::Open {
+                path: path.clone(),
+                reason: reason.to_string(),
+            };
             match fs::metadata(path) {
                 Ok(found) if found.is_dir() => Err(open(Errno::ISDIR.into())),
-                Ok(found) if !found.is_file() => special(path, &found).map_err(|error| match Errno::from_io_error(&error) {
-                    Some(Errno::NXIO) if found.file_type().is_fifo() => OutputError::NoReader(path.clone()),
-                    _ => open(error),
-                }),
+                Ok(found) if !found.is_file() => {
+                    special(path, &found).map_err(|error| match Errno::from_io_error(&error) {
+                        Some(Errno::NXIO) if found.file_type().is_fifo() => {
+                            OutputError::NoReader(path.clone())
+                        }
+                        _ => open(error),
+                    })
+                }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(open(error)),
                 _ => {
                     let path = behind_links(path).map_err(open)?;
@@ -51,9 +58,11 @@ pub(super) fn open(to: &Destination) -> Result<Place> {
 pub(super) fn create(path: &Path) -> Result<File> {
     let new = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
     let file = match new() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            own_file::open(path, OpenOptions::new().read(true).write(true).truncate(true), OFlags::empty())
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => own_file::open(
+            path,
+            OpenOptions::new().read(true).write(true).truncate(true),
+            OFlags::empty(),
+        ),
         file => file,
     };
     file.map_err(|error| OutputError::Open { path: path.to_owned(), reason: error.to_string() })
@@ -61,30 +70,43 @@ pub(super) fn create(path: &Path) -> Result<File> {
 
 fn stdout() -> Result<Place> {
     let fd = io::stdout().as_fd().try_clone_to_owned();
-    let fd = fd.map_err(|error| OutputError::Open { path: "-".into(), reason: error.to_string() })?;
-    if rustix::termios::isatty(&fd) { Err(OutputError::Terminal) } else { Ok(Place::Stream(fd.into())) }
+    let fd =
+        fd.map_err(|error| OutputError::Open { path: "-".into(), reason: error.to_string() })?;
+    if rustix::termios::isatty(&fd) {
+        Err(OutputError::Terminal)
+    } else {
+        Ok(Place::Stream(fd.into()))
+    }
 }
 
 /// A device, FIFO or socket.
 fn special(path: &Path, found: &Metadata) -> io::Result<Place> {
     let fifo = found.file_type().is_fifo();
-    let file = own_file::open(path, OpenOptions::new().write(true), if fifo { OFlags::NONBLOCK } else { OFlags::empty() })?;
+    let file = own_file::open(
+        path,
+        OpenOptions::new().write(true),
+        if fifo { OFlags::NONBLOCK } else { OFlags::empty() },
+    )?;
     if fifo {
         // Only opening is not to wait: a reader that is slow is waited for.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     }
-    let is_null = found.file_type().is_char_device() && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    let is_null = found.file_type().is_char_device()
+        && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
     Ok(if is_null { Place::Null(file) } else { Place::Stream(file) })
 }
 
-/// The file itself, where the path is a symbolic link. In a folder that others can write to none is followed.
+/// The file itself, where the path is a symbolic link. In a folder that others can write to none is
+/// followed.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Ok(path.to_owned());
     }
     own_file::refuse_link(path)?;
     match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other("a symbolic link that leads nowhere: name the file itself")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(io::Error::other("a symbolic link that leads nowhere: name the file itself"))
+        }
         real => real,
     }
 }
@@ -94,7 +116,11 @@ fn keep(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.len() > 0 || found.uid() != rustix::process::geteuid().as_raw() => {
             let old = with_ending(path, ".old");
-            rustix::fs::rename(path, &old).map_err(|error| OutputError::Keep { path: path.to_owned(), old, error })
+            rustix::fs::rename(path, &old).map_err(|error| OutputError::Keep {
+                path: path.to_owned(),
+                old,
+                error,
+            })
         }
         _ => Ok(()),
     }

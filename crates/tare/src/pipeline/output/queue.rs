@@ -1,6 +1,6 @@
-//! A bounded queue before a stream, or before compression, with a thread of its own: reading the rings goes on while a pipe's
-//! reader is slow. When it is full, appending waits; then the rings fill, and what they can't hold is lost and counted by the
-//! kernel.
+//! A bounded queue before a stream, or before compression, with a thread of its own: reading the
+//! rings goes on while a pipe's reader is slow. When it is full, appending waits; then the rings
+//! fill, and what they can't hold is lost and counted by the kernel.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -105,7 +105,10 @@ impl Queue {
     }
 
     /// Has the thread do something, and waits for it.
-    fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut Recording) -> Result<T> + Send + 'static) -> Result<T> {
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Recording) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let call = move |recording: &mut Recording| drop(sender.send(call(recording)));
         self.shared.lock().jobs.push_back(Job::Call(Box::new(call)));
@@ -120,10 +123,21 @@ impl Queue {
     }
 
     /// See [`super::Output::switch`].
-    pub(super) fn switch(&self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+    pub(super) fn switch(
+        &self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
         let (ending, last) = (closing.description.clone(), closing.records.to_vec());
         let (beginning, records) = (beginning.clone(), records.concat());
-        self.call(move |recording| recording.switch(&Closing { description: &ending, records: &last }, &beginning, &[&records]))
+        self.call(move |recording| {
+            recording.switch(
+                &Closing { description: &ending, records: &last },
+                &beginning,
+                &[&records],
+            )
+        })
     }
 
     /// Copies records into the queue, when there is room.
@@ -184,7 +198,8 @@ impl Queue {
         self.shared.lock().written
     }
 
-    /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last thing that was done.
+    /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last
+    /// thing that was done.
     pub(super) fn so_far(&self) -> Account {
         let state = self.shared.lock();
         with_queue(&state, self.capacity, state.account.clone())
@@ -202,7 +217,11 @@ impl Queue {
         let recording = recording.recv();
         // It gave the recording back, and has nothing else to do.
         let _ = thread.join();
-        let gone = Account { stopped: Some(OutputError::Thread(Errno::SRCH)), unfinished: true, ..Account::default() };
+        let gone = Account {
+            stopped: Some(OutputError::Thread(Errno::SRCH)),
+            unfinished: true,
+            ..Account::default()
+        };
         let account = recording.map_or(gone, |recording| recording.finish(closing));
         with_queue(&shared.lock(), capacity, account)
     }

@@ -36,10 +36,19 @@ impl Recording {
         if !is_file && options.choice == PathChoice::Mmap {
             account.fallback = Some("only a regular file can be mapped".to_owned());
         }
-        let helper = (is_file && options.choice == PathChoice::Mmap).then(Helper::start).transpose()?;
+        let helper =
+            (is_file && options.choice == PathChoice::Mmap).then(Helper::start).transpose()?;
         let piece = Some(Piece::new(place, options)?);
         let kept = Kept::default();
-        Ok(Self { options: options.clone(), piece, helper, began: Instant::now(), account, kept, failed: None })
+        Ok(Self {
+            options: options.clone(),
+            piece,
+            helper,
+            began: Instant::now(),
+            account,
+            kept,
+            failed: None,
+        })
     }
 
     /// The thread that makes windows ready.
@@ -94,11 +103,17 @@ impl Recording {
     }
 
     /// See [`super::Output::switch`].
-    pub(super) fn switch(&mut self, closing: &Closing<'_>, beginning: &Description, records: &[&[u8]]) -> Result<Option<PathBuf>> {
+    pub(super) fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
         let Some(path) = self.finish_piece(closing) else { return Err(OutputError::NotSwitchable) };
         self.still_going()?;
         let finished = self.rename(path.clone())?;
-        let begun = place::create(&path).and_then(|file| Piece::new(Place::File { file, path }, &self.options));
+        let begun = place::create(&path)
+            .and_then(|file| Piece::new(Place::File { file, path }, &self.options));
         match begun {
             Ok(piece) => self.piece = Some(piece),
             Err(error) => {
@@ -128,14 +143,15 @@ impl Recording {
         path
     }
 
-    /// Gives a finished file its last name, and removes the oldest where there are too many. A file that can't be renamed keeps
-    /// its name, and the recording ends with it.
+    /// Gives a finished file its last name, and removes the oldest where there are too many. A file
+    /// that can't be renamed keeps its name, and the recording ends with it.
     fn rename(&mut self, path: PathBuf) -> Result<Option<PathBuf>> {
         if self.options.switch.is_none() && !self.options.timestamp {
             self.kept.add(path, None)?;
             return Ok(None);
         }
-        let failed = |error: Errno| OutputError::Open { path: path.clone(), reason: error.to_string() };
+        let failed =
+            |error: Errno| OutputError::Open { path: path.clone(), reason: error.to_string() };
         let stamped = stamp(&path, SystemTime::now()).map_err(failed);
         let name = stamped.clone().unwrap_or_else(|_| path.clone());
         let kept = self.kept.add(name, self.options.max_files).map_err(OutputError::from);

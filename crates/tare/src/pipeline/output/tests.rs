@@ -5,7 +5,8 @@ use std::path::Path as FilePath;
 use std::process::Command;
 
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_RECORD_SAMPLE, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_RECORD_SAMPLE, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{EventDescription, FINISHED_ROUND, Feature};
@@ -26,7 +27,11 @@ fn description() -> Description {
         ..Attr::default()
     };
     let events = vec![EventDescription { attr, ids: vec![ID], name: "made-up".to_owned() }];
-    Description { events, features: vec![Feature::Hostname("some-host".to_owned())], tracing_data: None }
+    Description {
+        events,
+        features: vec![Feature::Hostname("some-host".to_owned())],
+        tracing_data: None,
+    }
 }
 
 /// A sample whose time is its number.
@@ -55,7 +60,9 @@ fn numbers(path: &FilePath) -> Vec<u64> {
 
 /// How many samples perf finds; `None` where it is not installed.
 fn perf_finds(path: &FilePath) -> Option<usize> {
-    let Ok(output) = Command::new("perf").args(["script", "-F", "tid,time", "-i"]).arg(path).output() else {
+    let Ok(output) =
+        Command::new("perf").args(["script", "-F", "tid,time", "-i"]).arg(path).output()
+    else {
         println!("skipped: perf can't be run");
         return None;
     };
@@ -96,8 +103,12 @@ fn options(choice: PathChoice, compress: Option<i32>) -> Options {
 }
 
 /// A way for bytes, by name.
-const WAYS: [(PathChoice, Option<i32>); 4] =
-    [(PathChoice::Write, None), (PathChoice::Mmap, None), (PathChoice::Write, Some(1)), (PathChoice::Mmap, Some(3))];
+const WAYS: [(PathChoice, Option<i32>); 4] = [
+    (PathChoice::Write, None),
+    (PathChoice::Mmap, None),
+    (PathChoice::Write, Some(1)),
+    (PathChoice::Mmap, Some(3)),
+];
 
 /// Appends records in batches of chance size, divided at chance places, with flushes between them.
 fn append_by_chance(output: &mut Output, random: &mut fastrand::Rng, total: u64) {
@@ -130,9 +141,17 @@ fn all_ways_keep_every_record() {
             let account = output.finish(&Closing { description: &description(), records: &[] });
             let case = format!("{seed}, {choice:?}, {compress:?}: {account:?}");
             assert_eq!(numbers(&path), (0..total).collect::<Vec<_>>(), "{case}");
-            assert_eq!((account.stopped.as_ref(), account.dropped_bytes, account.fallback.as_ref()), (None, 0, None), "{case}");
+            assert_eq!(
+                (account.stopped.as_ref(), account.dropped_bytes, account.fallback.as_ref()),
+                (None, 0, None),
+                "{case}"
+            );
             assert_eq!(account.bytes, fs::metadata(&path).unwrap().len(), "{case}");
-            assert_eq!(account.path, if choice == PathChoice::Mmap { Path::Mmap } else { Path::Write }, "{case}");
+            assert_eq!(
+                account.path,
+                if choice == PathChoice::Mmap { Path::Mmap } else { Path::Write },
+                "{case}"
+            );
             if seed < 3 {
                 assert!(perf_finds(&path).is_none_or(|found| found as u64 == total), "{case}");
             }
@@ -147,7 +166,10 @@ impl Tmpfs {
     fn mount(bytes: u64) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={bytes}");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(folder.path())
+            .output();
         if !mount.is_ok_and(|output| output.status.success()) {
             println!("skipped: a tmpfs can't be mounted, which takes root");
             return None;
@@ -188,9 +210,17 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
         assert_eq!(error, OutputError::Full, "{case}");
         assert_eq!(output.append(&[&samples(0..1)]), Err(OutputError::Full), "{case}");
         let account = output.finish(&Closing { description: &description(), records: &[] });
-        assert_eq!((account.stopped.clone(), account.unfinished), (Some(OutputError::Full), false), "{case}");
+        assert_eq!(
+            (account.stopped.clone(), account.unfinished),
+            (Some(OutputError::Full), false),
+            "{case}"
+        );
         let found = numbers(&path).len() as u64 * 40;
-        assert_eq!(found, account.uncompressed_bytes - account.dropped_bytes, "{case}: {account:?}");
+        assert_eq!(
+            found,
+            account.uncompressed_bytes - account.dropped_bytes,
+            "{case}: {account:?}"
+        );
         let len = fs::metadata(&path).unwrap().len();
         assert!(len <= size && len > size * 9 / 10, "{case}: {len} of {size} bytes");
         assert!(perf_finds(&path).is_none_or(|perf| perf as u64 * 40 == found), "{case}");

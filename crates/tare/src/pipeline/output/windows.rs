@@ -1,10 +1,12 @@
-//! The mapped way into a file: windows that move along it, each made ready before the one before is full.
+//! The mapped way into a file: windows that move along it, each made ready before the one before is
+//! full.
 //!
 //! ```text
 //! file  | written ....... | current window: being filled | next: made ready by the helper thread |
 //!                                           ^ from the middle on
 //! ```
-//! The first window is small, and each is twice the one before, up to the largest: a short recording pays for what it needs.
+//! The first window is small, and each is twice the one before, up to the largest: a short
+//! recording pays for what it needs.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -29,7 +31,8 @@ pub(super) struct Used {
     pub(super) calls: u64,
 }
 
-/// What it takes to have a window: waking the helper, which allocates, maps and makes present, answers, and sleeps again.
+/// What it takes to have a window: waking the helper, which allocates, maps and makes present,
+/// answers, and sleeps again.
 const CALLS_A_WINDOW: u64 = 6;
 /// What it takes to be rid of one: waking the helper, which unmaps, and sleeps again.
 const CALLS_AN_OLD_WINDOW: u64 = 3;
@@ -55,7 +58,16 @@ impl Windows {
     pub(super) fn new(file: Arc<File>, helper: Helper, end: u64, largest: u64) -> Self {
         let page = rustix::param::page_size() as u64;
         let largest = largest.clamp(page, 1 << 40).next_power_of_two();
-        let mut windows = Self { file, helper, current: None, end, is_asked: false, next_len: FIRST.min(largest), largest, used: Used::default() };
+        let mut windows = Self {
+            file,
+            helper,
+            current: None,
+            end,
+            is_asked: false,
+            next_len: FIRST.min(largest),
+            largest,
+            used: Used::default(),
+        };
         windows.ask();
         windows
     }
@@ -87,7 +99,10 @@ impl Windows {
                 rest = &rest[written..];
             }
         }
-        let is_past_middle = self.current.as_ref().is_some_and(|window| self.end - window.offset() >= window.len() as u64 / 2);
+        let is_past_middle = self
+            .current
+            .as_ref()
+            .is_some_and(|window| self.end - window.offset() >= window.len() as u64 / 2);
         if is_past_middle && !self.is_asked {
             self.ask();
         }
@@ -97,7 +112,9 @@ impl Windows {
     /// Copies what finds room in the current window.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let end = self.end;
-        let written = self.current.as_mut().map_or(0, |window| usize::try_from(end - window.offset()).map_or(0, |at| window.write(at, bytes)));
+        let written = self.current.as_mut().map_or(0, |window| {
+            usize::try_from(end - window.offset()).map_or(0, |at| window.write(at, bytes))
+        });
         self.end += written as u64;
         written
     }
@@ -105,7 +122,10 @@ impl Windows {
     /// Asks for the window behind the current one.
     fn ask(&mut self) {
         let page = rustix::param::page_size() as u64;
-        let offset = self.current.as_ref().map_or(self.end / page * page, |window| window.offset() + window.len() as u64);
+        let offset = self
+            .current
+            .as_ref()
+            .map_or(self.end / page * page, |window| window.offset() + window.len() as u64);
         let len = usize::try_from(self.next_len).unwrap_or(1 << 30);
         self.helper.ask(Wanted { file: Arc::clone(&self.file), offset, len });
         self.is_asked = true;
@@ -128,7 +148,12 @@ impl Windows {
         self.next_len = (2 * len).min(self.largest);
         let used = &mut self.used;
         let waits = u64::from(waited);
-        *used = Used { windows: used.windows + 1, largest: used.largest.max(len), waits: used.waits + waits, calls: used.calls + waits };
+        *used = Used {
+            windows: used.windows + 1,
+            largest: used.largest.max(len),
+            waits: used.waits + waits,
+            calls: used.calls + waits,
+        };
         if let Some(old) = self.current.replace(window) {
             self.helper.unmap(old);
             self.used.calls += CALLS_AN_OLD_WINDOW;

@@ -28,7 +28,8 @@ impl FileWriter {
         self.calls
     }
 
-    /// Where the next piece belongs: behind what was written, also where writing failed in the middle.
+    /// Where the next piece belongs: behind what was written, also where writing failed in the
+    /// middle.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -46,7 +47,12 @@ impl FileWriter {
 }
 
 /// Writes all the pieces to a stream.
-pub(super) fn to_stream(file: &File, pieces: &[&[u8]], end: &mut u64, calls: &mut u64) -> Result<(), Errno> {
+pub(super) fn to_stream(
+    file: &File,
+    pieces: &[&[u8]],
+    end: &mut u64,
+    calls: &mut u64,
+) -> Result<(), Errno> {
     all(pieces, |pieces| {
         *calls += 1;
         let written = writev(file, pieces)?;
@@ -56,8 +62,12 @@ pub(super) fn to_stream(file: &File, pieces: &[&[u8]], end: &mut u64, calls: &mu
 }
 
 /// Hands the pieces to `write` until it has taken them all.
-fn all(pieces: &[&[u8]], mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, Errno>) -> Result<(), Errno> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| IoSlice::new(piece)).collect();
+fn all(
+    pieces: &[&[u8]],
+    mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
+    let mut slices: Vec<IoSlice<'_>> =
+        pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| IoSlice::new(piece)).collect();
     let mut left = &mut slices[..];
     while !left.is_empty() {
         match retry_on_intr(|| write(&left[..left.len().min(PIECES)]))? {

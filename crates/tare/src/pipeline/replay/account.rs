@@ -16,7 +16,8 @@ pub(crate) struct Account {
     pub(crate) undecodable: u64,
     /// Records that came too late to be put in order.
     pub(crate) late: u64,
-    /// Samples of what is not the command's: of other tasks, and of its process before it executed the command.
+    /// Samples of what is not the command's: of other tasks, and of its process before it executed
+    /// the command.
     pub(crate) outside: u64,
     /// Copies of user stacks that were unwound, and those whose end was not reached.
     pub(crate) unwound: u64,
@@ -32,19 +33,46 @@ impl Account {
         let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
         say(
             self.lost,
-            format!("{} records were lost while recording, in {} places: their ring was full (larger rings: -m)", self.lost, self.lost_records),
+            format!(
+                "{} records were lost while recording, in {} places: their ring was full (larger rings: -m)",
+                self.lost, self.lost_records
+            ),
         );
-        say(self.lost_samples, format!("{} samples were lost while recording, by the account of the events themselves", self.lost_samples));
-        say(self.throttled, format!("the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)", self.throttled));
+        say(
+            self.lost_samples,
+            format!(
+                "{} samples were lost while recording, by the account of the events themselves",
+                self.lost_samples
+            ),
+        );
+        say(
+            self.throttled,
+            format!(
+                "the kernel stopped events {} times, as they interrupted too often (a lower rate: -F)",
+                self.throttled
+            ),
+        );
         say(self.undecodable, format!("{} records could not be decoded", self.undecodable));
         say(self.late, format!("{} records came too late to be shown in order", self.late));
-        say(self.outside, format!("{} samples of what is not the command's are left out", self.outside));
+        say(
+            self.outside,
+            format!("{} samples of what is not the command's are left out", self.outside),
+        );
         lines.extend(self.incomplete_stacks());
         let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
         for gap in self.unread.gaps() {
-            say(gap.bytes, format!("{} bytes at offset {} of the recording were left out: {}", gap.bytes, gap.offset, gap.why));
+            say(
+                gap.bytes,
+                format!(
+                    "{} bytes at offset {} of the recording were left out: {}",
+                    gap.bytes, gap.offset, gap.why
+                ),
+            );
         }
-        say(self.unread.more(), format!("{} more gaps, {} bytes in all", self.unread.more(), self.unread.bytes()));
+        say(
+            self.unread.more(),
+            format!("{} more gaps, {} bytes in all", self.unread.more(), self.unread.bytes()),
+        );
         say(self.unread.unfinished.into(), "the recorder was ended before it could finish the recording: what it had written is shown".to_owned());
         lines
     }

@@ -1,4 +1,5 @@
-//! Whose samples are a command's, where a recording holds more than that: told for any moment, in whatever order it became known.
+//! Whose samples are a command's, where a recording holds more than that: told for any moment, in
+//! whatever order it became known.
 
 use std::collections::HashMap;
 
@@ -57,8 +58,8 @@ impl Family {
         }
     }
 
-    /// Whether a sample is the command's. A task is known by its number until that is another's: what a task does when it ends comes after its
-    /// EXIT record.
+    /// Whether a sample is the command's. A task is known by its number until that is another's:
+    /// what a task does when it ends comes after its EXIT record.
     pub(crate) fn keeps(&self, tid: Option<i32>, time_ns: Option<u64>) -> bool {
         if self.root == 0 {
             return true;
@@ -78,7 +79,10 @@ impl Family {
             }
             let Some(forks) = self.forks.get(&tid) else { return false };
             let behind = forks.partition_point(|(from, _)| *from <= time_ns);
-            let Some(&(from, parent)) = behind.checked_sub(1).and_then(|before| forks.get(before)) else { return false };
+            let Some(&(from, parent)) = behind.checked_sub(1).and_then(|before| forks.get(before))
+            else {
+                return false;
+            };
             (tid, time_ns) = (parent, from);
         }
         false
@@ -104,7 +108,17 @@ mod tests {
     #[test]
     fn strangers_are_left_out_and_so_is_what_came_before_exec() {
         let mut family = Family { root: 7, has_strangers: true, ..Family::default() };
-        see(&mut family, &[(30, fork(9, 8, 30)), (20, fork(8, 7, 20)), (60, EXEC), (10, EXEC), (40, fork(9, 50, 40)), (15, fork(51, 50, 15))]);
+        see(
+            &mut family,
+            &[
+                (30, fork(9, 8, 30)),
+                (20, fork(8, 7, 20)),
+                (60, EXEC),
+                (10, EXEC),
+                (40, fork(9, 50, 40)),
+                (15, fork(51, 50, 15)),
+            ],
+        );
         let keeps = |tid, time_ns| family.keeps(Some(tid), Some(time_ns));
         assert!(!keeps(7, 9) && keeps(7, 10) && keeps(8, 20) && !keeps(8, 19) && keeps(9, 39));
         assert!(!keeps(9, 40), "the number is another task's now");
@@ -116,7 +130,12 @@ mod tests {
         let mut family = Family { root: 7, ..Family::default() };
         assert!(!family.keeps(Some(7), Some(5)), "killed before it executed anything");
         see(&mut family, &[(10, EXEC)]);
-        assert!(family.keeps(Some(99), Some(5)) && family.keeps(None, None) && family.keeps(Some(7), Some(10)) && !family.keeps(Some(7), Some(9)));
+        assert!(
+            family.keeps(Some(99), Some(5))
+                && family.keeps(None, None)
+                && family.keeps(Some(7), Some(10))
+                && !family.keeps(Some(7), Some(9))
+        );
         assert!(Family::default().keeps(Some(7), Some(0)));
     }
 

@@ -12,7 +12,9 @@ use tare_format::file::{OpenError, Reader};
 pub(crate) enum InputError {
     #[error("there is no {0} (record one: tare record -o {0} COMMAND)")]
     Absent(String),
-    #[error("{0} is a folder: what perf record --threads wrote into it is not read (record without --threads)")]
+    #[error(
+        "{0} is a folder: what perf record --threads wrote into it is not read (record without --threads)"
+    )]
     Folder(String),
     #[error("{path}")]
     Io { path: String, source: io::Error },
@@ -23,7 +25,11 @@ pub(crate) enum InputError {
 /// Opens what `-i` names; `-` is standard input. What can't be sought in is read as a stream.
 pub(crate) fn open(path: &Path) -> Result<Reader<File>, InputError> {
     let name = path.display().to_string();
-    let opened = if path == Path::new("-") { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+    let opened = if path == Path::new("-") {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::open(path)
+    };
     let mut file = opened.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => InputError::Absent(name.clone()),
         _ => InputError::Io { path: name.clone(), source },
@@ -31,7 +37,8 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, InputError> {
     if file.metadata().is_ok_and(|meta| meta.is_dir()) {
         return Err(InputError::Folder(name));
     }
-    let reader = if file.stream_position().is_ok() { Reader::open(file) } else { Reader::stream(file) };
+    let reader =
+        if file.stream_position().is_ok() { Reader::open(file) } else { Reader::stream(file) };
     reader.map_err(|source| match source {
         OpenError::Io(source) => InputError::Io { path: name, source },
         source => InputError::Format { path: name, source },

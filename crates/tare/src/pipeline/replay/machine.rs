@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 
 use tare_format::abi::bindings::{
-    PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL,
-    PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
+    PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK,
+    PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_KERNEL,
+    PERF_RECORD_MISC_USER,
 };
 use tare_format::file::Description;
 use tare_format::limits;
 use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record};
-use tare_symbols::{BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved};
+use tare_symbols::{
+    BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved,
+};
 
 use super::family::Family;
 use super::stacks::Stacks;
@@ -68,26 +71,41 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {
         let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
-        let (family, symbolizer, stacks) = (Family::default(), Symbolizer::new(options.clone()), Stacks::new(options));
-        Self { tasks, family, spaces, files, symbolizer, cgroups: HashMap::new(), stacks, build_ids: HashMap::new(), kernel: None }
+        let (family, symbolizer, stacks) =
+            (Family::default(), Symbolizer::new(options.clone()), Stacks::new(options));
+        Self {
+            tasks,
+            family,
+            spaces,
+            files,
+            symbolizer,
+            cgroups: HashMap::new(),
+            stacks,
+            build_ids: HashMap::new(),
+            kernel: None,
+        }
     }
 
     /// Learns the build ids that a recording lists.
     pub(super) fn learn_build_ids(&mut self, description: &Description) {
         if let Ok(build_ids) = description.features().build_ids() {
-            self.build_ids.extend(build_ids.filter_map(|id| Some((id.path.to_vec(), BuildId::new(id.build_id)?))));
+            self.build_ids.extend(
+                build_ids.filter_map(|id| Some((id.path.to_vec(), BuildId::new(id.build_id)?))),
+            );
         }
     }
 
     /// Takes in what a record changes.
     pub(super) fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
         match record {
-            // With a new program come new maps, which replace those in their way. The others stay: a thread that is about to
-            // leave execve(2) still has return addresses of the program before.
+            // With a new program come new maps, which replace those in their way. The others stay:
+            // a thread that is about to leave execve(2) still has return addresses of the program
+            // before.
             Record::Comm(comm) => self.tasks.name(comm),
             Record::Fork(task) => {
                 self.tasks.fork(task);
-                // Of what ran before the recording, the recorder describes each process's maps itself.
+                // Of what ran before the recording, the recorder describes each process's maps
+                // itself.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
                     self.spaces.fork(task.ppid, task.pid);
                 }
@@ -98,13 +116,19 @@ impl Machine {
                 }
             }
             Record::Mmap(mmap) if Mode::of(raw.misc) == Mode::Kernel => self.map_kernel(mmap),
-            Record::Mmap(mmap) if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK != PERF_RECORD_MISC_GUEST_KERNEL => self.map_user(mmap),
+            Record::Mmap(mmap)
+                if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK
+                    != PERF_RECORD_MISC_GUEST_KERNEL =>
+            {
+                self.map_user(mmap)
+            }
             Record::Ksymbol(ksymbol) => self.map_ksymbol(ksymbol),
             Record::Cgroup(cgroup) if self.cgroups.len() < limits::LIST_ITEMS as usize => {
                 self.cgroups.insert(cgroup.id, cgroup.path.to_vec());
             }
             Record::BuildId(id) => {
-                self.build_ids.extend(BuildId::new(id.build_id).map(|build_id| (id.path.to_vec(), build_id)));
+                self.build_ids
+                    .extend(BuildId::new(id.build_id).map(|build_id| (id.path.to_vec(), build_id)));
             }
             _ => {}
         }
@@ -135,10 +159,13 @@ impl Machine {
 
     fn map_user(&mut self, mmap: &Mmap<'_>) {
         let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
-        let is_code = !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
+        let is_code =
+            !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
         let (kind, name, pgoff) = match mmap.path {
             b"[vdso]" => (Kind::Vdso, mmap.path.to_vec(), 0),
-            path if has_no_file(path) && is_code => (Kind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start),
+            path if has_no_file(path) && is_code => {
+                (Kind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start)
+            }
             path if has_no_file(path) => (Kind::Anonymous, path.to_vec(), start),
             path if path.starts_with(b"/") => (Kind::Elf, path.to_vec(), mmap.pgoff),
             path => (Kind::Anonymous, path.to_vec(), mmap.pgoff),
@@ -170,8 +197,12 @@ impl Machine {
         if let Some(map) = map {
             return Some(Place { file: map.file, address: map.to_file(address) });
         }
-        // A recording has the kernel's text. What runs while it starts lies behind, and call chains of the idle thread begin there.
-        let kernel = self.kernel.filter(|_| mode == Mode::Kernel).filter(|kernel| address >= kernel.start)?;
+        // A recording has the kernel's text. What runs while it starts lies behind, and call chains
+        // of the idle thread begin there.
+        let kernel = self
+            .kernel
+            .filter(|_| mode == Mode::Kernel)
+            .filter(|kernel| address >= kernel.start)?;
         let place = Place { file: kernel.file, address: kernel.to_file(address) };
         self.symbol(place).is_ok().then_some(place)
     }
@@ -194,10 +225,14 @@ impl Machine {
 
 /// Memory that the kernel gives a name and no file.
 fn has_no_file(path: &[u8]) -> bool {
-    path == b"//anon" || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"].iter().any(|name| path.starts_with(name))
+    path == b"//anon"
+        || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"]
+            .iter()
+            .any(|name| path.starts_with(name))
 }
 
-/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets already stays.
+/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets
+/// already stays.
 fn module_name(path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"[") {
         return path.to_vec();
@@ -214,7 +249,13 @@ mod tests {
 
     #[test]
     fn modules_are_called_as_the_kernel_calls_them() {
-        assert_eq!(module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"), b"[nls_ascii]");
-        assert_eq!((module_name(b"[bpf]"), module_name(b"x")), (b"[bpf]".to_vec(), b"[x]".to_vec()));
+        assert_eq!(
+            module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"),
+            b"[nls_ascii]"
+        );
+        assert_eq!(
+            (module_name(b"[bpf]"), module_name(b"x")),
+            (b"[bpf]".to_vec(), b"[x]".to_vec())
+        );
     }
 }

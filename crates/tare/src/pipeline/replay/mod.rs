@@ -1,4 +1,5 @@
-//! A recording from its front to its end, in order of time, with the state of the machine that it was made on.
+//! A recording from its front to its end, in order of time, with the state of the machine that it
+//! was made on.
 //!
 //! ```text
 //! file, pipe -> Reader -> Sorter -> Machine (threads, maps) -> whoever wants to see it
@@ -68,7 +69,10 @@ impl Replay {
     pub(crate) fn new(reader: Reader<File>, options: Options) -> Self {
         let mut machine = Machine::new(options);
         machine.learn_build_ids(reader.description());
-        Self { reader, state: State { machine, account: Account::default(), counts: HashMap::new() } }
+        Self {
+            reader,
+            state: State { machine, account: Account::default(), counts: HashMap::new() },
+        }
     }
 
     /// Events and features, as far as they are known.
@@ -77,7 +81,10 @@ impl Replay {
     }
 
     /// Hands out every record, those with a time in order of time; ends early where `visit` breaks.
-    pub(crate) fn run(&mut self, visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>) -> anyhow::Result<Account> {
+    pub(crate) fn run(
+        &mut self,
+        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
+    ) -> anyhow::Result<Account> {
         let mut sorter = Sorter::default();
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue() {
@@ -145,7 +152,10 @@ impl State {
             if sample.read.is_some() {
                 return self.deliver_counts((time_ns, raw), description, &sample, visit);
             }
-            return visit(&mut self.machine, &Moment { time_ns, description, event, raw, what: What::Sample(&sample) });
+            return visit(
+                &mut self.machine,
+                &Moment { time_ns, description, event, raw, what: What::Sample(&sample) },
+            );
         }
         let Ok(record) = raw.decode() else {
             self.account.undecodable += 1;
@@ -163,10 +173,14 @@ impl State {
                 self.machine.apply(&raw, &record);
             }
         }
-        visit(&mut self.machine, &Moment { time_ns, description, event, raw, what: What::Other(&record) })
+        visit(
+            &mut self.machine,
+            &Moment { time_ns, description, event, raw, what: What::Other(&record) },
+        )
     }
 
-    /// A sample with the counts of its group is one of each member that has counted anything since the sample before.
+    /// A sample with the counts of its group is one of each member that has counted anything since
+    /// the sample before.
     fn deliver_counts(
         &mut self,
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
@@ -182,8 +196,17 @@ impl State {
             if period == 0 {
                 continue;
             }
-            let sample = Sample { head: SampleHead { id: Some(id), period: Some(period), ..sample.head }, ..*sample };
-            let moment = Moment { time_ns, description, event: Some(event), raw, what: What::Sample(&sample) };
+            let sample = Sample {
+                head: SampleHead { id: Some(id), period: Some(period), ..sample.head },
+                ..*sample
+            };
+            let moment = Moment {
+                time_ns,
+                description,
+                event: Some(event),
+                raw,
+                what: What::Sample(&sample),
+            };
             if visit(&mut self.machine, &moment)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }

@@ -23,11 +23,15 @@ impl Stacks {
 }
 
 impl Machine {
-    /// The user part of a sample's call chain, the innermost address first, at most `most`; nothing where there is no copy of
-    /// its stack.
+    /// The user part of a sample's call chain, the innermost address first, at most `most`; nothing
+    /// where there is no copy of its stack.
     pub(crate) fn unwind(&mut self, sample: &Sample<'_>, most: usize, addresses: &mut Vec<u64>) {
         addresses.clear();
-        let (Some(recorded), Some(stack)) = (sample.regs_user, sample.stack_user.filter(|stack| stack.room > 0)) else { return };
+        let (Some(recorded), Some(stack)) =
+            (sample.regs_user, sample.stack_user.filter(|stack| stack.room > 0))
+        else {
+            return;
+        };
         // A thread of the kernel has no user stack.
         if recorded.abi == 0 {
             return;
@@ -35,15 +39,22 @@ impl Machine {
         self.stacks.unwound += 1;
         let space = sample.head.pid.and_then(|pid| self.spaces.of(pid));
         let end = match registers(&recorded).zip(space) {
-            Some((registers, space)) => self.stacks.unwinder.unwind((&self.files, space), &registers, stack.bytes, most, addresses),
+            Some((registers, space)) => self.stacks.unwinder.unwind(
+                (&self.files, space),
+                &registers,
+                stack.bytes,
+                most,
+                addresses,
+            ),
             None => End::Incomplete,
         };
         self.stacks.incomplete += u64::from(end == End::Incomplete);
     }
 }
 
-/// The registers that unwinding needs; `None` where they were not recorded. Their numbers tell the machine: an instruction
-/// pointer is 8 on x86 and 32 on ARM (`arch/*/include/uapi/asm/perf_regs.h`), and user registers of x86 end before 32.
+/// The registers that unwinding needs; `None` where they were not recorded. Their numbers tell the
+/// machine: an instruction pointer is 8 on x86 and 32 on ARM
+/// (`arch/*/include/uapi/asm/perf_regs.h`), and user registers of x86 end before 32.
 fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
     const PC: u32 = 32;
     let get = |number| recorded.get(number);
@@ -55,6 +66,7 @@ fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
     }
     let (ip, _sp) = (get(8)?, get(7)?);
     // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
-    let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23].map(|number| get(number).unwrap_or(0));
+    let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]
+        .map(|number| get(number).unwrap_or(0));
     Some(Registers::X86_64 { ip, general })
 }

@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use tare_format::record::{Comm, Task};
 
-/// Threads that have ended and are still known: what is recorded of a thread can be younger than its end.
+/// Threads that have ended and are still known: what is recorded of a thread can be younger than
+/// its end.
 const KEPT_ENDED: usize = 1 << 16;
 
 /// The names of threads.
@@ -38,7 +39,10 @@ impl Tasks {
 
     pub(super) fn name(&mut self, comm: &Comm<'_>) {
         self.generation += 1;
-        self.by_tid.insert(comm.tid, Thread { pid: comm.pid, comm: Some(comm.comm.into()), generation: self.generation });
+        self.by_tid.insert(
+            comm.tid,
+            Thread { pid: comm.pid, comm: Some(comm.comm.into()), generation: self.generation },
+        );
     }
 
     /// A thread began, with its parent's name.
@@ -52,8 +56,10 @@ impl Tasks {
     pub(super) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
         let generation = self.by_tid.get(&task.tid)?.generation;
         self.ended.push_back((task.tid, generation));
-        let (tid, generation) = if self.ended.len() > KEPT_ENDED { self.ended.pop_front()? } else { return None };
-        let is_same = self.by_tid.get(&tid).is_some_and(|thread| thread.generation == generation && tid != 0);
+        let (tid, generation) =
+            if self.ended.len() > KEPT_ENDED { self.ended.pop_front()? } else { return None };
+        let is_same =
+            self.by_tid.get(&tid).is_some_and(|thread| thread.generation == generation && tid != 0);
         let thread = if is_same { self.by_tid.remove(&tid) } else { None };
         thread.map(|thread| (thread.pid, tid))
     }

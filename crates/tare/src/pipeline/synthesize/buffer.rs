@@ -19,7 +19,13 @@ pub(super) struct Buffer<'a> {
 impl<'a> Buffer<'a> {
     pub(super) fn new(layout: &Layout, emit: &'a mut dyn FnMut(&[u8]) -> io::Result<()>) -> Self {
         let encoder = Encoder::new(layout, &SampleId::default());
-        Self { encoder, bytes: Vec::with_capacity(PIECE_BYTES + 8192), handed_out: 0, left_out: 0, emit }
+        Self {
+            encoder,
+            bytes: Vec::with_capacity(PIECE_BYTES + 8192),
+            handed_out: 0,
+            left_out: 0,
+            emit,
+        }
     }
 
     pub(super) fn mmap(&mut self, mmap: &Mmap<'_>) -> io::Result<()> {
@@ -43,7 +49,12 @@ impl<'a> Buffer<'a> {
         self.next(written)
     }
 
-    pub(super) fn namespaces(&mut self, pid: i32, tid: i32, links: &[NamespaceLink]) -> io::Result<()> {
+    pub(super) fn namespaces(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        links: &[NamespaceLink],
+    ) -> io::Result<()> {
         let written = self.encoder.namespaces(&mut self.bytes, pid, tid, links);
         self.next(written)
     }

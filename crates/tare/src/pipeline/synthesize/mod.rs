@@ -1,8 +1,8 @@
-//! What was there before a recording began, as the records that the kernel would have made of it: the kernel's own code, processes,
-//! their threads and mappings, cgroups.
+//! What was there before a recording began, as the records that the kernel would have made of it:
+//! the kernel's own code, processes, their threads and mappings, cgroups.
 //!
-//! Who records starts the events first: what begins while this is read is told by the kernel then, and here perhaps once more,
-//! which readers take.
+//! Who records starts the events first: what begins while this is read is told by the kernel then,
+//! and here perhaps once more, which readers take.
 
 mod buffer;
 mod process;
@@ -72,8 +72,8 @@ pub struct Synthesized {
     pub bytes: u64,
 }
 
-/// Hands out records in pieces of some 64 KiB, each of whole records. They end as those of an event with this `layout` do, with
-/// zeros: they belong to no time and no event.
+/// Hands out records in pieces of some 64 KiB, each of whole records. They end as those of an event
+/// with this `layout` do, with zeros: they belong to no time and no event.
 ///
 /// # Errors
 /// What `emit` returns; `/proc` can't be read. That a single process can't be is counted.
@@ -94,7 +94,9 @@ pub fn synthesize(
     }
     let mut processes = Processes::new(host, options, &mut buffer, &mut done);
     match targets {
-        Targets::All => procfs::processes(host)?.into_iter().try_for_each(|pid| processes.whole(pid))?,
+        Targets::All => {
+            procfs::processes(host)?.into_iter().try_for_each(|pid| processes.whole(pid))?
+        }
         Targets::Processes(pids) => pids.iter().try_for_each(|pid| processes.whole(*pid))?,
         Targets::Threads(tids) => processes.threads(tids)?,
     }
@@ -104,13 +106,15 @@ pub fn synthesize(
     Ok(done)
 }
 
-/// The kernel and its modules, as perf names them. The offset of the kernel's mapping is the address of the symbol that its name
-/// ends with: by it readers find how far the kernel was moved from where it was linked to.
+/// The kernel and its modules, as perf names them. The offset of the kernel's mapping is the
+/// address of the symbol that its name ends with: by it readers find how far the kernel was moved
+/// from where it was linked to.
 fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
     let modules = procfs::modules(host);
     if let Some(text) = procfs::kernel_text(host) {
         // Up to the modules, or to the end of all addresses, where the length is a secret.
-        let next = modules.iter().map(|module| module.start).filter(|start| *start > text.start).min();
+        let next =
+            modules.iter().map(|module| module.start).filter(|start| *start > text.start).min();
         let len = text.len.unwrap_or_else(|| next.unwrap_or(u64::MAX) - text.start);
         buffer.mmap(&kernel_mapping(text.start, len, text.start, b"[kernel.kallsyms]_text"))?;
         done.kernel = true;
@@ -124,22 +128,39 @@ fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::R
 }
 
 fn kernel_mapping(start: u64, len: u64, pgoff: u64, path: &[u8]) -> Mmap<'_> {
-    Mmap { pid: -1, tid: 0, start, len, pgoff, file: FileId::None, prot: 0, flags: 0, path, is_data: false }
+    Mmap {
+        pid: -1,
+        tid: 0,
+        start,
+        len,
+        pgoff,
+        file: FileId::None,
+        prot: 0,
+        flags: 0,
+        path,
+        is_data: false,
+    }
 }
 
-/// The cgroups of the hierarchy that events go by, by the id that samples hold: the folder's inode (Linux 5.5).
+/// The cgroups of the hierarchy that events go by, by the id that samples hold: the folder's inode
+/// (Linux 5.5).
 fn cgroups(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
     let Some(hierarchy) = Cgroups::of(host).for_events else { return Ok(()) };
     let top = host.path(&hierarchy.mount.to_string_lossy());
     let mut folders = vec![top.clone()];
     while let Some(folder) = folders.pop() {
         // One that went away in between has nothing left to tell.
-        let (Ok(metadata), Ok(entries)) = (std::fs::metadata(&folder), std::fs::read_dir(&folder)) else { continue };
+        let (Ok(metadata), Ok(entries)) = (std::fs::metadata(&folder), std::fs::read_dir(&folder))
+        else {
+            continue;
+        };
         let below = folder.strip_prefix(&top).unwrap_or(Path::new(""));
         let path = [b"/", below.as_os_str().as_encoded_bytes()].concat();
         buffer.cgroup(&Cgroup { id: metadata.ino(), path: &path })?;
         done.cgroups += 1;
-        let inside = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let inside = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let mut inside: Vec<_> = inside.map(|entry| entry.path()).collect();
         inside.sort_unstable_by(|a, b| b.cmp(a));
         folders.append(&mut inside);

@@ -27,7 +27,12 @@ pub(super) struct Processes<'a, 'b> {
 }
 
 impl<'a, 'b> Processes<'a, 'b> {
-    pub(super) fn new(host: &'a Host, options: &'a Options, buffer: &'a mut Buffer<'b>, done: &'a mut Synthesized) -> Self {
+    pub(super) fn new(
+        host: &'a Host,
+        options: &'a Options,
+        buffer: &'a mut Buffer<'b>,
+        done: &'a mut Synthesized,
+    ) -> Self {
         Self { host, options, buffer, done, text: Vec::new() }
     }
 
@@ -69,7 +74,10 @@ impl<'a, 'b> Processes<'a, 'b> {
                 return Ok(None);
             }
         };
-        self.described(&Task { pid, ppid: process.ppid, tid: pid, ptid: process.ppid, time_ns: 0 }, &process.comm)?;
+        self.described(
+            &Task { pid, ppid: process.ppid, tid: pid, ptid: process.ppid, time_ns: 0 },
+            &process.comm,
+        )?;
         self.done.processes += 1;
         Ok(Some(process))
     }
@@ -88,7 +96,8 @@ impl<'a, 'b> Processes<'a, 'b> {
         let Task { pid, tid, .. } = *task;
         self.buffer.fork(task)?;
         if self.options.namespaces {
-            let links = procfs::namespaces(self.host, pid, tid).map(|(dev, inode)| NamespaceLink { dev, inode });
+            let links = procfs::namespaces(self.host, pid, tid)
+                .map(|(dev, inode)| NamespaceLink { dev, inode });
             self.buffer.namespaces(pid, tid, &links)?;
         }
         self.buffer.comm(&Comm { pid, tid, comm, is_exec: false })?;
@@ -119,7 +128,8 @@ impl<'a, 'b> Processes<'a, 'b> {
     }
 }
 
-/// The record of a mapping; `None` for one that holds no code, unless data are wanted and it can be read.
+/// The record of a mapping; `None` for one that holds no code, unless data are wanted and it can be
+/// read.
 fn record<'a>(pid: i32, mapping: &'a Mapping<'_>, data: bool) -> Option<Mmap<'a>> {
     let is_data = mapping.prot & EXECUTE == 0;
     if is_data && !(data && mapping.prot & READ != 0) {

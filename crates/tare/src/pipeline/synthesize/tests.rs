@@ -1,10 +1,16 @@
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests, the helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this file is tests, the helpers too"
+)]
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use tare_format::Endian;
-use tare_format::abi::bindings::{PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME};
+use tare_format::abi::bindings::{
+    PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+};
 use tare_format::record::{Record, Records};
 
 use super::*;
@@ -41,7 +47,10 @@ fn lines(host: &Host, targets: &Targets, options: Options) -> (Vec<String>, Synt
     let mut lines = Vec::new();
     for record in records.by_ref() {
         let end = layout.sample_id(&record);
-        assert_eq!((end.pid, end.tid, end.time_ns, end.id, end.cpu), (Some(0), Some(0), Some(0), Some(0), Some(0)));
+        assert_eq!(
+            (end.pid, end.tid, end.time_ns, end.id, end.cpu),
+            (Some(0), Some(0), Some(0), Some(0), Some(0))
+        );
         lines.push(line(&record.decode().unwrap()));
     }
     assert!(records.rest().is_empty());
@@ -53,7 +62,15 @@ fn lines(host: &Host, targets: &Targets, options: Options) -> (Vec<String>, Synt
 fn line(record: &Record<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match record {
-        Record::Mmap(m) => format!("mmap {} {:x}+{:x}@{:x} {}{}", m.pid, m.start, m.len, m.pgoff, text(m.path), if m.is_data { " data" } else { "" }),
+        Record::Mmap(m) => format!(
+            "mmap {} {:x}+{:x}@{:x} {}{}",
+            m.pid,
+            m.start,
+            m.len,
+            m.pgoff,
+            text(m.path),
+            if m.is_data { " data" } else { "" }
+        ),
         Record::Comm(c) => format!("comm {}/{} {}", c.pid, c.tid, text(c.comm)),
         Record::Fork(f) => format!("fork {}/{} from {}/{}", f.pid, f.tid, f.ppid, f.ptid),
         Record::Cgroup(c) => format!("cgroup {}", text(c.path)),
@@ -97,22 +114,37 @@ const PROCESS_7: [&str; 8] = [
 fn everything_that_runs() {
     let (_root, host) = small();
     let (found, done) = lines(&host, &Targets::All, Options { kernel: true, ..mappings() });
-    let kernel = ["mmap -1 ffffffff81000000+3f600000@ffffffff81000000 [kernel.kallsyms]_text", "mmap -1 ffffffffc0600000+1000@0 [ext4]"];
+    let kernel = [
+        "mmap -1 ffffffff81000000+3f600000@ffffffff81000000 [kernel.kallsyms]_text",
+        "mmap -1 ffffffffc0600000+1000@0 [ext4]",
+    ];
     let kthread = ["fork 2/2 from 0/0", "comm 2/2 kthreadd"];
     assert_eq!(found, [&kernel[..], &kthread, &PROCESS_7].concat());
-    let counts = (done.processes, done.threads, done.mappings, done.modules, done.gone, done.kernel);
-    assert_eq!(counts, (2, 3, 4, 1, 2, true), "process 9 has no folder of threads, and 30 has nothing");
+    let counts =
+        (done.processes, done.threads, done.mappings, done.modules, done.gone, done.kernel);
+    assert_eq!(
+        counts,
+        (2, 3, 4, 1, 2, true),
+        "process 9 has no folder of threads, and 30 has nothing"
+    );
 }
 
 #[test]
 fn single_processes_and_threads() {
     let (_root, host) = small();
     assert_eq!(lines(&host, &Targets::Processes(vec![7]), mappings()).0, PROCESS_7);
-    assert_eq!(lines(&host, &Targets::Threads(vec![9, 9, 7]), mappings()).0.len(), PROCESS_7.len() + 2 - 2);
-    let (found, done) = lines(&host, &Targets::Threads(vec![7, 555]), Options { namespaces: true, ..mappings() });
-    let wanted = [&["fork 7/7 from 1/1", "namespaces 7/7 7", "comm 7/7 a) (b\n"][..], &PROCESS_7[4..]].concat();
+    assert_eq!(
+        lines(&host, &Targets::Threads(vec![9, 9, 7]), mappings()).0.len(),
+        PROCESS_7.len() + 2 - 2
+    );
+    let (found, done) =
+        lines(&host, &Targets::Threads(vec![7, 555]), Options { namespaces: true, ..mappings() });
+    let wanted =
+        [&["fork 7/7 from 1/1", "namespaces 7/7 7", "comm 7/7 a) (b\n"][..], &PROCESS_7[4..]]
+            .concat();
     assert_eq!((found, done.gone), (wanted.iter().map(ToString::to_string).collect(), 1));
-    let (found, _) = lines(&host, &Targets::Processes(vec![7]), Options { data: true, ..mappings() });
+    let (found, _) =
+        lines(&host, &Targets::Processes(vec![7]), Options { data: true, ..mappings() });
     let data: Vec<_> = found.iter().filter(|line| line.ends_with(" data")).collect();
     assert_eq!(data, ["mmap 7 4000+1000@0 /bin/a b data", "mmap 7 5000+1000@0 //anon data"]);
 }
@@ -126,7 +158,8 @@ fn cgroups_from_their_top() {
         ("/sys/fs/cgroup/b/c/cgroup.procs", ""),
         ("/sys/fs/cgroup/a/cgroup.procs", ""),
     ]);
-    let (found, done) = lines(&host, &Targets::Processes(Vec::new()), Options { cgroups: true, ..mappings() });
+    let (found, done) =
+        lines(&host, &Targets::Processes(Vec::new()), Options { cgroups: true, ..mappings() });
     assert_eq!(found, ["cgroup /", "cgroup /a", "cgroup /b", "cgroup /b/c"]);
     assert_eq!((done.cgroups, done.processes), (4, 0));
 }
@@ -134,14 +167,22 @@ fn cgroups_from_their_top() {
 #[test]
 fn what_is_emitted_can_fail() {
     let (_root, host) = small();
-    let failed = synthesize(&host, &Targets::All, &mappings(), &layout(), &mut |_| Err(io::ErrorKind::StorageFull.into()));
+    let failed = synthesize(&host, &Targets::All, &mappings(), &layout(), &mut |_| {
+        Err(io::ErrorKind::StorageFull.into())
+    });
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
-/// Of a process that does nothing, perf says the same: a recording of it alone has its name and its mappings.
+/// Of a process that does nothing, perf says the same: a recording of it alone has its name and its
+/// mappings.
 #[test]
 fn perf_describes_a_process_in_the_same_records() {
-    let mut sleeper = Command::new("sleep").arg("100").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut sleeper = Command::new("sleep")
+        .arg("100")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     // Until the new program is there.
     while std::fs::read(format!("/proc/{}/comm", sleeper.id())).unwrap() != b"sleep\n" {
         std::thread::yield_now();
@@ -149,13 +190,33 @@ fn perf_describes_a_process_in_the_same_records() {
     let pid = i32::try_from(sleeper.id()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    let options = ["record", "--no-bpf-event", "-q", "-e", "cpu-clock", "-d", "--namespaces", "-p", &pid.to_string(), "-o"];
-    let perf = Command::new("perf").args(options).arg(&path).args(["--", "true"]).stderr(Stdio::null()).status();
+    let options = [
+        "record",
+        "--no-bpf-event",
+        "-q",
+        "-e",
+        "cpu-clock",
+        "-d",
+        "--namespaces",
+        "-p",
+        &pid.to_string(),
+        "-o",
+    ];
+    let perf = Command::new("perf")
+        .args(options)
+        .arg(&path)
+        .args(["--", "true"])
+        .stderr(Stdio::null())
+        .status();
     let options = Options { data: true, namespaces: true, kernel: true, ..mappings() };
     let ours = lines(&Host::default(), &Targets::Processes(vec![pid]), options).0;
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    assert!(ours.iter().any(|line| line.starts_with(&format!("mmap {pid} ")) && line.ends_with("/sleep")), "{ours:#?}");
+    assert!(
+        ours.iter()
+            .any(|line| line.starts_with(&format!("mmap {pid} ")) && line.ends_with("/sleep")),
+        "{ours:#?}"
+    );
     if !perf.is_ok_and(|status| status.success()) {
         println!("skipped: perf can't record here");
         return;
@@ -163,7 +224,9 @@ fn perf_describes_a_process_in_the_same_records() {
     let mut reader = tare_format::file::Reader::open(std::fs::File::open(&path).unwrap()).unwrap();
     let mut theirs = BTreeSet::new();
     while let Some(entry) = reader.next_record().unwrap() {
-        if let Ok(record @ (Record::Mmap(_) | Record::Comm(_) | Record::Namespaces(_))) = entry.record.decode() {
+        if let Ok(record @ (Record::Mmap(_) | Record::Comm(_) | Record::Namespaces(_))) =
+            entry.record.decode()
+        {
             theirs.insert(line(&record));
         }
     }

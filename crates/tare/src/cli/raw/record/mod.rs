@@ -28,12 +28,18 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Record {
-    /// Events to record: names, groups in braces, comma lists; see `tare list` [default: cycles:P, or cpu-clock without a PMU]
+    /// Events to record: names, groups in braces, comma lists; see `tare list` [default: cycles:P,
+    /// or cpu-clock without a PMU]
     #[arg(short, long = "event", value_name = "EVENTS", help_heading = "What to record")]
     pub events: Vec<String>,
 
     /// Record only occurrences of the preceding tracepoint whose fields fit
-    #[arg(long = "filter", value_name = "EXPR", allow_hyphen_values = true, help_heading = "What to record")]
+    #[arg(
+        long = "filter",
+        value_name = "EXPR",
+        allow_hyphen_values = true,
+        help_heading = "What to record"
+    )]
     pub filters: Vec<String>,
 
     /// For each --filter the number of -e before it, as typed.

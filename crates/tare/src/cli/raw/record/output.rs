@@ -16,7 +16,8 @@ pub struct Output {
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<String>,
 
-    /// Go on in a new file on SIGUSR2 (signal, the default), after a size, as in 1G, or after a time, as in 30s, 10m, 1h, 1d
+    /// Go on in a new file on SIGUSR2 (signal, the default), after a size, as in 1G, or after a
+    /// time, as in 30s, 10m, 1h, 1d
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "signal")]
     pub switch_output: Option<String>,
 
@@ -44,11 +45,13 @@ pub struct Output {
     #[arg(long)]
     pub sync: bool,
 
-    /// The size of each ring, in pages or with B, K, M or G; rounded up to a power of two pages [default: up to 8M]
+    /// The size of each ring, in pages or with B, K, M or G; rounded up to a power of two pages
+    /// [default: up to 8M]
     #[arg(short = 'm', long, value_name = "N[B|K|M|G]")]
     pub mmap_pages: Option<String>,
 
-    /// Overwrite what is oldest in the rings, and write what they hold at the end or on SIGUSR2 (with --switch-output)
+    /// Overwrite what is oldest in the rings, and write what they hold at the end or on SIGUSR2
+    /// (with --switch-output)
     #[arg(long, conflicts_with = "keep_last")]
     pub overwrite: bool,
 
@@ -60,7 +63,8 @@ pub struct Output {
     #[arg(long)]
     pub tail_synthesize: bool,
 
-    /// What of running processes is described: no, or a list of task, mmap, cgroup; or all [default: all]
+    /// What of running processes is described: no, or a list of task, mmap, cgroup; or all
+    /// [default: all]
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
     pub synth: Vec<String>,
 

@@ -10,7 +10,8 @@ pub struct Sampling {
     #[arg(long, requires = "frequency")]
     pub strict_freq: bool,
 
-    /// Keep sampling and recorder together below this share of the recorded CPUs' time, by lower rates where -F costs more
+    /// Keep sampling and recorder together below this share of the recorded CPUs' time, by lower
+    /// rates where -F costs more
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["count", "no_samples"])]
     pub max_overhead: Option<String>,
 
@@ -30,7 +31,8 @@ pub struct Sampling {
     #[arg(short = 'g')]
     pub with_call_graph: bool,
 
-    /// How call chains are taken: `fp`, `dwarf[,BYTES]` (a copy of the stack) or `lbr`; `fp` where nothing is said
+    /// How call chains are taken: `fp`, `dwarf[,BYTES]` (a copy of the stack) or `lbr`; `fp` where
+    /// nothing is said
     #[arg(long, value_name = "HOW")]
     pub call_graph: Option<String>,
 
@@ -102,7 +104,8 @@ pub struct Sampling {
     #[arg(short = 'R', long)]
     pub raw_samples: bool,
 
-    /// The clock of times: mono, raw, real, boot, tai, a number, or perf for the kernel's own [default: mono]
+    /// The clock of times: mono, raw, real, boot, tai, a number, or perf for the kernel's own
+    /// [default: mono]
     #[arg(short = 'k', long, value_name = "CLOCK")]
     pub clockid: Option<String>,
 

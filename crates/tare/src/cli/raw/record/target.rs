@@ -10,7 +10,14 @@ pub struct Target {
     pub pid: Vec<i32>,
 
     /// Record running threads
-    #[arg(short, long, value_name = "TID,…", value_delimiter = ',', conflicts_with = "pid", help_heading = "Where")]
+    #[arg(
+        short,
+        long,
+        value_name = "TID,…",
+        value_delimiter = ',',
+        conflicts_with = "pid",
+        help_heading = "Where"
+    )]
     pub tid: Vec<i32>,
 
     /// Record the running processes of a user, by name or number
@@ -42,14 +49,21 @@ pub struct Target {
     pub no_inherit: bool,
 
     /// Start recording so many milliseconds after the command (-1: when --control says so)
-    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, help_heading = "When")]
+    #[arg(
+        short = 'D',
+        long,
+        value_name = "MS",
+        allow_negative_numbers = true,
+        help_heading = "When"
+    )]
     pub delay: Option<String>,
 
     /// Stop after so many milliseconds; a command is ended with SIGTERM
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub timeout: Option<u64>,
 
-    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack": `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
+    /// Take enable, disable, ping and stop from a descriptor or FIFO and answer "ack":
+    /// `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
     #[arg(long, value_name = "WHERE", help_heading = "When")]
     pub control: Option<String>,
 }

@@ -64,7 +64,8 @@ pub struct Record {
 /// The rings of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
-    /// Bytes of data of each, a power of two of pages; `None`: as many as may be locked, up to 8 MiB.
+    /// Bytes of data of each, a power of two of pages; `None`: as many as may be locked, up to 8
+    /// MiB.
     pub bytes: Option<u64>,
     /// What happens to what a reader doesn't take away in time.
     pub keep: Keep,
@@ -83,7 +84,8 @@ pub enum Keep {
     Last(Duration),
 }
 
-/// What of running processes is described, in records that the kernel would have written had tare been there.
+/// What of running processes is described, in records that the kernel would have written had tare
+/// been there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synthesize {
     /// Their names and parents.
@@ -107,9 +109,16 @@ impl Record {
         let sampling = Sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
         let sources = Sources::new(host.clone());
         let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, &sources)?;
-        groups.iter_mut().flat_map(|group| &mut group.events).try_for_each(|event| sampling.apply_levels(event))?;
+        groups
+            .iter_mut()
+            .flat_map(|group| &mut group.events)
+            .try_for_each(|event| sampling.apply_levels(event))?;
         let rings = rings(&raw.output)?;
-        let keeps_some = rings.keep != Keep::All || groups.iter().flat_map(|group| &group.events).any(|event| event.sampling.overwrite == Some(true));
+        let keeps_some = rings.keep != Keep::All
+            || groups
+                .iter()
+                .flat_map(|group| &group.events)
+                .any(|event| event.sampling.overwrite == Some(true));
         Ok(Self {
             output: Output::resolve(&raw.output, keeps_some)?,
             synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
@@ -132,13 +141,21 @@ impl Record {
         })
     }
 
-    /// The event that a user gets who names none, where the machine has a PMU: one for each kind of core.
+    /// The event that a user gets who names none, where the machine has a PMU: one for each kind of
+    /// core.
     ///
     /// # Errors
     /// What sysfs says of the PMUs can't be understood.
-    pub fn default_event(text: &str, sampling: &Sampling, sources: &Sources) -> Result<Vec<EventGroup>, Refusal> {
+    pub fn default_event(
+        text: &str,
+        sampling: &Sampling,
+        sources: &Sources,
+    ) -> Result<Vec<EventGroup>, Refusal> {
         let mut groups = event::parse(text, sources).map_err(|error| events::refuse(&error))?;
-        groups.iter_mut().flat_map(|group| &mut group.events).try_for_each(|event| sampling.apply_levels(event))?;
+        groups
+            .iter_mut()
+            .flat_map(|group| &mut group.events)
+            .try_for_each(|event| sampling.apply_levels(event))?;
         Ok(groups)
     }
 }
@@ -157,7 +174,11 @@ fn rings(raw: &raw::record::Output) -> Result<Rings, Refusal> {
     let keep = match raw.keep_last {
         Some(seconds) => match Duration::try_from_secs_f64(seconds) {
             Ok(time) if !time.is_zero() && seconds <= 86_400.0 => Keep::Last(time),
-            _ => return Err(Refusal::usage("--keep-last takes seconds, above 0 and at most a day (86400)")),
+            _ => {
+                return Err(Refusal::usage(
+                    "--keep-last takes seconds, above 0 and at most a day (86400)",
+                ));
+            }
         },
         None if raw.overwrite => Keep::WhatFits,
         None => Keep::All,
@@ -170,7 +191,12 @@ fn before_comma(text: &str) -> &str {
 }
 
 fn synthesize(raw: &raw::record::Output, cgroups_sampled: bool) -> Result<Synthesize, Refusal> {
-    let everything = Synthesize { tasks: true, maps: true, cgroups: cgroups_sampled, at_the_end: raw.tail_synthesize };
+    let everything = Synthesize {
+        tasks: true,
+        maps: true,
+        cgroups: cgroups_sampled,
+        at_the_end: raw.tail_synthesize,
+    };
     let mut chosen = Synthesize { tasks: false, maps: false, cgroups: false, ..everything };
     for what in &raw.synth {
         match what.as_str() {
@@ -179,7 +205,11 @@ fn synthesize(raw: &raw::record::Output, cgroups_sampled: bool) -> Result<Synthe
             "task" => chosen.tasks = true,
             "mmap" => (chosen.tasks, chosen.maps) = (true, true),
             "cgroup" => chosen.cgroups = true,
-            _ => return Err(Refusal::usage(format!("--synth={what}: give no alone, all, or a list of task, mmap, cgroup"))),
+            _ => {
+                return Err(Refusal::usage(format!(
+                    "--synth={what}: give no alone, all, or a list of task, mmap, cgroup"
+                )));
+            }
         }
     }
     Ok(if raw.synth.is_empty() { everything } else { chosen })

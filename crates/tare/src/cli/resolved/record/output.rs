@@ -24,10 +24,12 @@ const LOOKS: u64 = 64;
 const LARGEST_STEP: u64 = 1 << 20;
 
 impl Output {
-    /// Where the size of files is limited: so many bytes at most are appended before it is looked at.
+    /// Where the size of files is limited: so many bytes at most are appended before it is looked
+    /// at.
     #[must_use]
     pub fn step(&self) -> Option<usize> {
-        let switch = if let Some(Switch::Size(bytes)) = self.options.switch { Some(bytes) } else { None };
+        let switch =
+            if let Some(Switch::Size(bytes)) = self.options.switch { Some(bytes) } else { None };
         let size = self.options.max_size.into_iter().chain(switch).min()?;
         usize::try_from((size / LOOKS).clamp(rustix::param::page_size() as u64, LARGEST_STEP)).ok()
     }
@@ -42,22 +44,37 @@ impl Output {
             None | Some("auto") => PathChoice::Auto,
             Some("write") => PathChoice::Write,
             Some("mmap") => PathChoice::Mmap,
-            Some(other) => return Err(Refusal::usage(format!("--output-path={other}: give auto, write or mmap"))),
+            Some(other) => {
+                return Err(Refusal::usage(format!(
+                    "--output-path={other}: give auto, write or mmap"
+                )));
+            }
         };
         let bytes = |option: &str, text: &str| {
-            size::bytes(text, 1).ok_or_else(|| Refusal::usage(format!("{option} {text}: give a size in bytes, or with K, M or G, as in 100M")))
+            size::bytes(text, 1).ok_or_else(|| {
+                Refusal::usage(format!(
+                    "{option} {text}: give a size in bytes, or with K, M or G, as in 100M"
+                ))
+            })
         };
         let switch = raw.switch_output.as_deref().map(switch).transpose()?;
         if destination == Destination::Stdout && (switch.is_some() || raw.timestamp_filename) {
-            return Err(Refusal::usage("-o - writes one recording to stdout: name a file for --switch-output and --timestamp-filename"));
+            return Err(Refusal::usage(
+                "-o - writes one recording to stdout: name a file for --switch-output and --timestamp-filename",
+            ));
         }
         if keeps_some && switch.is_some_and(|switch| switch != Switch::Signal) {
-            return Err(Refusal::usage("rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time"));
+            return Err(Refusal::usage(
+                "rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time",
+            ));
         }
         let defaults = Options::default();
         let options = Options {
             choice,
-            window_bytes: raw.out_pages.as_deref().map_or(Ok(defaults.window_bytes), |text| pages("--out-pages", text))?,
+            window_bytes: raw
+                .out_pages
+                .as_deref()
+                .map_or(Ok(defaults.window_bytes), |text| pages("--out-pages", text))?,
             compress: raw.compression_level,
             sync: raw.sync,
             max_size: raw.max_size.as_deref().map(|text| bytes("--max-size", text)).transpose()?,
@@ -71,13 +88,20 @@ impl Output {
 }
 
 fn switch(text: &str) -> Result<Switch, Refusal> {
-    let of_size = || text.ends_with(|c: char| "BKMGbkMg".contains(c)).then(|| size::bytes(text, 1).map(Switch::Size))?;
+    let of_size = || {
+        text.ends_with(|c: char| "BKMGbkMg".contains(c))
+            .then(|| size::bytes(text, 1).map(Switch::Size))?
+    };
     let when = match text {
         "signal" => Some(Switch::Signal),
         // m is minutes, as in perf; M is megabytes.
         _ => size::time(text).map(Switch::Time).or_else(of_size),
     };
-    when.ok_or_else(|| Refusal::usage(format!("--switch-output={text}: give signal, a size as in 1G, or a time as in 30s, 10m, 1h, 1d")))
+    when.ok_or_else(|| {
+        Refusal::usage(format!(
+            "--switch-output={text}: give signal, a size as in 1G, or a time as in 30s, 10m, 1h, 1d"
+        ))
+    })
 }
 
 /// A size that becomes a power of two of pages; a number without a letter counts pages.
@@ -85,6 +109,10 @@ pub(super) fn pages(option: &str, text: &str) -> Result<u64, Refusal> {
     let page = rustix::param::page_size() as u64;
     let largest = 1 << 40;
     let bytes = size::bytes(text, page).filter(|&bytes| bytes <= largest);
-    let bytes = bytes.ok_or_else(|| Refusal::usage(format!("{option} {text}: give a number of pages, or a size with B, K, M or G, as in 8M")))?;
+    let bytes = bytes.ok_or_else(|| {
+        Refusal::usage(format!(
+            "{option} {text}: give a number of pages, or a size with B, K, M or G, as in 8M"
+        ))
+    })?;
     Ok(bytes.div_ceil(page).next_power_of_two() * page)
 }

@@ -7,7 +7,8 @@ use crate::exit::Refusal;
 /// A register's name and its number in `sample_regs_user` and `sample_regs_intr`.
 type Register = (&'static str, u32);
 
-/// `arch/x86/include/uapi/asm/perf_regs.h`, without the segment registers that 64-bit kernels refuse.
+/// `arch/x86/include/uapi/asm/perf_regs.h`, without the segment registers that 64-bit kernels
+/// refuse.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: &[Register] = &[
     ("AX", abi::PERF_REG_X86_AX),
@@ -87,13 +88,20 @@ pub(super) fn parse(option: &str, text: &str) -> Result<u64, Refusal> {
         return Err(Refusal::usage(format!("{option} takes: {}", names())));
     }
     if REGISTERS.is_empty() {
-        return Err(Refusal::usage(format!("{option}: registers of this processor are not supported: leave it out")));
+        return Err(Refusal::usage(format!(
+            "{option}: registers of this processor are not supported: leave it out"
+        )));
     }
     if text.is_empty() {
         return Ok(user_registers());
     }
-    text.split(',').try_fold(0, |bits, name| match REGISTERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-        Some((_, number)) => Ok(bits | 1 << number),
-        None => Err(Refusal::usage(format!("{option}: there is no register '{name}'; there are {}", names()))),
+    text.split(',').try_fold(0, |bits, name| {
+        match REGISTERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, number)) => Ok(bits | 1 << number),
+            None => Err(Refusal::usage(format!(
+                "{option}: there is no register '{name}'; there are {}",
+                names()
+            ))),
+        }
     })
 }

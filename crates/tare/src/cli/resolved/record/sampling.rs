@@ -44,7 +44,8 @@ pub struct Sampling {
     pub tracking: Flags,
     /// Exact counts of each thread at its end.
     pub counts_of_threads: bool,
-    /// Clocks and cycles with a fixed period where a frequency is asked for: children then start with the right one.
+    /// Clocks and cycles with a fixed period where a frequency is asked for: children then start
+    /// with the right one.
     pub fixed_periods: bool,
     /// Cgroups of samples, and their names.
     pub all_cgroups: bool,
@@ -108,7 +109,9 @@ impl Sampling {
         tracking.set(Flags::CGROUP, raw.all_cgroups);
         tracking.set(Flags::BUILD_ID, raw.buildid_mmap);
         tracking.set(Flags::BPF_EVENT, bpf_events);
-        let registers = |option, text: &Option<String>| text.as_deref().map_or(Ok(0), |text| registers::parse(option, text));
+        let registers = |option, text: &Option<String>| {
+            text.as_deref().map_or(Ok(0), |text| registers::parse(option, text))
+        };
         Ok(Self {
             rate: rate(raw)?,
             strict_frequency: raw.strict_freq,
@@ -145,10 +148,14 @@ impl Sampling {
             return refuse("percore sums up counts, and samples have none: leave it out");
         }
         if event.sampling.aux_output || event.sampling.aux_sample_size.is_some() {
-            return refuse("tare records no AUX area (Intel PT, CoreSight): leave the aux terms out");
+            return refuse(
+                "tare records no AUX area (Intel PT, CoreSight): leave the aux terms out",
+            );
         }
         if event.sampling.max_events.is_some() {
-            return refuse("nr limits what is shown, and a recording shows nothing: leave it out, or end the recording with --max-size");
+            return refuse(
+                "nr limits what is shown, and a recording shows nothing: leave it out, or end the recording with --max-size",
+            );
         }
         let others = match self.levels {
             Levels::OfEvent => return Ok(()),
@@ -178,8 +185,12 @@ fn rate(raw: &raw::record::Sampling) -> Result<Rate, Refusal> {
 fn budget(raw: &raw::record::Sampling) -> Result<Option<Budget>, Refusal> {
     let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate })),
-        _ => Err(Refusal::usage(format!("--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"))),
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => {
+            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate }))
+        }
+        _ => Err(Refusal::usage(format!(
+            "--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"
+        ))),
     }
 }
 
@@ -187,7 +198,9 @@ fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> 
     if raw.no_call_graph {
         return Ok((CallGraph::No, STACK_BYTES));
     }
-    let Some(text) = raw.call_graph.as_deref() else { return Ok((CallGraph::FramePointer, STACK_BYTES)) };
+    let Some(text) = raw.call_graph.as_deref() else {
+        return Ok((CallGraph::FramePointer, STACK_BYTES));
+    };
     let refuse = |why: &str| Refusal::usage(format!("--call-graph {text}: {why}"));
     match text.split_once(',') {
         None => match text {
@@ -198,7 +211,9 @@ fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> 
         },
         Some(("dwarf", bytes)) => {
             let bytes = bytes.parse().ok().filter(|bytes| (8..=LARGEST_STACK).contains(bytes));
-            let bytes = bytes.ok_or_else(|| refuse(&format!("a sample holds 8 to {LARGEST_STACK} bytes of the stack")))?;
+            let bytes = bytes.ok_or_else(|| {
+                refuse(&format!("a sample holds 8 to {LARGEST_STACK} bytes of the stack"))
+            })?;
             Ok((CallGraph::Dwarf, bytes.next_multiple_of(8)))
         }
         Some(_) => Err(refuse("only dwarf takes a size, as in dwarf,16384")),
@@ -211,12 +226,22 @@ fn branches(raw: &raw::record::Sampling) -> Result<Option<u64>, Refusal> {
     }
     let mut bits = 0;
     for name in &raw.branch_filter {
-        let unknown =
-            || Refusal::usage(format!("-j: there is no kind of branch '{name}'; there are {}", branch_kinds().collect::<Vec<_>>().join(", ")));
+        let unknown = || {
+            Refusal::usage(format!(
+                "-j: there is no kind of branch '{name}'; there are {}",
+                branch_kinds().collect::<Vec<_>>().join(", ")
+            ))
+        };
         bits |= branch_kind(name).ok_or_else(unknown)?;
     }
-    let levels = u64::from(abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_KERNEL | abi::PERF_SAMPLE_BRANCH_HV);
-    let kinds = if bits != 0 && bits & !levels == 0 { bits | u64::from(abi::PERF_SAMPLE_BRANCH_ANY) } else { bits };
+    let levels = u64::from(
+        abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_KERNEL | abi::PERF_SAMPLE_BRANCH_HV,
+    );
+    let kinds = if bits != 0 && bits & !levels == 0 {
+        bits | u64::from(abi::PERF_SAMPLE_BRANCH_ANY)
+    } else {
+        bits
+    };
     Ok((kinds != 0).then_some(kinds))
 }
 
@@ -233,7 +258,10 @@ fn fields(raw: &raw::record::Sampling) -> u64 {
         (raw.raw_samples, abi::PERF_SAMPLE_RAW),
         (raw.all_cgroups, abi::PERF_SAMPLE_CGROUP),
     ];
-    asked.into_iter().filter(|(asked, _)| *asked).fold(0, |bits, (_, field)| bits | u64::from(field))
+    asked
+        .into_iter()
+        .filter(|(asked, _)| *asked)
+        .fold(0, |bits, (_, field)| bits | u64::from(field))
 }
 
 /// `include/uapi/linux/time.h`; rustix has no name for it.
@@ -251,7 +279,11 @@ fn clock(typed: Option<&str>) -> Result<Option<i32>, Refusal> {
         "realtime" | "real" => ClockId::Realtime,
         "boottime" | "boot" => ClockId::Boottime,
         "tai" => return Ok(Some(CLOCK_TAI)),
-        number => return number.parse().map(Some).map_err(|_| Refusal::usage(format!("-k {text}: give mono, raw, real, boot, tai or perf"))),
+        number => {
+            return number.parse().map(Some).map_err(|_| {
+                Refusal::usage(format!("-k {text}: give mono, raw, real, boot, tai or perf"))
+            });
+        }
     };
     Ok(Some(clock as i32))
 }

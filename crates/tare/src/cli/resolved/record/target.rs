@@ -14,7 +14,8 @@ use crate::exit::Refusal;
 pub enum Target {
     /// Those of the command and what it starts.
     Command(Cpus),
-    /// The same, by events on whole CPUs: what other tasks do is left out when the recording is read.
+    /// The same, by events on whole CPUs: what other tasks do is left out when the recording is
+    /// read.
     CommandOnCpus(CpuList),
     /// The same, by events on a cgroup of the command's own, on these CPUs.
     CommandInCgroup(CpuList),
@@ -45,8 +46,16 @@ pub enum Cpus {
 }
 
 impl Target {
-    pub(super) fn resolve(raw: &raw::record::Target, no_command: bool, host: &Host) -> Result<Self, Refusal> {
-        let of_tasks = || raw.cpu.as_deref().map_or(Ok(Cpus::All), |text| place::cpus(Some(text), host).map(Cpus::These));
+    pub(super) fn resolve(
+        raw: &raw::record::Target,
+        no_command: bool,
+        host: &Host,
+    ) -> Result<Self, Refusal> {
+        let of_tasks = || {
+            raw.cpu
+                .as_deref()
+                .map_or(Ok(Cpus::All), |text| place::cpus(Some(text), host).map(Cpus::These))
+        };
         if !raw.pid.is_empty() {
             return Ok(Self::Processes(place::tasks(&raw.pid)?, of_tasks()?));
         }
@@ -57,7 +66,10 @@ impl Target {
             return Ok(Self::User(uid(user, host)?, of_tasks()?));
         }
         if !raw.cgroup.is_empty() {
-            return Ok(Self::Cgroups { names: raw.cgroup.clone(), cpus: place::cpus(raw.cpu.as_deref(), host)? });
+            return Ok(Self::Cgroups {
+                names: raw.cgroup.clone(),
+                cpus: place::cpus(raw.cpu.as_deref(), host)?,
+            });
         }
         if raw.all_cpus || raw.cpu.is_some() || no_command {
             return Ok(Self::Cpus(place::cpus(raw.cpu.as_deref(), host)?));
@@ -68,7 +80,13 @@ impl Target {
     /// Whether whole CPUs are recorded, which needs more rights than recording one's own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
-        matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandOnCpus(_) | Self::CommandInCgroup(_))
+        matches!(
+            self,
+            Self::Cpus(_)
+                | Self::Cgroups { .. }
+                | Self::CommandOnCpus(_)
+                | Self::CommandInCgroup(_)
+        )
     }
 }
 
@@ -82,17 +100,27 @@ fn uid(user: &str, host: &Host) -> Result<u32, Refusal> {
         let mut fields = line.split(':');
         (fields.next() == Some(user)).then(|| fields.nth(1)?.parse().ok())?
     });
-    found.ok_or_else(|| Refusal::usage(format!("-u: no user '{user}' in /etc/passwd; give the number (`id -u {user}`)")))
+    found.ok_or_else(|| {
+        Refusal::usage(format!(
+            "-u: no user '{user}' in /etc/passwd; give the number (`id -u {user}`)"
+        ))
+    })
 }
 
 pub(super) fn begin(raw: &raw::record::Target) -> Result<Begin, Refusal> {
     match raw.delay.as_deref() {
         None | Some("0") => Ok(Begin::AtOnce),
         Some("-1") if raw.control.is_some() => Ok(Begin::OnControl),
-        Some("-1") => Err(Refusal::usage("-D -1 waits for --control to enable the events: give one")),
+        Some("-1") => {
+            Err(Refusal::usage("-D -1 waits for --control to enable the events: give one"))
+        }
         Some(text) => {
             let number = text.parse().map(|ms| Begin::After(Duration::from_millis(ms)));
-            number.map_err(|_| Refusal::usage(format!("-D {text}: give milliseconds, or -1; for ranges of time use --control")))
+            number.map_err(|_| {
+                Refusal::usage(format!(
+                    "-D {text}: give milliseconds, or -1; for ranges of time use --control"
+                ))
+            })
         }
     }
 }

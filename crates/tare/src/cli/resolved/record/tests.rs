@@ -12,12 +12,16 @@ use crate::pipeline::output::{Destination, PathChoice, Switch};
 
 fn resolve(options: &str) -> Result<Record, Refusal> {
     let root = tempfile::tempdir().unwrap();
-    for (path, text) in [("sys/devices/system/cpu/online", "0-3\n"), ("etc/passwd", "root:x:0:0::/:/bin/sh\nme:x:1000:1000::/:/bin/sh\n")] {
+    for (path, text) in [
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("etc/passwd", "root:x:0:0::/:/bin/sh\nme:x:1000:1000::/:/bin/sh\n"),
+    ] {
         let path = root.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let words = shlex::split(&format!("tare record {options}")).unwrap().into_iter().map(OsString::from);
+    let words =
+        shlex::split(&format!("tare record {options}")).unwrap().into_iter().map(OsString::from);
     let parsed = Tare::parse_typed(words).map_err(|error| Refusal::usage(error.to_string()))?;
     let Command::Record(raw) = parsed.command else { panic!("{options}") };
     Record::resolve(*raw, &Host::at(root.path()))
@@ -30,16 +34,27 @@ fn record(options: &str) -> Record {
 /// Each of these command lines is refused with a line that holds the text.
 fn refused(lines: &[(&str, &str)]) {
     for (options, text) in lines {
-        let message = resolve(options).map(|_| "taken".to_owned()).unwrap_or_else(|refusal| refusal.message);
+        let message =
+            resolve(options).map(|_| "taken".to_owned()).unwrap_or_else(|refusal| refusal.message);
         assert!(message.contains(text), "{options}: {message}");
     }
 }
 
 #[test]
 fn events_and_filters() {
-    let events = |options| -> Vec<String> { record(options).groups.iter().flat_map(|group| &group.events).map(|one| one.name.clone()).collect() };
+    let events = |options| -> Vec<String> {
+        record(options)
+            .groups
+            .iter()
+            .flat_map(|group| &group.events)
+            .map(|one| one.name.clone())
+            .collect()
+    };
     assert_eq!(events("true"), [""; 0]);
-    assert_eq!(events("-e cs,faults --event '{cpu-clock,cs}' true"), ["cs", "faults", "cpu-clock", "cs"]);
+    assert_eq!(
+        events("-e cs,faults --event '{cpu-clock,cs}' true"),
+        ["cs", "faults", "cpu-clock", "cs"]
+    );
     refused(&[
         ("-e nonsense true", "'nonsense' is no event here"),
         ("--filter 'a == 1' -e cs true", "put it after its -e"),
@@ -54,17 +69,31 @@ fn events_and_filters() {
 fn rates() {
     let rate = |options| record(options).sampling.rate;
     assert_eq!(rate("true"), Rate::OfEvent);
-    assert_eq!((rate("-F 99 true"), rate("--freq=99 true"), rate("-F max true")), (Rate::Frequency(99), Rate::Frequency(99), Rate::MaxFrequency));
+    assert_eq!(
+        (rate("-F 99 true"), rate("--freq=99 true"), rate("-F max true")),
+        (Rate::Frequency(99), Rate::Frequency(99), Rate::MaxFrequency)
+    );
     assert_eq!((rate("-c 7 true"), rate("--count 7 true")), (Rate::Period(7), Rate::Period(7)));
     assert_eq!((rate("-n true"), rate("--no-samples true")), (Rate::Never, Rate::Never));
     assert!(record("-F 99 --strict-freq true").sampling.strict_frequency);
-    refused(&[("-F 0 true", "samples a second"), ("-F x true", "or max"), ("-F 1 -c 1 true", "cannot be used with"), ("-c 0 true", "0 is not in")]);
+    refused(&[
+        ("-F 0 true", "samples a second"),
+        ("-F x true", "or max"),
+        ("-F 1 -c 1 true", "cannot be used with"),
+        ("-c 0 true", "0 is not in"),
+    ]);
 }
 
 #[test]
 fn call_chains() {
     let sampling = |options| record(options).sampling;
-    let how = |options| (sampling(options).call_graph, sampling(options).call_graph_of_tracepoints, sampling(options).stack_bytes);
+    let how = |options| {
+        (
+            sampling(options).call_graph,
+            sampling(options).call_graph_of_tracepoints,
+            sampling(options).stack_bytes,
+        )
+    };
     assert_eq!(how("true"), (CallGraph::FramePointer, false, 8192));
     assert_eq!(how("-g true"), (CallGraph::FramePointer, true, 8192));
     assert_eq!(how("--call-graph fp true"), (CallGraph::FramePointer, true, 8192));
@@ -87,17 +116,29 @@ fn branches_and_registers() {
     let branches = |options| record(options).sampling.branches;
     let any = u64::from(abi::PERF_SAMPLE_BRANCH_ANY);
     let user = u64::from(abi::PERF_SAMPLE_BRANCH_USER);
-    assert_eq!((branches("true"), branches("-b true"), branches("--branch-any true")), (None, Some(any), Some(any)));
-    assert_eq!((branches("-j u true"), branches("-j any_call,u true")), (Some(any | user), Some(u64::from(abi::PERF_SAMPLE_BRANCH_ANY_CALL) | user)));
+    assert_eq!(
+        (branches("true"), branches("-b true"), branches("--branch-any true")),
+        (None, Some(any), Some(any))
+    );
+    assert_eq!(
+        (branches("-j u true"), branches("-j any_call,u true")),
+        (Some(any | user), Some(u64::from(abi::PERF_SAMPLE_BRANCH_ANY_CALL) | user))
+    );
     assert_eq!(branches("--branch-filter cond true"), Some(abi::PERF_SAMPLE_BRANCH_COND.into()));
     refused(&[("-j x true", "any_call"), ("-b -j any true", "cannot be used with")]);
-    let registers = |options| (record(options).sampling.user_registers, record(options).sampling.interrupt_registers);
+    let registers = |options| {
+        (record(options).sampling.user_registers, record(options).sampling.interrupt_registers)
+    };
     assert_eq!(registers("true"), (0, 0));
     if cfg!(target_arch = "x86_64") {
         assert_eq!(registers("--user-regs=ip,SP true"), (0x180, 0));
         assert_eq!(registers("-IAX,bx true"), (0, 3));
         assert_eq!(registers("-I --user-regs true"), (0xff_0fff, 0xff_0fff));
-        refused(&[("--user-regs=? true", "AX BX"), ("-I? true", "AX BX"), ("--intr-regs=XX true", "no register 'XX'")]);
+        refused(&[
+            ("--user-regs=? true", "AX BX"),
+            ("-I? true", "AX BX"),
+            ("--intr-regs=XX true", "no register 'XX'"),
+        ]);
     }
 }
 
@@ -129,8 +170,14 @@ fn fields_of_samples() {
 #[test]
 fn clocks() {
     let clock = |options| record(options).sampling.clock;
-    assert_eq!((clock("true"), clock("-k mono true"), clock("--clockid CLOCK_MONOTONIC true")), (Some(1), Some(1), Some(1)));
-    assert_eq!((clock("-k raw true"), clock("-k real true"), clock("-k boot true"), clock("-k tai true")), (Some(4), Some(0), Some(7), Some(11)));
+    assert_eq!(
+        (clock("true"), clock("-k mono true"), clock("--clockid CLOCK_MONOTONIC true")),
+        (Some(1), Some(1), Some(1))
+    );
+    assert_eq!(
+        (clock("-k raw true"), clock("-k real true"), clock("-k boot true"), clock("-k tai true")),
+        (Some(4), Some(0), Some(7), Some(11))
+    );
     assert_eq!((clock("-k 7 true"), clock("-k perf true")), (Some(7), None));
     refused(&[("-k sun true", "mono, raw")]);
 }
@@ -138,7 +185,10 @@ fn clocks() {
 #[test]
 fn what_is_recorded_beside_samples() {
     let tracking = |options: &str| record(options).sampling.tracking;
-    assert_eq!((tracking("true"), tracking("--no-bpf-event true")), (Flags::BPF_EVENT, Flags::empty()));
+    assert_eq!(
+        (tracking("true"), tracking("--no-bpf-event true")),
+        (Flags::BPF_EVENT, Flags::empty())
+    );
     let table = [
         ("-d", Flags::MMAP_DATA),
         ("--switch-events", Flags::CONTEXT_SWITCH),
@@ -149,8 +199,14 @@ fn what_is_recorded_beside_samples() {
     for (option, flag) in table {
         assert_eq!(tracking(&format!("{option} true")), flag | Flags::BPF_EVENT, "{option}");
     }
-    assert!(record("-s true").sampling.counts_of_threads && record("--stat true").sampling.counts_of_threads);
-    assert!(record("--all-cgroups true").sampling.all_cgroups && record("--all-cgroups true").synthesize.cgroups);
+    assert!(
+        record("-s true").sampling.counts_of_threads
+            && record("--stat true").sampling.counts_of_threads
+    );
+    assert!(
+        record("--all-cgroups true").sampling.all_cgroups
+            && record("--all-cgroups true").synthesize.cgroups
+    );
 }
 
 #[test]
@@ -171,12 +227,30 @@ fn targets() {
         (target(""), target("-a true"), target("--all-cpus")),
         (Target::Cpus(cpus("0-3")), Target::Cpus(cpus("0-3")), Target::Cpus(cpus("0-3")))
     );
-    assert_eq!((target("-C 1,3 true"), target("--cpu 2")), (Target::Cpus(cpus("1,3")), Target::Cpus(cpus("2"))));
-    assert_eq!((target("-p 1,2 true"), target("--pid 1")), (Target::Processes(vec![1, 2], Cpus::All), Target::Processes(vec![1], Cpus::All)));
-    assert_eq!((target("-t 3"), target("--tid 3 -C 1")), (Target::Threads(vec![3], Cpus::All), Target::Threads(vec![3], Cpus::These(cpus("1")))));
-    assert_eq!((target("-u me"), target("--uid 7")), (Target::User(1000, Cpus::All), Target::User(7, Cpus::All)));
-    assert_eq!(target("-G a,b"), Target::Cgroups { names: vec!["a".to_owned(), "b".to_owned()], cpus: cpus("0-3") });
-    assert_eq!((record("true").inherit, record("-i true").inherit, record("--no-inherit true").inherit), (true, false, false));
+    assert_eq!(
+        (target("-C 1,3 true"), target("--cpu 2")),
+        (Target::Cpus(cpus("1,3")), Target::Cpus(cpus("2")))
+    );
+    assert_eq!(
+        (target("-p 1,2 true"), target("--pid 1")),
+        (Target::Processes(vec![1, 2], Cpus::All), Target::Processes(vec![1], Cpus::All))
+    );
+    assert_eq!(
+        (target("-t 3"), target("--tid 3 -C 1")),
+        (Target::Threads(vec![3], Cpus::All), Target::Threads(vec![3], Cpus::These(cpus("1"))))
+    );
+    assert_eq!(
+        (target("-u me"), target("--uid 7")),
+        (Target::User(1000, Cpus::All), Target::User(7, Cpus::All))
+    );
+    assert_eq!(
+        target("-G a,b"),
+        Target::Cgroups { names: vec!["a".to_owned(), "b".to_owned()], cpus: cpus("0-3") }
+    );
+    assert_eq!(
+        (record("true").inherit, record("-i true").inherit, record("--no-inherit true").inherit),
+        (true, false, false)
+    );
     refused(&[
         ("-u you", "id -u you"),
         ("-C 9", "CPU 9 is not online"),
@@ -190,11 +264,19 @@ fn targets() {
 fn times() {
     use std::time::Duration;
     let begin = |options| record(options).begin;
-    assert_eq!((begin("true"), begin("-D 0 true"), begin("-D 20 true")), (Begin::AtOnce, Begin::AtOnce, Begin::After(Duration::from_millis(20))));
+    assert_eq!(
+        (begin("true"), begin("-D 0 true"), begin("-D 20 true")),
+        (Begin::AtOnce, Begin::AtOnce, Begin::After(Duration::from_millis(20)))
+    );
     assert_eq!(begin("--delay -1 --control fd:3 true"), Begin::OnControl);
     assert_eq!(record("--control fd:3,4 true").control.as_deref(), Some("fd:3,4"));
     assert_eq!(record("--timeout 50 true").timeout, Some(Duration::from_millis(50)));
-    refused(&[("-D -1 true", "--control"), ("-D 10-20 true", "ranges"), ("-D x true", "milliseconds"), ("--timeout 0 true", "0 is not in")]);
+    refused(&[
+        ("-D -1 true", "--control"),
+        ("-D 10-20 true", "ranges"),
+        ("-D x true", "milliseconds"),
+        ("--timeout 0 true", "0 is not in"),
+    ]);
 }
 
 #[test]
@@ -202,8 +284,17 @@ fn rings_and_flushes() {
     let rings = |options| record(options).rings;
     let page = rustix::param::page_size() as u64;
     assert_eq!((rings("true").bytes, rings("-m 3 true").bytes), (None, Some(4 * page)));
-    assert_eq!((rings("--mmap-pages 1M true").bytes, rings("-m 1B true").bytes), (Some(1 << 20), Some(page)));
-    assert_eq!((rings("true").flush_interval.as_millis(), rings("--flush-interval 10 true").flush_interval.as_millis()), (250, 10));
+    assert_eq!(
+        (rings("--mmap-pages 1M true").bytes, rings("-m 1B true").bytes),
+        (Some(1 << 20), Some(page))
+    );
+    assert_eq!(
+        (
+            rings("true").flush_interval.as_millis(),
+            rings("--flush-interval 10 true").flush_interval.as_millis()
+        ),
+        (250, 10)
+    );
     assert_eq!((rings("true").keep, rings("--overwrite true").keep), (Keep::All, Keep::WhatFits));
     assert_eq!(rings("--keep-last 1.5 true").keep, Keep::Last(Duration::from_millis(1500)));
     refused(&[
@@ -223,23 +314,57 @@ fn rings_and_flushes() {
 fn where_it_goes() {
     let output = |options| record(options).output;
     let file = |name: &str| Destination::File(PathBuf::from(name));
-    assert_eq!((output("true").destination, output("-o x true").destination), (file("perf.data"), file("x")));
-    assert_eq!((output("-o - true").destination, output("--output y true").destination), (Destination::Stdout, file("y")));
+    assert_eq!(
+        (output("true").destination, output("-o x true").destination),
+        (file("perf.data"), file("x"))
+    );
+    assert_eq!(
+        (output("-o - true").destination, output("--output y true").destination),
+        (Destination::Stdout, file("y"))
+    );
     let options = |text| output(text).options;
-    assert_eq!((options("true").compress, options("-z true").compress, options("-z7 true").compress), (None, Some(1), Some(7)));
-    assert_eq!((options("--compression-level=22 true").compress, options("--compression-level true").compress), (Some(22), Some(1)));
-    assert_eq!((options("true").choice, options("--output-path=mmap true").choice), (PathChoice::Auto, PathChoice::Mmap));
-    assert_eq!((options("--output-path write true").choice, options("--output-path auto true").choice), (PathChoice::Write, PathChoice::Auto));
-    assert_eq!((options("true").window_bytes, options("--out-pages 3M true").window_bytes), (64 << 20, 4 << 20));
-    assert_eq!((options("--max-size 100M true").max_size, options("--sync true").sync), (Some(100 << 20), true));
-    assert_eq!((options("--switch-output true").switch, options("--switch-output=signal true").switch), (Some(Switch::Signal), Some(Switch::Signal)));
+    assert_eq!(
+        (options("true").compress, options("-z true").compress, options("-z7 true").compress),
+        (None, Some(1), Some(7))
+    );
+    assert_eq!(
+        (
+            options("--compression-level=22 true").compress,
+            options("--compression-level true").compress
+        ),
+        (Some(22), Some(1))
+    );
+    assert_eq!(
+        (options("true").choice, options("--output-path=mmap true").choice),
+        (PathChoice::Auto, PathChoice::Mmap)
+    );
+    assert_eq!(
+        (options("--output-path write true").choice, options("--output-path auto true").choice),
+        (PathChoice::Write, PathChoice::Auto)
+    );
+    assert_eq!(
+        (options("true").window_bytes, options("--out-pages 3M true").window_bytes),
+        (64 << 20, 4 << 20)
+    );
+    assert_eq!(
+        (options("--max-size 100M true").max_size, options("--sync true").sync),
+        (Some(100 << 20), true)
+    );
+    assert_eq!(
+        (options("--switch-output true").switch, options("--switch-output=signal true").switch),
+        (Some(Switch::Signal), Some(Switch::Signal))
+    );
     assert_eq!(
         (options("--switch-output=1M true").switch, options("--switch-output=2m true").switch),
         (Some(Switch::Size(1 << 20)), Some(Switch::Time(Duration::from_secs(120))))
     );
     assert_eq!(options("--switch-output --switch-max-files 3 true").max_files, Some(3));
     assert!(options("--timestamp-filename true").timestamp && !options("true").timestamp);
-    assert!(output("true").build_ids && !output("-B true").build_ids && !output("--no-buildid true").build_ids);
+    assert!(
+        output("true").build_ids
+            && !output("-B true").build_ids
+            && !output("--no-buildid true").build_ids
+    );
     refused(&[
         ("-z99 true", "99 is not in"),
         ("--output-path=x true", "auto, write or mmap"),
@@ -257,20 +382,35 @@ fn running_processes() {
     let all = Synthesize { tasks: true, maps: true, cgroups: false, at_the_end: false };
     assert_eq!((synthesize("true"), synthesize("--synth=all true")), (all, all));
     assert_eq!(synthesize("--synth=no true"), Synthesize { tasks: false, maps: false, ..all });
-    assert_eq!(synthesize("--synth task,cgroup true"), Synthesize { maps: false, cgroups: true, ..all });
+    assert_eq!(
+        synthesize("--synth task,cgroup true"),
+        Synthesize { maps: false, cgroups: true, ..all }
+    );
     assert!(synthesize("--tail-synthesize true").at_the_end);
     refused(&[("--synth=x true", "task, mmap, cgroup"), ("--synth=no,task true", "no alone")]);
 }
 
 #[test]
 fn the_rest() {
-    assert!(record("--include-self true").include_self && !record("--exclude-perf true").include_self);
-    assert_eq!((record("-r 5 true").realtime_priority, record("--realtime 5 true").realtime_priority), (Some(5), Some(5)));
-    assert_eq!((record("-vv true").verbose, record("-q true").quiet, record("--dry-run true").dry_run), (2, true, true));
+    assert!(
+        record("--include-self true").include_self && !record("--exclude-perf true").include_self
+    );
+    assert_eq!(
+        (record("-r 5 true").realtime_priority, record("--realtime 5 true").realtime_priority),
+        (Some(5), Some(5))
+    );
+    assert_eq!(
+        (record("-vv true").verbose, record("-q true").quiet, record("--dry-run true").dry_run),
+        (2, true, true)
+    );
     for accepted in ["-N", "--no-buildid-cache", "--no-bpf-event", "--proc-map-timeout 500", "-T"] {
         record(&format!("{accepted} true"));
     }
     assert_eq!(record("-g -- ls -l").command, ["ls", "-l"]);
     assert_eq!(record("gzip -z9").command, ["gzip", "-z9"]);
-    refused(&[("-q -v true", "cannot be used"), ("--include-self --exclude-perf true", "cannot be used"), ("-r 100 true", "100 is not in")]);
+    refused(&[
+        ("-q -v true", "cannot be used"),
+        ("--include-self --exclude-perf true", "cannot be used"),
+        ("-r 100 true", "100 is not in"),
+    ]);
 }

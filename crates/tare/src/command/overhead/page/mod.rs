@@ -1,4 +1,5 @@
-//! `--report`: one page with the plots, the machine, the method and the raw data. It loads nothing and runs nothing.
+//! `--report`: one page with the plots, the machine, the method and the raw data. It loads nothing
+//! and runs nothing.
 
 mod chart;
 
@@ -47,24 +48,49 @@ pub(super) fn write(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io
     let mut raw = Vec::new();
     document::json(&mut raw, studies, overlay)?;
     writeln!(out, "<h2>Method</h2>\n{METHOD}")?;
-    writeln!(out, "<h2>Raw data</h2>\n<details><summary>all figures, as `tare overhead --json` prints them</summary>")?;
+    writeln!(
+        out,
+        "<h2>Raw data</h2>\n<details><summary>all figures, as `tare overhead --json` prints them</summary>"
+    )?;
     writeln!(out, "<pre id=\"raw\">{}</pre></details>", escaped(&String::from_utf8_lossy(&raw)))?;
     writeln!(out, "</body></html>")
 }
 
 fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     let machine = &study.machine;
-    writeln!(out, "<h2>{}, call graph {}</h2>", escaped(&study.place.event), study.place.call_graph.name())?;
+    writeln!(
+        out,
+        "<h2>{}, call graph {}</h2>",
+        escaped(&study.place.event),
+        study.place.call_graph.name()
+    )?;
     let rows = [
         ("host", machine.host.clone()),
         ("kernel", machine.kernel.clone()),
         ("processors", format!("{} x {}", machine.cpus, machine.cpu_model)),
-        ("virtual machine", machine.virtual_machine.clone().unwrap_or_else(|| "none seen".to_owned())),
-        ("measured", format!("{} s after 1970, for {:.0} s, on CPU {}", study.time, study.seconds, study.cpu)),
-        ("slices", format!("{} pairs of {} ms a rate and loop, seed {}", study.pairs, study.slice_ms, study.seed)),
+        (
+            "virtual machine",
+            machine.virtual_machine.clone().unwrap_or_else(|| "none seen".to_owned()),
+        ),
+        (
+            "measured",
+            format!(
+                "{} s after 1970, for {:.0} s, on CPU {}",
+                study.time, study.seconds, study.cpu
+            ),
+        ),
+        (
+            "slices",
+            format!(
+                "{} pairs of {} ms a rate and loop, seed {}",
+                study.pairs, study.slice_ms, study.seed
+            ),
+        ),
     ];
     write!(out, "<table>")?;
-    rows.iter().try_for_each(|(name, value)| write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value)))?;
+    rows.iter().try_for_each(|(name, value)| {
+        write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value))
+    })?;
     writeln!(out, "</table>")?;
     for line in text::conclusion(study).iter().chain(&study.notes) {
         writeln!(out, "<p>{}</p>", escaped(line))?;
@@ -85,7 +111,8 @@ fn table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<(
     writeln!(out, "<h3>{title}</h3><table>")?;
     for (at, row) in rows.iter().enumerate() {
         let kind = if at == 0 { "th" } else { "td" };
-        let cells: String = row.iter().map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell))).collect();
+        let cells: String =
+            row.iter().map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell))).collect();
         writeln!(out, "<tr>{cells}</tr>")?;
     }
     writeln!(out, "</table>")
@@ -131,8 +158,9 @@ mod tests {
         let page = String::from_utf8(page).unwrap();
         assert_eq!(page.matches("<svg").count(), 3);
         assert_eq!((page.matches("<table>").count(), page.matches("</table>").count()), (4, 4));
-        let foreign =
-            page.match_indices("http").filter(|(at, _)| !page[*at..].starts_with("http://www.w3.org/") && !page[*at..].starts_with("http-equiv"));
+        let foreign = page.match_indices("http").filter(|(at, _)| {
+            !page[*at..].starts_with("http://www.w3.org/") && !page[*at..].starts_with("http-equiv")
+        });
         assert_eq!(foreign.count(), 0);
     }
 }

@@ -8,12 +8,16 @@ use super::{is_software, is_traced};
 use crate::cli::resolved::record::{Callchains, Sampling, user_registers};
 use crate::exit::Refusal;
 
-/// What every event's reading holds: the ledger wants the time that it was on a counter, and the samples that it lost.
-pub(super) const READ_FORMAT: ReadFormat =
-    ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING).union(ReadFormat::ID).union(ReadFormat::LOST);
+/// What every event's reading holds: the ledger wants the time that it was on a counter, and the
+/// samples that it lost.
+pub(super) const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
+    .union(ReadFormat::TOTAL_TIME_RUNNING)
+    .union(ReadFormat::ID)
+    .union(ReadFormat::LOST);
 
 /// What readers need of each record, whichever event wrote it: id, task and time.
-const ALWAYS: u64 = (abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME) as u64;
+const ALWAYS: u64 =
+    (abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME) as u64;
 
 /// What the attributes of a recording have in common.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +41,18 @@ impl Common<'_> {
         // Half of the ring, whatever its size (`ring_buffer_init` in the kernel).
         attr.wakeup = 0;
         attr.flags.set(Flags::INHERIT, event.inherit.unwrap_or(self.inherit));
-        attr.flags.set(Flags::INHERIT_STAT, self.sampling.counts_of_threads && attr.flags.contains(Flags::INHERIT));
+        attr.flags.set(
+            Flags::INHERIT_STAT,
+            self.sampling.counts_of_threads && attr.flags.contains(Flags::INHERIT),
+        );
         attr.flags.set(Flags::WRITE_BACKWARD, event.sampling.overwrite.unwrap_or(self.overwrite));
         self.set_clock(&mut attr);
         attr.sample_regs_user = self.sampling.user_registers;
         attr.sample_regs_intr = self.sampling.interrupt_registers;
-        let registers = [(attr.sample_regs_user, abi::PERF_SAMPLE_REGS_USER), (attr.sample_regs_intr, abi::PERF_SAMPLE_REGS_INTR)];
+        let registers = [
+            (attr.sample_regs_user, abi::PERF_SAMPLE_REGS_USER),
+            (attr.sample_regs_intr, abi::PERF_SAMPLE_REGS_INTR),
+        ];
         for (_, field) in registers.into_iter().filter(|(registers, _)| *registers != 0) {
             attr.sample_type |= u64::from(field);
         }
@@ -66,7 +76,9 @@ impl Common<'_> {
 
     fn fields(&self, event: &Event, rate: Sampled) -> u64 {
         let mut fields = ALWAYS | self.sampling.fields;
-        let mut set = |field: u32, wanted: bool| if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) };
+        let mut set = |field: u32, wanted: bool| {
+            if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) }
+        };
         set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
         // The fields of a probe are its address alone.
         if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
@@ -78,11 +90,15 @@ impl Common<'_> {
         if self.sampling.fields & u64::from(abi::PERF_SAMPLE_ADDR) != 0 {
             set(abi::PERF_SAMPLE_DATA_SRC, true);
         }
-        // Where an event of the kernel's has this field and a fixed period, it is sampled at each occurrence whatever the period
-        // (`perf_swevent_event` in the kernel); and a period that is fixed needs no telling.
+        // Where an event of the kernel's has this field and a fixed period, it is sampled at each
+        // occurrence whatever the period (`perf_swevent_event` in the kernel); and a period that is
+        // fixed needs no telling.
         let fixed_by_software = matches!(rate, Sampled::Period(_)) && is_software(event);
         let asked = self.sampling.fields & u64::from(abi::PERF_SAMPLE_PERIOD) != 0;
-        set(abi::PERF_SAMPLE_PERIOD, matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software);
+        set(
+            abi::PERF_SAMPLE_PERIOD,
+            matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
+        );
         // The address of a tracepoint is a place in the kernel that says no more than its name.
         let says_where = event.attr.kind != abi::PERF_TYPE_TRACEPOINT || rate != Sampled::Period(1);
         set(abi::PERF_SAMPLE_IP, says_where);
@@ -95,26 +111,35 @@ impl Common<'_> {
             false => self.sampling.call_graph,
         };
         // A depth or a size asks for what it is the depth or size of.
-        let implied = event.sampling.stack_size.map(|_| CallGraph::Dwarf).or(event.sampling.max_stack.map(|_| match of_all {
-            CallGraph::No => CallGraph::FramePointer,
-            other => other,
-        }));
+        let implied = event.sampling.stack_size.map(|_| CallGraph::Dwarf).or(event
+            .sampling
+            .max_stack
+            .map(|_| match of_all {
+                CallGraph::No => CallGraph::FramePointer,
+                other => other,
+            }));
         let how = event.sampling.call_graph.or(implied).unwrap_or(of_all);
         if how == CallGraph::No {
             return Ok(());
         }
         attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
         attr.sample_max_stack = event.sampling.max_stack.unwrap_or(0);
-        attr.flags.set(Flags::EXCLUDE_CALLCHAIN_KERNEL, self.sampling.callchains == Callchains::User);
-        attr.flags.set(Flags::EXCLUDE_CALLCHAIN_USER, self.sampling.callchains == Callchains::Kernel);
+        attr.flags
+            .set(Flags::EXCLUDE_CALLCHAIN_KERNEL, self.sampling.callchains == Callchains::User);
+        attr.flags
+            .set(Flags::EXCLUDE_CALLCHAIN_USER, self.sampling.callchains == Callchains::Kernel);
         match how {
             CallGraph::Dwarf => {
                 if user_registers() == 0 {
-                    return Err(Refusal::usage("--call-graph dwarf is not supported on this processor: use fp"));
+                    return Err(Refusal::usage(
+                        "--call-graph dwarf is not supported on this processor: use fp",
+                    ));
                 }
-                attr.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
+                attr.sample_type |=
+                    u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
                 attr.sample_regs_user |= user_registers();
-                attr.sample_stack_user = event.sampling.stack_size.unwrap_or(self.sampling.stack_bytes);
+                attr.sample_stack_user =
+                    event.sampling.stack_size.unwrap_or(self.sampling.stack_bytes);
                 attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
             }
             CallGraph::LastBranchRecord => {
@@ -135,6 +160,10 @@ impl Common<'_> {
 }
 
 /// The branch records as a stack of calls of user space.
-const LBR_CALL_STACK: u64 = (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
-/// Without what a stack of calls doesn't need (Linux 4.4), with the place in the CPU's own table (Linux 5.7).
-pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES | abi::PERF_SAMPLE_BRANCH_NO_FLAGS | abi::PERF_SAMPLE_BRANCH_HW_INDEX) as u64;
+const LBR_CALL_STACK: u64 =
+    (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
+/// Without what a stack of calls doesn't need (Linux 4.4), with the place in the CPU's own table
+/// (Linux 5.7).
+pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES
+    | abi::PERF_SAMPLE_BRANCH_NO_FLAGS
+    | abi::PERF_SAMPLE_BRANCH_HW_INDEX) as u64;

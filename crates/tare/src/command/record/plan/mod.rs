@@ -1,7 +1,9 @@
 //! What `tare record` opens: events and groups as the kernel takes them, and where.
 //!
-//! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period; `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
-//! and steps back where it refuses what can be done without. `places` has the CPUs and tasks, `self_filter` keeps the recorder out.
+//! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period;
+//! `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
+//! and steps back where it refuses what can be done without. `places` has the CPUs and tasks,
+//! `self_filter` keeps the recorder out.
 
 mod attr;
 mod places;
@@ -35,7 +37,8 @@ use crate::pipeline::ledger::FixedPeriod;
 /// What is opened.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The events, in the order of the recording's attributes; members of a group follow their leader.
+    /// The events, in the order of the recording's attributes; members of a group follow their
+    /// leader.
     pub(crate) events: Vec<PlannedEvent>,
     /// Steps back that the kernel made necessary, and what they cost, a line each.
     pub(crate) notes: Vec<String>,
@@ -50,7 +53,8 @@ pub(crate) struct PlannedEvent {
     pub(crate) attr: Attr,
     /// The number in [`Plan::events`] of the event that leads its group, for the other members.
     pub(crate) leader: Option<usize>,
-    /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target is no cgroup.
+    /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target
+    /// is no cgroup.
     pub(crate) cgroup: Option<usize>,
     /// The CPUs that it is opened on.
     pub(crate) cpus: CpuList,
@@ -78,13 +82,16 @@ pub(crate) enum Start {
 }
 
 impl PlannedEvent {
-    /// The filter to set once it is open: the user's, joined with one that leaves out these threads.
+    /// The filter to set once it is open: the user's, joined with one that leaves out these
+    /// threads.
     ///
     /// # Errors
     /// The text is too long for the kernel, or holds a NUL.
     pub(crate) fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, Refusal> {
         let Some(fields) = &self.fields else { return Ok(None) };
-        let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else { return Ok(None) };
+        let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else {
+            return Ok(None);
+        };
         let longest = rustix::param::page_size() - 1;
         if text.len() > longest {
             return Err(Refusal::usage(format!(
@@ -93,7 +100,9 @@ impl PlannedEvent {
                 text.len()
             )));
         }
-        CString::new(text).map(Some).map_err(|_| Refusal::usage(format!("{}: a filter can't hold a NUL", self.event.name)))
+        CString::new(text)
+            .map(Some)
+            .map_err(|_| Refusal::usage(format!("{}: a filter can't hold a NUL", self.event.name)))
     }
 }
 
@@ -104,7 +113,10 @@ fn is_traced(event: &Event) -> bool {
 
 /// Events of the kernel's own: no counter of the hardware has them.
 pub(super) fn is_software(event: &Event) -> bool {
-    matches!(event.attr.kind, abi::PERF_TYPE_SOFTWARE | abi::PERF_TYPE_TRACEPOINT | abi::PERF_TYPE_BREAKPOINT) || is_probe(event)
+    matches!(
+        event.attr.kind,
+        abi::PERF_TYPE_SOFTWARE | abi::PERF_TYPE_TRACEPOINT | abi::PERF_TYPE_BREAKPOINT
+    ) || is_probe(event)
 }
 
 /// No type of the kernel's own says so: each PMU has a number of this machine's.
@@ -129,14 +141,21 @@ impl Plan {
             groups => groups,
         };
         let all_cpus = cpus(&record.target, host)?;
-        let mut planner = Planner { record, common: common(record), sources: &sources, all_cpus, rates: Rates::new(&record.sampling, host, kernel) };
+        let mut planner = Planner {
+            record,
+            common: common(record),
+            sources: &sources,
+            all_cpus,
+            rates: Rates::new(&record.sampling, host, kernel),
+        };
         let mut settling = Settling::new(kernel, host, record.target.is_per_cpu());
         let mut events = Vec::new();
         check_cgroups(&record.target, groups.len())?;
         let dummy_tracks = planner.needs_dummy(groups);
         for (number, group) in groups.iter().enumerate() {
             let mut members = planner.group(group, number, events.len())?;
-            if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks) {
+            if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks)
+            {
                 tracking::track(&planner.common, &mut first.attr);
             }
             settling.group(&mut members, group.weak)?;
@@ -160,7 +179,10 @@ impl Plan {
 fn common(record: &Record) -> Common<'_> {
     let some_cpus = matches!(
         record.target,
-        Target::Command(Cpus::These(_)) | Target::Processes(_, Cpus::These(_)) | Target::Threads(_, Cpus::These(_)) | Target::User(_, Cpus::These(_))
+        Target::Command(Cpus::These(_))
+            | Target::Processes(_, Cpus::These(_))
+            | Target::Threads(_, Cpus::These(_))
+            | Target::User(_, Cpus::These(_))
     );
     let per_cpu = record.target.is_per_cpu();
     Common {
@@ -172,8 +194,14 @@ fn common(record: &Record) -> Common<'_> {
 }
 
 /// `cycles` where the machine has a PMU, else the clock, which is said.
-fn default_event(record: &Record, sources: &Sources, kernel: &dyn Kernel, notes: &mut Vec<String>) -> Result<Vec<EventGroup>, Refusal> {
-    let has_pmu = !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
+fn default_event(
+    record: &Record,
+    sources: &Sources,
+    kernel: &dyn Kernel,
+    notes: &mut Vec<String>,
+) -> Result<Vec<EventGroup>, Refusal> {
+    let has_pmu =
+        !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
     let text = if has_pmu { "cycles:P" } else { "cpu-clock" };
     if !has_pmu {
         notes.push("no CPU PMU here: cpu-clock, a timer, takes the place of cycles".to_owned());
@@ -184,7 +212,10 @@ fn default_event(record: &Record, sources: &Sources, kernel: &dyn Kernel, notes:
 fn check_cgroups(target: &Target, groups: usize) -> Result<(), Refusal> {
     match target {
         Target::Cgroups { names, .. } if names.len() > 1 && names.len() != groups => {
-            Err(Refusal::usage(format!("-G names {} cgroups for {groups} events: give one for all, or one for each event", names.len())))
+            Err(Refusal::usage(format!(
+                "-G names {} cgroups for {groups} events: give one for all, or one for each event",
+                names.len()
+            )))
         }
         _ => Ok(()),
     }
@@ -194,7 +225,12 @@ fn check_cgroups(target: &Target, groups: usize) -> Result<(), Refusal> {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.events.iter().try_for_each(|planned| {
-            writeln!(f, "perf_event_attr of {} on CPU {}:", crate::exit::printable(&planned.event.name), planned.cpus)?;
+            writeln!(
+                f,
+                "perf_event_attr of {} on CPU {}:",
+                crate::exit::printable(&planned.event.name),
+                planned.cpus
+            )?;
             writeln!(f, "{}", planned.attr)
         })
     }
@@ -209,26 +245,49 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Whether following processes needs an event of its own: where the first event doesn't see all of them all of the time.
+    /// Whether following processes needs an event of its own: where the first event doesn't see all
+    /// of them all of the time.
     fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
-        let Some(first) = groups.first().and_then(|group| group.events.first()) else { return true };
+        let Some(first) = groups.first().and_then(|group| group.events.first()) else {
+            return true;
+        };
         let starts_and_stops = self.record.begin != Begin::AtOnce || self.record.control.is_some();
-        let sees_some = matches!(self.record.target, Target::Cgroups { .. }) || first.cpus.is_some() || first.attr.flags.contains(Flags::PINNED);
-        let differs = first.sampling.time == Some(false) || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
+        let sees_some = matches!(self.record.target, Target::Cgroups { .. })
+            || first.cpus.is_some()
+            || first.attr.flags.contains(Flags::PINNED);
+        let differs = first.sampling.time == Some(false)
+            || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
         let overwritten = first.sampling.overwrite.unwrap_or(self.common.overwrite);
         // The rates of one that has a budget start and stop.
         let starts_and_stops = starts_and_stops || self.record.sampling.budget.is_some();
-        let several = self.record.target.is_per_cpu() && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
-        starts_and_stops || sees_some || differs || overwritten || several || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
+        let several = self.record.target.is_per_cpu()
+            && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
+        starts_and_stops
+            || sees_some
+            || differs
+            || overwritten
+            || several
+            || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
     }
 
     /// The members of a group, whose first has this number in the plan.
-    fn group(&mut self, group: &EventGroup, number: usize, first: usize) -> Result<Vec<PlannedEvent>, Refusal> {
+    fn group(
+        &mut self,
+        group: &EventGroup,
+        number: usize,
+        first: usize,
+    ) -> Result<Vec<PlannedEvent>, Refusal> {
         let mut members: Vec<PlannedEvent> = Vec::new();
         for event in &group.events {
-            let rate = if group.sample_read && !members.is_empty() { Sampled::None } else { self.rates.of(event)? };
+            let rate = if group.sample_read && !members.is_empty() {
+                Sampled::None
+            } else {
+                self.rates.of(event)?
+            };
             let fixed = self.rates.fixed(event, rate);
-            let mut attr = self.common.attr(event, fixed.map_or(rate, |fixed| Sampled::Period(fixed.period)))?;
+            let mut attr = self
+                .common
+                .attr(event, fixed.map_or(rate, |fixed| Sampled::Period(fixed.period)))?;
             if group.sample_read {
                 match members.first() {
                     None => {
@@ -238,11 +297,17 @@ impl Planner<'_> {
                     Some(leader) => {
                         attr.sample_type = leader.attr.sample_type;
                         attr.read_format = leader.attr.read_format;
-                        attr.flags.set(Flags::WRITE_BACKWARD, leader.attr.flags.contains(Flags::WRITE_BACKWARD));
+                        attr.flags.set(
+                            Flags::WRITE_BACKWARD,
+                            leader.attr.flags.contains(Flags::WRITE_BACKWARD),
+                        );
                     }
                 }
             }
-            attr.flags.set(Flags::INHERIT, attr.flags.contains(Flags::INHERIT) && !self.record.target.is_per_cpu());
+            attr.flags.set(
+                Flags::INHERIT,
+                attr.flags.contains(Flags::INHERIT) && !self.record.target.is_per_cpu(),
+            );
             let leader = (!members.is_empty()).then_some(first);
             members.push(PlannedEvent {
                 cgroup: self.cgroup_of(number),
@@ -273,7 +338,10 @@ impl Planner<'_> {
         let Some(tracepoint) = &event.tracepoint else {
             return Ok(is_traced(event).then(|| vec!["common_pid".to_owned()]));
         };
-        let fields = self.sources.tracefs().and_then(|tracefs| tracefs.fields(&tracepoint.system, &tracepoint.name));
+        let fields = self
+            .sources
+            .tracefs()
+            .and_then(|tracefs| tracefs.fields(&tracepoint.system, &tracepoint.name));
         fields.map(Some).map_err(|error| Refusal::usage(format!("{}: {error}", event.name)))
     }
 

@@ -10,17 +10,27 @@ use super::PlannedEvent;
 use crate::cli::resolved::record::{Cpus, Target};
 use crate::exit::{Exit, Refusal};
 
-/// The CPUs that the target can be on. What a command inherits from tare it can't leave: where a cpuset confines tare, events on other CPUs would
-/// cost at each fork and see nothing.
+/// The CPUs that the target can be on. What a command inherits from tare it can't leave: where a
+/// cpuset confines tare, events on other CPUs would cost at each fork and see nothing.
 pub(in crate::command::record) fn cpus(target: &Target, host: &Host) -> Result<CpuList, Refusal> {
     let online = || {
-        let cannot = |error| Refusal { exit: Exit::Failure, message: format!("cannot read which CPUs are online: {error}") };
+        let cannot = |error| Refusal {
+            exit: Exit::Failure,
+            message: format!("cannot read which CPUs are online: {error}"),
+        };
         host.online_cpus().map_err(cannot)
     };
     match target {
-        Target::Cpus(cpus) | Target::Cgroups { cpus, .. } | Target::CommandOnCpus(cpus) | Target::CommandInCgroup(cpus) => Ok(cpus.clone()),
-        Target::Command(Cpus::These(cpus)) | Target::Processes(_, Cpus::These(cpus)) => Ok(cpus.clone()),
-        Target::Threads(_, Cpus::These(cpus)) | Target::User(_, Cpus::These(cpus)) => Ok(cpus.clone()),
+        Target::Cpus(cpus)
+        | Target::Cgroups { cpus, .. }
+        | Target::CommandOnCpus(cpus)
+        | Target::CommandInCgroup(cpus) => Ok(cpus.clone()),
+        Target::Command(Cpus::These(cpus)) | Target::Processes(_, Cpus::These(cpus)) => {
+            Ok(cpus.clone())
+        }
+        Target::Threads(_, Cpus::These(cpus)) | Target::User(_, Cpus::These(cpus)) => {
+            Ok(cpus.clone())
+        }
         Target::Command(Cpus::All) => {
             let online = online()?;
             let within = host.own_cpuset().map(|cpuset| online.intersection(&cpuset));
@@ -43,9 +53,14 @@ pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, Refusal>
 }
 
 impl PlannedEvent {
-    /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An inherited event can have a ring only where it is
-    /// bound to a CPU (`perf_mmap` in the kernel), so that every event of a thread is opened on each CPU.
-    pub(crate) fn places<'a>(&'a self, threads: &'a [i32], cgroups: &'a [RawFd]) -> impl Iterator<Item = (u32, Place)> + 'a {
+    /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An
+    /// inherited event can have a ring only where it is bound to a CPU (`perf_mmap` in the kernel),
+    /// so that every event of a thread is opened on each CPU.
+    pub(crate) fn places<'a>(
+        &'a self,
+        threads: &'a [i32],
+        cgroups: &'a [RawFd],
+    ) -> impl Iterator<Item = (u32, Place)> + 'a {
         let of_cpu = move |cpu: u32| -> Box<dyn Iterator<Item = Place> + 'a> {
             match self.cgroup.and_then(|cgroup| cgroups.get(cgroup)) {
                 Some(&folder) => Box::new(std::iter::once(Place::CgroupOnCpu(folder, cpu))),

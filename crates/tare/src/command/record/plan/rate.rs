@@ -1,7 +1,9 @@
 //! How often each event is sampled.
 
 use tare_format::abi::Sampling as Sampled;
-use tare_format::abi::bindings::{PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT};
+use tare_format::abi::bindings::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT,
+};
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_measure::event::Event;
@@ -13,7 +15,8 @@ use crate::cli::resolved::record::{Rate, Sampling};
 use crate::exit::Refusal;
 use crate::pipeline::ledger::FixedPeriod;
 
-/// Samples a second where the user doesn't say: enough for a percent of a second's work, and no multiple of the tick.
+/// Samples a second where the user doesn't say: enough for a percent of a second's work, and no
+/// multiple of the tick.
 const FREQUENCY: u64 = 999;
 
 /// What a frequency may be at most (`kernel.perf_event_max_sample_rate`).
@@ -37,7 +40,11 @@ pub(super) struct Rates<'a> {
 
 impl<'a> Rates<'a> {
     pub(super) fn new(sampling: &'a Sampling, host: &'a Host, kernel: &'a dyn Kernel) -> Self {
-        let limit = host.sysctl(LIMIT).ok().and_then(|limit| u64::try_from(limit).ok()).filter(|&limit| limit > 0);
+        let limit = host
+            .sysctl(LIMIT)
+            .ok()
+            .and_then(|limit| u64::try_from(limit).ok())
+            .filter(|&limit| limit > 0);
         Self { sampling, host, kernel, limit, note: None, speed: None }
     }
 
@@ -47,10 +54,14 @@ impl<'a> Rates<'a> {
         match (self.sampling.rate, of_event) {
             (Rate::Never, _) => Ok(Sampled::None),
             (_, Sampled::Period(_)) => Ok(of_event),
-            (_, Sampled::Frequency(hz)) | (Rate::Frequency(hz), Sampled::None) => self.frequency(hz),
+            (_, Sampled::Frequency(hz)) | (Rate::Frequency(hz), Sampled::None) => {
+                self.frequency(hz)
+            }
             (Rate::MaxFrequency, Sampled::None) => match self.limit {
                 Some(limit) => Ok(Sampled::Frequency(limit)),
-                None => Err(Refusal::usage(format!("-F max: {LIMIT} can't be read, give a number"))),
+                None => {
+                    Err(Refusal::usage(format!("-F max: {LIMIT} can't be read, give a number")))
+                }
             },
             (Rate::Period(period), Sampled::None) => Ok(Sampled::Period(period)),
             (Rate::OfEvent, Sampled::None) if happens_one_by_one(event) => Ok(Sampled::Period(1)),
@@ -58,8 +69,9 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// The period of so many samples a second, for events that advance by themselves. The kernel would let each child find it anew, from 1 or
-    /// from what another task needed. `None` for other events, and where children inherit none.
+    /// The period of so many samples a second, for events that advance by themselves. The kernel
+    /// would let each child find it anew, from 1 or from what another task needed. `None` for other
+    /// events, and where children inherit none.
     pub(super) fn fixed(&mut self, event: &Event, rate: Sampled) -> Option<FixedPeriod> {
         let Sampled::Frequency(hz) = rate else { return None };
         if !self.sampling.fixed_periods || event.inherit == Some(false) {
@@ -77,12 +89,15 @@ impl<'a> Rates<'a> {
     }
 
     fn frequency(&mut self, hz: u64) -> Result<Sampled, Refusal> {
-        let Some(limit) = self.limit.filter(|&limit| hz > limit) else { return Ok(Sampled::Frequency(hz)) };
+        let Some(limit) = self.limit.filter(|&limit| hz > limit) else {
+            return Ok(Sampled::Frequency(hz));
+        };
         let raise = format!("{LIMIT} is {limit} (`sudo sysctl {LIMIT}={hz}` raises it)");
         if self.sampling.strict_frequency {
             return Err(Refusal::usage(format!("{hz} samples a second are not allowed: {raise}")));
         }
-        self.note.get_or_insert_with(|| format!("{limit} samples a second instead of {hz}: {raise}"));
+        self.note
+            .get_or_insert_with(|| format!("{limit} samples a second instead of {hz}: {raise}"));
         Ok(Sampled::Frequency(limit))
     }
 }
@@ -92,7 +107,9 @@ fn happens_one_by_one(event: &Event) -> bool {
     matches!(event.attr.kind, PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || super::is_probe(event)
 }
 
-/// The generic event; those of one kind of cores have that PMU's number above (`PERF_PMU_TYPE_SHIFT`).
+/// The generic event; those of one kind of cores have that PMU's number above
+/// (`PERF_PMU_TYPE_SHIFT`).
 fn is_cycles(event: &Event) -> bool {
-    event.attr.kind == PERF_TYPE_HARDWARE && event.attr.config & u64::from(u32::MAX) == u64::from(PERF_COUNT_HW_CPU_CYCLES)
+    event.attr.kind == PERF_TYPE_HARDWARE
+        && event.attr.config & u64::from(u32::MAX) == u64::from(PERF_COUNT_HW_CPU_CYCLES)
 }

@@ -1,18 +1,26 @@
 //! The filter that keeps the recorder's own threads out of a tracepoint.
 
-/// The fields that name a task, besides `common_pid`, which every tracepoint has. `prev_pid` is `common_pid` at a switch.
+/// The fields that name a task, besides `common_pid`, which every tracepoint has. `prev_pid` is
+/// `common_pid` at a switch.
 const FIELDS: [&str; 2] = ["next_pid", "pid"];
 
-/// A filter that holds for what names none of these threads: neither as the one that it happened to (`common_pid` is a thread's id) nor, where
-/// the tracepoint has such fields, as another task. Joined with the user's filter. `None` where there is nothing to keep out.
+/// A filter that holds for what names none of these threads: neither as the one that it happened to
+/// (`common_pid` is a thread's id) nor, where the tracepoint has such fields, as another task.
+/// Joined with the user's filter. `None` where there is nothing to keep out.
 ///
-/// The kernel takes one filter in the life of an event (`PERF_EVENT_IOC_SET_FILTER`, then `EEXIST`), of less than a page: the ids of threads
-/// that were created one after the other are consecutive, and are left out as a range.
-pub(crate) fn self_filter(fields: &[String], threads: &[i32], users: Option<&str>) -> Option<String> {
+/// The kernel takes one filter in the life of an event (`PERF_EVENT_IOC_SET_FILTER`, then
+/// `EEXIST`), of less than a page: the ids of threads that were created one after the other are
+/// consecutive, and are left out as a range.
+pub(crate) fn self_filter(
+    fields: &[String],
+    threads: &[i32],
+    users: Option<&str>,
+) -> Option<String> {
     let has = |name: &&str| fields.iter().any(|field| field == name);
     let names = ["common_pid"].into_iter().chain(FIELDS.into_iter().filter(has));
     let ranges = consecutive(threads);
-    let clauses = names.flat_map(|name| ranges.iter().map(move |&(first, last)| clause(name, first, last)));
+    let clauses =
+        names.flat_map(|name| ranges.iter().map(move |&(first, last)| clause(name, first, last)));
     let own = clauses.collect::<Vec<_>>().join(" && ");
     match (users, own.is_empty()) {
         (users, true) => users.map(str::to_owned),
@@ -22,7 +30,11 @@ pub(crate) fn self_filter(fields: &[String], threads: &[i32], users: Option<&str
 }
 
 fn clause(name: &str, first: i32, last: i32) -> String {
-    if first == last { format!("{name} != {first}") } else { format!("({name} < {first} || {name} > {last})") }
+    if first == last {
+        format!("{name} != {first}")
+    } else {
+        format!("({name} < {first} || {name} > {last})")
+    }
 }
 
 /// Runs of consecutive numbers: first and last of each.
@@ -46,14 +58,21 @@ mod tests {
     use tare_kernel::tracefs::Tracefs;
 
     fn of(fields: &[&str], threads: &[i32], users: Option<&str>) -> Option<String> {
-        self_filter(&fields.iter().map(|&field| field.to_owned()).collect::<Vec<_>>(), threads, users)
+        self_filter(
+            &fields.iter().map(|&field| field.to_owned()).collect::<Vec<_>>(),
+            threads,
+            users,
+        )
     }
 
     #[test]
     fn every_field_that_names_a_task_is_compared_with_every_thread() {
         assert_eq!(of(&["common_pid", "id"], &[7], None).unwrap(), "common_pid != 7");
         let switch = ["common_pid", "prev_pid", "next_pid"];
-        assert_eq!(of(&switch, &[9, 7], None).unwrap(), "common_pid != 7 && common_pid != 9 && next_pid != 7 && next_pid != 9");
+        assert_eq!(
+            of(&switch, &[9, 7], None).unwrap(),
+            "common_pid != 7 && common_pid != 9 && next_pid != 7 && next_pid != 9"
+        );
         assert_eq!(
             of(&["comm", "pid"], &[7, 8, 9, 12], None).unwrap(),
             "(common_pid < 7 || common_pid > 9) && common_pid != 12 && (pid < 7 || pid > 9) && pid != 12"
@@ -62,23 +81,41 @@ mod tests {
 
     #[test]
     fn the_users_filter_is_kept() {
-        assert_eq!(of(&["common_pid"], &[7], Some("id == 1 || id == 2")).unwrap(), "(id == 1 || id == 2) && common_pid != 7");
+        assert_eq!(
+            of(&["common_pid"], &[7], Some("id == 1 || id == 2")).unwrap(),
+            "(id == 1 || id == 2) && common_pid != 7"
+        );
         assert_eq!(of(&["common_pid"], &[], Some("id == 1")).unwrap(), "id == 1");
         assert_eq!(of(&["common_pid"], &[], None), None);
     }
 
-    /// The kernel takes the filter of each tracepoint of the scheduler, with as many threads as a large machine needs.
+    /// The kernel takes the filter of each tracepoint of the scheduler, with as many threads as a
+    /// large machine needs.
     #[test]
     fn the_kernel_takes_it() {
         use tare_format::abi::{Attr, Flags, Sampling, bindings};
         use tare_kernel::open::{Kernel, System, Target};
-        let Ok(tracefs) = Tracefs::find(&Host::default()) else { return println!("skipped: no tracefs for this user") };
+        let Ok(tracefs) = Tracefs::find(&Host::default()) else {
+            return println!("skipped: no tracefs for this user");
+        };
         let threads: Vec<i32> = (1000..1100).chain([3000, 5000]).collect();
-        for (system, name) in [("sched", "sched_switch"), ("sched", "sched_wakeup"), ("raw_syscalls", "sys_enter")] {
-            let filter = self_filter(&tracefs.fields(system, name).unwrap(), &threads, Some("common_pid != 0")).unwrap();
+        for (system, name) in
+            [("sched", "sched_switch"), ("sched", "sched_wakeup"), ("raw_syscalls", "sys_enter")]
+        {
+            let filter = self_filter(
+                &tracefs.fields(system, name).unwrap(),
+                &threads,
+                Some("common_pid != 0"),
+            )
+            .unwrap();
             let config = tracefs.id(system, name).unwrap();
-            let attr =
-                Attr { kind: bindings::PERF_TYPE_TRACEPOINT, config, sampling: Sampling::Period(1), flags: Flags::DISABLED, ..Attr::default() };
+            let attr = Attr {
+                kind: bindings::PERF_TYPE_TRACEPOINT,
+                config,
+                sampling: Sampling::Period(1),
+                flags: Flags::DISABLED,
+                ..Attr::default()
+            };
             match System.open(&attr, Target::Task(0), None) {
                 Ok(event) => event.set_filter(&std::ffi::CString::new(filter).unwrap()).unwrap(),
                 Err(error) => println!("skipped: {system}:{name} can't be opened: {error}"),

@@ -1,4 +1,5 @@
-//! Asks the kernel whether it takes an attribute, and steps back where it doesn't and the recording can do without.
+//! Asks the kernel whether it takes an attribute, and steps back where it doesn't and the recording
+//! can do without.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings as abi;
@@ -22,12 +23,16 @@ struct Step {
 const WEIGHTS: u64 = abi::PERF_SAMPLE_WEIGHT_STRUCT as u64;
 const OTHER_SIDE: Flags = Flags::EXCLUDE_GUEST.union(Flags::EXCLUDE_HOST);
 
-/// The newest feature first: a kernel that lacks one has all that come after it, unless a distribution or a PMU says otherwise.
+/// The newest feature first: a kernel that lacks one has all that come after it, unless a
+/// distribution or a PMU says otherwise.
 const STEPS: [Step; 8] = [
     Step {
         // Linux 6.12
         lost: "this kernel can't read groups (:S) in children: what the first thread starts is not recorded",
-        applies: |attr| attr.flags.contains(Flags::INHERIT) && attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0,
+        applies: |attr| {
+            attr.flags.contains(Flags::INHERIT)
+                && attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0
+        },
         without: |attr| attr.flags.remove(Flags::INHERIT | Flags::INHERIT_STAT),
     },
     Step {
@@ -46,7 +51,9 @@ const STEPS: [Step; 8] = [
         // Linux 5.12
         lost: "this kernel has one weight for a sample, not several",
         applies: |attr| attr.sample_type & WEIGHTS != 0,
-        without: |attr| attr.sample_type = attr.sample_type & !WEIGHTS | u64::from(abi::PERF_SAMPLE_WEIGHT),
+        without: |attr| {
+            attr.sample_type = attr.sample_type & !WEIGHTS | u64::from(abi::PERF_SAMPLE_WEIGHT)
+        },
     },
     Step {
         // Linux 5.7 and 4.4
@@ -57,7 +64,10 @@ const STEPS: [Step; 8] = [
     Step {
         // Linux 5.7
         lost: "this kernel has no cgroups in samples",
-        applies: |attr| attr.flags.contains(Flags::CGROUP) || attr.sample_type & u64::from(abi::PERF_SAMPLE_CGROUP) != 0,
+        applies: |attr| {
+            attr.flags.contains(Flags::CGROUP)
+                || attr.sample_type & u64::from(abi::PERF_SAMPLE_CGROUP) != 0
+        },
         without: |attr| {
             attr.flags.remove(Flags::CGROUP);
             attr.sample_type &= !u64::from(abi::PERF_SAMPLE_CGROUP);
@@ -76,14 +86,18 @@ const STEPS: [Step; 8] = [
     },
 ];
 
-/// What to say where an attribute opens without something that the user asked for, and how to leave that out.
+/// What to say where an attribute opens without something that the user asked for, and how to leave
+/// that out.
 type Blame = (&'static str, fn(&mut Attr));
 
 const ASKED: [Blame; 9] = [
-    ("there are no branch records of this kind here: leave out -b, -j and --call-graph lbr", |attr| {
-        attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
-        attr.branch_sample_type = 0;
-    }),
+    (
+        "there are no branch records of this kind here: leave out -b, -j and --call-graph lbr",
+        |attr| {
+            attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = 0;
+        },
+    ),
     ("its clock can't be read when this event interrupts: use -k mono or -k raw", |attr| {
         attr.flags.remove(Flags::USE_CLOCKID);
         attr.clockid = 0;
@@ -93,14 +107,27 @@ const ASKED: [Blame; 9] = [
         attr.sample_type &= !u64::from(abi::PERF_SAMPLE_REGS_INTR);
         attr.sample_regs_intr = 0;
     }),
-    ("this kernel knows no page sizes of samples (Linux 5.11): leave out --data-page-size and --code-page-size", |attr| {
-        attr.sample_type &= !u64::from(abi::PERF_SAMPLE_DATA_PAGE_SIZE | abi::PERF_SAMPLE_CODE_PAGE_SIZE);
-    }),
-    ("physical addresses are for those with CAP_PERFMON, or CAP_SYS_ADMIN: leave out --phys-data", |attr| {
-        attr.sample_type &= !u64::from(abi::PERF_SAMPLE_PHYS_ADDR);
-    }),
-    ("namespaces are for those with CAP_PERFMON, or CAP_SYS_ADMIN: leave out --namespaces", |attr| attr.flags.remove(Flags::NAMESPACES)),
-    ("the kernel takes no such depth of call chains (kernel.perf_event_max_stack): use a smaller max-stack", |attr| attr.sample_max_stack = 0),
+    (
+        "this kernel knows no page sizes of samples (Linux 5.11): leave out --data-page-size and --code-page-size",
+        |attr| {
+            attr.sample_type &=
+                !u64::from(abi::PERF_SAMPLE_DATA_PAGE_SIZE | abi::PERF_SAMPLE_CODE_PAGE_SIZE);
+        },
+    ),
+    (
+        "physical addresses are for those with CAP_PERFMON, or CAP_SYS_ADMIN: leave out --phys-data",
+        |attr| {
+            attr.sample_type &= !u64::from(abi::PERF_SAMPLE_PHYS_ADDR);
+        },
+    ),
+    (
+        "namespaces are for those with CAP_PERFMON, or CAP_SYS_ADMIN: leave out --namespaces",
+        |attr| attr.flags.remove(Flags::NAMESPACES),
+    ),
+    (
+        "the kernel takes no such depth of call chains (kernel.perf_event_max_stack): use a smaller max-stack",
+        |attr| attr.sample_max_stack = 0,
+    ),
     ("it can be counted, by tare stat, but not sampled", |attr| attr.sampling = Sampled::None),
 ];
 
@@ -119,15 +146,23 @@ impl<'a> Settling<'a> {
         Self { kernel, host, per_cpu, taken: Vec::new(), notes: Vec::new() }
     }
 
-    /// Has the kernel take all members; a weak group is taken apart where it doesn't take them together.
-    pub(super) fn group(&mut self, members: &mut [PlannedEvent], weak: bool) -> Result<(), Refusal> {
+    /// Has the kernel take all members; a weak group is taken apart where it doesn't take them
+    /// together.
+    pub(super) fn group(
+        &mut self,
+        members: &mut [PlannedEvent],
+        weak: bool,
+    ) -> Result<(), Refusal> {
         let mut open: Vec<Box<dyn EventFile>> = Vec::new();
         for index in 0..members.len() {
             let leader = open.first().map(Box::as_ref);
             match self.event(&mut members[index], leader) {
                 Ok(file) => open.push(file),
                 Err(_) if weak && index > 0 => {
-                    self.notes.push(format!("the events of the weak group of {} don't fit together: each is on its own", members[0].event.name));
+                    self.notes.push(format!(
+                        "the events of the weak group of {} don't fit together: each is on its own",
+                        members[0].event.name
+                    ));
                     drop(open);
                     for member in members {
                         member.leader = None;
@@ -141,7 +176,11 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    fn event(&mut self, planned: &mut PlannedEvent, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Refusal> {
+    fn event(
+        &mut self,
+        planned: &mut PlannedEvent,
+        leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Refusal> {
         for step in self.taken.iter().map(|&number| &STEPS[number]) {
             if (step.applies)(&planned.attr) {
                 (step.without)(&mut planned.attr);
@@ -158,9 +197,15 @@ impl<'a> Settling<'a> {
             }
             if let Some(number) = refused.then(|| self.helps(planned, leader)).flatten() {
                 self.take(number, planned);
-            } else if planned.event.precise_max && planned.attr.precise_ip > 0 && (refused || errno == Errno::NOENT) {
+            } else if planned.event.precise_max
+                && planned.attr.precise_ip > 0
+                && (refused || errno == Errno::NOENT)
+            {
                 planned.attr.precise_ip -= 1;
-            } else if let Some(number) = refused.then(|| STEPS.iter().position(|step| (step.applies)(&planned.attr))).flatten() {
+            } else if let Some(number) = refused
+                .then(|| STEPS.iter().position(|step| (step.applies)(&planned.attr)))
+                .flatten()
+            {
                 self.take(number, planned);
             } else {
                 return Err(self.refusal(planned, errno, leader));
@@ -168,13 +213,20 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// A tracepoint is asked for as an event that never happens: closing the last event of a tracepoint waits for all CPUs.
-    fn open(&self, planned: &PlannedEvent, attr: &Attr, leader: Option<&dyn EventFile>) -> Result<Box<dyn EventFile>, Errno> {
+    /// A tracepoint is asked for as an event that never happens: closing the last event of a
+    /// tracepoint waits for all CPUs.
+    fn open(
+        &self,
+        planned: &PlannedEvent,
+        attr: &Attr,
+        leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Errno> {
         let cpu = planned.cpus.as_slice().first().copied().unwrap_or(0);
         let target = if self.per_cpu { Target::Cpu(cpu) } else { Target::TaskOnCpu(0, cpu) };
         if is_traced(&planned.event) {
             let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
-            let stand_in = Attr { kind, config, config1: 0, config2: 0, uprobe_path: None, ..attr.clone() };
+            let stand_in =
+                Attr { kind, config, config1: 0, config2: 0, uprobe_path: None, ..attr.clone() };
             return self.kernel.open(&stand_in, target, leader);
         }
         self.kernel.open(attr, target, leader)
@@ -199,13 +251,23 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// Restricts an event to user space, where the user didn't say that the kernel is wanted; whether that can help.
+    /// Restricts an event to user space, where the user didn't say that the kernel is wanted;
+    /// whether that can help.
     fn leave_kernel_out(&mut self, planned: &mut PlannedEvent) -> bool {
-        let Some(user) = user_mode_only(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr)) else { return false };
+        let Some(user) =
+            user_mode_only(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr))
+        else {
+            return false;
+        };
         planned.attr.flags |= user.attr.flags & (Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV);
         planned.event = user;
-        let level = self.host.sysctl("kernel.perf_event_paranoid").map_or_else(|_| "?".to_owned(), |level| level.to_string());
-        let note = format!("user space only: kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=1` lets the kernel in)");
+        let level = self
+            .host
+            .sysctl("kernel.perf_event_paranoid")
+            .map_or_else(|_| "?".to_owned(), |level| level.to_string());
+        let note = format!(
+            "user space only: kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=1` lets the kernel in)"
+        );
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -213,9 +275,17 @@ impl<'a> Settling<'a> {
     }
 
     /// Why an event can't be recorded, found by leaving out what was asked for.
-    fn refusal(&self, planned: &PlannedEvent, errno: Errno, leader: Option<&dyn EventFile>) -> Refusal {
+    fn refusal(
+        &self,
+        planned: &PlannedEvent,
+        errno: Errno,
+        leader: Option<&dyn EventFile>,
+    ) -> Refusal {
         let name = &planned.event.name;
-        let failed = |why: &str| Refusal { exit: Exit::OwnFailure, message: format!("cannot record '{name}': {why}") };
+        let failed = |why: &str| Refusal {
+            exit: Exit::OwnFailure,
+            message: format!("cannot record '{name}': {why}"),
+        };
         for (why, without) in ASKED {
             let mut attr = planned.attr.clone();
             without(&mut attr);
@@ -224,14 +294,22 @@ impl<'a> Settling<'a> {
             }
         }
         if leader.is_some() && self.open(planned, &planned.attr, None).is_ok() {
-            return failed("it doesn't fit into its group: take it out, or make the group weak ({…}:W)");
+            return failed(
+                "it doesn't fit into its group: take it out, or make the group weak ({…}:W)",
+            );
         }
         match Unavailable::from_errno(errno, &planned.event, self.per_cpu) {
-            Some(Unavailable::NoPmu) => failed(&format!("{}; -e cpu-clock samples by a timer", Unavailable::NoPmu)),
+            Some(Unavailable::NoPmu) => {
+                failed(&format!("{}; -e cpu-clock samples by a timer", Unavailable::NoPmu))
+            }
             Some(reason) => failed(&reason.to_string()),
             None if matches!(errno, Errno::ACCESS | Errno::PERM) => {
                 let files = tare_kernel::child::FileLimit::now();
-                remedy::for_open(&OpenError::NotPermitted { event: name.clone(), per_cpu: self.per_cpu, errno }, self.host, &files)
+                remedy::for_open(
+                    &OpenError::NotPermitted { event: name.clone(), per_cpu: self.per_cpu, errno },
+                    self.host,
+                    &files,
+                )
             }
             None => failed(&errno.to_string()),
         }

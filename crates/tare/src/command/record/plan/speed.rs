@@ -10,22 +10,36 @@ use tare_kernel::open::{Kernel, Target};
 
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
-/// For how long a loop is counted, and how often: the fastest run counts, as a hypervisor may have taken time from the others.
+/// For how long a loop is counted, and how often: the fastest run counts, as a hypervisor may have
+/// taken time from the others.
 const COUNTED: Duration = Duration::from_micros(500);
 const RUNS: usize = 3;
 
-/// The highest speed that the CPUs are built for, where the kernel sets it (`cpufreq/cpuinfo_max_freq`, kHz). Else the present one, counted:
-/// virtual machines tell no other. `None` where this user can't count cycles.
+/// The highest speed that the CPUs are built for, where the kernel sets it
+/// (`cpufreq/cpuinfo_max_freq`, kHz). Else the present one, counted: virtual machines tell no
+/// other. `None` where this user can't count cycles.
 pub(super) fn cycles_per_second(host: &Host, kernel: &dyn Kernel) -> Option<u64> {
     let cpus = host.online_cpus().unwrap_or_default();
-    let khz = |cpu: &u32| host.read(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq")).ok()?.parse::<u64>().ok();
-    let built_for = cpus.as_slice().iter().filter_map(khz).max().map(|khz| khz.saturating_mul(1000));
+    let khz = |cpu: &u32| {
+        host.read(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq"))
+            .ok()?
+            .parse::<u64>()
+            .ok()
+    };
+    let built_for =
+        cpus.as_slice().iter().filter_map(khz).max().map(|khz| khz.saturating_mul(1000));
     built_for.or_else(|| (0..RUNS).filter_map(|_| counted(kernel)).max()).filter(|&hz| hz > 0)
 }
 
 fn counted(kernel: &dyn Kernel) -> Option<u64> {
     let flags = Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
-    let attr = Attr { kind: PERF_TYPE_HARDWARE, config: PERF_COUNT_HW_CPU_CYCLES.into(), read_format: TIMES, flags, ..Attr::default() };
+    let attr = Attr {
+        kind: PERF_TYPE_HARDWARE,
+        config: PERF_COUNT_HW_CPU_CYCLES.into(),
+        read_format: TIMES,
+        flags,
+        ..Attr::default()
+    };
     let event = kernel.open(&attr, Target::Task(0), None).ok()?;
     let begin = Instant::now();
     while begin.elapsed() < COUNTED {
@@ -36,7 +50,8 @@ fn counted(kernel: &dyn Kernel) -> Option<u64> {
     let mut bytes = [0; 24];
     let len = event.read(&mut bytes).ok()?;
     let count = *Reading::decode(bytes.get(..len)?, TIMES).ok()?.counts.first()?;
-    let a_second = (u128::from(count.value()) * 1_000_000_000).checked_div(count.running_ns().into())?;
+    let a_second =
+        (u128::from(count.value()) * 1_000_000_000).checked_div(count.running_ns().into())?;
     u64::try_from(a_second).ok()
 }
 

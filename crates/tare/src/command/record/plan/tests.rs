@@ -24,7 +24,10 @@ impl Machine {
     /// A VM without a PMU, on which root sees everything.
     fn vm() -> Self {
         let fits = |attr: &Attr, _| attr.kind == abi::PERF_TYPE_HARDWARE;
-        let machine = Self { root: tempfile::tempdir().unwrap(), kernel: Scripted::new().rule(fits, Answer::Refuse(Errno::NOENT)) };
+        let machine = Self {
+            root: tempfile::tempdir().unwrap(),
+            kernel: Scripted::new().rule(fits, Answer::Refuse(Errno::NOENT)),
+        };
         machine
             .file("/sys/devices/system/cpu/online", "0-1")
             .file("/proc/sys/kernel/perf_event_max_sample_rate", "100000")
@@ -35,12 +38,19 @@ impl Machine {
             .tracepoint("sched/sched_switch", 316, &["pid_t prev_pid", "pid_t next_pid"])
     }
 
-    /// Cores with PEBS and LBR, which are precise to the instruction after, and the memory controller of a package.
+    /// Cores with PEBS and LBR, which are precise to the instruction after, and the memory
+    /// controller of a package.
     fn intel() -> Self {
         let imprecise = |attr: &Attr, _| attr.precise_ip == 3;
-        let machine = Self { kernel: Scripted::new().rule(imprecise, Answer::Refuse(Errno::OPNOTSUPP)), ..Self::vm() };
-        let imc = [("cpumask", "0"), ("format/event", "config:0-7"), ("events/reads", "event=0x04")];
-        machine.pmu("cpu", 4, &[("format/event", "config:0-7"), ("events/mem-loads", "event=0xcd")]).pmu("uncore_imc_0", 30, &imc)
+        let machine = Self {
+            kernel: Scripted::new().rule(imprecise, Answer::Refuse(Errno::OPNOTSUPP)),
+            ..Self::vm()
+        };
+        let imc =
+            [("cpumask", "0"), ("format/event", "config:0-7"), ("events/reads", "event=0x04")];
+        machine
+            .pmu("cpu", 4, &[("format/event", "config:0-7"), ("events/mem-loads", "event=0xcd")])
+            .pmu("uncore_imc_0", 30, &imc)
     }
 
     /// Two kinds of cores.
@@ -54,16 +64,26 @@ impl Machine {
         let new = |attr: &Attr, _| {
             let flags = Flags::BUILD_ID | Flags::KSYMBOL | Flags::BPF_EVENT | Flags::CGROUP;
             let fields = abi::PERF_SAMPLE_WEIGHT_STRUCT | abi::PERF_SAMPLE_CGROUP;
-            let group = attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0 && attr.flags.contains(Flags::INHERIT);
-            group || attr.flags.intersects(flags) || attr.read_format.contains(ReadFormat::LOST) || attr.sample_type & u64::from(fields) != 0
+            let group = attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0
+                && attr.flags.contains(Flags::INHERIT);
+            group
+                || attr.flags.intersects(flags)
+                || attr.read_format.contains(ReadFormat::LOST)
+                || attr.sample_type & u64::from(fields) != 0
         };
         Self { kernel: Scripted::new().rule(new, Answer::Refuse(Errno::INVAL)), ..Self::vm() }
     }
 
     /// A user who may record no more than the user space of own processes.
     fn unprivileged() -> Self {
-        let kernel_side = |attr: &Attr, target| !attr.flags.contains(Flags::EXCLUDE_KERNEL) || matches!(target, tare_kernel::open::Target::Cpu(_));
-        Self { kernel: Scripted::new().rule(kernel_side, Answer::Refuse(Errno::ACCESS)), ..Self::vm() }
+        let kernel_side = |attr: &Attr, target| {
+            !attr.flags.contains(Flags::EXCLUDE_KERNEL)
+                || matches!(target, tare_kernel::open::Target::Cpu(_))
+        };
+        Self {
+            kernel: Scripted::new().rule(kernel_side, Answer::Refuse(Errno::ACCESS)),
+            ..Self::vm()
+        }
     }
 
     fn named(name: &str) -> Self {
@@ -87,19 +107,29 @@ impl Machine {
     fn pmu(self, name: &str, kind: u32, files: &[(&str, &str)]) -> Self {
         let folder = format!("/sys/bus/event_source/devices/{name}");
         let machine = self.file(&format!("{folder}/type"), &kind.to_string());
-        files.iter().fold(machine, |machine, (file, text)| machine.file(&format!("{folder}/{file}"), text))
+        files
+            .iter()
+            .fold(machine, |machine, (file, text)| machine.file(&format!("{folder}/{file}"), text))
     }
 
     fn tracepoint(self, name: &str, id: u32, fields: &[&str]) -> Self {
         let folder = format!("/sys/kernel/tracing/events/{name}");
-        let fields = ["int common_pid"].iter().chain(fields).map(|field| format!("\tfield:{field};\toffset:8;\tsize:4;\tsigned:1;\n"));
+        let fields = ["int common_pid"]
+            .iter()
+            .chain(fields)
+            .map(|field| format!("\tfield:{field};\toffset:8;\tsize:4;\tsigned:1;\n"));
         let format = format!("name: x\nformat:\n{}", fields.collect::<String>());
-        self.file(&format!("{folder}/id"), &id.to_string()).file(&format!("{folder}/format"), &format)
+        self.file(&format!("{folder}/id"), &id.to_string())
+            .file(&format!("{folder}/format"), &format)
     }
 
     fn plan(&self, line: &str) -> Result<Plan, Refusal> {
         let words = shlex::split(line).unwrap().into_iter().map(OsString::from);
-        let Command::Record(raw) = Tare::parse_typed(words).unwrap_or_else(|error| panic!("{line}: {error}")).command else { panic!("{line}") };
+        let Command::Record(raw) =
+            Tare::parse_typed(words).unwrap_or_else(|error| panic!("{line}: {error}")).command
+        else {
+            panic!("{line}")
+        };
         let host = Host::at(self.root.path());
         Plan::new(&Record::resolve(*raw, &host)?, &host, &self.kernel)
     }
@@ -133,7 +163,8 @@ const FIELDS: [(&str, u32); 25] = [
     ("weight_struct", abi::PERF_SAMPLE_WEIGHT_STRUCT),
 ];
 
-/// The fields that are not zero, without those that every event of a recording has; the fields of samples by name.
+/// The fields that are not zero, without those that every event of a recording has; the fields of
+/// samples by name.
 fn shown(attr: &Attr) -> String {
     let always = Flags::WATERMARK | Flags::SAMPLE_ID_ALL;
     assert!(attr.flags.contains(always) && attr.wakeup == 0);
@@ -146,17 +177,28 @@ fn shown(attr: &Attr) -> String {
     let rest = Attr {
         sample_type: 0,
         read_format: attr.read_format - usual,
-        flags: attr.flags - always - tracks - if monotonic { Flags::USE_CLOCKID } else { Flags::empty() },
+        flags: attr.flags
+            - always
+            - tracks
+            - if monotonic { Flags::USE_CLOCKID } else { Flags::empty() },
         clockid: if monotonic { 0 } else { attr.clockid },
         ..attr.clone()
     };
-    let is_flag = |line: &str| line.strip_suffix(" 1").is_some_and(|name| Flags::from_name(&name.to_uppercase()).is_some());
-    let part = |line: &str| if is_flag(line) { line.trim_end_matches(" 1").to_owned() } else { line.to_owned() };
+    let is_flag = |line: &str| {
+        line.strip_suffix(" 1").is_some_and(|name| Flags::from_name(&name.to_uppercase()).is_some())
+    };
+    let part = |line: &str| {
+        if is_flag(line) { line.trim_end_matches(" 1").to_owned() } else { line.to_owned() }
+    };
     let mut parts: Vec<String> = rest.to_string().lines().map(part).collect();
     if follows {
         parts.push("tracks".to_owned());
     }
-    let samples: Vec<&str> = FIELDS.iter().filter(|(_, bit)| attr.sample_type & u64::from(*bit) != 0).map(|(name, _)| *name).collect();
+    let samples: Vec<&str> = FIELDS
+        .iter()
+        .filter(|(_, bit)| attr.sample_type & u64::from(*bit) != 0)
+        .map(|(name, _)| *name)
+        .collect();
     format!("{}; samples: {}", parts.join(", "), samples.join(" "))
 }
 
@@ -165,10 +207,22 @@ fn outcome(machine: &str, line: &str) -> String {
         Err(refusal) => format!("  refused: {}\n", refusal.message),
         Ok(plan) => {
             let notes = plan.notes.iter().map(|note| format!("  note: {note}\n"));
-            let group = |planned: &PlannedEvent| planned.leader.map_or_else(String::new, |leader| format!(", led by event {leader}"));
-            let cgroup = |planned: &PlannedEvent| planned.cgroup.map_or_else(String::new, |cgroup| format!(", cgroup {cgroup}"));
+            let group = |planned: &PlannedEvent| {
+                planned.leader.map_or_else(String::new, |leader| format!(", led by event {leader}"))
+            };
+            let cgroup = |planned: &PlannedEvent| {
+                planned.cgroup.map_or_else(String::new, |cgroup| format!(", cgroup {cgroup}"))
+            };
             let event = |one: &PlannedEvent| {
-                format!("  {} (CPU {}, {:?}{}{}): {}\n", one.event.name, one.cpus, one.start, group(one), cgroup(one), shown(&one.attr))
+                format!(
+                    "  {} (CPU {}, {:?}{}{}): {}\n",
+                    one.event.name,
+                    one.cpus,
+                    one.start,
+                    group(one),
+                    cgroup(one),
+                    shown(&one.attr)
+                )
             };
             notes.chain(plan.events.iter().map(event)).collect()
         }
@@ -188,7 +242,11 @@ fn every_command_line_gives_its_attributes() {
         }
     }
     assert!(lines > 30);
-    let expected: String = GOLDEN.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| format!("{line}\n")).collect();
+    let expected: String = GOLDEN
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect();
     assert_eq!(now, expected, "what the command lines give now:\n{now}");
 }
 
@@ -198,7 +256,10 @@ fn filters_join_the_users_with_the_recorders_own() {
     let plan = machine.plan("tare record -e sched:sched_switch --filter 'prev_pid == 0 || next_pid == 0' -e page-faults true").unwrap();
     let [switch, faults] = &plan.events[..] else { panic!("{plan}") };
     let filter = switch.filter(&[7]).unwrap().unwrap();
-    assert_eq!(filter.to_str(), Ok("(prev_pid == 0 || next_pid == 0) && common_pid != 7 && next_pid != 7"));
+    assert_eq!(
+        filter.to_str(),
+        Ok("(prev_pid == 0 || next_pid == 0) && common_pid != 7 && next_pid != 7")
+    );
     assert_eq!(faults.filter(&[7]).unwrap(), None);
     let scattered: Vec<i32> = (1..400).map(|number| number * 3).collect();
     assert!(switch.filter(&scattered).unwrap_err().message.contains("shorten it"));
@@ -210,18 +271,36 @@ fn places_are_cpus_and_what_of_them_is_recorded() {
     let machine = Machine::vm();
     let of_tasks = machine.plan("tare record -p 1").unwrap();
     let places: Vec<_> = of_tasks.events[0].places(&[5, 6], &[]).collect();
-    assert_eq!(places, [(0, Place::TaskOnCpu(5, 0)), (0, Place::TaskOnCpu(6, 0)), (1, Place::TaskOnCpu(5, 1)), (1, Place::TaskOnCpu(6, 1))]);
+    assert_eq!(
+        places,
+        [
+            (0, Place::TaskOnCpu(5, 0)),
+            (0, Place::TaskOnCpu(6, 0)),
+            (1, Place::TaskOnCpu(5, 1)),
+            (1, Place::TaskOnCpu(6, 1))
+        ]
+    );
     let of_cgroups = machine.plan("tare record -e cs,faults -G a,b -C 1").unwrap();
-    let places: Vec<Vec<_>> = of_cgroups.events.iter().map(|event| event.places(&[], &[8, 9]).collect()).collect();
-    assert_eq!(places, [[(1, Place::CgroupOnCpu(8, 1))], [(1, Place::CgroupOnCpu(9, 1))], [(1, Place::Cpu(1))]]);
+    let places: Vec<Vec<_>> =
+        of_cgroups.events.iter().map(|event| event.places(&[], &[8, 9]).collect()).collect();
+    assert_eq!(
+        places,
+        [[(1, Place::CgroupOnCpu(8, 1))], [(1, Place::CgroupOnCpu(9, 1))], [(1, Place::Cpu(1))]]
+    );
 }
 
 #[test]
 fn a_command_is_recorded_where_the_cpuset_lets_it_run() {
     let cgroups = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
-    let machine = Machine::vm().file("/sys/devices/system/cpu/online", "0-7").file("/proc/self/mountinfo", cgroups);
-    let machine = machine.file("/proc/self/cgroup", "0::/box/inner").file("/sys/fs/cgroup/box/cpuset.cpus.effective", "2-3,9");
-    let machine = machine.file("/sys/fs/cgroup/box/inner/cgroup.procs", "1").file("/sys/fs/cgroup/cpuset.cpus.effective", "0-7");
+    let machine = Machine::vm()
+        .file("/sys/devices/system/cpu/online", "0-7")
+        .file("/proc/self/mountinfo", cgroups);
+    let machine = machine
+        .file("/proc/self/cgroup", "0::/box/inner")
+        .file("/sys/fs/cgroup/box/cpuset.cpus.effective", "2-3,9");
+    let machine = machine
+        .file("/sys/fs/cgroup/box/inner/cgroup.procs", "1")
+        .file("/sys/fs/cgroup/cpuset.cpus.effective", "0-7");
     assert_eq!(machine.plan("tare record true").unwrap().events[0].cpus.to_string(), "2-3");
     assert_eq!(machine.plan("tare record -a true").unwrap().events[0].cpus.to_string(), "0-7");
     assert_eq!(machine.plan("tare record -p 1").unwrap().events[0].cpus.to_string(), "0-7");

@@ -1,4 +1,5 @@
-//! The event that keeps track of processes: their names, maps, children, and what else the user asked for.
+//! The event that keeps track of processes: their names, maps, children, and what else the user
+//! asked for.
 
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling as Sampled};
@@ -7,20 +8,34 @@ use tare_measure::event::Event;
 use super::attr::{Common, READ_FORMAT};
 
 /// What one event of a recording reports of processes and of the kernel's own code.
-const TRACKED: Flags = Flags::MMAP.union(Flags::MMAP2).union(Flags::COMM).union(Flags::COMM_EXEC).union(Flags::TASK).union(Flags::KSYMBOL);
+const TRACKED: Flags = Flags::MMAP
+    .union(Flags::MMAP2)
+    .union(Flags::COMM)
+    .union(Flags::COMM_EXEC)
+    .union(Flags::TASK)
+    .union(Flags::KSYMBOL);
 
 /// Has this event keep track.
 pub(super) fn track(common: &Common<'_>, attr: &mut Attr) {
     attr.flags |= TRACKED | common.sampling.tracking;
 }
 
-/// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with those that are sampled.
+/// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with
+/// those that are sampled.
 pub(super) fn dummy(common: &Common<'_>) -> (Event, Attr) {
     let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
-    let event = Event::new("dummy:u", Attr { kind, config, flags: Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV, ..Attr::default() });
+    let event = Event::new(
+        "dummy:u",
+        Attr { kind, config, flags: Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV, ..Attr::default() },
+    );
     let mut attr = event.attr.clone();
     attr.sampling = Sampled::Period(1);
-    attr.sample_type = u64::from(abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME | abi::PERF_SAMPLE_CPU);
+    attr.sample_type = u64::from(
+        abi::PERF_SAMPLE_IDENTIFIER
+            | abi::PERF_SAMPLE_TID
+            | abi::PERF_SAMPLE_TIME
+            | abi::PERF_SAMPLE_CPU,
+    );
     attr.read_format = READ_FORMAT;
     attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED | Flags::WATERMARK;
     attr.flags.set(Flags::INHERIT, common.inherit);

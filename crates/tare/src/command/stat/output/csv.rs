@@ -1,4 +1,5 @@
-//! `-x`: the CSV columns of `perf stat` in its order (perf-stat(1), "CSV FORMAT"; checked against perf 6.1's output).
+//! `-x`: the CSV columns of `perf stat` in its order (perf-stat(1), "CSV FORMAT"; checked against
+//! perf 6.1's output).
 //!
 //! ```text
 //! [time] [key [places]] value unit event [cgroup] [deviation%] running-ns running-% metric metric-unit
@@ -14,7 +15,14 @@ use crate::exit::printable;
 use tare_measure::count::Key;
 use tare_measure::statistics::Summary;
 
-pub(super) fn lines(out: &mut dyn Write, separator: &str, output: &Output, at: Option<Duration>, lines: &[Line], keys: bool) -> io::Result<()> {
+pub(super) fn lines(
+    out: &mut dyn Write,
+    separator: &str,
+    output: &Output,
+    at: Option<Duration>,
+    lines: &[Line],
+    keys: bool,
+) -> io::Result<()> {
     if output.metric_only {
         return metrics(out, separator, at, lines, keys);
     }
@@ -29,7 +37,9 @@ pub(super) fn lines(out: &mut dyn Write, separator: &str, output: &Output, at: O
         fields.push(line.running_ns.to_string());
         fields.push(format!("{:.2}", line.running_share * 100.0));
         let metric = line.metric.as_ref();
-        fields.push(metric.map_or_else(String::new, |metric| metric_value(metric.value, metric.percent)));
+        fields.push(
+            metric.map_or_else(String::new, |metric| metric_value(metric.value, metric.percent)),
+        );
         fields.push(metric.map_or_else(String::new, |metric| metric.unit.clone()));
         writeln!(out, "{}", join(&fields, separator))?;
     }
@@ -37,7 +47,13 @@ pub(super) fn lines(out: &mut dyn Write, separator: &str, output: &Output, at: O
 }
 
 /// Only the derived figures: a line for each key, a column for each event that has one.
-fn metrics(out: &mut dyn Write, separator: &str, at: Option<Duration>, lines: &[Line], keys: bool) -> io::Result<()> {
+fn metrics(
+    out: &mut dyn Write,
+    separator: &str,
+    at: Option<Duration>,
+    lines: &[Line],
+    keys: bool,
+) -> io::Result<()> {
     let mut order: Vec<Key> = Vec::new();
     lines.iter().for_each(|line| {
         if !order.contains(&line.key) {
@@ -52,7 +68,11 @@ fn metrics(out: &mut dyn Write, separator: &str, at: Option<Duration>, lines: &[
         }
         for line in of_key {
             if let Some(metric) = &line.metric {
-                fields.extend([line.event.clone(), metric_value(metric.value, metric.percent), metric.unit.clone()]);
+                fields.extend([
+                    line.event.clone(),
+                    metric_value(metric.value, metric.percent),
+                    metric.unit.clone(),
+                ]);
             }
         }
         writeln!(out, "{}", join(&fields, separator))?;
@@ -84,7 +104,8 @@ fn value(line: &Line) -> String {
     }
 }
 
-/// The standard deviation of the mean in percent of it, as perf has it: 0 where there is none; `None` for a single run.
+/// The standard deviation of the mean in percent of it, as perf has it: 0 where there is none;
+/// `None` for a single run.
 pub(super) fn deviation_percent(line: &Line) -> Option<f64> {
     let percent = |spread: &Summary| {
         let of_mean = spread.deviation? / (spread.runs as f64).sqrt();
@@ -101,7 +122,8 @@ fn metric_value(value: f64, percent: bool) -> String {
     if percent { format!("{value:.2}") } else { format!("{value:.3}") }
 }
 
-/// Fields as they are, as perf writes them; only what would break a line (names of threads and events may hold anything) is escaped.
+/// Fields as they are, as perf writes them; only what would break a line (names of threads and
+/// events may hold anything) is escaped.
 fn join(fields: &[String], separator: &str) -> String {
     let clean = |field: &String| printable(&field.replace('\n', "\\n")).replace(separator, " ");
     fields.iter().map(clean).collect::<Vec<_>>().join(separator)

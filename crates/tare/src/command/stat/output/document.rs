@@ -89,23 +89,41 @@ pub(super) struct Intervals(Vec<Interval>);
 
 impl Intervals {
     pub(super) fn add(&mut self, at: Duration, lines: &[Line]) {
-        self.0.push(Interval { at_seconds: at.as_secs_f64(), events: lines.iter().map(event).collect() });
+        self.0.push(Interval {
+            at_seconds: at.as_secs_f64(),
+            events: lines.iter().map(event).collect(),
+        });
     }
 }
 
-pub(super) fn write(out: &mut dyn Write, results: &Results<'_>, intervals: Intervals) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut dyn Write,
+    results: &Results<'_>,
+    intervals: Intervals,
+) -> io::Result<()> {
     let times = results.times();
     let document = Document {
         version: VERSION,
         tool: "tare stat",
-        command: results.stat().command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: results
+            .stat()
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
         target: results.title(),
-        follow: matches!(results.stat().target, Target::CommandInCgroup(_)).then_some(Follow { mode: "cgroup", counts_exec: true }),
+        follow: matches!(results.stat().target, Target::CommandInCgroup(_))
+            .then_some(Follow { mode: "cgroup", counts_exec: true }),
         exact: results.stat().exact,
         runs: results.runs(),
         events: results.lines().iter().map(event).collect(),
         intervals: intervals.0,
-        times: Times { elapsed_seconds: times.elapsed, user_seconds: times.user, system_seconds: times.system, peak_memory_bytes: times.peak_memory },
+        times: Times {
+            elapsed_seconds: times.elapsed,
+            user_seconds: times.user,
+            system_seconds: times.system,
+            peak_memory_bytes: times.peak_memory,
+        },
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
@@ -115,7 +133,9 @@ fn event(line: &Line) -> Event {
     let (value, reason) = match line.value {
         Value::Counted(value) => (Some(value), None),
         Value::NotCounted(None) => (None, Some("it was never on a counter".to_owned())),
-        Value::NotCounted(Some(reason)) | Value::NotSupported(reason) => (None, Some(reason.to_string())),
+        Value::NotCounted(Some(reason)) | Value::NotSupported(reason) => {
+            (None, Some(reason.to_string()))
+        }
     };
     let spread = line.spread.as_ref();
     Event {
@@ -132,10 +152,15 @@ fn event(line: &Line) -> Event {
         reason,
         runs: line.runs.clone(),
         standard_deviation: spread.and_then(|spread| spread.deviation),
-        interval_95: spread.and_then(|spread: &Summary| spread.interval).map(|interval| [interval.low, interval.high]),
+        interval_95: spread
+            .and_then(|spread: &Summary| spread.interval)
+            .map(|interval| [interval.low, interval.high]),
         running_ns: line.running_ns,
         running_share: line.running_share,
         scaled: line.running_share < 1.0,
-        metric: line.metric.as_ref().map(|metric| Metric { value: metric.value, unit: metric.unit.clone() }),
+        metric: line
+            .metric
+            .as_ref()
+            .map(|metric| Metric { value: metric.value, unit: metric.unit.clone() }),
     }
 }

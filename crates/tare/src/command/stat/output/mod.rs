@@ -28,16 +28,29 @@ impl Writer {
     /// Opens the destination.
     pub(super) fn open(output: &Output) -> anyhow::Result<Self> {
         let out = open(output)?;
-        Ok(Self { out, output: output.clone(), intervals: document::Intervals::default(), since_heading: 0 })
+        Ok(Self {
+            out,
+            output: output.clone(),
+            intervals: document::Intervals::default(),
+            since_heading: 0,
+        })
     }
 
     /// Writes what was counted in an interval that ended `at` after the start.
-    pub(super) fn interval(&mut self, (at, lines): &(Duration, Vec<Line>), results: &Results<'_>) -> anyhow::Result<()> {
+    pub(super) fn interval(
+        &mut self,
+        (at, lines): &(Duration, Vec<Line>),
+        results: &Results<'_>,
+    ) -> anyhow::Result<()> {
         let out = &mut self.out;
         let keys = results.shows_keys();
         match &self.output.form {
-            Form::Text => text::interval(out, &self.output, *at, lines, keys, &mut self.since_heading),
-            Form::Csv(separator) => csv::lines(out, separator, &self.output, Some(*at), lines, keys),
+            Form::Text => {
+                text::interval(out, &self.output, *at, lines, keys, &mut self.since_heading)
+            }
+            Form::Csv(separator) => {
+                csv::lines(out, separator, &self.output, Some(*at), lines, keys)
+            }
             Form::JsonLines => json_lines::lines(out, &self.output, Some(*at), lines, keys),
             Form::Document => {
                 self.intervals.add(*at, lines);
@@ -76,8 +89,12 @@ pub(super) fn open(output: &Output) -> anyhow::Result<BufWriter<Box<dyn Write>>>
     let out: Box<dyn Write> = match &output.destination {
         Destination::Stderr => Box::new(io::stderr()),
         Destination::Stdout => Box::new(io::stdout()),
-        Destination::Descriptor(fd) => Box::new(File::from(tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?)),
-        Destination::File { path, append } => Box::new(own_file::create(path, *append).with_context(|| format!("-o {}", path.display()))?),
+        Destination::Descriptor(fd) => Box::new(File::from(
+            tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?,
+        )),
+        Destination::File { path, append } => Box::new(
+            own_file::create(path, *append).with_context(|| format!("-o {}", path.display()))?,
+        ),
     };
     Ok(BufWriter::new(out))
 }

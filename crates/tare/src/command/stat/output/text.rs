@@ -15,10 +15,20 @@ const HEADING_EVERY: usize = 25;
 /// Columns of a count, right-aligned.
 const VALUE: usize = 18;
 
-pub(super) fn totals(out: &mut dyn Write, output: &Output, lines: &[Line], results: &Results<'_>) -> io::Result<()> {
+pub(super) fn totals(
+    out: &mut dyn Write,
+    output: &Output,
+    lines: &[Line],
+    results: &Results<'_>,
+) -> io::Result<()> {
     let runs = results.runs();
     let repeated = results.stat().repeated;
-    writeln!(out, "\n Counts of {}{}:\n", results.title(), if repeated { format!(" ({runs} runs)") } else { String::new() })?;
+    writeln!(
+        out,
+        "\n Counts of {}{}:\n",
+        results.title(),
+        if repeated { format!(" ({runs} runs)") } else { String::new() }
+    )?;
     let columns = Columns::of(lines, results.shows_keys());
     if output.metric_only {
         metrics(out, lines, &columns, None)?;
@@ -29,12 +39,24 @@ pub(super) fn totals(out: &mut dyn Write, output: &Output, lines: &[Line], resul
         writeln!(out)?;
     }
     let times = results.times();
-    for (values, what) in [(&times.elapsed, "seconds time elapsed"), (&times.user, "seconds user"), (&times.system, "seconds sys")] {
+    for (values, what) in [
+        (&times.elapsed, "seconds time elapsed"),
+        (&times.user, "seconds user"),
+        (&times.system, "seconds sys"),
+    ] {
         let Some(summary) = Summary::of(values) else { continue };
-        writeln!(out, "{:>VALUE$.6} {what}{}", summary.mean, if repeated { spread(&summary, 6) } else { String::new() })?;
+        writeln!(
+            out,
+            "{:>VALUE$.6} {what}{}",
+            summary.mean,
+            if repeated { spread(&summary, 6) } else { String::new() }
+        )?;
     }
     if matches!(results.stat().target, Target::CommandInCgroup(_)) {
-        writeln!(out, "\n (counted in a cgroup of its own, so that the command's execve is in the counts; --follow=inherit begins after it)")?;
+        writeln!(
+            out,
+            "\n (counted in a cgroup of its own, so that the command's execve is in the counts; --follow=inherit begins after it)"
+        )?;
     }
     if repeated && runs > 1 {
         writeln!(out, "\n (mean ± standard deviation, [95% interval of the mean])")?;
@@ -42,25 +64,47 @@ pub(super) fn totals(out: &mut dyn Write, output: &Output, lines: &[Line], resul
     writeln!(out)
 }
 
-pub(super) fn interval(out: &mut dyn Write, output: &Output, at: Duration, lines: &[Line], keys: bool, since_heading: &mut usize) -> io::Result<()> {
+pub(super) fn interval(
+    out: &mut dyn Write,
+    output: &Output,
+    at: Duration,
+    lines: &[Line],
+    keys: bool,
+    since_heading: &mut usize,
+) -> io::Result<()> {
     let columns = Columns::of(lines, keys);
     if *since_heading == 0 {
         writeln!(out, "#{:>12} {:>VALUE$} event", "seconds", "count")?;
     }
-    *since_heading = if *since_heading + lines.len() >= HEADING_EVERY { 0 } else { *since_heading + lines.len() };
+    *since_heading = if *since_heading + lines.len() >= HEADING_EVERY {
+        0
+    } else {
+        *since_heading + lines.len()
+    };
     if output.metric_only {
         return metrics(out, lines, &columns, Some(at));
     }
-    lines.iter().try_for_each(|line| writeln!(out, "{:13.6} {}", at.as_secs_f64(), columns.line(line, output).trim_end()))
+    lines.iter().try_for_each(|line| {
+        writeln!(out, "{:13.6} {}", at.as_secs_f64(), columns.line(line, output).trim_end())
+    })
 }
 
 /// Only the derived figures: one line for each key.
-fn metrics(out: &mut dyn Write, lines: &[Line], columns: &Columns, at: Option<Duration>) -> io::Result<()> {
+fn metrics(
+    out: &mut dyn Write,
+    lines: &[Line],
+    columns: &Columns,
+    at: Option<Duration>,
+) -> io::Result<()> {
     for same in lines.chunk_by(|a, b| a.key == b.key) {
         let at = at.map_or_else(String::new, |at| format!("{:13.6} ", at.as_secs_f64()));
         let figures: Vec<String> = same
             .iter()
-            .filter_map(|line| line.metric.as_ref().map(|metric| format!("{} {}", printable(&line.event), figure(metric).trim_start())))
+            .filter_map(|line| {
+                line.metric.as_ref().map(|metric| {
+                    format!("{} {}", printable(&line.event), figure(metric).trim_start())
+                })
+            })
             .collect();
         writeln!(out, "{at}{}{}", columns.key(&same[0]), figures.join("   "))?;
     }
@@ -96,15 +140,28 @@ impl Columns {
             Value::NotCounted(_) => NOT_COUNTED.to_owned(),
             Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
         };
-        let metric = line.metric.as_ref().map_or_else(String::new, |metric| format!("# {}", figure(metric)));
-        let spread = line.spread.as_ref().map_or_else(String::new, |summary| spread(summary, decimals(line, summary.mean)));
+        let metric =
+            line.metric.as_ref().map_or_else(String::new, |metric| format!("# {}", figure(metric)));
+        let spread = line
+            .spread
+            .as_ref()
+            .map_or_else(String::new, |summary| spread(summary, decimals(line, summary.mean)));
         let share = if line.running_share < 1.0 && !line.runs.is_empty() {
             format!("  ({:.2}% running, scaled)", line.running_share * 100.0)
         } else {
             String::new()
         };
-        let unit = if self.unit > 0 { format!("{:<width$} ", line.unit, width = self.unit) } else { String::new() };
-        let text = format!("{}{value:>VALUE$} {unit}{:<event$} {metric:<34}{spread}{share}", self.key(line), name(line), event = self.event);
+        let unit = if self.unit > 0 {
+            format!("{:<width$} ", line.unit, width = self.unit)
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "{}{value:>VALUE$} {unit}{:<event$} {metric:<34}{spread}{share}",
+            self.key(line),
+            name(line),
+            event = self.event
+        );
         text.trim_end().to_owned()
     }
 }
@@ -119,11 +176,20 @@ fn key(line: &Line) -> String {
 }
 
 fn name(line: &Line) -> String {
-    printable(&line.cgroup.as_ref().map_or_else(|| line.event.clone(), |cgroup| format!("{} {cgroup}", line.event)))
+    printable(
+        &line
+            .cgroup
+            .as_ref()
+            .map_or_else(|| line.event.clone(), |cgroup| format!("{} {cgroup}", line.event)),
+    )
 }
 
 fn figure(metric: &Metric) -> String {
-    let (value, percent) = if metric.percent { (format!("{:.2}", metric.value), "%") } else { (format!("{:.3}", metric.value), "") };
+    let (value, percent) = if metric.percent {
+        (format!("{:.2}", metric.value), "%")
+    } else {
+        (format!("{:.3}", metric.value), "")
+    };
     format!("{value:>9}{percent} {}", metric.unit)
 }
 
@@ -137,9 +203,14 @@ fn decimals(line: &Line, value: f64) -> usize {
 }
 
 fn spread(summary: &Summary, decimals: usize) -> String {
-    let (Some(deviation), Some(interval)) = (summary.deviation, summary.interval) else { return String::new() };
+    let (Some(deviation), Some(interval)) = (summary.deviation, summary.interval) else {
+        return String::new();
+    };
     let percent = if summary.mean == 0.0 { 0.0 } else { deviation / summary.mean.abs() * 100.0 };
-    format!("  ± {deviation:.decimals$} ({percent:.1}%)  [{:.decimals$} .. {:.decimals$}]", interval.low, interval.high)
+    format!(
+        "  ± {deviation:.decimals$} ({percent:.1}%)  [{:.decimals$} .. {:.decimals$}]",
+        interval.low, interval.high
+    )
 }
 
 /// A number with its digits in groups of three: 1,234,567.
@@ -148,7 +219,8 @@ fn number(value: f64, decimals: usize, grouped: bool) -> String {
     if !grouped {
         return plain;
     }
-    let (whole, fraction) = plain.split_once('.').map_or((plain.as_str(), ""), |(whole, fraction)| (whole, fraction));
+    let (whole, fraction) =
+        plain.split_once('.').map_or((plain.as_str(), ""), |(whole, fraction)| (whole, fraction));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut grouped = String::new();
     for (nth, digit) in digits.chars().enumerate() {
@@ -167,7 +239,10 @@ mod tests {
     #[test]
     fn digits_are_grouped_in_threes() {
         let of = |value, decimals| number(value, decimals, true);
-        assert_eq!([of(0.0, 0), of(999.0, 0), of(1000.0, 0), of(-1_234_567.5, 1)], ["0", "999", "1,000", "-1,234,567.5"]);
+        assert_eq!(
+            [of(0.0, 0), of(999.0, 0), of(1000.0, 0), of(-1_234_567.5, 1)],
+            ["0", "999", "1,000", "-1,234,567.5"]
+        );
         assert_eq!(number(1234.0, 2, false), "1234.00");
     }
 }

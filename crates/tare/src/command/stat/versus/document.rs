@@ -54,7 +54,8 @@ impl<'a> Row<'a> {
 
 pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Result<()> {
     let versus = comparison.versus;
-    let words = |side| versus.words(side).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+    let words =
+        |side| versus.words(side).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let missing = |(event, reason): &(String, String)| json!({ "event": event, "reason": reason });
     let fail_if = versus.fail_if.iter().map(|condition| {
         let judgement = match condition.judge(&comparison.judged) {
@@ -97,12 +98,35 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
 
 /// Every metric of one run, in its unit.
 fn run(metrics: &[Metric], run: &Measurement) -> Value {
-    Value::Object(metrics.iter().map(|metric| (metric.name().to_owned(), json!(metric.of(run)))).collect::<Map<_, _>>())
+    Value::Object(
+        metrics
+            .iter()
+            .map(|metric| (metric.name().to_owned(), json!(metric.of(run))))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 /// A line of names, then a line a metric; what is absent is empty.
-pub(super) fn csv(out: &mut dyn Write, comparison: &Comparison<'_>, separator: &str) -> io::Result<()> {
-    let names = ["metric", "unit", "pairs", "median_a", "median_b", "scale", "estimate", "low", "high", "p", "p_holm", "detectable", "verdict"];
+pub(super) fn csv(
+    out: &mut dyn Write,
+    comparison: &Comparison<'_>,
+    separator: &str,
+) -> io::Result<()> {
+    let names = [
+        "metric",
+        "unit",
+        "pairs",
+        "median_a",
+        "median_b",
+        "scale",
+        "estimate",
+        "low",
+        "high",
+        "p",
+        "p_holm",
+        "detectable",
+        "verdict",
+    ];
     writeln!(out, "{}", names.join(separator))?;
     for row in comparison.judged.iter().map(Row::new) {
         let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());

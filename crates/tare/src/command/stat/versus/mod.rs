@@ -1,6 +1,7 @@
 //! `tare stat --vs`: compares two commands by pairs of runs.
 //!
-//! `runner` makes the runs that `tare_measure::compare` asks for, `table` and `document` write what it finds.
+//! `runner` makes the runs that `tare_measure::compare` asks for, `table` and `document` write what
+//! it finds.
 
 mod document;
 mod progress;
@@ -41,15 +42,22 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
         _ => false,
     };
     let colour = to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let shows_bar = versus.command_output != CommandOutput::Inherit && std::io::stderr().is_terminal();
+    let shows_bar =
+        versus.command_output != CommandOutput::Inherit && std::io::stderr().is_terminal();
     let mut runner = Runner::new(stat, versus, host, shows_bar.then(Bar::default))?;
     let (pairs, stop) = pairs::make(&versus.plan, &mut runner);
     let (spent, seen) = runner.finish();
-    let judged = judge(&pairs, &versus.metrics, &Rules { min_effect: versus.min_effect, seed: versus.plan.seed });
+    let judged = judge(
+        &pairs,
+        &versus.metrics,
+        &Rules { min_effect: versus.min_effect, seed: versus.plan.seed },
+    );
     let (stop, failure) = split(stop);
     let comparison = Comparison { versus, pairs, judged, stop, spent, seen };
     if !comparison.pairs.is_empty() {
-        write(&mut out, stat, &comparison, colour).and_then(|()| out.flush()).context("cannot write the results")?;
+        write(&mut out, stat, &comparison, colour)
+            .and_then(|()| out.flush())
+            .context("cannot write the results")?;
     }
     match failure {
         Some(failure) => fail(failure),
@@ -67,7 +75,12 @@ fn split(stop: Stop<Failure>) -> (Stop<String>, Option<Failure>) {
     }
 }
 
-fn write(out: &mut dyn Write, stat: &Stat, comparison: &Comparison<'_>, colour: bool) -> std::io::Result<()> {
+fn write(
+    out: &mut dyn Write,
+    stat: &Stat,
+    comparison: &Comparison<'_>,
+    colour: bool,
+) -> std::io::Result<()> {
     match &stat.output.form {
         Form::Csv(separator) => document::csv(out, comparison, separator),
         Form::Document => document::json(out, comparison),
@@ -77,8 +90,12 @@ fn write(out: &mut dyn Write, stat: &Stat, comparison: &Comparison<'_>, colour: 
 
 fn fail(failure: Failure) -> Outcome {
     match failure {
-        Failure::Interrupted(signal) => Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255))),
-        Failure::Status { status, .. } => Err(Refusal { exit: Exit::Command(status), message: failure.to_string() }.into()),
+        Failure::Interrupted(signal) => {
+            Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255)))
+        }
+        Failure::Status { status, .. } => {
+            Err(Refusal { exit: Exit::Command(status), message: failure.to_string() }.into())
+        }
         Failure::Other(error) => Err(error),
     }
 }

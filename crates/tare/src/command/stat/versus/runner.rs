@@ -78,20 +78,41 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(stat: &'a Stat, versus: &'a Versus, host: &'a Host, bar: Option<Bar>) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        stat: &'a Stat,
+        versus: &'a Versus,
+        host: &'a Host,
+        bar: Option<Bar>,
+    ) -> anyhow::Result<Self> {
         let files = FileLimit::now();
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
         let output = match &versus.command_output {
-            CommandOutput::File(path) => Some(own_file::create(path, false).with_context(|| format!("--command-output {}", path.display()))?),
+            CommandOutput::File(path) => Some(
+                own_file::create(path, false)
+                    .with_context(|| format!("--command-output {}", path.display()))?,
+            ),
             _ => None,
         };
         let command = |side| -> anyhow::Result<Command> {
             let command = Command::find(versus.words(side), path.as_deref())?;
-            Ok(command.with_standard_files(standard_files(&versus.command_output, output.as_ref())?))
+            Ok(command
+                .with_standard_files(standard_files(&versus.command_output, output.as_ref())?))
         };
         let (a, b) = (command(Side::A)?, command(Side::B)?);
-        Ok(Self { stat, versus, host, signals, files, a, b, began: Instant::now(), bar, seen: None, least_share: 1.0 })
+        Ok(Self {
+            stat,
+            versus,
+            host,
+            signals,
+            files,
+            a,
+            b,
+            began: Instant::now(),
+            bar,
+            seen: None,
+            least_share: 1.0,
+        })
     }
 
     /// How long it took, and what was seen of the events. The progress bar goes.
@@ -105,9 +126,18 @@ impl<'a> Runner<'a> {
         let child = WaitingChild::fork(command, &self.signals, &self.files)?;
         let scope = Scope::Command(child.pid());
         let groups = std::slice::from_ref(&self.stat.groups);
-        let opened = opening::open(self.stat, self.host, &System, &self.files, groups, &scope, Start::OnExec)?;
+        let opened = opening::open(
+            self.stat,
+            self.host,
+            &System,
+            &self.files,
+            groups,
+            &scope,
+            Start::OnExec,
+        )?;
         let counters = opened.first().context("no events")?;
-        let (ended, interrupted) = wait(child.start().context("cannot start the command")?, &self.signals)?;
+        let (ended, interrupted) =
+            wait(child.start().context("cannot start the command")?, &self.signals)?;
         if let Some(signal) = interrupted {
             return Err(Failure::Interrupted(signal));
         }
@@ -121,16 +151,29 @@ impl<'a> Runner<'a> {
         Ok(self.measurement(&ended, counters, &snapshot))
     }
 
-    fn measurement(&mut self, ended: &Ended, counters: &Counters, snapshot: &Snapshot) -> Measurement {
+    fn measurement(
+        &mut self,
+        ended: &Ended,
+        counters: &Counters,
+        snapshot: &Snapshot,
+    ) -> Measurement {
         let mut counts = Vec::with_capacity(counters.as_slice().len());
         for (index, counter) in counters.as_slice().iter().enumerate() {
             let count = snapshot.get(index, 0);
             if let Some(count) = count.filter(|count| count.running_ns() > 0) {
-                self.least_share = self.least_share.min(count.running_ns() as f64 / count.enabled_ns() as f64);
+                self.least_share =
+                    self.least_share.min(count.running_ns() as f64 / count.enabled_ns() as f64);
             }
-            counts.push(count.and_then(Count::scaled).map(|count| count * counter.subject.event.scale));
+            counts.push(
+                count.and_then(Count::scaled).map(|count| count * counter.subject.event.scale),
+            );
         }
-        Measurement { elapsed: ended.elapsed, cpu: ended.user + ended.system, peak_memory: ended.peak_memory, counts }
+        Measurement {
+            elapsed: ended.elapsed,
+            cpu: ended.user + ended.system,
+            peak_memory: ended.peak_memory,
+            counts,
+        }
     }
 
     /// The events of the first run are those of all.
@@ -141,7 +184,9 @@ impl<'a> Runner<'a> {
             let opened = &counter.subject.event.name;
             match counter.unavailable() {
                 Some(reason) => seen.missing.push((asked.name.clone(), reason.to_string())),
-                None if *opened != asked.name => seen.narrowed.push((asked.name.clone(), opened.clone())),
+                None if *opened != asked.name => {
+                    seen.narrowed.push((asked.name.clone(), opened.clone()))
+                }
                 None => {}
             }
         }
@@ -174,9 +219,20 @@ impl Bench for Runner<'_> {
     }
 }
 
-/// What stands in for stdin, stdout and stderr: a command that runs hundreds of times gets no terminal to read from.
-fn standard_files(output: &CommandOutput, file: Option<&File>) -> anyhow::Result<[Option<OwnedFd>; 3]> {
-    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).context("/dev/null");
+/// What stands in for stdin, stdout and stderr: a command that runs hundreds of times gets no
+/// terminal to read from.
+fn standard_files(
+    output: &CommandOutput,
+    file: Option<&File>,
+) -> anyhow::Result<[Option<OwnedFd>; 3]> {
+    let null = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map(OwnedFd::from)
+            .context("/dev/null")
+    };
     Ok(match (output, file) {
         (CommandOutput::Inherit, _) => [Some(null()?), None, None],
         (_, Some(file)) => [Some(null()?), Some(file.try_clone()?.into()), Some(null()?)],

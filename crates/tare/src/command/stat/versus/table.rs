@@ -10,14 +10,24 @@ use crate::exit::printable;
 
 const HEADINGS: [&str; 8] = ["", "A", "B", "B / A", "95% interval", "p", "finds", ""];
 
-pub(super) fn write(out: &mut dyn Write, comparison: &Comparison<'_>, colour: bool) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut dyn Write,
+    comparison: &Comparison<'_>,
+    colour: bool,
+) -> io::Result<()> {
     writeln!(out, "\n A: {}", command(comparison, Side::A))?;
     writeln!(out, " B: {}", command(comparison, Side::B))?;
     writeln!(out, " {}\n", how_it_ended(comparison))?;
     let rows: Vec<[String; 8]> = comparison.judged.iter().map(cells).collect();
     let headings = HEADINGS.map(str::to_owned);
-    let widths: [usize; 8] =
-        std::array::from_fn(|column| [&headings].into_iter().chain(&rows).map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let widths: [usize; 8] = std::array::from_fn(|column| {
+        [&headings]
+            .into_iter()
+            .chain(&rows)
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    });
     writeln!(out, "{}", line(&headings, &widths, None))?;
     for (row, judged) in rows.iter().zip(&comparison.judged) {
         writeln!(out, "{}", line(row, &widths, colour.then(|| paint(judged.verdict)).flatten()))?;
@@ -33,12 +43,18 @@ pub(super) fn command(comparison: &Comparison<'_>, side: Side) -> String {
 }
 
 fn how_it_ended(comparison: &Comparison<'_>) -> String {
-    let made = format!("{} pairs of runs in {:.1} s", comparison.pairs.len(), comparison.spent.as_secs_f64());
+    let made = format!(
+        "{} pairs of runs in {:.1} s",
+        comparison.pairs.len(),
+        comparison.spent.as_secs_f64()
+    );
     let percent = |log: f64| format!("±{:.2}%", log.exp_m1() * 100.0);
     let interval = comparison.judged.first().and_then(|time| time.effect.interval);
     let known = interval.map_or_else(
         || "too few to know the time ratio".to_owned(),
-        |interval| format!("time ratio known to {}", percent((interval.high / interval.low).ln() / 2.0)),
+        |interval| {
+            format!("time ratio known to {}", percent((interval.high / interval.low).ln() / 2.0))
+        },
     );
     let wanted = percent(comparison.versus.plan.precision);
     match &comparison.stop {
@@ -52,14 +68,18 @@ fn how_it_ended(comparison: &Comparison<'_>) -> String {
 fn cells(judged: &Judged) -> [String; 8] {
     let effect = &judged.effect;
     let ratio = |x: f64| format!("{x:.4}");
-    let difference = |x: f64| format!("{}{}", if x < 0.0 { "-" } else { "+" }, amount(x.abs(), &judged.metric));
+    let difference =
+        |x: f64| format!("{}{}", if x < 0.0 { "-" } else { "+" }, amount(x.abs(), &judged.metric));
     let shown = |x: f64| if effect.scale == Scale::Ratio { ratio(x) } else { difference(x) };
     [
         printable(judged.metric.name()),
         amount(judged.median_a, &judged.metric),
         amount(judged.median_b, &judged.metric),
         shown(effect.estimate),
-        effect.interval.map_or_else(|| "-".to_owned(), |interval| format!("[{}, {}]", shown(interval.low), shown(interval.high))),
+        effect.interval.map_or_else(
+            || "-".to_owned(),
+            |interval| format!("[{}, {}]", shown(interval.low), shown(interval.high)),
+        ),
         if judged.p_holm < 0.001 { "<0.001".to_owned() } else { format!("{:.3}", judged.p_holm) },
         effect.detectable.map_or_else(|| "-".to_owned(), shown),
         judged.verdict.words(&judged.metric).to_owned(),
@@ -72,7 +92,9 @@ fn amount(value: f64, metric: &Metric) -> String {
         (Metric::Time | Metric::CpuTime, size) if size < 1e-3 => format!("{:.1} us", value * 1e6),
         (Metric::Time | Metric::CpuTime, size) if size < 1.0 => format!("{:.3} ms", value * 1e3),
         (Metric::Time | Metric::CpuTime, _) => format!("{value:.4} s"),
-        (Metric::PeakMemory, size) if size < 10.0 * 1024.0 * 1024.0 => format!("{:.0} KiB", value / 1024.0),
+        (Metric::PeakMemory, size) if size < 10.0 * 1024.0 * 1024.0 => {
+            format!("{:.0} KiB", value / 1024.0)
+        }
         (Metric::PeakMemory, _) => format!("{:.1} MiB", value / 1024.0 / 1024.0),
         (Metric::Event { unit, .. }, size) if unit.is_empty() => {
             if size.fract() == 0.0 || size >= 1000.0 {
@@ -111,15 +133,26 @@ fn paint(verdict: Verdict) -> Option<&'static str> {
 fn notes(comparison: &Comparison<'_>) -> Vec<String> {
     let min_effect = comparison.versus.min_effect * 100.0;
     let mut notes = vec![
-        "A, B: medians. B / A: trimmed mean over the pairs; with a sign, B - A: a run had 0.".to_owned(),
-        format!("p: signed-rank, corrected for {} metrics. finds: what these runs find in 4 of 5 comparisons.", comparison.judged.len()),
+        "A, B: medians. B / A: trimmed mean over the pairs; with a sign, B - A: a run had 0."
+            .to_owned(),
+        format!(
+            "p: signed-rank, corrected for {} metrics. finds: what these runs find in 4 of 5 comparisons.",
+            comparison.judged.len()
+        ),
         format!("Differences below {min_effect}% or one count don't matter (--min-effect)."),
     ];
     if let Some(share) = comparison.seen.least_share {
-        notes.push(format!("Counts are scaled: an event was on a counter for only {:.0}% of the time.", share * 100.0));
+        notes.push(format!(
+            "Counts are scaled: an event was on a counter for only {:.0}% of the time.",
+            share * 100.0
+        ));
     }
     for (asked, opened) in &comparison.seen.narrowed {
-        notes.push(format!("{}: counted as {}, this user may not count the kernel.", printable(asked), printable(opened)));
+        notes.push(format!(
+            "{}: counted as {}, this user may not count the kernel.",
+            printable(asked),
+            printable(opened)
+        ));
     }
     for same in comparison.seen.missing.chunk_by(|a, b| a.1 == b.1) {
         let events: Vec<String> = same.iter().map(|(event, _)| printable(event)).collect();
