@@ -166,10 +166,10 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
             _ = encoder.ksymbol(
                 into,
                 &Ksymbol { addr: 1, len: 2, ksym_type: 1, flags: 0, name: b"symbol" },
-            )
+            );
         }),
         one(&|into| {
-            _ = encoder.bpf_event(into, &BpfEvent { event_type: 1, flags: 0, id: 1, tag: [1; 8] })
+            _ = encoder.bpf_event(into, &BpfEvent { event_type: 1, flags: 0, id: 1, tag: [1; 8] });
         }),
         one(&|into| _ = encoder.lost(into, &Lost { id: 10, lost: 3 })),
     ];

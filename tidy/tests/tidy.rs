@@ -36,13 +36,15 @@ fn crate_edges_are_those_of_the_architecture() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("tare-format", &[] as &[_]),
         ("tare-kernel", &["tare-format"]),
-        ("tare-measure", &["tare-format", "tare-kernel"]),
+        ("tare-events", &["tare-format", "tare-kernel"]),
+        ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
         ("tare-symbols", &[]),
         ("tare-profile", &[]),
-        ("tare-render", &["tare-profile"]),
+        ("tare-render", &["tare-format", "tare-profile"]),
         (
             "tare-perf",
             &[
+                "tare-events",
                 "tare-format",
                 "tare-kernel",
                 "tare-measure",

@@ -121,7 +121,7 @@ pub fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         match rustix::fs::access(&file, rustix::fs::Access::EXEC_OK) {
             Ok(()) if file.is_file() => return Some(file),
             Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => {
-                not_executable = Some(file)
+                not_executable = Some(file);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Counting for `tare stat`, the statistics of its comparisons, the grammar of events, and what
+//! Counting for `tare stat`, the statistics of its comparisons, and what
 //! sampling costs.
 //!
 //! Nothing here records: this crate judges recorders, and must not link what it judges.
@@ -6,6 +6,5 @@
 
 pub mod compare;
 pub mod count;
-pub mod event;
 pub mod overhead;
 pub mod statistics;

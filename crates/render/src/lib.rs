@@ -7,6 +7,7 @@
 mod column;
 mod counts;
 mod json;
+mod ledger;
 mod printable;
 mod rows;
 mod text;
@@ -15,6 +16,7 @@ mod tree;
 pub use column::Column;
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
+pub use ledger::ledger_lines;
 pub use printable::printable;
 pub use text::text;
 pub use tree::Graph;

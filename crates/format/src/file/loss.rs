@@ -69,9 +69,9 @@ impl Losses {
         }
         self.bytes = self.bytes.saturating_add(bytes);
         if self.gaps.len() < limits::GAPS {
-            self.gaps.push(Gap { offset, bytes, why })
+            self.gaps.push(Gap { offset, bytes, why });
         } else {
-            self.more += 1
+            self.more += 1;
         }
     }
 

@@ -109,7 +109,7 @@ mod tests {
         let mut notes = Notes::default();
         let mut records = Records::new(bytes, Endian::NATIVE);
         let refused = records.by_ref().filter(|record| !notes.absorb(record)).count();
-        assert_eq!(records.rest(), []);
+        assert!(records.rest().is_empty());
         (notes, refused == 0)
     }
 

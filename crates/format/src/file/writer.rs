@@ -143,7 +143,7 @@ impl Description {
                 // The section is made of records.
                 Feature::BuildIds(_) => stream.extend(feature.content()),
                 Feature::SampleTime { .. } => {
-                    stream::header_feature(&mut stream, feature.number(), &feature.content())
+                    stream::header_feature(&mut stream, feature.number(), &feature.content());
                 }
                 _ => {}
             }

@@ -153,7 +153,7 @@ fn a_round_releases_what_the_round_before_had_seen() {
         sorter.round();
         std::iter::from_fn(|| sorter.pop().map(|ordered| ordered.time_ns)).collect::<Vec<_>>()
     };
-    assert_eq!(round(&[1, 4, 2, 3, 5]), []);
+    assert!(round(&[1, 4, 2, 3, 5]).is_empty());
     assert_eq!(round(&[6, 9, 7, 10]), [1, 2, 3, 4, 5]);
     assert_eq!(round(&[12, 11, 13]), [6, 7, 9, 10]);
     assert_eq!(round(&[]), [11, 12, 13]);

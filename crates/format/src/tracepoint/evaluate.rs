@@ -100,10 +100,10 @@ impl Raw<'_> {
         match expression {
             Expression::Text(text) => out.extend_from_slice(text),
             Expression::Choice(condition, yes, no) => {
-                self.text(if self.number(condition) != 0 { yes } else { no }, out)
+                self.text(if self.number(condition) != 0 { yes } else { no }, out);
             }
             Expression::Flags(value, between, pairs) => {
-                flags(self.number(value), between, pairs, out)
+                flags(self.number(value), between, pairs, out);
             }
             Expression::Symbolic(value, pairs) => {
                 let value = self.number(value);
@@ -120,12 +120,12 @@ impl Raw<'_> {
                 out.extend_from_slice(digits.join(between).as_bytes());
             }
             Expression::Array(array, len, size) => {
-                self.array(array, (self.number(len), self.number(size)), out)
+                self.array(array, (self.number(len), self.number(size)), out);
             }
             Expression::Bitmask(_) => bitmask(self.buffer(expression), self.endian, out),
             Expression::Field(field) => self.field_text(*field, out),
             Expression::Str(_) | Expression::Dynamic(..) => {
-                out.extend_from_slice(until_nul(self.buffer(expression)))
+                out.extend_from_slice(until_nul(self.buffer(expression)));
             }
             _ => {
                 let address = self.number(expression);

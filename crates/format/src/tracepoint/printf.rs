@@ -255,7 +255,7 @@ impl Value {
                 out.extend_from_slice(parts.join(".").as_bytes());
             }
             [b'I' | b'i', kind @ (b'6' | b'S'), ..] => {
-                out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes())
+                out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes());
             }
             _ => match raw.number(&self.argument) {
                 0 => out.extend_from_slice(b"(nil)"),

@@ -3,8 +3,9 @@
 use tare_format::abi::Count;
 use tare_kernel::host::{Place, Topology};
 
-use super::{Counter, Snapshot, Subject, Unavailable, Where};
-use crate::event::PmuCpus;
+use super::{Counter, Snapshot, Subject, Where};
+use tare_events::PmuCpus;
+use tare_events::Unavailable;
 
 /// What is summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use rustix::io::Errno;
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
 use tare_kernel::open::{EventFile, Kernel, Target};
 
-use super::unavailable::{Unavailable, is_cpu_pmu, is_kernel_only, user_mode_only};
 use super::{Cgroup, Scope, Snapshot, Where};
-use crate::event::{Event, EventGroup};
+use tare_events::{
+    Event, EventGroup, OpenError, Unavailable, is_cpu_pmu, is_kernel_only, user_mode_only,
+};
 
 /// Both times are always read: a count without them can't be built.
 const READ_FORMAT: ReadFormat =
@@ -48,52 +49,6 @@ pub struct Options {
     pub no_cpu_pmu: bool,
     /// Groups are pinned to their counters: they count all of the time or fail to read.
     pub pinned: bool,
-}
-
-/// Why nothing can be counted.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The kernel's rules forbid it to this user.
-    #[error("not allowed to count '{event}'{}: {errno}", if *.per_cpu { " on whole CPUs" } else { "" })]
-    NotPermitted {
-        /// The event's name.
-        event: String,
-        /// Whether whole CPUs were asked for.
-        per_cpu: bool,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// No file descriptor left.
-    #[error(
-        "{needed} file descriptors are needed, one for each event and place, and the limit was reached after {opened}"
-    )]
-    TooManyFiles {
-        /// Events x places.
-        needed: usize,
-        /// Those that could be opened.
-        opened: usize,
-    },
-    /// A thread or process that isn't there.
-    #[error("there is no thread or process {0}")]
-    NoSuchTask(i32),
-    /// A tracepoint filter that the kernel refuses.
-    #[error("the kernel refuses the filter '{filter}' for '{event}': {errno}")]
-    Filter {
-        /// The event's name.
-        event: String,
-        /// The filter.
-        filter: String,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// Anything else.
-    #[error("cannot open '{event}': {errno}")]
-    Other {
-        /// The event's name.
-        event: String,
-        /// The kernel's answer.
-        errno: Errno,
-    },
 }
 
 /// What is counted: an event, and in which cgroup.

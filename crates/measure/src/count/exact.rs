@@ -4,8 +4,9 @@ use rustix::io::Errno;
 use tare_format::abi::Count;
 use tare_kernel::open::Kernel;
 
-use super::{Counters, Inheritance, OpenError, Options, Scope, Start};
-use crate::event::EventGroup;
+use super::{Counters, Inheritance, Options, Scope, Start};
+use tare_events::EventGroup;
+use tare_events::OpenError;
 
 /// Sets of groups, each of which counts without multiplexing, in the order of the groups.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,15 +13,11 @@ mod scope;
 mod snapshot;
 #[cfg(test)]
 mod tests;
-mod unavailable;
 
 pub use aggregate::{Aggregation, Key, Outcome, Row, rows};
-pub use counters::{
-    Counter, Counters, Inheritance, OpenError, Options, Start, Subject, needed_files,
-};
+pub use counters::{Counter, Counters, Inheritance, Options, Start, Subject, needed_files};
 pub use exact::{ExactSets, plan_exact};
 pub use metric::{Metric, Valued, metric};
 pub use repeated::{Repeated, RepeatedRow};
 pub use scope::{Cgroup, Pairing, Scope, Where};
 pub use snapshot::Snapshot;
-pub use unavailable::{Unavailable, is_kernel_only, needs_cpu_pmu, user_mode_only};

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tare_kernel::host::CpuList;
 use tare_kernel::open::Target;
 
-use crate::event::{Event, PmuCpus};
+use tare_events::{Event, PmuCpus};
 
 /// A cgroup by name and folder.
 #[derive(Debug)]

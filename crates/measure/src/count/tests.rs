@@ -8,7 +8,8 @@ use tare_kernel::host::{Host, Topology};
 use tare_kernel::open::Target;
 
 use super::*;
-use crate::event::{Event, EventGroup, PmuCpus, Sources, parse};
+use tare_events::{Event, EventGroup, PmuCpus, Sources, parse};
+use tare_events::{OpenError, Unavailable};
 
 const OPTIONS: Options = Options {
     start: Start::OnExec,

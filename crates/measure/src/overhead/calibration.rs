@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Estimate;
 use super::fit::Fit;
 use super::plan::CallGraph;
 use super::study::{Figure, FittedFigure};
+use tare_format::ledger::Estimate;
 
 /// Raised when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;

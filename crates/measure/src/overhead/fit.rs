@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Estimate;
+use tare_format::ledger::Estimate;
 
 /// What one rate cost.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,12 +21,13 @@ use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
 use tare_kernel::priority;
 
-use super::Estimate;
 use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
 use super::stolen::{Clock, Span, watch};
 use super::tracing::{Probe, Probes, Trace};
+use crate::statistics::estimate;
 use crate::statistics::quantile;
+use tare_format::ledger::Estimate;
 
 /// A gap this long is no sample's: something else ran, or the hypervisor held the CPU back.
 const STALL_NS: u64 = 100_000;
@@ -235,7 +236,7 @@ fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
             .collect(),
         handler_tracing_us,
         interrupt_tracing_us,
-        background: Estimate::of(plain.background.iter().copied(), rng),
+        background: estimate(plain.background.iter().copied(), rng),
         stalls: stalled as f64 / elapsed.max(1) as f64,
         traced_samples: handler.samples,
         traced_interrupts: handler.spans,
@@ -243,7 +244,7 @@ fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
 }
 
 fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
-    Estimate::of(ns.iter().map(|ns| ns / 1e3), rng)
+    estimate(ns.iter().map(|ns| ns / 1e3), rng)
 }
 
 /// What a span took, and what a trace event cost and was taken off: half of what traced samples

@@ -4,11 +4,12 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::priority;
 
-use super::Estimate;
 use super::load::{Kind, Load};
 use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
 use super::stolen::Clock;
+use crate::statistics::estimate;
+use tare_format::ledger::Estimate;
 
 /// What can be switched on while a slice runs, and off for another.
 pub trait Switch {
@@ -134,9 +135,9 @@ impl Loss {
         at: usize,
         rng: &mut Rng,
     ) -> Option<Self> {
-        let lost = Estimate::of(rounds[at].iter().copied(), rng)?;
+        let lost = estimate(rounds[at].iter().copied(), rng)?;
         let beyond = rounds[at].iter().zip(&rounds[0]).map(|(with, alone)| with - alone);
-        let beyond_events = if at > 0 { Estimate::of(beyond, rng) } else { None };
+        let beyond_events = if at > 0 { estimate(beyond, rng) } else { None };
         Some(Self { load, profiler, lost, beyond_events, rounds: rounds[at].clone() })
     }
 }
@@ -144,8 +145,8 @@ impl Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Event;
     use crate::overhead::plan::CallGraph;
+    use tare_events::Event;
     use tare_format::abi::Attr;
 
     /// Takes a share of the next slice by running through it.

@@ -86,7 +86,7 @@ impl Load {
                 Kind::Counting => self.place = count(self.place, steps),
                 Kind::Memory => self.place = chase(&self.words, self.place, steps),
                 Kind::Branchy => {
-                    self.place = branch(&self.words, &mut self.taken, self.place, steps)
+                    self.place = branch(&self.words, &mut self.taken, self.place, steps);
                 }
             }
             passes += u64::from(steps);

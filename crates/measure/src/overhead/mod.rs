@@ -7,7 +7,6 @@
 //! has the method.
 
 pub mod calibration;
-mod estimate;
 pub mod fit;
 pub mod handler;
 pub mod interference;
@@ -19,5 +18,3 @@ pub mod sampler;
 pub mod stolen;
 pub mod study;
 pub mod tracing;
-
-pub use estimate::Estimate;

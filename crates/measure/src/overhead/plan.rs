@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::load::Kind;
-use crate::event::Event;
+use tare_events::Event;
 
 /// How samples get their call chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{Ring, RingError};
 
 use super::plan::CallGraph;
-use crate::event::Event;
+use tare_events::Event;
 
 /// Bytes of a ring that any user may lock.
 const RING_BYTES: usize = 512 << 10;

@@ -4,7 +4,6 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
 
-use super::Estimate;
 use super::fit::{Fit, Point};
 use super::handler::{HandlerCost, cost};
 use super::interference::{Alone, Loss, Switch, SwitchError, losses};
@@ -13,6 +12,7 @@ use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
 use super::stolen::Clock;
 use super::tracing::Probes;
+use tare_format::ledger::Estimate;
 
 /// The profiler that is none: the event alone.
 pub const EVENTS: &str = "events";

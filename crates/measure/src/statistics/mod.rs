@@ -3,6 +3,7 @@
 //! Why these and not others: docs/statistics.md.
 
 mod bootstrap;
+mod estimate;
 mod holm;
 mod power;
 mod signed_rank;
@@ -10,6 +11,7 @@ mod summary;
 mod trimmed;
 
 pub use bootstrap::bootstrap_interval;
+pub use estimate::estimate;
 pub use holm::holm;
 pub use power::smallest_detectable;
 pub use signed_rank::signed_rank;

@@ -11,7 +11,7 @@ use tare_kernel::open::{Kernel, Target};
 
 use crate::cli::raw::Follow;
 use crate::exit::{Exit, Refusal};
-use crate::pipeline::ledger::FollowMode;
+use tare_format::ledger::FollowMode;
 
 /// How a command is followed.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use tare_events::OpenError;
 use tare_kernel::child::{CommandError, FileLimit};
 use tare_kernel::host::Host;
-use tare_measure::count::{Counters, OpenError};
+use tare_measure::count::Counters;
 
 use crate::exit::{Exit, Refusal, say};
 

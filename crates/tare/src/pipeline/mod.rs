@@ -2,7 +2,6 @@
 
 pub(crate) mod capture;
 pub mod describe;
-pub mod ledger;
 pub mod output;
 pub(crate) mod replay;
 pub mod synthesize;

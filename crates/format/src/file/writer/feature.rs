@@ -164,13 +164,13 @@ impl Feature {
             | Self::CpuDescription(value)
             | Self::CpuId(value) => text(&mut into, value),
             Self::CpuCount { available, online } => {
-                into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened())
+                into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened());
             }
             Self::TotalMemoryKib(number) | Self::ClockResolutionNs(number) => {
-                into.extend(number.to_ne_bytes())
+                into.extend(number.to_ne_bytes());
             }
             Self::CommandLine(arguments) => {
-                list(&mut into, arguments, |into, argument| text(into, argument))
+                list(&mut into, arguments, |into, argument| text(into, argument));
             }
             Self::CpuTopology(topology) => machine::cpu_topology(&mut into, topology),
             Self::NumaTopology(nodes) => list(&mut into, nodes, machine::numa_node),
@@ -189,7 +189,7 @@ impl Feature {
                 text(into, name);
             }),
             Self::SampleTime { first_ns, last_ns } => {
-                into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened())
+                into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened());
             }
             Self::Compression { level, ratio, block_bytes } => {
                 // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's

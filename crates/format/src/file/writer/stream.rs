@@ -65,7 +65,7 @@ pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
         features::BUILD_ID => into.extend_from_slice(content),
         features::BRANCH_STACK => {}
         _ => {
-            _ = record(into, kind::HEADER_FEATURE, 0, &[&u64::from(number).to_ne_bytes(), content])
+            _ = record(into, kind::HEADER_FEATURE, 0, &[&u64::from(number).to_ne_bytes(), content]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use tare_measure::event::{self, EventError, EventGroup, Sources};
+use tare_events::{EventError, EventGroup, Sources};
 
 use crate::exit::Refusal;
 
@@ -17,11 +17,11 @@ pub(super) fn typed(
     let mut groups = Vec::new();
     for (nth, text) in events.iter().enumerate() {
         let first = groups.len();
-        groups.extend(event::parse(text, sources).map_err(|error| refuse(&error))?);
+        groups.extend(tare_events::parse(text, sources).map_err(|error| refuse(&error))?);
         for (filter, _) in
             filters.iter().zip(filter_positions).filter(|&(_, &after)| after == nth + 1)
         {
-            event::set_filter(&mut groups[first..], filter, sources)
+            tare_events::set_filter(&mut groups[first..], filter, sources)
                 .map_err(|error| Refusal::usage(error.to_string()))?;
         }
     }

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use tare_events::{Event, Sources, parse};
 use tare_measure::compare::pairs;
-use tare_measure::event::{Event, Sources, parse};
 use tare_measure::overhead::load::Kind;
 use tare_measure::overhead::plan::{CallGraph, RATES};
 use tare_measure::overhead::rounds;

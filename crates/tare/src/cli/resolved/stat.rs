@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_events::{Event, EventGroup, Sources, needs_cpu_pmu};
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
-use tare_measure::count::{Aggregation, Inheritance, Pairing, needs_cpu_pmu};
-use tare_measure::event::{self, Event, EventGroup, Sources};
+use tare_measure::count::{Aggregation, Inheritance, Pairing};
 
 use crate::cli::raw;
 use crate::cli::resolved::versus::Versus;
@@ -288,7 +288,8 @@ fn counted(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool)
     }
     let by_name = !raw.events.is_empty();
     let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, sources)?;
-    let parse = |text: &str| event::parse(text, sources).map_err(|error| events::refuse(&error));
+    let parse =
+        |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
         groups.extend(parse(DEFAULT)?);
     }

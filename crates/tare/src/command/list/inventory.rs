@@ -1,10 +1,10 @@
 //! What this machine has, by kind.
 
 use serde::Serialize;
+use tare_events::Sources;
+use tare_events::names::{HARDWARE, Named, SOFTWARE, cache_names};
 use tare_kernel::host::{Host, Pmu};
 use tare_kernel::open::Kernel;
-use tare_measure::event::Sources;
-use tare_measure::event::names::{HARDWARE, Named, SOFTWARE, cache_names};
 
 use super::probe::{Answer, Probe};
 use super::selection::{Kind, Selection};

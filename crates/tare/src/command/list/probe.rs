@@ -1,12 +1,12 @@
 //! Asks the kernel whether it counts an event, by opening it once.
 
 use rustix::io::Errno;
+use tare_events::is_kernel_only;
+use tare_events::{Event, PmuCpus, Sources, parse};
 use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, Target};
-use tare_measure::count::is_kernel_only;
-use tare_measure::event::{Event, PmuCpus, Sources, parse};
 
 /// What the kernel said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use tare_measure::overhead::Estimate;
+use tare_format::ledger::Estimate;
 use tare_measure::overhead::calibration::{Calibration, Place};
 use tare_measure::overhead::fit::{BUDGETS, Budget};
 use tare_measure::overhead::published::{Published, XEON_E5530};

@@ -16,9 +16,9 @@ mod with;
 use std::io::{IsTerminal, Write};
 
 use anyhow::Context;
+use tare_events::Sources;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_measure::event::Sources;
 
 use self::document::Study;
 use self::rate_limit::RateLimit;

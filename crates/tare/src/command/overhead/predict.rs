@@ -1,15 +1,15 @@
 //! What a sample costs on this host, for those who predict with it: as a study found it, else as it
 //! was published.
 
+use tare_format::ledger::Estimate;
 use tare_kernel::host::Host;
-use tare_measure::overhead::Estimate;
 use tare_measure::overhead::calibration::Place;
 use tare_measure::overhead::plan::CallGraph;
 use tare_measure::overhead::published::typical;
 
 use super::state::StateFolder;
 use super::{FOLDER, store};
-use crate::pipeline::ledger::SampleCost;
+use tare_format::ledger::SampleCost;
 
 /// The cost of a sample of this event, in the way that its call chains are taken where that was
 /// measured, else in another way, which is said. `interrupts`: whether each sample is an interrupt,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tare_measure::overhead::Estimate;
+use tare_format::ledger::Estimate;
 use tare_measure::overhead::fit::BUDGETS;
 use tare_measure::overhead::load::Kind;
 use tare_measure::overhead::published::XEON_E5530;

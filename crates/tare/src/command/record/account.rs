@@ -10,8 +10,8 @@ use super::session::Session;
 use crate::pipeline::capture::figures::Figures;
 use crate::pipeline::capture::meter::Tally;
 use crate::pipeline::capture::reader::{FileFigures, RingFigures};
-use crate::pipeline::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use crate::pipeline::output::{self, Account};
+use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 
 /// What had been counted when the file at hand began.
 #[derive(Debug, Default)]

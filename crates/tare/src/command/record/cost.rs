@@ -12,7 +12,7 @@ use super::plan::{PlannedEvent, is_software};
 use super::session::Session;
 use crate::cli::resolved::record::Target;
 use crate::command::overhead::predict;
-use crate::pipeline::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
+use tare_format::ledger::{Ledger, SampleCost, SamplingCost, ShareOf};
 
 /// What a sample of each event costs, as far as that is known. It is looked up once a recording.
 pub(super) fn of_samples<'a>(session: &'a Session<'_>) -> &'a [Option<SampleCost>] {

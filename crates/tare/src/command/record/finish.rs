@@ -14,8 +14,8 @@ use super::cost;
 use super::followed;
 use super::live::{End, Live, cpu_ns};
 use crate::command::interrupt::end_child;
-use crate::pipeline::ledger::Ledger;
 use crate::pipeline::output::{Account, Closing};
+use tare_format::ledger::Ledger;
 
 /// What a recording leaves behind.
 pub(super) struct Recorded {

@@ -19,7 +19,7 @@ use crate::cli::resolved::stat::Begin;
 use crate::command::follow::Following;
 use crate::pipeline::capture::meter::{Meter, Weight};
 use crate::pipeline::capture::tasks::{Family, Tasks};
-use crate::pipeline::ledger::{Coverage, Follow, FollowMode, Ledger};
+use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger};
 
 /// Fewer samples than this are so few that chance decides whether they stand for 90%.
 const FEW_SAMPLES: f64 = 20.0;

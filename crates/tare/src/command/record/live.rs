@@ -22,9 +22,9 @@ use crate::pipeline::capture::helpers::Helper;
 use crate::pipeline::capture::opening::Events;
 use crate::pipeline::capture::reader::{Pass, Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes, Woken};
-use crate::pipeline::ledger::Ledger;
 use crate::pipeline::output::{OutputError, Switch};
 use crate::pipeline::synthesize;
+use tare_format::ledger::Ledger;
 
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);

@@ -29,11 +29,11 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use tare_events::Event;
 use tare_kernel::child::{Command, FileLimit};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
-use tare_measure::event::Event;
 
 use self::finish::Recorded;
 use self::plan::Plan;
@@ -43,8 +43,8 @@ use crate::cli::raw;
 use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::command::follow::{Following, Wish};
 use crate::exit::{Exit, Refusal, printable, say};
-use crate::pipeline::ledger::{self, FollowMode};
 use crate::pipeline::output::{Destination, Output, OutputError, Switch};
+use tare_format::ledger::FollowMode;
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
@@ -90,7 +90,7 @@ fn follow(record: &mut Record, host: &Host) -> Result<Option<Following>, Refusal
         FollowMode::System => record.target = Target::CommandOnCpus(cpus),
         FollowMode::Inherit => {
             (record.sampling.counts_of_threads, record.sampling.fixed_periods) =
-                (record.inherit, record.inherit)
+                (record.inherit, record.inherit);
         }
     }
     Ok(Some(following))
@@ -196,7 +196,7 @@ fn show(record: &Record, recorded: &Recorded) {
     }
     let mut stderr = std::io::stderr().lock();
     let file = recorded.account.files.last().map(|file| format!(" -> {}", file.display()));
-    for (line, file) in ledger::text(&recorded.ledger)
+    for (line, file) in tare_render::ledger_lines(&recorded.ledger)
         .iter()
         .zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new())))
     {

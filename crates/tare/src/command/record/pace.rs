@@ -15,7 +15,7 @@ use super::plan::PlannedEvent;
 use super::session::Session;
 use crate::cli::resolved::record::Budget;
 use crate::pipeline::capture::meter::Tally;
-use crate::pipeline::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
+use tare_format::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
 
 /// A budget and what was seen of it.
 #[derive(Debug)]

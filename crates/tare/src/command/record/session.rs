@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use rustix::io::Errno;
+use tare_events::OpenError;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::file::note;
@@ -27,7 +28,6 @@ use tare_kernel::open::{EventFile, Kernel};
 use tare_kernel::ring::Ring;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
-use tare_measure::count::OpenError;
 
 use super::account::Before;
 use super::finish::Recorded;
@@ -49,9 +49,9 @@ use crate::pipeline::capture::meter::{Known, Meter};
 use crate::pipeline::capture::opening::{self, Events, Rings, Wanted};
 use crate::pipeline::capture::reader::{CpuRing, Reader, Shared};
 use crate::pipeline::capture::wakes::{Waker, Wakes};
-use crate::pipeline::ledger::{Ledger, Recorder, SampleCost};
 use crate::pipeline::output::{Output, OutputError};
 use crate::pipeline::synthesize;
+use tare_format::ledger::{Ledger, Recorder, SampleCost};
 
 /// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each
 /// thread that reads.

@@ -10,7 +10,6 @@ use super::account::sample_time;
 use super::cost;
 use super::live::{Live, Stopped, cpu_ns};
 use crate::exit::say;
-use crate::pipeline::ledger;
 use crate::pipeline::output::Closing;
 use crate::pipeline::synthesize;
 
@@ -22,7 +21,7 @@ impl Live<'_> {
             Ok(()) => {}
             Err(Failed::Output(why)) => self.stop_recording(why),
             Err(Failed::Describing(error)) => {
-                say(&format!("the recording goes on in the same file: {error:#}"))
+                say(&format!("the recording goes on in the same file: {error:#}"));
             }
         }
     }
@@ -61,7 +60,11 @@ impl Live<'_> {
                 .map_err(|error| Failed::Output(Stopped::from(error)))
         })?;
         if let Some((file, ledger)) = finished.filter(|_| !self.session.record.quiet) {
-            say(&format!("{} -> {}", ledger::text(&ledger).swap_remove(0), file.display()));
+            say(&format!(
+                "{} -> {}",
+                tare_render::ledger_lines(&ledger).swap_remove(0),
+                file.display()
+            ));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use tare_format::record::TaskRead;
 use tare_profile::{EventId, Profile, StringId};
 
 use super::history::History;
-use crate::pipeline::ledger::{FollowMode, Ledger};
+use tare_format::ledger::{FollowMode, Ledger};
 
 /// The counts of tasks.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use super::history::History;
 use crate::cli::resolved::report::{Report, Time};
 use crate::command::header::event_name;
 use crate::exit::Refusal;
-use crate::pipeline::ledger::Ledger;
+use tare_format::ledger::Ledger;
 
 /// A profile while it is filled.
 pub(super) struct Filling {
@@ -107,16 +107,16 @@ impl Filling {
         match record {
             Record::Lost(lost) => {
                 self.profile.loss.lost_records =
-                    self.profile.loss.lost_records.saturating_add(lost.lost)
+                    self.profile.loss.lost_records.saturating_add(lost.lost);
             }
             Record::LostSamples { lost } => {
                 self.profile.loss.lost_samples =
-                    self.profile.loss.lost_samples.saturating_add(*lost)
+                    self.profile.loss.lost_samples.saturating_add(*lost);
             }
             Record::Throttle(_) => self.profile.loss.throttled += 1,
             Record::Read => self.count(raw, description),
             Record::Comm(_) | Record::Fork(_) => {
-                self.see_task(record, description.lookup().time_ns(raw).unwrap_or(0))
+                self.see_task(record, description.lookup().time_ns(raw).unwrap_or(0));
             }
             _ => {}
         }

@@ -26,7 +26,7 @@ use crate::cli::raw;
 use crate::cli::resolved::report::{Part, Report, Wanted};
 use crate::command::header::{self, Extent};
 use crate::exit::{Exit, Refusal};
-use crate::pipeline::{ledger, replay};
+use crate::pipeline::replay;
 use filling::{Filling, has_chains};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
@@ -89,7 +89,7 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
     if report.exact || report.is_by_command() {
         tare_render::counted(out, &filled.profile)?;
     }
-    let lines = filled.ledger.as_ref().map(ledger::text).unwrap_or_default();
+    let lines = filled.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())
 }

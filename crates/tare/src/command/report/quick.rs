@@ -72,10 +72,10 @@ pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::
             }
             kind::FINISHED_ROUND => quick.round(),
             kind::HEADER_ATTR | kind::HEADER_FEATURE | kind::EVENT_UPDATE => {
-                quick.filling.learn(description)
+                quick.filling.learn(description);
             }
             kind::PERF_RECORD_COMM | kind::PERF_RECORD_FORK => {
-                quick.task(&raw, description.lookup().time_ns(&raw))
+                quick.task(&raw, description.lookup().time_ns(&raw));
             }
             _ => {
                 quick.family.learn(description);

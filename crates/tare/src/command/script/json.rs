@@ -13,8 +13,8 @@ use tare_format::record::Sample;
 use super::chain;
 use super::tracing::Tracing;
 use crate::cli::resolved::script::Script;
-use crate::pipeline::ledger::Ledger;
 use crate::pipeline::replay::{Account, Machine, Mode, Moment};
+use tare_format::ledger::Ledger;
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;

@@ -21,11 +21,11 @@ use crate::cli::raw;
 use crate::cli::resolved::script::{Output, Script};
 use crate::command::header;
 use crate::exit::{self, Exit, Refusal};
-use crate::pipeline::ledger::{self, Ledger};
 use crate::pipeline::replay::{self, Replay, What};
 use json::Objects;
 use line::Lines;
 use sample::Printer;
+use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
@@ -35,7 +35,7 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
     match script.output {
         Output::Header(extent) => header::write_only(lines.text(), reader, extent)?,
         Output::Text(extent) => {
-            text(&script, Replay::new(reader, script.symbols.clone()), extent, &mut lines)?
+            text(&script, Replay::new(reader, script.symbols.clone()), extent, &mut lines)?;
         }
         Output::Json => objects(&script, Replay::new(reader, script.symbols.clone()), &mut lines)?,
     }
@@ -65,14 +65,15 @@ fn text(
             }
             What::Sample(_) => {}
             What::Other(record) => {
-                printer.other(lines.text(), machine, moment, record).map_err(Refusal::usage)?
+                printer.other(lines.text(), machine, moment, record).map_err(Refusal::usage)?;
             }
         }
         lines.end()?;
         Ok(ControlFlow::Continue(()))
     });
     lines.flush()?;
-    let recorder = ledger(replay.description()).as_ref().map(ledger::text).unwrap_or_default();
+    let recorder =
+        ledger(replay.description()).as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     account?.lines().iter().chain(&recorder).for_each(|line| exit::say(line));
     Ok(())
 }

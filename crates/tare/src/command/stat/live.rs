@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tare_events::EventGroup;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 use tare_kernel::host::Topology;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
-use tare_measure::event::EventGroup;
 
 use super::exact::{TURN, Turns};
 use super::run::{End, Names, OnInterval, Run};

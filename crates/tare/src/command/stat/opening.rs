@@ -1,10 +1,10 @@
 //! Opening events, with as many descriptors as that takes and the remedy where it fails.
 
+use tare_events::EventGroup;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_measure::count::{Counters, Options, Scope, Start, needed_files};
-use tare_measure::event::EventGroup;
 
 use crate::cli::resolved::stat::Stat;
 use crate::command::remedy;

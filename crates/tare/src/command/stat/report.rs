@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tare_events::Unavailable;
 use tare_kernel::child::Ended;
 use tare_measure::count::{
-    Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Row, Subject, Unavailable, Valued,
-    metric,
+    Aggregation, Key, Metric, Outcome, Repeated, RepeatedRow, Row, Subject, Valued, metric,
 };
 use tare_measure::statistics::Summary;
 

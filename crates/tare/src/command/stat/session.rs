@@ -5,14 +5,15 @@ use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::Context;
+use tare_events::EventGroup;
+use tare_events::{OpenError, Unavailable};
 use tare_kernel::cgroup::{Cgroups, Transient, TransientPlace};
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
-use tare_measure::count::{Aggregation, Cgroup, Counters, OpenError, Scope, Start, Unavailable};
-use tare_measure::event::EventGroup;
+use tare_measure::count::{Aggregation, Cgroup, Counters, Scope, Start};
 
 use super::opening;
 use super::run::Names;

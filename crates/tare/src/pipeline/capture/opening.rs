@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 
 use rustix::io::Errno;
+use tare_events::OpenError;
 use tare_format::abi::{Attr, Count, Flags, Reading, Sampling};
 use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
-use tare_measure::count::OpenError;
 
 use super::unswapped::unswapped;
 
@@ -125,12 +125,12 @@ impl Events {
             let key = (opened.cpu, self.is_backward(opened));
             match owners.get(&key) {
                 Some(&owner) => {
-                    opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?
+                    opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?;
                 }
                 None => {
                     match key {
                         (cpu, false) => {
-                            rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?))
+                            rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?));
                         }
                         (cpu, true) => rings.overwritten.push((
                             cpu,

@@ -66,18 +66,18 @@ impl BuildIds {
         match mmap.file {
             // Later files of one path replace earlier ones, as their ids are what can be read now.
             FileId::BuildId(id) if !id.is_empty() => {
-                _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec()))
+                _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec()));
             }
             FileId::Inode { inode, .. } => {
                 _ = self
                     .files
-                    .insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) })
+                    .insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) });
             }
             _ => {
                 _ = self
                     .files
                     .entry(path.to_vec())
-                    .or_insert(Seen::File { pid: mmap.pid, inode: None })
+                    .or_insert(Seen::File { pid: mmap.pid, inode: None });
             }
         }
     }

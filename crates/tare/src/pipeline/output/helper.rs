@@ -149,7 +149,7 @@ fn open(wanted: &Wanted) -> std::result::Result<FileWindow, WindowError> {
     loop {
         match FileWindow::open(&*wanted.file, wanted.offset, len) {
             Err(WindowError::NoSpace { .. } | WindowError::TooLong { .. }) if len >= 2 * page => {
-                len = (len / 2).next_multiple_of(page)
+                len = (len / 2).next_multiple_of(page);
             }
             answer => return answer,
         }

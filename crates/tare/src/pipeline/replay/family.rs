@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tare_format::file::Description;
 use tare_format::record::Record;
 
-use crate::pipeline::ledger::{FollowMode, Ledger};
+use tare_format::ledger::{FollowMode, Ledger};
 
 /// Forks between a task and the command. A longer chain may be a circle.
 const LONGEST_DESCENT: usize = 1 << 12;

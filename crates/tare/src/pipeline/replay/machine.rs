@@ -120,7 +120,7 @@ impl Machine {
                 if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK
                     != PERF_RECORD_MISC_GUEST_KERNEL =>
             {
-                self.map_user(mmap)
+                self.map_user(mmap);
             }
             Record::Ksymbol(ksymbol) => self.map_ksymbol(ksymbol),
             Record::Cgroup(cgroup) if self.cgroups.len() < limits::LIST_ITEMS as usize => {

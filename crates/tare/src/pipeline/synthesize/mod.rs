@@ -95,7 +95,7 @@ pub fn synthesize(
     let mut processes = Processes::new(host, options, &mut buffer, &mut done);
     match targets {
         Targets::All => {
-            procfs::processes(host)?.into_iter().try_for_each(|pid| processes.whole(pid))?
+            procfs::processes(host)?.into_iter().try_for_each(|pid| processes.whole(pid))?;
         }
         Targets::Processes(pids) => pids.iter().try_for_each(|pid| processes.whole(*pid))?,
         Targets::Threads(tids) => processes.threads(tids)?,

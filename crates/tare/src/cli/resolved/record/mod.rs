@@ -8,8 +8,8 @@ mod target;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use tare_events::{EventGroup, Sources};
 use tare_kernel::host::Host;
-use tare_measure::event::{self, EventGroup, Sources};
 
 pub use self::output::Output;
 pub use self::registers::user_registers;
@@ -151,7 +151,8 @@ impl Record {
         sampling: &Sampling,
         sources: &Sources,
     ) -> Result<Vec<EventGroup>, Refusal> {
-        let mut groups = event::parse(text, sources).map_err(|error| events::refuse(&error))?;
+        let mut groups =
+            tare_events::parse(text, sources).map_err(|error| events::refuse(&error))?;
         groups
             .iter_mut()
             .flat_map(|group| &mut group.events)

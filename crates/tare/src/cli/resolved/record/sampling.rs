@@ -1,8 +1,8 @@
 //! How events are sampled.
 
+use tare_events::{CallGraph, Event, branch_kind, branch_kinds};
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
-use tare_measure::event::{CallGraph, Event, branch_kind, branch_kinds};
 
 use super::registers;
 use crate::cli::raw;

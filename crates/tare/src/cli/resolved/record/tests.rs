@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use tare_events::CallGraph;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
-use tare_measure::event::CallGraph;
 
 use super::*;
 use crate::cli::raw::{Command, Tare};

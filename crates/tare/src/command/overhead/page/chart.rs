@@ -1,7 +1,7 @@
 //! The page's plots, as SVG.
 
 use plotters::prelude::*;
-use tare_measure::overhead::Estimate;
+use tare_format::ledger::Estimate;
 use tare_measure::overhead::handler::SHARES;
 use tare_measure::overhead::published::XEON_E5530;
 use tare_measure::overhead::study::{Figure, Row};

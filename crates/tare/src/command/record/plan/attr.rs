@@ -1,8 +1,8 @@
 //! The attribute of one event: what its samples hold.
 
+use tare_events::{CallGraph, Event};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
-use tare_measure::event::{CallGraph, Event};
 
 use super::{is_software, is_traced};
 use crate::cli::resolved::record::{Callchains, Sampling, user_registers};

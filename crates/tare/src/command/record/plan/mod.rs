@@ -17,12 +17,12 @@ mod tracking;
 use std::ffi::CString;
 use std::fmt;
 
+use tare_events::{Event, EventGroup, Sources};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Kernel;
 use tare_kernel::probe::{Probe, Refusal as Refused};
-use tare_measure::event::{Event, EventGroup, Sources};
 
 use self::attr::Common;
 pub(super) use self::places::cpus;
@@ -32,7 +32,7 @@ use self::settle::Settling;
 use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::cli::resolved::stat::Begin;
 use crate::exit::Refusal;
-use crate::pipeline::ledger::FixedPeriod;
+use tare_format::ledger::FixedPeriod;
 
 /// What is opened.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::os::fd::RawFd;
 
+use tare_events::{Event, PmuCpus};
 use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Target as Place;
-use tare_measure::event::{Event, PmuCpus};
 
 use super::PlannedEvent;
 use crate::cli::resolved::record::{Cpus, Target};

@@ -1,19 +1,19 @@
 //! How often each event is sampled.
 
+use tare_events::Event;
 use tare_format::abi::Sampling as Sampled;
 use tare_format::abi::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
-use tare_measure::event::Event;
 
 use super::speed::cycles_per_second;
 use crate::command::record::followed::is_clock;
 
 use crate::cli::resolved::record::{Rate, Sampling};
 use crate::exit::Refusal;
-use crate::pipeline::ledger::FixedPeriod;
+use tare_format::ledger::FixedPeriod;
 
 /// Samples a second where the user doesn't say: enough for a percent of a second's work, and no
 /// multiple of the tick.

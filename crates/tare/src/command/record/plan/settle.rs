@@ -2,11 +2,11 @@
 //! can do without.
 
 use rustix::io::Errno;
+use tare_events::{OpenError, Unavailable, is_kernel_only, user_mode_only};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::host::Host;
 use tare_kernel::open::{EventFile, Kernel, Target};
-use tare_measure::count::{OpenError, Unavailable, is_kernel_only, user_mode_only};
 
 use super::attr::LBR_TERSE;
 use super::{PlannedEvent, is_traced};
@@ -52,7 +52,7 @@ const STEPS: [Step; 8] = [
         lost: "this kernel has one weight for a sample, not several",
         applies: |attr| attr.sample_type & WEIGHTS != 0,
         without: |attr| {
-            attr.sample_type = attr.sample_type & !WEIGHTS | u64::from(abi::PERF_SAMPLE_WEIGHT)
+            attr.sample_type = attr.sample_type & !WEIGHTS | u64::from(abi::PERF_SAMPLE_WEIGHT);
         },
     },
     Step {

@@ -1,9 +1,9 @@
 //! The event that keeps track of processes: their names, maps, children, and what else the user
 //! asked for.
 
+use tare_events::Event;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling as Sampled};
-use tare_measure::event::Event;
 
 use super::attr::{Common, READ_FORMAT};
 

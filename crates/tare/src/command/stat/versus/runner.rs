@@ -185,7 +185,7 @@ impl<'a> Runner<'a> {
             match counter.unavailable() {
                 Some(reason) => seen.missing.push((asked.name.clone(), reason.to_string())),
                 None if *opened != asked.name => {
-                    seen.narrowed.push((asked.name.clone(), opened.clone()))
+                    seen.narrowed.push((asked.name.clone(), opened.clone()));
                 }
                 None => {}
             }

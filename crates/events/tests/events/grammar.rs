@@ -2,7 +2,7 @@
 
 use crate::machines;
 
-use tare_measure::event::parse;
+use tare_events::parse;
 
 /// Pieces of the grammar, and things that don't belong into it.
 const PIECES: [&str; 48] = [

@@ -1,13 +1,17 @@
 //! The ledger in lines: the most telling first.
 
-use super::{Cost, Ledger, budget, follow, sampling};
+mod budget;
+mod follow;
+mod sampling;
+
+use tare_format::ledger::{Cost, Event, Ledger, Loss};
 
 const SECOND_NS: f64 = 1e9;
 
 /// The ledger as `record`, `report` and `script` print it. Names are as the recording has them:
 /// make them printable.
 #[must_use]
-pub fn text(ledger: &Ledger) -> Vec<String> {
+pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
     if !ledger.finished {
         return vec![
             "the recorder did not end this recording: there is no account of losses and cost"
@@ -69,7 +73,7 @@ fn samples(ledger: &Ledger) -> String {
 
 /// By event, where there are several.
 fn events(ledger: &Ledger) -> Option<String> {
-    let of = |event: &super::Event| {
+    let of = |event: &Event| {
         let lost = event
             .lost
             .filter(|&lost| lost > 0)
@@ -89,7 +93,7 @@ fn losses(ledger: &Ledger) -> Vec<String> {
     let time = |ns: Option<u64>| {
         ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS))
     };
-    let of = |loss: &super::Loss| {
+    let of = |loss: &Loss| {
         let (cpu, records) = (loss.cpu, grouped(loss.records));
         format!(
             "CPU {cpu} lost {records} records between {} and {}",
@@ -155,7 +159,7 @@ fn per_second(amount: u64, ns: u64) -> Option<u64> {
         .map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-pub(super) fn seconds(ns: u64) -> String {
+fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / SECOND_NS)
 }
 
@@ -170,7 +174,7 @@ fn bytes(number: u64) -> String {
 }
 
 /// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
+fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -184,9 +188,8 @@ pub(super) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
-        Command, Coverage, Event, Follow, FollowMode, Loss, Output, Recorder, Rings,
-    };
+    use tare_format::ledger::{Command, Coverage, Follow, FollowMode, Output, Recorder, Rings};
+
     use super::*;
 
     fn ledger() -> Ledger {
@@ -266,13 +269,14 @@ mod tests {
     fn what_nothing_counts_by_task_has_no_coverage() {
         let mut ledger = ledger();
         ledger.follow.as_mut().unwrap().mode = FollowMode::System;
-        let line = text(&ledger).into_iter().find(|line| line.starts_with("coverage: ")).unwrap();
+        let line =
+            ledger_lines(&ledger).into_iter().find(|line| line.starts_with("coverage: ")).unwrap();
         assert!(
             line.ends_with("(63.3%); not known for page-faults; 990 of 1,001 tasks have no sample"),
             "{line}"
         );
         ledger.events[0].coverage = None;
-        assert!(text(&ledger).contains(
+        assert!(ledger_lines(&ledger).contains(
             &"coverage: not known, as nothing counts cpu-clock, page-faults by task in this mode; 990 of 1,001 tasks have no sample".to_owned()
         ));
     }
@@ -294,44 +298,23 @@ the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)
 the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 wake-ups, 30 system calls, 5.0 MB of memory
 rings: 2 of 8.4 MB, up to 23% full; output: write
 the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
-        assert_eq!(text(&ledger()).join("\n"), expected);
+        assert_eq!(ledger_lines(&ledger()).join("\n"), expected);
     }
 
     #[test]
     fn what_was_dropped_is_not_called_whole() {
         let event = Event { samples: 10, lost: Some(0), ..Event::default() };
         let output = Output { dropped_bytes: 2_000, written_bytes: 100, ..Output::default() };
-        let line =
-            text(&Ledger { finished: true, events: vec![event], output, ..Ledger::default() })
-                .swap_remove(0);
+        let line = ledger_lines(&Ledger {
+            finished: true,
+            events: vec![event],
+            output,
+            ..Ledger::default()
+        })
+        .swap_remove(0);
         assert_eq!(
             line,
             "10 samples in 0.000 s, none lost in rings, 2.0 kB of records DROPPED; 100 B"
-        );
-    }
-
-    #[test]
-    fn ledgers_of_files_become_one() {
-        let both = ledger().and(&ledger());
-        assert_eq!(
-            (both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()),
-            (2468, Some(14), 4, 2)
-        );
-        assert_eq!(
-            (both.cost.system_calls, both.cost.end_cpu_ns, both.recorded_ns),
-            (60, 500_000, 4_000_000_000)
-        );
-    }
-
-    #[test]
-    fn a_note_comes_back_as_it_went() {
-        assert_eq!(Ledger::from_note(&ledger().to_note()), Some(ledger()));
-        assert_eq!(Ledger::from_note(b"tare ledger {"), None);
-        assert_eq!(Ledger::from_note(b"something else"), None);
-        let of_another_version = br#"tare ledger {"version":9,"unheard_of":[1],"throttled":3}"#;
-        assert_eq!(
-            Ledger::from_note(of_another_version).map(|ledger| (ledger.version, ledger.throttled)),
-            Some((9, 3))
         );
     }
 }

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
+use tare_events::{Sources, parse};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;
-use tare_measure::event::{Sources, parse};
 
 /// What `perf` and this grammar may each turn into events, and must turn into the same ones.
 const TEXTS: [&str; 27] = [

@@ -8,7 +8,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::abi::{Attr, Flags};
 
-use crate::event::{Event, EventGroup, PmuCpus};
+use crate::{Event, EventGroup, PmuCpus};
 
 /// Why an event has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +67,8 @@ pub fn needs_cpu_pmu(groups: &[EventGroup]) -> bool {
 }
 
 /// Whether the event is one that the CPU's own counters provide.
-pub(super) fn is_cpu_pmu(attr: &Attr) -> bool {
+#[must_use]
+pub fn is_cpu_pmu(attr: &Attr) -> bool {
     matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW)
 }
 

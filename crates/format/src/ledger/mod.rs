@@ -6,18 +6,18 @@
 //! holds everything.
 
 mod budget;
+mod estimate;
 mod follow;
 mod sampling;
-mod text;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 pub use budget::{Budget, RateChange};
+pub use estimate::Estimate;
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use sampling::{SampleCost, SamplingCost, ShareOf};
-pub use text::text;
 
 /// The version that this program writes. A reader takes what it knows of any version.
 const VERSION: u32 = 1;
@@ -199,6 +199,7 @@ impl Event {
 
 impl Ledger {
     /// A ledger of a recording that begins.
+    #[must_use]
     pub fn of(recorder: Recorder) -> Self {
         Self { version: VERSION, recorder, ..Self::default() }
     }
@@ -233,6 +234,7 @@ impl Ledger {
     }
 
     /// The bytes of a note.
+    #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
         // Numbers and strings always have a JSON form.
         let json = serde_json::to_vec(self).unwrap_or_default();
@@ -243,5 +245,47 @@ impl Ledger {
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         serde_json::from_slice(note.strip_prefix(MARK)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> Ledger {
+        let event = |samples, lost| Event { samples, lost: Some(lost), ..Event::default() };
+        Ledger {
+            events: vec![event(1234, 0), event(5, 7)],
+            losses: vec![Loss { cpu: 1, records: 7, ..Loss::default() }],
+            throttled: 2,
+            recorded_ns: 2_000_000_000,
+            cost: Cost { end_cpu_ns: 500_000, system_calls: 30, ..Cost::default() },
+            ..Ledger::of(Recorder { pid: 7, ..Recorder::default() })
+        }
+    }
+
+    #[test]
+    fn ledgers_of_files_become_one() {
+        let both = ledger().and(&ledger());
+        assert_eq!(
+            (both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()),
+            (2468, Some(14), 4, 2)
+        );
+        assert_eq!(
+            (both.cost.system_calls, both.cost.end_cpu_ns, both.recorded_ns),
+            (60, 500_000, 4_000_000_000)
+        );
+    }
+
+    #[test]
+    fn a_note_comes_back_as_it_went() {
+        assert_eq!(Ledger::from_note(&ledger().to_note()), Some(ledger()));
+        assert_eq!(Ledger::from_note(b"tare ledger {"), None);
+        assert_eq!(Ledger::from_note(b"something else"), None);
+        let of_another_version = br#"tare ledger {"version":9,"unheard_of":[1],"throttled":3}"#;
+        assert_eq!(
+            Ledger::from_note(of_another_version).map(|ledger| (ledger.version, ledger.throttled)),
+            Some((9, 3))
+        );
     }
 }

@@ -11,12 +11,14 @@ mod filter;
 mod modifiers;
 pub mod names;
 mod nearest;
+mod open_error;
 mod pmu;
 mod resolve;
 mod sources;
 mod syntax;
 mod terms;
 mod tracepoint;
+mod unavailable;
 mod uprobe;
 
 use tare_format::abi::Attr;
@@ -25,9 +27,11 @@ use tare_kernel::host::CpuList;
 pub use error::{EventError, Problem};
 pub use filter::{FilterError, set_filter};
 pub use nearest::nearest;
+pub use open_error::OpenError;
 pub use sources::Sources;
 pub use syntax::glob_matches;
 pub use terms::{CallGraph, SamplingTerms, branch_kind, branch_kinds};
+pub use unavailable::{Unavailable, is_cpu_pmu, is_kernel_only, needs_cpu_pmu, user_mode_only};
 
 /// One event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,9 @@
 //! docs/untested.md says which of them no test machine is.
 
 use crate::machines::{Machine, arm64, hybrid, intel, vm};
+use tare_events::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_USER};
-use tare_measure::event::{
-    CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter,
-};
 
 /// An event in one line: its name, then what is not zero or usual.
 fn line(event: &Event) -> String {

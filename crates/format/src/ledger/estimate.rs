@@ -1,9 +1,6 @@
 //! A figure with its 95% interval.
 
-use fastrand::Rng;
 use serde::{Deserialize, Serialize};
-
-use crate::statistics::{Interval, Trimmed, bootstrap_interval};
 
 /// Half widths of a 95% interval in standard errors, for a normal distribution.
 const Z95: f64 = 1.959_964;
@@ -24,15 +21,6 @@ impl Estimate {
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
-    }
-
-    /// The 20% trimmed mean of these values with its bootstrap interval; none for fewer than five.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>, rng: &mut Rng) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let Interval { low, high } = bootstrap_interval(&sorted, rng)?;
-        Some(Self { value: Trimmed::of_sorted(&sorted)?.mean, low, high })
     }
 
     /// A figure with this standard error.
@@ -96,10 +84,5 @@ mod tests {
     #[test]
     fn errors_come_back() {
         assert!((Estimate::with_error(3.0, 0.5).error() - 0.5).abs() < 1e-12);
-        assert_eq!(Estimate::of([1.0; 4], &mut Rng::with_seed(1)), None);
-        assert_eq!(
-            Estimate::of([2.0, 2.0, 2.0, 2.0, 2.0, f64::NAN], &mut Rng::with_seed(1)),
-            Some(Estimate::exact(2.0))
-        );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use tare_events::Sources;
 use tare_kernel::host::Host;
-use tare_measure::event::Sources;
 use tempfile::TempDir;
 
 /// A folder that stands for `/`, removed with this value.

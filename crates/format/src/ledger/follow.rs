@@ -1,0 +1,85 @@
+//! How the command was followed, and how much of what its tasks used the samples stand for.
+
+use serde::{Deserialize, Serialize};
+
+/// How what the command starts is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FollowMode {
+    /// By events on a cgroup that the command runs in.
+    Cgroup,
+    /// By events on whole CPUs, of which only what the command's tasks did is shown.
+    System,
+    /// By events that children inherit.
+    #[default]
+    Inherit,
+}
+
+impl FollowMode {
+    /// As part of a sentence.
+    #[must_use]
+    pub fn how(self) -> &'static str {
+        match self {
+            Self::Cgroup => "by a cgroup of its own",
+            Self::System => "on all CPUs, and keeps what its tasks do",
+            Self::Inherit => "by inherited events",
+        }
+    }
+}
+
+/// How the command was followed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Follow {
+    /// How.
+    pub mode: FollowMode,
+    /// Why not in a way that sees more.
+    pub why: Option<String>,
+    /// The command's process. What it did before its execve is not the command's.
+    pub root: i32,
+    /// How many tasks there were; `None` where that is not known.
+    pub tasks: Option<u64>,
+    /// Tasks of which there is no sample.
+    pub unseen_tasks: u64,
+    /// Inherited events only: whether the kernel keeps what they counted when their task ends, for
+    /// the next child; `None` where that is not known.
+    pub kernel_keeps_counts: Option<bool>,
+    /// Tasks that left the command's cgroup: what they did from then on is not recorded.
+    pub left_cgroup: u64,
+    /// Processes that outlived the command, and were moved back to where tare is.
+    pub outlived: usize,
+}
+
+/// What the samples of an event stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Coverage {
+    /// The sum of the periods of its samples.
+    pub sampled: u64,
+    /// What the tasks used: nanoseconds of CPU time, or occurrences.
+    pub used: u64,
+    /// Whether these are nanoseconds.
+    pub is_time: bool,
+    /// Whether so little was used that chance decides how many samples there are.
+    pub is_little: bool,
+}
+
+/// A period that stands for a frequency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct FixedPeriod {
+    /// Samples a second that were asked for.
+    pub hz: u64,
+    /// A sample every so many cycles, or nanoseconds for the clocks.
+    pub period: u64,
+    /// Cycles or nanoseconds that a busy CPU makes a second.
+    pub a_second: u64,
+}
+
+impl Coverage {
+    /// In percent; `None` where nothing was used.
+    #[must_use]
+    pub fn percent(&self) -> Option<f64> {
+        (self.used > 0).then(|| 100.0 * self.sampled as f64 / self.used as f64)
+    }
+}

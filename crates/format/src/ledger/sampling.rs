@@ -1,0 +1,121 @@
+//! What sampling cost those who were sampled: samples times the cost of one, and the recorder's own
+//! CPU time.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Estimate, Event, Ledger};
+
+/// What one sample of an event takes from the program that it interrupts.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct SampleCost {
+    /// Microseconds.
+    pub us: Estimate,
+    /// How many times that a sample costs that interrupts the kernel, where its functions are
+    /// looked up for a call chain.
+    #[serde(default = "once")]
+    pub in_kernel: f64,
+    /// Whether `tare overhead` measured it on the host that recorded; else it is an estimate.
+    pub calibrated: bool,
+    /// Where it comes from, as part of a sentence.
+    pub source: String,
+    /// When it was measured, in seconds since 1970.
+    pub time: Option<u64>,
+}
+
+/// For ledgers that don't tell.
+fn once() -> f64 {
+    1.0
+}
+
+impl SampleCost {
+    /// Microseconds that samples took together, so many of which interrupted the kernel.
+    #[must_use]
+    pub fn of(&self, samples: f64, in_kernel: f64) -> Estimate {
+        self.us.times(samples + (self.in_kernel - 1.0) * in_kernel)
+    }
+}
+
+/// Whose CPU time a share is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShareOf {
+    /// What the command and its children used.
+    Command,
+    /// The time of the CPUs that were recorded, busy or not.
+    Cpus,
+    /// Of tasks whose CPU time is not known.
+    #[default]
+    Tasks,
+}
+
+/// What sampling cost, start-up and end of the recorder apart.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct SamplingCost {
+    /// Nanoseconds that samples took: those in the recording, and those that found no room.
+    pub samples_ns: Estimate,
+    /// The recorder's CPU time while it recorded.
+    pub recorder_ns: u64,
+    /// Both, as a share of `cpu_ns`; `None` where that is not known.
+    pub share: Option<Estimate>,
+    /// Whose CPU time that is.
+    pub of: ShareOf,
+    /// That CPU time.
+    pub cpu_ns: Option<u64>,
+    /// Whether all of it goes by what was measured on the host.
+    pub calibrated: bool,
+}
+
+impl SamplingCost {
+    /// What this recording's samples cost, of so many CPUs or of a command; `None` where no event's
+    /// cost is known.
+    #[must_use]
+    pub fn new(ledger: &Ledger, of: ShareOf, cpus: usize) -> Option<Self> {
+        let known =
+            || ledger.events.iter().filter_map(|event| Some((event, event.sample_cost.as_ref()?)));
+        known().next()?;
+        let mut samples_ns = Estimate::exact(0.0);
+        for (event, cost) in known() {
+            // Those that found no room are taken to be like the others.
+            let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
+            let ns = cost.of(all, all * event.share_in_kernel()).times(1e3);
+            samples_ns = Estimate {
+                value: samples_ns.value + ns.value,
+                low: samples_ns.low + ns.low,
+                high: samples_ns.high + ns.high,
+            };
+        }
+        let cpu_ns = match of {
+            ShareOf::Command => ledger
+                .command
+                .as_ref()
+                .map(|command| command.user_ns.saturating_add(command.system_ns)),
+            ShareOf::Cpus => Some(ledger.recorded_ns.saturating_mul(cpus as u64)),
+            ShareOf::Tasks => None,
+        };
+        let recorder_ns = ledger.cost.recording_cpu_ns;
+        let share = cpu_ns.filter(|&cpu_ns| cpu_ns > 0).map(|cpu_ns| {
+            let of = |ns: f64| (ns.max(0.0) + recorder_ns as f64) / cpu_ns as f64;
+            Estimate {
+                value: of(samples_ns.value),
+                low: of(samples_ns.low),
+                high: of(samples_ns.high),
+            }
+        });
+        Some(Self {
+            samples_ns,
+            recorder_ns,
+            share,
+            of,
+            cpu_ns,
+            calibrated: known().all(|(_, cost)| cost.calibrated),
+        })
+    }
+}
+
+impl Event {
+    /// The share of samples that interrupted the kernel.
+    #[must_use]
+    pub fn share_in_kernel(&self) -> f64 {
+        self.in_kernel as f64 / self.samples.max(1) as f64
+    }
+}
