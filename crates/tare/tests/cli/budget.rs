@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tare::pipeline::ledger::{Ledger, RateChange};
 use tare_format::file::Reader;
+use tare_format::ledger::{Ledger, RateChange};
 
 use crate::support::{is_root, stderr, tare};
 

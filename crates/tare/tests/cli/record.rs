@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use tare::pipeline::ledger::Ledger;
 use tare_format::abi::bindings::{PERF_RECORD_LOST, PERF_RECORD_READ, PERF_RECORD_SAMPLE};
 use tare_format::file::Reader;
+use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Sample, kind};
 
 use crate::support::{Guarded, Unprivileged, Written, is_root, sh, stderr, tare};

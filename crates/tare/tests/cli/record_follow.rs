@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use tare::pipeline::ledger::{FollowMode, Ledger};
 use tare_format::file::Reader;
+use tare_format::ledger::{FollowMode, Ledger};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 

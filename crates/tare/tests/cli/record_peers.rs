@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use linux_perf_data::linux_perf_event_reader::RecordType;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
-use tare::pipeline::ledger::Ledger;
 use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::file::Reader;
+use tare_format::ledger::Ledger;
 
 use crate::support::{is_root, stderr, tare};
 

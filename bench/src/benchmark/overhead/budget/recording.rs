@@ -137,7 +137,7 @@ fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
         match (line.strip_prefix("at "), looks.last_mut()) {
             (Some(time), _) => looks.push((time.parse()?, 0)),
             (None, Some(look)) => {
-                look.1 += line.split(' ').next().unwrap_or(line).parse::<u64>()?
+                look.1 += line.split(' ').next().unwrap_or(line).parse::<u64>()?;
             }
             (None, None) => anyhow::bail!("'{line}' belongs to no look"),
         }
