@@ -120,7 +120,7 @@ fn in_a_cgroup_namespace() {
     let output = Command::new("unshare").args(["--cgroup", TARE, "doctor", "--json"]).output();
     match output {
         Ok(output) if output.status.success() => {
-            assert!(item(&document(&output), "cgroup_v2")["found"].is_string())
+            assert!(item(&document(&output), "cgroup_v2")["found"].is_string());
         }
         _ => println!("skipped: a cgroup namespace needs unshare (util-linux) and CAP_SYS_ADMIN"),
     }
