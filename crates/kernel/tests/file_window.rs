@@ -67,7 +67,7 @@ fn a_window_of_a_file() {
     let path = folder.path().join("file");
     match FileWindow::open(create(&path), 0, page()) {
         Err(WindowError::NotSupported { step, error }) => {
-            println!("skipped: {step} is not possible here: {error}")
+            println!("skipped: {step} is not possible here: {error}");
         }
         _ => a_window_works(&path),
     }
@@ -160,7 +160,7 @@ fn a_limit_on_the_file_s_size() {
     setrlimit(Resource::Fsize, before).unwrap();
     match refused.unwrap_err() {
         WindowError::NotSupported { step, error } => {
-            println!("skipped: {step} is not possible here: {error}")
+            println!("skipped: {step} is not possible here: {error}");
         }
         error => assert_eq!(error, WindowError::TooLong { end: most + page() as u64 }),
     }

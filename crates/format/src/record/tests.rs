@@ -181,7 +181,7 @@ fn threads() {
             0,
             24,
             &Record::Fork(task),
-        )
+        );
     });
     both_orders(|body| {
         check(
@@ -190,7 +190,7 @@ fn threads() {
             0,
             24,
             &Record::Exit(task),
-        )
+        );
     });
     both_orders(|body| {
         let preempted = PERF_RECORD_MISC_SWITCH_OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
@@ -213,7 +213,7 @@ fn threads() {
             0,
             8,
             &Record::ItraceStart { pid: 5, tid: 6 },
-        )
+        );
     });
     both_orders(|body| {
         let body = body.u32(5).u32(6).words(&[2, 10, 11, 20, 21]);
@@ -238,17 +238,23 @@ fn losses_and_throttling() {
             0,
             16,
             &Record::Lost(Lost { id: 5, lost: 100 }),
-        )
+        );
     });
     both_orders(|body| {
-        check(&body.u64(100), PERF_RECORD_LOST_SAMPLES, 0, 8, &Record::LostSamples { lost: 100 })
+        check(&body.u64(100), PERF_RECORD_LOST_SAMPLES, 0, 8, &Record::LostSamples { lost: 100 });
     });
     let throttle = Throttle { time_ns: 1, id: 2, stream_id: 3 };
     both_orders(|body| {
-        check(&body.words(&[1, 2, 3]), PERF_RECORD_THROTTLE, 0, 24, &Record::Throttle(throttle))
+        check(&body.words(&[1, 2, 3]), PERF_RECORD_THROTTLE, 0, 24, &Record::Throttle(throttle));
     });
     both_orders(|body| {
-        check(&body.words(&[1, 2, 3]), PERF_RECORD_UNTHROTTLE, 0, 24, &Record::Unthrottle(throttle))
+        check(
+            &body.words(&[1, 2, 3]),
+            PERF_RECORD_UNTHROTTLE,
+            0,
+            24,
+            &Record::Unthrottle(throttle),
+        );
     });
     both_orders(|body| {
         check(
@@ -257,10 +263,16 @@ fn losses_and_throttling() {
             0,
             24,
             &Record::Aux(Aux { offset: 1, size: 2, flags: 3 }),
-        )
+        );
     });
     both_orders(|body| {
-        check(&body.u64(7), PERF_RECORD_AUX_OUTPUT_HW_ID, 0, 8, &Record::AuxOutputHwId { hw_id: 7 })
+        check(
+            &body.u64(7),
+            PERF_RECORD_AUX_OUTPUT_HW_ID,
+            0,
+            8,
+            &Record::AuxOutputHwId { hw_id: 7 },
+        );
     });
 }
 
@@ -289,7 +301,7 @@ fn kernel_code() {
             0,
             8,
             &Record::Cgroup(Cgroup { id: 3, path: b"/a" }),
-        )
+        );
     });
     both_orders(|body| {
         let poke = TextPoke { addr: 3, old: &[1, 2], new: &[3, 4] };
@@ -399,7 +411,7 @@ fn what_a_recorder_writes() {
             0,
             10,
             &Record::Compressed { data: &[5, 6] },
-        )
+        );
     });
     both_orders(|body| {
         check(
@@ -408,7 +420,7 @@ fn what_a_recorder_writes() {
             0,
             8,
             &Record::HeaderFeature { feature: 3, data: &[5] },
-        )
+        );
     });
 }
 
@@ -421,7 +433,7 @@ fn cpu_maps() {
     both_orders(|body| assert_eq!(cpus(body.u16(0).u16(2).u16(3).u16(300)), [3, 300]));
     both_orders(|body| assert_eq!(cpus(body.u16(1).u16(2).u16(4).u32(0b101).u32(2)), [0, 2, 33]));
     both_orders(|body| {
-        assert_eq!(cpus(body.u16(1).u16(1).u16(8).u32(0).u64(1 << 63 | 2)), [1, 63])
+        assert_eq!(cpus(body.u16(1).u16(1).u16(8).u32(0).u64(1 << 63 | 2)), [1, 63]);
     });
     both_orders(|body| assert_eq!(cpus(body.u16(2).u16(0).u16(4).u16(6)), [4, 5, 6]));
     let body = Body(Vec::new(), Endian::Little).u16(1).u16(1).u16(3);
