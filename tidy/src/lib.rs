@@ -1,6 +1,9 @@
 //! The files of the project and what the rules of STYLE.md ask of them; the tests beside this hold
 //! each rule against all files.
 
+pub mod circles;
+mod source;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
