@@ -10,7 +10,9 @@ pub mod file;
 pub mod ledger;
 pub mod limits;
 pub mod order;
+mod printable;
 pub mod record;
 pub mod tracepoint;
 
 pub use bytes::{Endian, Words};
+pub use printable::{is_unsafe, printable};

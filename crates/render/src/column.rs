@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use tare_profile::{Entry, Function, Key, Profile, Space, StringId, Weight};
 
-use crate::printable;
+use tare_format::printable;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

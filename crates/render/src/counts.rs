@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use tare_profile::{EventId, Profile, ThreadId};
 use unicode_width::UnicodeWidthStr;
 
-use crate::printable;
+use tare_format::printable;
 
 /// Writes a table with a row for each thread and a column for each event; nothing where nothing was
 /// counted.

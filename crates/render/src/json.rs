@@ -233,8 +233,8 @@ impl Formatter for Safe {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        for piece in fragment.split_inclusive(crate::printable::is_unsafe) {
-            let last = piece.chars().next_back().filter(|c| crate::printable::is_unsafe(*c));
+        for piece in fragment.split_inclusive(tare_format::is_unsafe) {
+            let last = piece.chars().next_back().filter(|c| tare_format::is_unsafe(*c));
             let plain = piece.len() - last.map_or(0, char::len_utf8);
             writer.write_all(&piece.as_bytes()[..plain])?;
             if let Some(c) = last {
@@ -263,7 +263,7 @@ mod tests {
         let mut out = Vec::new();
         name.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe)).unwrap();
         let written = String::from_utf8(out).unwrap();
-        assert!(!written.chars().any(crate::printable::is_unsafe), "{written:?}");
+        assert!(!written.chars().any(tare_format::is_unsafe), "{written:?}");
         assert_eq!(serde_json::from_str::<String>(&written).unwrap(), name);
     }
 }

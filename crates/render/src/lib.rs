@@ -1,14 +1,13 @@
 //! A profile as text for people and as data for programs.
 //!
 //! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings,
-//! and are made safe before they are written: see [`printable()`].
+//! and are made safe before they are written: see [`tare_format::printable`].
 #![forbid(unsafe_code)]
 
 mod column;
 mod counts;
 mod json;
 mod ledger;
-mod printable;
 mod rows;
 mod text;
 mod tree;
@@ -17,7 +16,6 @@ pub use column::Column;
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use ledger::ledger_lines;
-pub use printable::printable;
 pub use text::text;
 pub use tree::Graph;
 

@@ -9,7 +9,8 @@ use unicode_width::UnicodeWidthStr;
 use crate::column::percent;
 use crate::rows::rows;
 use crate::tree::tree;
-use crate::{Column, View, printable};
+use crate::{Column, View};
+use tare_format::printable;
 
 /// Writes the account of what is missing, and a table for each event that has samples.
 ///

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tare_profile::{CallTree, Function, Node, Order, Profile, Weight};
 
 use crate::column::percent;
-use crate::printable;
+use tare_format::printable;
 
 /// Which call graphs are shown.
 #[derive(Clone, Copy, Debug, PartialEq)]

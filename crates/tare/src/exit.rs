@@ -74,20 +74,9 @@ pub fn report(error: &anyhow::Error) -> Exit {
     error.downcast_ref::<Refusal>().map_or(Exit::Failure, |refusal| refusal.exit)
 }
 
-/// One line for the user on stderr, which may be gone.
+/// A message for the user on stderr, which may be gone: one line, or the lines of a message that
+/// shows a place in what was typed.
 pub fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "tare: {}", printable(message));
-}
-
-/// Text that came from outside (names of processes, events, files), safe for a terminal: control
-/// characters become `\u{..}`.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let is_safe = |c: char| !c.is_control() || c == '\n';
-    if text.chars().all(is_safe) {
-        return text.to_owned();
-    }
-    text.chars()
-        .flat_map(|c| if is_safe(c) { vec![c] } else { c.escape_unicode().collect() })
-        .collect()
+    let lines: Vec<_> = message.split('\n').map(tare_format::printable).collect();
+    let _ = writeln!(std::io::stderr(), "tare: {}", lines.join("\n"));
 }

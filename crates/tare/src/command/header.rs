@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
 use tare_format::file::{Description, Event, Features, Header, Reader};
+use tare_format::printable;
 use tare_format::record::kind;
-use tare_render::printable;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,7 @@ pub(crate) fn describe(sets: &[Counters], verbose: u8) {
             let _ = writeln!(
                 stderr,
                 "perf_event_attr of {}:\n{}",
-                crate::exit::printable(&counter.subject.event.name),
+                tare_format::printable(&counter.subject.event.name),
                 counter.attr
             );
         }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::Report;
 use super::item::{Group, How, Item, State};
-use crate::exit::printable;
+use tare_format::printable;
 
 const WIDTH: usize = 100;
 /// Where what was found starts: behind two blanks, the state and the title.
@@ -58,7 +58,7 @@ fn painted(text: &str, code: &str, color: bool) -> String {
 
 /// Text from outside, on one line.
 fn one_line(text: &str) -> String {
-    printable(text).replace('\n', "\\n")
+    printable(text).into_owned()
 }
 
 /// Writes words from column `at` on, and what doesn't fit on further lines from column `indent`;

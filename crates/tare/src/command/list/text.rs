@@ -2,7 +2,7 @@ use std::io::{self, Write};
 
 use super::inventory::{Entry, Section, System};
 use super::selection::Kind;
-use crate::exit::printable;
+use tare_format::printable;
 
 /// Columns that lines of several names fill.
 const WIDTH: usize = 100;
@@ -41,7 +41,8 @@ pub(super) fn write(
 
 fn line(out: &mut impl Write, event: &Entry) -> io::Result<()> {
     let alias = event.alias.map_or(String::new(), |alias| format!(" or {alias}"));
-    let name = printable(&format!("{}{alias}", event.name));
+    let name = format!("{}{alias}", event.name);
+    let name = printable(&name);
     let about = [
         (!event.unit.is_empty()).then(|| format!("in {}", event.unit)),
         event.lacks.as_ref().map(|reason| format!("none: {reason}")),
@@ -67,7 +68,7 @@ fn systems(out: &mut impl Write, systems: &[System]) -> io::Result<()> {
     )?;
     let mut used = 0;
     for system in systems {
-        let shown = printable(&format!("{} {}", system.name, system.events));
+        let shown = format!("{} {}", printable(&system.name), system.events);
         if used > 0 && used + shown.len() + 2 > WIDTH {
             writeln!(out, ",")?;
             used = 0;

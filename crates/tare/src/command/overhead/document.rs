@@ -197,7 +197,7 @@ pub(super) fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
                             estimate: Option<Estimate>|
              -> io::Result<()> {
                 let Some(Estimate { value, low, high }) = estimate else { return Ok(()) };
-                let text = |text: &str| crate::exit::printable(text).replace([',', '\n', '"'], " ");
+                let text = |text: &str| tare_format::printable(text).replace([',', '"'], " ");
                 let (event, graph) = (text(&study.place.event), study.place.call_graph.name());
                 let (asked, delivered, throttled) =
                     (row.asked_hz, row.delivered_hz, row.throttled());

@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
             bar.set_position(0);
             bar.set_message(format!(
                 "{} {}",
-                crate::exit::printable(&plan.event.name),
+                tare_format::printable(&plan.event.name),
                 call_graph.name()
             ));
         }

@@ -10,13 +10,13 @@ use tare_measure::overhead::study::{EVENTS, Figure, FittedFigure, Row};
 
 use super::document::Study;
 use super::plot::{self, Series};
-use crate::exit::printable;
+use tare_format::printable;
 
 /// The rate whose cost is shown as an example.
 const EXAMPLE_HZ: f64 = 1000.0;
 
 pub(super) fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
-    let shown = |text: &str| printable(text).replace('\n', "\\n");
+    let shown = |text: &str| printable(text).into_owned();
     let machine = &study.machine;
     let virtual_machine = machine
         .virtual_machine
@@ -191,7 +191,7 @@ pub(super) fn profiler_table(study: &Study) -> Vec<Vec<String>> {
                 continue;
             }
             let own = row.recorders.iter().find(|recorder| recorder.profiler == name);
-            let mut cells = vec![row.asked_hz.to_string(), printable(name)];
+            let mut cells = vec![row.asked_hz.to_string(), printable(name).into_owned()];
             cells.extend(beyond.map(percent));
             cells.push(
                 own.map_or_else(|| "-".to_owned(), |own| format!("{:.3}", own.cpu_share * 100.0)),

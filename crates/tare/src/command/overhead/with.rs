@@ -18,7 +18,8 @@ use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::With;
 use crate::command::interrupt;
-use crate::exit::{Exit, Refusal, printable};
+use crate::exit::{Exit, Refusal};
+use tare_format::printable;
 
 /// Raised when a field changes its meaning or goes.
 const VERSION: u32 = 1;
@@ -238,7 +239,7 @@ fn write_csv(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
     )?;
     let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
     for Found { profiler, judged } in &results.found {
-        let profiler = printable(profiler).replace([',', '"', '\n'], " ");
+        let profiler = printable(profiler).replace([',', '"'], " ");
         for added in judged.iter().map(Added::of) {
             let numbers =
                 [added.added_low, added.added_high, added.share, added.share_low, added.share_high]
@@ -255,7 +256,7 @@ fn write_csv(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
 }
 
 fn write_text(out: &mut dyn Write, results: &Results<'_>) -> io::Result<()> {
-    let shown = |text: &str| printable(text).replace('\n', "\\n");
+    let shown = |text: &str| printable(text).into_owned();
     writeln!(out, "\n What profilers add to '{}'", shown(&line(&results.with.command)))?;
     writeln!(
         out,

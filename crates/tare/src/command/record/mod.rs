@@ -42,9 +42,10 @@ use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
 use crate::command::follow::{Following, Wish};
-use crate::exit::{Exit, Refusal, printable, say};
+use crate::exit::{Exit, Refusal, say};
 use crate::pipeline::output::{Destination, Output, OutputError, Switch};
 use tare_format::ledger::FollowMode;
+use tare_format::printable;
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use tare_format::file::{Description, Header, Reader};
-use tare_render::printable;
+use tare_format::printable;
 
 use crate::Outcome;
 use crate::cli::raw;

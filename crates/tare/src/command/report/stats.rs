@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Write;
 
 use tare_format::file::{Description, Losses, Reader};
+use tare_format::printable;
 use tare_format::record::kind;
-use tare_render::printable;
 
 use crate::command::header::event_name;
 

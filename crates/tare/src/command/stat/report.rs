@@ -12,7 +12,8 @@ use tare_measure::statistics::Summary;
 use super::exact::Turns;
 use super::run::{Names, Run};
 use crate::cli::resolved::stat::{Stat, Target};
-use crate::exit::{printable, say};
+use crate::exit::say;
+use tare_format::printable;
 
 fn thread(key: Key, names: &Names) -> Option<String> {
     let Key::Thread(tid) = key else { return None };
@@ -178,6 +179,7 @@ impl<'a> Results<'a> {
             Target::Cpus(cpus) => format!("CPUs {cpus}"),
             Target::Cgroups { names, .. } => format!("cgroup {}", names.join(",")),
         })
+        .into_owned()
     }
 
     /// The lines over all runs.

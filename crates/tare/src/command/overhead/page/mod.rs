@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::document::{self, Study};
 use super::text;
-use crate::exit::printable;
+use tare_format::printable;
 
 /// Nothing from elsewhere, no scripts: said to the browser too.
 const HEAD: &str = r#"<!DOCTYPE html>

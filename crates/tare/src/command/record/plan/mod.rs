@@ -228,7 +228,7 @@ impl fmt::Display for Plan {
             writeln!(
                 f,
                 "perf_event_attr of {} on CPU {}:",
-                crate::exit::printable(&planned.event.name),
+                tare_format::printable(&planned.event.name),
                 planned.cpus
             )?;
             writeln!(f, "{}", planned.attr)

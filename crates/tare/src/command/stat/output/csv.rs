@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::super::report::{Line, Value};
 use super::{NOT_COUNTED, NOT_SUPPORTED};
 use crate::cli::resolved::stat::Output;
-use crate::exit::printable;
+use tare_format::printable;
 use tare_measure::count::Key;
 use tare_measure::statistics::Summary;
 
@@ -125,6 +125,6 @@ fn metric_value(value: f64, percent: bool) -> String {
 /// Fields as they are, as perf writes them; only what would break a line (names of threads and
 /// events may hold anything) is escaped.
 fn join(fields: &[String], separator: &str) -> String {
-    let clean = |field: &String| printable(&field.replace('\n', "\\n")).replace(separator, " ");
+    let clean = |field: &String| printable(field).replace(separator, " ");
     fields.iter().map(clean).collect::<Vec<_>>().join(separator)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::report::{Line, Results, Value};
 use super::{NOT_COUNTED, NOT_SUPPORTED};
 use crate::cli::resolved::stat::{Output, Target};
-use crate::exit::printable;
+use tare_format::printable;
 use tare_measure::count::{Key, Metric};
 use tare_measure::statistics::Summary;
 
@@ -170,7 +170,7 @@ fn key(line: &Line) -> String {
     match line.key {
         Key::All => String::new(),
         Key::Cpu(cpu) => format!("CPU{cpu}"),
-        Key::Thread(_) => printable(line.thread.as_deref().unwrap_or_default()),
+        Key::Thread(_) => printable(line.thread.as_deref().unwrap_or_default()).into_owned(),
         Key::Place(place) => format!("{place} {:>4}", line.places),
     }
 }
@@ -182,6 +182,7 @@ fn name(line: &Line) -> String {
             .as_ref()
             .map_or_else(|| line.event.clone(), |cgroup| format!("{} {cgroup}", line.event)),
     )
+    .into_owned()
 }
 
 fn figure(metric: &Metric) -> String {

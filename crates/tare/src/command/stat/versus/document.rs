@@ -130,7 +130,7 @@ pub(super) fn csv(
     writeln!(out, "{}", names.join(separator))?;
     for row in comparison.judged.iter().map(Row::new) {
         let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
-        let metric = crate::exit::printable(row.metric).replace(separator, " ");
+        let metric = tare_format::printable(row.metric).replace(separator, " ");
         let fields = [
             metric,
             row.unit.to_owned(),

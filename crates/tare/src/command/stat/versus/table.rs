@@ -6,7 +6,7 @@ use tare_measure::compare::pairs::Stop;
 use tare_measure::compare::{Judged, Metric, Scale, Side, Verdict};
 
 use super::Comparison;
-use crate::exit::printable;
+use tare_format::printable;
 
 const HEADINGS: [&str; 8] = ["", "A", "B", "B / A", "95% interval", "p", "finds", ""];
 
@@ -39,7 +39,7 @@ pub(super) fn write(
 
 pub(super) fn command(comparison: &Comparison<'_>, side: Side) -> String {
     let words = comparison.versus.words(side).iter().map(|word| word.to_string_lossy());
-    printable(&words.collect::<Vec<_>>().join(" ")).replace('\n', "\\n")
+    printable(&words.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 fn how_it_ended(comparison: &Comparison<'_>) -> String {
@@ -72,7 +72,7 @@ fn cells(judged: &Judged) -> [String; 8] {
         |x: f64| format!("{}{}", if x < 0.0 { "-" } else { "+" }, amount(x.abs(), &judged.metric));
     let shown = |x: f64| if effect.scale == Scale::Ratio { ratio(x) } else { difference(x) };
     [
-        printable(judged.metric.name()),
+        printable(judged.metric.name()).into_owned(),
         amount(judged.median_a, &judged.metric),
         amount(judged.median_b, &judged.metric),
         shown(effect.estimate),
@@ -155,7 +155,8 @@ fn notes(comparison: &Comparison<'_>) -> Vec<String> {
         ));
     }
     for same in comparison.seen.missing.chunk_by(|a, b| a.1 == b.1) {
-        let events: Vec<String> = same.iter().map(|(event, _)| printable(event)).collect();
+        let events: Vec<String> =
+            same.iter().map(|(event, _)| printable(event).into_owned()).collect();
         notes.push(format!("Not counted: {}: {}.", events.join(", "), same[0].1));
     }
     notes

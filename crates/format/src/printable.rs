@@ -1,18 +1,20 @@
-//! Names from a recording, safe for a terminal and for a line of a table.
+//! Text from outside (names in recordings, of events, processes and files), made safe for a
+//! terminal and for one line of a table.
 
 use std::borrow::Cow;
 
-/// Characters that would move the cursor, begin a line or turn the direction of the text.
-pub(crate) fn is_unsafe(c: char) -> bool {
+/// Whether a character would move the cursor, begin a line or turn the direction of the text.
+#[must_use]
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A name as text that takes one line and does nothing to a terminal: bytes that are no UTF-8
-/// become U+FFFD, control characters and those that turn the direction of text `\u{..}`.
+/// Text or bytes as text that takes one line and does nothing to a terminal: bytes that are no
+/// UTF-8 become U+FFFD, control characters and those that turn the direction of text `\u{..}`.
 #[must_use]
-pub fn printable(name: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(name);
+pub fn printable<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(text.as_ref());
     if !text.chars().any(is_unsafe) {
         return text;
     }
