@@ -41,6 +41,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
         ("tare-symbols", &[]),
         ("tare-profile", &[]),
+        ("tare-replay", &["tare-format", "tare-profile", "tare-symbols"]),
         ("tare-render", &["tare-format", "tare-profile"]),
         (
             "tare-perf",
@@ -51,6 +52,7 @@ fn crate_edges_are_those_of_the_architecture() {
                 "tare-measure",
                 "tare-profile",
                 "tare-render",
+                "tare-replay",
                 "tare-symbols",
             ],
         ),

@@ -9,6 +9,7 @@ use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOT
 use tare_format::file::{Description, Event, Features, Header, Reader};
 use tare_format::printable;
 use tare_format::record::kind;
+use tare_replay::event_name;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,13 +154,6 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What an event is called.
-pub(crate) fn event_name(event: &Event, place: usize) -> Vec<u8> {
-    let numbers =
-        || format!("event {place} (type {}, config {:#x})", event.attr.kind, event.attr.config);
-    event.name.clone().unwrap_or_else(|| numbers().into_bytes())
 }
 
 /// An event's attributes by the kernel's names; those that are 0 are left out.

@@ -3,5 +3,4 @@
 pub(crate) mod capture;
 pub mod describe;
 pub mod output;
-pub(crate) mod replay;
 pub mod synthesize;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tare_profile::{Filter, Key, Order};
 use tare_render::{Column, Graph, View};
+use tare_replay::{ProfileOptions, TimeRange};
 
 use crate::cli::raw;
 use crate::cli::resolved::script;
@@ -35,7 +36,7 @@ pub struct Report {
     /// Which samples are shown.
     pub filter: Filter,
     /// From when to when.
-    pub time: Option<Time>,
+    pub time: TimeRange,
     /// Samples weigh what their commands' tasks counted.
     pub exact: bool,
     /// Keep the recorder's own samples.
@@ -72,15 +73,6 @@ pub enum Wanted {
     Asked(Option<Order>),
     /// None; rows for what only calls others stay.
     None,
-}
-
-/// From when to when samples are shown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Time {
-    /// In the recording's clock.
-    Nanoseconds(u64, u64),
-    /// Of the time from the first sample to the last.
-    Percent(f64, f64),
 }
 
 impl Report {
@@ -121,7 +113,7 @@ impl Report {
                 dsos: bytes(raw.dsos),
                 symbols: bytes(raw.symbols),
             },
-            time: raw.time.as_deref().map(time).transpose()?,
+            time: raw.time.as_deref().map_or(Ok(TimeRange::All), time)?,
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
             threads: raw.threads,
@@ -129,6 +121,27 @@ impl Report {
             symfs: raw.symfs,
             demangle: !raw.no_demangle,
         })
+    }
+
+    /// How samples are summed up, with frames or without.
+    #[must_use]
+    pub fn profile(&self, frames: bool) -> ProfileOptions {
+        let cpu = Column::Key(Key::Cpu);
+        let usual = tare_symbols::Options::default();
+        ProfileOptions {
+            time: self.time,
+            by_cpu: self.sort.contains(&cpu)
+                || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
+            frames,
+            include_self: self.include_self,
+            exact: self.exact,
+            symbols: tare_symbols::Options {
+                root: self.symfs.clone().unwrap_or(usual.root),
+                kallsyms: self.kallsyms.clone(),
+                demangle: self.demangle,
+                ..usual
+            },
+        }
     }
 
     /// What is shown of a recording that has call chains or doesn't.
@@ -250,9 +263,9 @@ fn call_graph(text: &str) -> Result<(Wanted, Option<f64>), Refusal> {
     Ok((wanted, limit))
 }
 
-fn time(text: &str) -> Result<Time, Refusal> {
+fn time(text: &str) -> Result<TimeRange, Refusal> {
     if !text.contains('%') {
-        return script::time(text).map(|(from_ns, to_ns)| Time::Nanoseconds(from_ns, to_ns));
+        return script::time(text).map(|(from_ns, to_ns)| TimeRange::Nanoseconds(from_ns, to_ns));
     }
     let percent = |part: &str| {
         part.strip_suffix('%')?
@@ -262,7 +275,7 @@ fn time(text: &str) -> Result<Time, Refusal> {
     };
     let range = text
         .split_once('-')
-        .and_then(|(from, to)| Some(Time::Percent(percent(from)?, percent(to)?)));
+        .and_then(|(from, to)| Some(TimeRange::Percent(percent(from)?, percent(to)?)));
     range.ok_or_else(|| {
         Refusal::usage(format!(
             "--time {text}: a part looks like 10%-20%, a range in seconds like 12.5,13"
@@ -276,8 +289,11 @@ mod tests {
 
     #[test]
     fn times_are_ranges_or_parts() {
-        assert_eq!(time("11787.999418,").unwrap(), Time::Nanoseconds(11_787_999_418_000, u64::MAX));
-        assert_eq!(time("10%-20.5%").unwrap(), Time::Percent(10.0, 20.5));
+        assert_eq!(
+            time("11787.999418,").unwrap(),
+            TimeRange::Nanoseconds(11_787_999_418_000, u64::MAX)
+        );
+        assert_eq!(time("10%-20.5%").unwrap(), TimeRange::Percent(10.0, 20.5));
         for wrong in ["x", "1,y", "10%", "10%-x%", "10%-101%"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }

@@ -1,18 +1,5 @@
 //! `tare report`: what a recording holds, summed up.
-//!
-//! ```text
-//! Reader --> quick:    threads and their names only, samples in any order within two rounds --\
-//!        \-> replayed: all in order of time, address spaces, symbols, call chains -----------> Profile -> tare_render
-//! ```
-//! Both ways make the same rows; `quick` is taken where no column, filter or graph asks where in
-//! code a sample lies.
 
-mod counted;
-mod filling;
-mod history;
-mod places;
-mod quick;
-mod replayed;
 mod stats;
 
 use std::fs::File;
@@ -20,18 +7,17 @@ use std::io::{BufWriter, Write};
 
 use tare_format::file::{Description, Header, Reader};
 use tare_format::printable;
+use tare_replay::{FillError, has_chains};
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::{Part, Report, Wanted};
 use crate::command::header::{self, Extent};
 use crate::exit::{Exit, Refusal};
-use crate::pipeline::replay;
-use filling::{Filling, has_chains};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
     let report = Report::resolve(raw)?;
-    let reader = replay::open(&report.input)?;
+    let reader = tare_replay::open(&report.input)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match report.part {
         Part::Stats => stats::write(&mut out, reader)?,
@@ -47,13 +33,14 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
     let wants_chains = |description: &Description| {
         report.graph != Wanted::None && (is_pipe || has_chains(description))
     };
-    let needs_places = report.needs_places() || wants_chains(reader.description());
-    let filling = Filling::new(report, reader.description())?;
-    let filled = if needs_places {
-        replayed::fill(reader, report, filling)?
-    } else {
-        quick::fill(reader, filling)?
-    };
+    let frames = report.needs_places() || wants_chains(reader.description());
+    let filled =
+        tare_replay::fill(reader, &report.profile(frames)).map_err(|error| match error {
+            FillError::NoSampleTimes => {
+                Refusal::usage(format!("--time in percent: {error}")).into()
+            }
+            FillError::Io(error) => anyhow::Error::from(error),
+        })?;
     let chains = has_chains(&filled.description);
     if matches!(report.graph, Wanted::Asked(_)) && !chains {
         return Err(Refusal::usage(

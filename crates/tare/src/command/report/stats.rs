@@ -6,8 +6,7 @@ use std::io::Write;
 use tare_format::file::{Description, Losses, Reader};
 use tare_format::printable;
 use tare_format::record::kind;
-
-use crate::command::header::event_name;
+use tare_replay::event_name;
 
 #[derive(Default)]
 struct Counts {

@@ -10,7 +10,7 @@ use tare_symbols::Kind;
 
 use super::fields::Fields;
 use super::line;
-use crate::pipeline::replay::{Machine, Mode, Place};
+use tare_replay::{Machine, Mode, Place};
 
 /// Texts that are kept: most addresses come many times.
 const KEPT: usize = 1 << 18;
@@ -166,7 +166,6 @@ pub(super) fn addresses(
 
 fn is_user(machine: &Machine, place: Place) -> bool {
     machine
-        .files
-        .get(place.file)
+        .file(place.file)
         .is_some_and(|file| !matches!(file.kind, Kind::Kernel | Kind::Module | Kind::Ksymbol))
 }

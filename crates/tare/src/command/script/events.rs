@@ -5,7 +5,7 @@ use tare_format::record::{Cgroup, FileId, Mmap, Namespaces, Record, Switch, Task
 
 use super::line;
 use crate::cli::resolved::script::Shown;
-use crate::pipeline::replay::Moment;
+use tare_replay::Moment;
 
 /// Whether a record is to be printed, and process and thread that it is about; `None` as its
 /// trailer says.

@@ -10,7 +10,7 @@ use tare_format::record::{Branch, Branches, Registers, Sample};
 use super::chain::Chains;
 use super::fields::Fields;
 use super::line;
-use crate::pipeline::replay::{Machine, Mode};
+use tare_replay::{Machine, Mode};
 
 /// Where samples of an event have their own address: page faults have that of the memory.
 pub(super) fn has_data_address(attr: &Attr) -> bool {
@@ -88,7 +88,7 @@ pub(super) fn behind_ip(
     }
     if let Some(cgroup) = sample.cgroup.filter(|_| fields.contains(Fields::CGROUP)) {
         text.push(b' ');
-        line::name(text, machine.cgroups.get(&cgroup).map_or(b"unknown", |path| path));
+        line::name(text, machine.cgroup(cgroup).unwrap_or(b"unknown"));
     }
 }
 

@@ -3,7 +3,7 @@
 use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
-use crate::pipeline::replay::Machine;
+use tare_replay::Machine;
 
 pub(super) struct Passing<'a> {
     filter: &'a Filter,
@@ -29,8 +29,7 @@ impl<'a> Passing<'a> {
             && among(tids, sample.head.tid)
             && (cpus.is_empty() || sample.head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
             && (comms.is_empty() || {
-                let comm =
-                    sample.head.tid.and_then(|tid| machine.tasks.comm(tid)).unwrap_or_default();
+                let comm = sample.head.tid.and_then(|tid| machine.comm(tid)).unwrap_or_default();
                 comms.iter().any(|wanted| wanted.as_bytes() == comm)
             })
     }

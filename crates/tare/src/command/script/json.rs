@@ -13,8 +13,8 @@ use tare_format::record::Sample;
 use super::chain;
 use super::tracing::Tracing;
 use crate::cli::resolved::script::Script;
-use crate::pipeline::replay::{Account, Machine, Mode, Moment};
 use tare_format::ledger::Ledger;
+use tare_replay::{Account, Machine, Mode, Moment};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -113,7 +113,7 @@ impl<'a> Objects<'a> {
         let line = SampleLine {
             event: text_of(&self.tracing.event_name(event)),
             time_ns: moment.time_ns,
-            comm: sample.head.tid.and_then(|tid| machine.tasks.comm(tid)).map(text_of),
+            comm: sample.head.tid.and_then(|tid| machine.comm(tid)).map(text_of),
             pid: sample.head.pid,
             tid: sample.head.tid,
             cpu: sample.head.cpu,

@@ -15,13 +15,13 @@ use std::ops::ControlFlow;
 
 use tare_format::file::Description;
 use tare_format::record::kind;
+use tare_replay::{Replay, What};
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::script::{Output, Script};
 use crate::command::header;
 use crate::exit::{self, Exit, Refusal};
-use crate::pipeline::replay::{self, Replay, What};
 use json::Objects;
 use line::Lines;
 use sample::Printer;
@@ -30,7 +30,7 @@ use tare_format::ledger::Ledger;
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let script = Script::new(raw, home)?;
-    let reader = replay::open(&script.input)?;
+    let reader = tare_replay::open(&script.input)?;
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
         Output::Header(extent) => header::write_only(lines.text(), reader, extent)?,
@@ -51,7 +51,7 @@ fn text(
 ) -> anyhow::Result<()> {
     let mut printer = Printer::new(script);
     let mut filter = filter::Passing::new(&script.filter);
-    let account = replay.run(&mut |machine, moment| {
+    let account = replay.run::<anyhow::Error>(&mut |machine, moment| {
         if filter.is_past(moment.time_ns) {
             return Ok(ControlFlow::Break(()));
         }
@@ -86,7 +86,7 @@ fn objects(
     let mut objects = Objects::new(script);
     let mut filter = filter::Passing::new(&script.filter);
     Objects::begin(lines.text())?;
-    let account = replay.run(&mut |machine, moment| {
+    let account = replay.run::<anyhow::Error>(&mut |machine, moment| {
         if filter.is_past(moment.time_ns) {
             return Ok(ControlFlow::Break(()));
         }

@@ -11,7 +11,7 @@ use super::fields::{Fields, Selection};
 use super::line;
 use super::tracing::Tracing;
 use crate::cli::resolved::script::{Clock, Script};
-use crate::pipeline::replay::{Machine, Mode, Moment};
+use tare_replay::{Machine, Mode, Moment};
 
 /// Writes samples.
 pub(super) struct Printer<'a> {
@@ -209,7 +209,7 @@ impl<'a> Printer<'a> {
     ) {
         if fields.contains(Fields::COMM) {
             let width = if fields.contains(Fields::IP) && has_chain { 0 } else { 16 };
-            match machine.tasks.comm(who.comm_tid) {
+            match machine.comm(who.comm_tid) {
                 Some(comm) => line::padded_name(text, comm, width),
                 None => line::padded_name(text, format!(":{}", who.comm_tid).as_bytes(), width),
             }

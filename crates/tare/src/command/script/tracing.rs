@@ -6,7 +6,7 @@ use tare_format::file::{Description, Event, features};
 use tare_format::tracepoint::{Names, TracingData};
 
 use super::line;
-use crate::pipeline::replay::{Machine, Mode};
+use tare_replay::{Machine, Mode};
 
 /// The descriptions of a recording's tracepoints.
 #[derive(Debug, Default)]

@@ -4,31 +4,34 @@ use tare_format::file::Losses;
 
 /// Losses while a recording was made, and while it is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
-    /// Records that found no room in their ring (`LOST`), and how often that was said.
-    pub(crate) lost: u64,
-    pub(crate) lost_records: u64,
+pub struct Account {
+    /// Records that found no room in their ring (`LOST`).
+    pub lost: u64,
+    /// How often that was said.
+    pub lost_records: u64,
     /// Samples that the events or the hardware lost (`LOST_SAMPLES`).
-    pub(crate) lost_samples: u64,
+    pub lost_samples: u64,
     /// Times that the kernel stopped an event that interrupted too often.
-    pub(crate) throttled: u64,
+    pub throttled: u64,
     /// Records that are shorter than they should be, or belong to no known event.
-    pub(crate) undecodable: u64,
+    pub undecodable: u64,
     /// Records that came too late to be put in order.
-    pub(crate) late: u64,
+    pub late: u64,
     /// Samples of what is not the command's: of other tasks, and of its process before it executed
     /// the command.
-    pub(crate) outside: u64,
-    /// Copies of user stacks that were unwound, and those whose end was not reached.
-    pub(crate) unwound: u64,
-    pub(crate) incomplete: u64,
+    pub outside: u64,
+    /// Copies of user stacks that were unwound.
+    pub unwound: u64,
+    /// Of these, the ones whose end was not reached.
+    pub incomplete: u64,
     /// What could not be read of the file.
-    pub(crate) unread: Losses,
+    pub unread: Losses,
 }
 
 impl Account {
     /// A line for each kind of loss; none where nothing was lost.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut say = |count: u64, line: String| lines.extend((count > 0).then_some(line));
         say(
@@ -78,7 +81,8 @@ impl Account {
     }
 
     /// What is missing of user call chains.
-    pub(crate) fn incomplete_stacks(&self) -> Option<String> {
+    #[must_use]
+    pub fn incomplete_stacks(&self) -> Option<String> {
         let Self { unwound, incomplete, .. } = self;
         (*incomplete > 0).then(|| {
             format!(

@@ -25,7 +25,7 @@ impl Stacks {
 impl Machine {
     /// The user part of a sample's call chain, the innermost address first, at most `most`; nothing
     /// where there is no copy of its stack.
-    pub(crate) fn unwind(&mut self, sample: &Sample<'_>, most: usize, addresses: &mut Vec<u64>) {
+    pub fn unwind(&mut self, sample: &Sample<'_>, most: usize, addresses: &mut Vec<u64>) {
         addresses.clear();
         let (Some(recorded), Some(stack)) =
             (sample.regs_user, sample.stack_user.filter(|stack| stack.room > 0))

@@ -26,8 +26,10 @@ const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
 /// Where a CPU was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// The kernel.
     Kernel,
+    /// A program.
     User,
     /// A hypervisor or a guest: nothing is known of their addresses.
     Other,
@@ -35,7 +37,8 @@ pub(crate) enum Mode {
 
 impl Mode {
     /// The mode that a record's `misc` tells.
-    pub(crate) fn of(misc: u16) -> Self {
+    #[must_use]
+    pub fn of(misc: u16) -> Self {
         match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
             PERF_RECORD_MISC_KERNEL => Self::Kernel,
             PERF_RECORD_MISC_USER => Self::User,
@@ -46,16 +49,16 @@ impl Mode {
 
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub struct Place {
     /// The file.
-    pub(crate) file: FileId,
+    pub file: FileId,
     /// What the file calls the address.
-    pub(crate) address: u64,
+    pub address: u64,
 }
 
 /// Threads, address spaces and symbols.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     pub(crate) tasks: Tasks,
     pub(super) family: Family,
     pub(crate) spaces: Spaces,
@@ -187,8 +190,26 @@ impl Machine {
         }
     }
 
+    /// The name of a thread, where it is known. Untrusted.
+    #[must_use]
+    pub fn comm(&self, tid: i32) -> Option<&[u8]> {
+        self.tasks.comm(tid)
+    }
+
+    /// The path of a cgroup by the id that samples carry. Untrusted.
+    #[must_use]
+    pub fn cgroup(&self, id: u64) -> Option<&[u8]> {
+        self.cgroups.get(&id).map(Vec::as_slice)
+    }
+
+    /// What is known of a file.
+    #[must_use]
+    pub fn file(&self, file: FileId) -> Option<&File> {
+        self.files.get(file)
+    }
+
     /// The file that an address lies in; `None` where nothing was mapped.
-    pub(crate) fn place(&mut self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
+    pub fn place(&mut self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
         let map = match mode {
             Mode::Kernel => self.spaces.find_kernel(address),
             Mode::User => self.spaces.find_user(pid, address),
@@ -208,17 +229,21 @@ impl Machine {
     }
 
     /// The symbol that an address in a file lies in.
-    pub(crate) fn symbol(&mut self, place: Place) -> Result<Symbol, Unresolved> {
+    ///
+    /// # Errors
+    /// There is none: why.
+    pub fn symbol(&mut self, place: Place) -> Result<Symbol, Unresolved> {
         self.symbolizer.find(&self.files, place.file, place.address)
     }
 
     /// The name of a symbol. Untrusted.
-    pub(crate) fn symbol_name(&mut self, symbol: Symbol) -> &str {
+    pub fn symbol_name(&mut self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
     }
 
     /// A file's name as `perf` shows it. Untrusted.
-    pub(crate) fn file_name(&self, file: FileId) -> &[u8] {
+    #[must_use]
+    pub fn file_name(&self, file: FileId) -> &[u8] {
         self.files.get(file).map_or(b"[unknown]", |file| &file.name)
     }
 }

@@ -8,26 +8,20 @@ use tare_format::record::Sample;
 use tare_profile::{Row, Thread, ThreadId, Weight};
 use tare_symbols::Options;
 
+use super::FillError;
 use super::filling::{Filled, Filling};
 use super::places::{Places, space};
-use crate::cli::resolved::report::Report;
-use crate::pipeline::replay::{Machine, Moment, Replay, What};
+use crate::{Machine, Moment, Replay, What};
 
 /// Reads a recording to its end.
-pub(super) fn fill(
+pub(crate) fn fill(
     reader: Reader<File>,
-    report: &Report,
+    options: Options,
     filling: Filling,
-) -> anyhow::Result<Filled> {
-    let mut options = Options {
-        demangle: report.demangle,
-        kallsyms: report.kallsyms.clone(),
-        ..Options::default()
-    };
-    options.root = report.symfs.clone().unwrap_or(options.root);
+) -> Result<Filled, FillError> {
     let mut replayed = Replayed { filling, places: Places::default(), unwound: Vec::new() };
     let mut replay = Replay::new(reader, options);
-    let account = replay.run(&mut |machine, moment| {
+    let account = replay.run::<FillError>(&mut |machine, moment| {
         replayed.take(machine, moment);
         Ok(ControlFlow::Continue(()))
     })?;

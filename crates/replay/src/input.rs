@@ -9,21 +9,38 @@ use tare_format::file::{OpenError, Reader};
 
 /// Why a recording can't be opened, in a line with the remedy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
+pub enum InputError {
+    /// There is no such file.
     #[error("there is no {0} (record one: tare record -o {0} COMMAND)")]
     Absent(String),
+    /// A folder.
     #[error(
         "{0} is a folder: what perf record --threads wrote into it is not read (record without --threads)"
     )]
     Folder(String),
+    /// It can't be read.
     #[error("{path}")]
-    Io { path: String, source: io::Error },
+    Io {
+        /// The recording.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no recording.
     #[error("{path}")]
-    Format { path: String, source: OpenError },
+    Format {
+        /// The recording.
+        path: String,
+        /// Why.
+        source: OpenError,
+    },
 }
 
 /// Opens what `-i` names; `-` is standard input. What can't be sought in is read as a stream.
-pub(crate) fn open(path: &Path) -> Result<Reader<File>, InputError> {
+///
+/// # Errors
+/// See [`InputError`].
+pub fn open(path: &Path) -> Result<Reader<File>, InputError> {
     let name = path.display().to_string();
     let opened = if path == Path::new("-") {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)

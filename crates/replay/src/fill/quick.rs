@@ -17,8 +17,9 @@ use tare_format::file::Reader;
 use tare_format::record::{RawRecord, SampleHead, kind};
 use tare_profile::{Row, Thread, Weight};
 
+use super::FillError;
 use super::filling::{Filled, Filling};
-use crate::pipeline::replay::Family;
+use crate::family::Family;
 
 /// Samples of a round that wait at most; more are a round of their own.
 const WAITING: usize = 1 << 19;
@@ -46,7 +47,7 @@ struct Quick {
 }
 
 /// Reads a recording to its end.
-pub(super) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> anyhow::Result<Filled> {
+pub(crate) fn fill<R: Read>(mut reader: Reader<R>, filling: Filling) -> Result<Filled, FillError> {
     let (family, this_round, round_before) = (Family::default(), Vec::new(), Vec::new());
     let mut quick = Quick {
         filling,

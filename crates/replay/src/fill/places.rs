@@ -12,11 +12,11 @@ use tare_format::abi::bindings::{
 use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
 use tare_symbols::{FileId, Unresolved};
 
-use crate::pipeline::replay::{Machine, Mode};
+use crate::{Machine, Mode};
 
 /// What was found so far: an address in a file is looked up once.
 #[derive(Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     frames: HashMap<(Space, FileId, u64), FrameId, foldhash::fast::RandomState>,
     files: HashMap<FileId, DsoId>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
@@ -25,7 +25,7 @@ pub(super) struct Places {
 
 impl Places {
     /// The frame of an address in a process.
-    pub(super) fn frame(
+    pub(crate) fn frame(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -77,7 +77,7 @@ impl Places {
 
     /// The stack of a recorded call chain and of the unwound addresses behind it, both with the
     /// innermost address first; `None` where there is no address.
-    pub(super) fn stack(
+    pub(crate) fn stack(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -104,7 +104,7 @@ impl Places {
 }
 
 /// Where a sample was, by its record's `misc`.
-pub(super) fn space(misc: u16) -> Space {
+pub(crate) fn space(misc: u16) -> Space {
     match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
         PERF_RECORD_MISC_KERNEL => Space::Kernel,
         PERF_RECORD_MISC_USER => Space::User,

@@ -16,7 +16,7 @@ const LONGEST_DESCENT: usize = 1 << 12;
 ///                      fork            exec               time
 /// ```
 #[derive(Default)]
-pub(super) struct History {
+pub(crate) struct History {
     places: HashMap<i32, usize, foldhash::fast::RandomState>,
     threads: Vec<Thread>,
     /// The thread that was asked for last: most come one after the other.
@@ -39,23 +39,23 @@ enum Name {
 
 /// The row of samples that are alike, as long as a name holds.
 #[derive(Clone, Copy)]
-pub(super) struct Cached {
-    pub(super) pid: i32,
-    pub(super) place: u16,
-    pub(super) cpu: Option<u32>,
-    pub(super) row: RowId,
+pub(crate) struct Cached {
+    pub(crate) pid: i32,
+    pub(crate) place: u16,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) row: RowId,
     from_ns: u64,
     before_ns: u64,
 }
 
 impl History {
     /// A thread got a name.
-    pub(super) fn name(&mut self, tid: i32, from_ns: u64, name: StringId) {
+    pub(crate) fn name(&mut self, tid: i32, from_ns: u64, name: StringId) {
         self.add(tid, from_ns, Name::Is(name));
     }
 
     /// A thread began, with the name of its parent.
-    pub(super) fn fork(&mut self, tid: i32, from_ns: u64, parent: i32) {
+    pub(crate) fn fork(&mut self, tid: i32, from_ns: u64, parent: i32) {
         self.add(tid, from_ns, Name::Of(parent));
     }
 
@@ -81,7 +81,7 @@ impl History {
     }
 
     /// What a thread was called at a time; `None` where nothing has said so.
-    pub(super) fn at(&self, tid: i32, time_ns: u64) -> Option<StringId> {
+    pub(crate) fn at(&self, tid: i32, time_ns: u64) -> Option<StringId> {
         let (mut tid, mut time_ns) = (tid, time_ns);
         for _ in 0..LONGEST_DESCENT {
             let thread = self.threads.get(*self.places.get(&tid)?)?;
@@ -95,12 +95,12 @@ impl History {
     }
 
     /// What a thread was called last.
-    pub(super) fn last(&self, tid: i32) -> Option<StringId> {
+    pub(crate) fn last(&self, tid: i32) -> Option<StringId> {
         self.at(tid, u64::MAX)
     }
 
     /// The row that alike samples of a thread were added to, while its name was the same.
-    pub(super) fn cached(
+    pub(crate) fn cached(
         &mut self,
         (pid, tid): (i32, i32),
         place: u16,
@@ -114,7 +114,7 @@ impl History {
     }
 
     /// Keeps the row for the next samples that are alike.
-    pub(super) fn cache(
+    pub(crate) fn cache(
         &mut self,
         (pid, tid): (i32, i32),
         place: u16,

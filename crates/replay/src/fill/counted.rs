@@ -17,7 +17,7 @@ use tare_format::ledger::{FollowMode, Ledger};
 
 /// The counts of tasks.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     reads: Vec<Read>,
 }
 
@@ -56,7 +56,7 @@ impl Sum {
 
 impl Counts {
     /// Takes in what the event at a place had counted in a task that ended then.
-    pub(super) fn add(&mut self, place: usize, read: &TaskRead<'_>, value: u64, time_ns: u64) {
+    pub(crate) fn add(&mut self, place: usize, read: &TaskRead<'_>, value: u64, time_ns: u64) {
         let count = Sum {
             value,
             enabled_ns: read.values.enabled_ns.unwrap_or(1),
@@ -67,7 +67,7 @@ impl Counts {
 
     /// The sums by event and name, as tasks were called when they ended; empty where not all of it
     /// is known.
-    pub(super) fn by_name(
+    pub(crate) fn by_name(
         &self,
         profile: &mut Profile,
         history: &History,

@@ -6,7 +6,9 @@
 //! ```
 
 mod account;
+mod event_name;
 mod family;
+mod fill;
 mod input;
 mod machine;
 mod stacks;
@@ -14,12 +16,14 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::ops::ControlFlow;
 
-pub(crate) use account::Account;
-pub(crate) use family::Family;
-pub(crate) use input::open;
-pub(crate) use machine::{Machine, Mode, Place};
+pub use account::Account;
+pub use event_name::event_name;
+pub use fill::{FillError, Filled, ProfileOptions, TimeRange, fill, has_chains};
+pub use input::{InputError, open};
+pub use machine::{Machine, Mode, Place};
 use tare_format::file::{Description, Reader};
 use tare_format::order::Sorter;
 use tare_format::record::{RawRecord, ReadValues, Record, Sample, SampleHead, kind};
@@ -27,31 +31,34 @@ use tare_symbols::Options;
 
 /// A record whose turn it is. The machine has taken it in already.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment<'a> {
+pub struct Moment<'a> {
     /// When it was made, where it says so.
-    pub(crate) time_ns: Option<u64>,
+    pub time_ns: Option<u64>,
     /// Events and features, as far as they are known.
-    pub(crate) description: &'a Description,
+    pub description: &'a Description,
     /// The event that it belongs to, an index into the description's events.
-    pub(crate) event: Option<usize>,
+    pub event: Option<usize>,
     /// The record's bytes.
-    pub(crate) raw: RawRecord<'a>,
+    pub raw: RawRecord<'a>,
     /// What it says.
-    pub(crate) what: What<'a>,
+    pub what: What<'a>,
 }
 
 /// A record's fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What<'a> {
+pub enum What<'a> {
     /// A sample.
     Sample(&'a Sample<'a>),
     /// Anything else.
     Other(&'a Record<'a>),
 }
 
+/// What sees each record, and says whether to go on.
+pub type Visit<'a, E> = dyn FnMut(&mut Machine, &Moment<'_>) -> Result<ControlFlow<()>, E> + 'a;
+
 /// A recording that is being replayed.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub struct Replay {
     reader: Reader<File>,
     state: State,
 }
@@ -66,7 +73,9 @@ struct State {
 }
 
 impl Replay {
-    pub(crate) fn new(reader: Reader<File>, options: Options) -> Self {
+    /// A recording from where its reader stands.
+    #[must_use]
+    pub fn new(reader: Reader<File>, options: Options) -> Self {
         let mut machine = Machine::new(options);
         machine.learn_build_ids(reader.description());
         Self {
@@ -76,15 +85,16 @@ impl Replay {
     }
 
     /// Events and features, as far as they are known.
-    pub(crate) fn description(&self) -> &Description {
+    #[must_use]
+    pub fn description(&self) -> &Description {
         self.reader.description()
     }
 
     /// Hands out every record, those with a time in order of time; ends early where `visit` breaks.
-    pub(crate) fn run(
-        &mut self,
-        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
-    ) -> anyhow::Result<Account> {
+    ///
+    /// # Errors
+    /// The recording can't be read, or `visit` failed.
+    pub fn run<E: From<io::Error>>(&mut self, visit: &mut Visit<'_, E>) -> Result<Account, E> {
         let mut sorter = Sorter::default();
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue() {
@@ -112,11 +122,11 @@ impl Replay {
         Ok(Account { late: sorter.late(), unwound, incomplete, unread, ..account.clone() })
     }
 
-    fn drain(
+    fn drain<E>(
         &mut self,
         sorter: &mut Sorter,
-        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
-    ) -> anyhow::Result<ControlFlow<()>> {
+        visit: &mut Visit<'_, E>,
+    ) -> Result<ControlFlow<()>, E> {
         let description = self.reader.description();
         while let Some(ordered) = sorter.pop() {
             let record = (Some(ordered.time_ns), ordered.record);
@@ -129,12 +139,12 @@ impl Replay {
 }
 
 impl State {
-    fn deliver(
+    fn deliver<E>(
         &mut self,
         description: &Description,
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
-        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
-    ) -> anyhow::Result<ControlFlow<()>> {
+        visit: &mut Visit<'_, E>,
+    ) -> Result<ControlFlow<()>, E> {
         if time_ns.is_none() {
             self.machine.family.learn(description);
         }
@@ -181,13 +191,13 @@ impl State {
 
     /// A sample with the counts of its group is one of each member that has counted anything since
     /// the sample before.
-    fn deliver_counts(
+    fn deliver_counts<E>(
         &mut self,
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
         description: &Description,
         sample: &Sample<'_>,
-        visit: &mut dyn FnMut(&mut Machine, &Moment<'_>) -> anyhow::Result<ControlFlow<()>>,
-    ) -> anyhow::Result<ControlFlow<()>> {
+        visit: &mut Visit<'_, E>,
+    ) -> Result<ControlFlow<()>, E> {
         for count in sample.read.iter().flat_map(ReadValues::values) {
             let event = count.id.and_then(|id| description.lookup().with_id(id));
             let (Some(event), Some(id)) = (event, count.id) else { continue };

@@ -3,21 +3,19 @@
 use tare_format::abi::Sampling;
 use tare_format::file::{Description, Losses};
 use tare_format::record::{RawRecord, Record, TaskRead};
-use tare_profile::{EventId, Key, Profile, Thread};
-use tare_render::Column;
+use tare_profile::{EventId, Profile, Thread};
 
 use super::counted::Counts;
 use super::history::History;
-use crate::cli::resolved::report::{Report, Time};
-use crate::command::header::event_name;
-use crate::exit::Refusal;
+use super::{FillError, ProfileOptions, TimeRange};
+use crate::event_name;
 use tare_format::ledger::Ledger;
 
 /// A profile while it is filled.
-pub(super) struct Filling {
-    pub(super) profile: Profile,
+pub(crate) struct Filling {
+    pub(crate) profile: Profile,
     /// What threads were called.
-    pub(super) history: History,
+    pub(crate) history: History,
     include_self: bool,
     /// Whether rows are told apart by CPU.
     by_cpu: bool,
@@ -31,41 +29,43 @@ pub(super) struct Filling {
 }
 
 /// A profile that is whole, and what the recording said about itself.
-pub(super) struct Filled {
-    pub(super) profile: Profile,
-    pub(super) description: Description,
+pub struct Filled {
+    /// The samples.
+    pub profile: Profile,
+    /// Events and features.
+    pub description: Description,
     /// What the recorder said about itself, where it was tare.
-    pub(super) ledger: Option<Ledger>,
+    pub ledger: Option<Ledger>,
 }
 
 impl Filling {
-    pub(super) fn new(report: &Report, description: &Description) -> Result<Self, Refusal> {
-        let (from_ns, to_ns) = match report.time {
-            None => (0, u64::MAX),
-            Some(Time::Nanoseconds(from, to)) => (from, to),
-            Some(Time::Percent(from, to)) => percent_of(description, from, to)?,
+    pub(crate) fn new(
+        options: &ProfileOptions,
+        description: &Description,
+    ) -> Result<Self, FillError> {
+        let (from_ns, to_ns) = match options.time {
+            TimeRange::All => (0, u64::MAX),
+            TimeRange::Nanoseconds(from, to) => (from, to),
+            TimeRange::Percent(from, to) => percent_of(description, from, to)?,
         };
-        let cpu = Column::Key(Key::Cpu);
-        let by_cpu = report.sort.contains(&cpu)
-            || report.fields.as_ref().is_some_and(|fields| fields.contains(&cpu));
         let mut filling = Self {
             profile: Profile::default(),
             history: History::default(),
-            include_self: report.include_self,
-            by_cpu,
+            include_self: options.include_self,
+            by_cpu: options.by_cpu,
             from_ns,
             to_ns,
             events: Vec::new(),
             periods: Vec::new(),
             counts: Counts::default(),
-            exact: report.exact,
+            exact: options.exact,
         };
         filling.learn(description);
         Ok(filling)
     }
 
     /// Takes in events that became known since.
-    pub(super) fn learn(&mut self, description: &Description) {
+    pub(crate) fn learn(&mut self, description: &Description) {
         for (place, event) in description.events().iter().enumerate().skip(self.events.len()) {
             let name = self.profile.add_string(&event_name(event, place));
             self.events.push(self.profile.name_event(place, name));
@@ -77,28 +77,28 @@ impl Filling {
     }
 
     /// The event at a place of the recording.
-    pub(super) fn event(&self, place: usize) -> Option<EventId> {
+    pub(crate) fn event(&self, place: usize) -> Option<EventId> {
         self.events.get(place).copied()
     }
 
     /// How many occurrences a sample stands for. What doesn't say has its event's period, as in
     /// perf.
-    pub(super) fn period(&self, of_sample: Option<u64>, place: usize) -> u64 {
+    pub(crate) fn period(&self, of_sample: Option<u64>, place: usize) -> u64 {
         of_sample.unwrap_or_else(|| self.periods.get(place).copied().unwrap_or(0))
     }
 
     /// The CPU, where a row depends on it.
-    pub(super) fn cpu(&self, of_sample: Option<u32>) -> Option<u32> {
+    pub(crate) fn cpu(&self, of_sample: Option<u32>) -> Option<u32> {
         of_sample.filter(|_| self.by_cpu)
     }
 
     /// Whether a sample lies in the time that is asked for. One without a time does.
-    pub(super) fn takes_time(&self, time_ns: Option<u64>) -> bool {
+    pub(crate) fn takes_time(&self, time_ns: Option<u64>) -> bool {
         time_ns.is_none_or(|time_ns| (self.from_ns..=self.to_ns).contains(&time_ns))
     }
 
     /// Takes in a record that is about the recording rather than a sample of it.
-    pub(super) fn notice(
+    pub(crate) fn notice(
         &mut self,
         raw: &RawRecord<'_>,
         record: &Record<'_>,
@@ -123,7 +123,7 @@ impl Filling {
     }
 
     /// Takes in a task's name or begin.
-    pub(super) fn see_task(&mut self, record: &Record<'_>, time_ns: u64) {
+    pub(crate) fn see_task(&mut self, record: &Record<'_>, time_ns: u64) {
         match record {
             Record::Comm(comm) => {
                 let name = self.profile.add_string(comm.comm);
@@ -157,7 +157,7 @@ impl Filling {
     }
 
     /// The recording has ended.
-    pub(super) fn finish(mut self, description: &Description, losses: &Losses) -> Filled {
+    pub(crate) fn finish(mut self, description: &Description, losses: &Losses) -> Filled {
         for (place, event) in description.events().iter().enumerate() {
             let name = self.profile.add_string(&event_name(event, place));
             self.profile.name_event(place, name);
@@ -205,15 +205,14 @@ impl Filling {
 }
 
 /// Whether any event's samples have call chains.
-pub(super) fn has_chains(description: &Description) -> bool {
+#[must_use]
+pub fn has_chains(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.has_callchain())
 }
 
-fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Refusal> {
+fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), FillError> {
     let Ok((first, last)) = description.features().sample_time_ns() else {
-        return Err(Refusal::usage(
-            "--time in percent: the recording doesn't say when its samples begin and end; give seconds",
-        ));
+        return Err(FillError::NoSampleTimes);
     };
     let length = last.saturating_sub(first) as f64;
     let at = |percent: f64| {
