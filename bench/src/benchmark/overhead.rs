@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tare_measure::overhead::load::Kind;
-use tare_measure::overhead::study::{Figure, Row, fits};
+use tare_measure::overhead::rates::{Figure, Row, fits};
 
 use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::Fit;
 use super::plan::CallGraph;
-use super::study::{Figure, FittedFigure};
+use super::rates::{Figure, FittedFigure};
 use tare_format::ledger::Estimate;
 
 /// Raised when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
 
-/// What a calibration holds for.
+/// The conditions that a calibration holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct Conditions {
     /// The host's name.
     pub host: String,
     /// The kernel's release.
@@ -28,8 +28,9 @@ pub struct Place {
 pub struct Calibration {
     /// See [`VERSION`].
     pub version: u32,
-    /// Where it holds.
-    pub place: Place,
+    /// What it holds for.
+    #[serde(rename = "place")]
+    pub conditions: Conditions,
     /// When it was measured, in seconds since 1970.
     pub time: u64,
     /// The figure that it goes by: the time that a program does without, where that was seen.
@@ -41,13 +42,18 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// What fits say about a place; none where nothing could be fitted.
+    /// What fits say about a sample's cost under these conditions; none where nothing could be fitted.
     #[must_use]
-    pub fn of(place: Place, time: u64, fits: &[FittedFigure], frames: Option<f64>) -> Option<Self> {
+    pub fn of(
+        conditions: Conditions,
+        time: u64,
+        fits: &[FittedFigure],
+        frames: Option<f64>,
+    ) -> Option<Self> {
         let order = [Figure::Stolen, Figure::Counting, Figure::Interrupt];
         let FittedFigure { figure, fit } =
             order.iter().find_map(|figure| fits.iter().find(|fitted| fitted.figure == *figure))?;
-        Some(Self { version: VERSION, place, time, figure: *figure, fit: fit.clone(), frames })
+        Some(Self { version: VERSION, conditions, time, figure: *figure, fit: fit.clone(), frames })
     }
 
     /// Microseconds that a sample costs.
@@ -74,8 +80,8 @@ mod tests {
         FittedFigure { figure, fit: Fit::of(&points, None).unwrap() }
     }
 
-    fn place() -> Place {
-        Place {
+    fn conditions() -> Conditions {
+        Conditions {
             host: "h".into(),
             kernel: "6.1".into(),
             event: "cycles".into(),
@@ -90,12 +96,12 @@ mod tests {
             fitted(Figure::Stolen, 2.5),
             fitted(Figure::Counting, 3.0),
         ];
-        let calibration = Calibration::of(place(), 0, &fits, None).unwrap();
+        let calibration = Calibration::of(conditions(), 0, &fits, None).unwrap();
         assert_eq!(calibration.figure, Figure::Stolen);
         assert!((calibration.share(8000, 2.0).unwrap().value - 0.01).abs() < 1e-6);
         assert_eq!(calibration.share(5, 0.0), None);
         assert_eq!(
-            Calibration::of(place(), 0, &fits[..1], None),
+            Calibration::of(conditions(), 0, &fits[..1], None),
             None,
             "the handler alone is not what a program loses"
         );

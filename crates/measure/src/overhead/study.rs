@@ -1,300 +1,415 @@
-//! The whole study: every rate, the fits over them, and what was in the way.
+//! The result of a study, as JSON and CSV have it and as it is kept in a file.
 
-use fastrand::Rng;
+use std::io::{self, Write};
+
 use serde::{Deserialize, Serialize};
-use tare_kernel::open::Kernel;
-
-use super::fit::{Fit, Point};
-use super::handler::{HandlerCost, cost};
-use super::interference::{Alone, Loss, Switch, SwitchError, losses};
-use super::load::{Kind, Load};
-use super::plan::Plan;
-use super::sampler::{Delivered, Sampler, SamplerError};
-use super::stolen::Clock;
-use super::tracing::Probes;
 use tare_format::ledger::Estimate;
+use tare_format::printable;
 
-/// The profiler that is none: the event alone.
-pub const EVENTS: &str = "events";
+use super::calibration::{Calibration, Conditions};
+use super::fit::{BUDGETS, Budget};
+use super::published::{Published, XEON_E5530};
+use super::rates::{EVENTS, Figure, FittedFigure, Row};
 
-/// For how long a profiler's own CPU time is watched.
-const STRETCH_NS: u64 = 2_000_000_000;
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+pub const VERSION: u32 = 1;
 
-/// Less than this share of the asked rate is a throttled row.
-const DELIVERED_AT_LEAST: f64 = 0.9;
-
-/// What one rate cost.
+/// The machine that a study was made on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Samples a second that were asked for.
-    pub asked_hz: u64,
-    /// And delivered.
-    pub delivered_hz: f64,
-    /// Samples in all slices of this rate.
-    pub samples: u64,
-    /// Samples that found no room.
-    pub lost: u64,
-    /// Times that the kernel stopped the event for coming too often.
-    pub throttles: u64,
-    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, where it isn't what it
-    /// was before.
-    pub limit_lowered_to: Option<i64>,
-    /// Frames in a call chain, on average; none without call graph.
-    pub frames: Option<f64>,
-    /// What a sample cost.
-    pub cost: HandlerCost,
-    /// What loops lost.
-    pub losses: Vec<Loss>,
-    /// What the profilers themselves used while their slices ran.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub recorders: Vec<Recorder>,
-}
-
-/// What a profiler used itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recorder {
+pub struct StudyHost {
     /// Its name.
-    pub profiler: String,
-    /// CPU seconds of its threads for each second that it samples a busy loop; its start and end
-    /// are apart.
-    pub cpu_share: f64,
+    pub host: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The model of its CPUs, or the architecture where the kernel doesn't tell.
+    pub cpu_model: String,
+    /// How many CPUs are online.
+    pub cpus: usize,
+    /// The hypervisor; `None` on bare metal.
+    pub virtual_machine: Option<String>,
 }
 
-/// What a line through the rates says about one figure.
+/// One study: of an event with a call graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FittedFigure {
-    /// Which.
-    pub figure: Figure,
-    /// The line.
-    pub fit: Fit,
+pub struct Study {
+    /// See [`VERSION`].
+    pub version: u32,
+    /// The machine.
+    pub machine: StudyHost,
+    /// What the figures hold for.
+    #[serde(rename = "place")]
+    pub conditions: Conditions,
+    /// Seconds since 1970.
+    pub time: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// The CPU that it ran on.
+    pub cpu: u32,
+    /// Milliseconds of one slice.
+    pub slice_ms: f64,
+    /// Pairs of slices for each rate and loop.
+    pub pairs: usize,
+    /// Decided the orders.
+    pub seed: u64,
+    /// Whether slices came before all other programs.
+    pub uninterrupted: bool,
+    /// `perf_event_max_sample_rate` before and after.
+    pub max_sample_rate: Option<i64>,
+    /// What each rate cost, ascending.
+    pub rows: Vec<Row>,
+    /// The lines through the rates.
+    pub fits: Vec<FittedFigure>,
+    /// What was in the way.
+    pub notes: Vec<String>,
 }
 
-/// A figure that grows with the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Figure {
-    /// perf's own handler.
-    Handler,
-    /// The interrupt around it.
-    Interrupt,
-    /// The time that the program does without.
-    Stolen,
-    /// What the counting loop lost.
-    Counting,
-    /// What the memory-bound loop lost.
-    Memory,
-    /// What the branchy loop lost.
-    Branchy,
+/// What is kept of a study.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// For those who predict with it; none where nothing could be fitted.
+    pub calibration: Option<Calibration>,
+    /// Without its rounds.
+    pub study: Study,
 }
 
-impl Figure {
-    /// All of them, from the inside out.
-    pub const ALL: [Self; 6] =
-        [Self::Handler, Self::Interrupt, Self::Stolen, Self::Counting, Self::Memory, Self::Branchy];
-
-    /// Its name in tables.
+impl Study {
+    /// The line of a figure, where it could be fitted.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Handler => "handler",
-            Self::Interrupt => "interrupt",
-            Self::Stolen => "stolen",
-            Self::Counting => Kind::Counting.name(),
-            Self::Memory => Kind::Memory.name(),
-            Self::Branchy => Kind::Branchy.name(),
+    pub fn fit(&self, figure: Figure) -> Option<&FittedFigure> {
+        self.fits.iter().find(|fitted| fitted.figure == figure)
+    }
+
+    /// The profilers, without the event alone.
+    #[must_use]
+    pub fn profilers(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for loss in
+            self.rows.iter().flat_map(|row| &row.losses).filter(|loss| loss.profiler != EVENTS)
+        {
+            if !names.contains(&loss.profiler.as_str()) {
+                names.push(&loss.profiler);
+            }
+        }
+        names
+    }
+
+    /// The highest rate that costs a program at most this share: by the upper bound of the stolen
+    /// time, which is known best, and lower where a loop loses more for certain. None where no rate
+    /// is low enough.
+    #[must_use]
+    pub fn recommended_hz(&self, share: f64) -> Option<f64> {
+        let by_upper =
+            |fitted: &FittedFigure| fitted.fit.budget(share).map_or(0.0, |budget| budget.safe_hz);
+        let loops = || {
+            self.fits.iter().filter(|fitted| {
+                matches!(fitted.figure, Figure::Counting | Figure::Memory | Figure::Branchy)
+            })
+        };
+        let mut hz = match self.fit(Figure::Stolen) {
+            Some(stolen) => by_upper(stolen),
+            None => loops().map(by_upper).reduce(f64::min)?,
+        };
+        for fitted in loops() {
+            if fitted.fit.predict(hz).low > share {
+                hz = fitted.fit.budget(share).map_or(0.0, |budget| budget.hz.min(hz));
+            }
+        }
+        let limit = self.max_sample_rate.map_or(f64::INFINITY, |limit| limit as f64);
+        (hz >= 1.0).then(|| hz.min(limit))
+    }
+
+    /// Without the rounds of each loss, which only plots need.
+    fn without_rounds(&self) -> Self {
+        let mut short = self.clone();
+        for loss in short.rows.iter_mut().flat_map(|row| &mut row.losses) {
+            loss.rounds = Vec::new();
+        }
+        short
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        let frames = self.rows.iter().rev().find_map(|row| row.frames);
+        let calibration = Calibration::of(self.conditions.clone(), self.time, &self.fits, frames);
+        Kept { calibration, study: self.without_rounds() }
+    }
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    tool: &'static str,
+    studies: Vec<Described<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<&'static [Published]>,
+}
+
+/// A study with what follows from it.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    study: &'a Study,
+    /// Asked rates of the rows that were left out of the fits.
+    throttled_hz: Vec<u64>,
+    budgets: Vec<BudgetsOf>,
+    recommended: Vec<Recommended>,
+}
+
+#[derive(Serialize)]
+struct BudgetsOf {
+    figure: Figure,
+    budgets: Vec<Budget>,
+}
+
+#[derive(Serialize)]
+struct Recommended {
+    share: f64,
+    hz: Option<f64>,
+}
+
+impl<'a> Described<'a> {
+    fn new(study: &'a Study) -> Self {
+        let of = |fitted: &FittedFigure| BudgetsOf {
+            figure: fitted.figure,
+            budgets: BUDGETS.iter().filter_map(|share| fitted.fit.budget(*share)).collect(),
+        };
+        Self {
+            study,
+            throttled_hz: study
+                .rows
+                .iter()
+                .filter(|row| row.throttled())
+                .map(|row| row.asked_hz)
+                .collect(),
+            budgets: study.fits.iter().map(of).collect(),
+            recommended: BUDGETS
+                .iter()
+                .map(|&share| Recommended { share, hz: study.recommended_hz(share) })
+                .collect(),
         }
     }
-
-    fn load(self) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == self.name())
-    }
 }
 
-impl Row {
-    /// Whether the kernel held samples back, or so many were lost that the rest says nothing of the
-    /// rate: such a row is never fitted.
-    #[must_use]
-    pub fn throttled(&self) -> bool {
-        let short = self.delivered_hz < DELIVERED_AT_LEAST * self.asked_hz as f64;
-        self.throttles > 0
-            || self.limit_lowered_to.is_some()
-            || short
-            || self.lost * 100 > self.samples
-    }
-
-    /// A figure as a share of CPU time.
-    #[must_use]
-    pub fn share(&self, figure: Figure) -> Option<Estimate> {
-        let us = match figure {
-            Figure::Handler => self.cost.handler_us,
-            Figure::Interrupt => self.cost.interrupt_us,
-            Figure::Stolen => self.cost.stolen_us,
-            _ => return self.loss(figure.load()?, EVENTS).map(|loss| loss.lost),
-        };
-        us.map(|us| us.times(self.delivered_hz * 1e-6))
-    }
-
-    /// What a loop lost to a profiler.
-    #[must_use]
-    pub fn loss(&self, load: Kind, profiler: &str) -> Option<&Loss> {
-        self.losses.iter().find(|loss| loss.load == load && loss.profiler == profiler)
-    }
-}
-
-/// The lines through these rows, for every figure that two rows or more have.
-#[must_use]
-pub fn fits(rows: &[Row]) -> Vec<FittedFigure> {
-    let fitted = |figure: Figure| {
-        let points = rows.iter().filter(|row| row.asked_hz > 0 && !row.throttled());
-        let points: Vec<Point> = points
-            .filter_map(|row| Some(Point { hz: row.delivered_hz, cost: row.share(figure)? }))
-            .collect();
-        let zero = rows.iter().find(|row| row.asked_hz == 0).and_then(|row| row.share(figure));
-        Some(FittedFigure { figure, fit: Fit::of(&points, zero.as_ref())? })
-    };
-    Figure::ALL.into_iter().filter_map(fitted).collect()
-}
-
-/// What the study asks of its surroundings.
-pub trait Surroundings {
-    /// Why it may fail.
-    type Error: From<SwitchError>;
-
-    /// Called after every step; false ends the study.
-    fn step(&mut self) -> bool;
-
-    /// Starts the profilers for a rate, switched off.
-    ///
-    /// # Errors
-    /// One can't be started.
-    fn profilers(&mut self, hz: u64) -> Result<Vec<Named>, Self::Error>;
-
-    /// Called after a rate: the kernel's limit on rates, where it was lowered meanwhile. It is as
-    /// before when this returns, if this user may set it.
-    fn limit_lowered_to(&mut self) -> Option<i64>;
-}
-
-/// A profiler that runs, attached to this process.
-pub trait Profiler: Switch {
-    /// CPU nanoseconds that it has used so far.
-    fn cpu_ns(&mut self) -> u64;
-}
-
-/// A profiler and what it is called.
-pub type Named = (String, Box<dyn Profiler>);
-
-/// Measures every rate of the plan; none where a step ended it.
+/// Writes studies as one versioned JSON document, with the published figures if `overlay`.
 ///
 /// # Errors
-/// The event can't be sampled, or a profiler failed.
-pub fn rows<S: Surroundings>(
-    plan: &Plan,
-    kernel: &dyn Kernel,
-    probes: &Probes,
-    around: &mut S,
-) -> Result<Option<Vec<Row>>, S::Error> {
-    let mut rows = Vec::with_capacity(plan.rates.len());
-    for &hz in &plan.rates {
-        match row(plan, hz, kernel, probes, around)? {
-            Some(row) => rows.push(row),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(rows))
-}
-
-fn row<S: Surroundings>(
-    plan: &Plan,
-    hz: u64,
-    kernel: &dyn Kernel,
-    probes: &Probes,
-    around: &mut S,
-) -> Result<Option<Row>, S::Error> {
-    let failed = |error: SamplerError| S::Error::from(SwitchError::from(error));
-    let Some((cost, looked_at)) =
-        cost(plan, hz, kernel, probes, &mut || around.step()).map_err(failed)?
-    else {
-        return Ok(None);
+/// The writer's own.
+pub fn json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
+    let document = Document {
+        version: VERSION,
+        tool: "tare overhead",
+        studies: studies.iter().map(Described::new).collect(),
+        published: overlay.then_some(&XEON_E5530[..]),
     };
-    let sampler =
-        Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
-    let mut alone = Alone::new(sampler);
-    let mut profilers = around.profilers(hz)?;
-    let mut rng = Rng::with_seed(plan.seed.wrapping_add(hz));
-    let mut found = Vec::new();
-    for &kind in &plan.loads {
-        let mut switches: Vec<(String, &mut dyn Switch)> = vec![(EVENTS.to_owned(), &mut alone)];
-        switches.extend(
-            profilers
-                .iter_mut()
-                .map(|(name, profiler)| (name.clone(), profiler as &mut dyn Switch)),
-        );
-        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || around.step())
-            .map_err(S::Error::from)?
-        {
-            Some(losses) => found.extend(losses),
-            None => return Ok(None),
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+/// Writes a CSV line for each figure; shares are of CPU time, absent figures have no line.
+///
+/// # Errors
+/// The writer's own.
+pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
+    writeln!(
+        out,
+        "event,call_graph,asked_hz,delivered_hz,throttled,profiler,figure,unit,value,low,high"
+    )?;
+    for study in studies {
+        for row in &study.rows {
+            let mut line = |profiler: &str,
+                            figure: &str,
+                            unit: &str,
+                            estimate: Option<Estimate>|
+             -> io::Result<()> {
+                let Some(Estimate { value, low, high }) = estimate else { return Ok(()) };
+                let text = |text: &str| printable(text).replace([',', '"'], " ");
+                let (event, graph) =
+                    (text(&study.conditions.event), study.conditions.call_graph.name());
+                let (asked, delivered, throttled) =
+                    (row.asked_hz, row.delivered_hz, row.throttled());
+                writeln!(
+                    out,
+                    "{event},{graph},{asked},{delivered:.3},{throttled},{},{figure},{unit},{value},{low},{high}",
+                    text(profiler)
+                )
+            };
+            let cost = &row.cost;
+            let per_sample = [
+                (Figure::Handler, cost.handler_us),
+                (Figure::Interrupt, cost.interrupt_us),
+                (Figure::Stolen, cost.stolen_us),
+            ];
+            for (figure, us) in per_sample {
+                line(EVENTS, figure.name(), "us", us)?;
+                line(EVENTS, figure.name(), "share", row.share(figure))?;
+            }
+            line(EVENTS, "background", "share", cost.background)?;
+            for loss in &row.losses {
+                line(&loss.profiler, loss.load.name(), "share", Some(loss.lost))?;
+                line(
+                    &loss.profiler,
+                    &format!("{}-beyond-events", loss.load.name()),
+                    "share",
+                    loss.beyond_events,
+                )?;
+            }
+            for recorder in &row.recorders {
+                line(
+                    &recorder.profiler,
+                    "recorder-cpu",
+                    "share",
+                    Some(Estimate::exact(recorder.cpu_share)),
+                )?;
+            }
         }
     }
-    let recorders = profilers
-        .iter_mut()
-        .map(|(name, profiler)| Recorder::watch(name, profiler.as_mut(), plan.seed));
-    let recorders = recorders.collect::<Result<_, _>>().map_err(S::Error::from)?;
-    let mut all = alone.delivered;
-    all.add(&looked_at);
-    Ok(Some(finish(hz, &all, cost, found, recorders, around.limit_lowered_to())))
-}
-
-fn finish(
-    hz: u64,
-    all: &Delivered,
-    cost: HandlerCost,
-    losses: Vec<Loss>,
-    recorders: Vec<Recorder>,
-    limit_lowered_to: Option<i64>,
-) -> Row {
-    let frames = (all.frames > 0).then(|| all.frames as f64 / all.samples.max(1) as f64);
-    let &Delivered { samples, lost, throttles, on_ns, .. } = all;
-    let delivered_hz = (samples + lost) as f64 * 1e9 / on_ns.max(1) as f64;
-    Row {
-        asked_hz: hz,
-        delivered_hz,
-        samples,
-        lost,
-        throttles,
-        limit_lowered_to,
-        frames,
-        cost,
-        losses,
-        recorders,
-    }
-}
-
-impl Recorder {
-    /// Watches a profiler for one stretch: switching it on and off as often as slices do costs more
-    /// than what it does in between.
-    fn watch(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
-        let ticks = Clock::measure().ticks_in(STRETCH_NS);
-        let mut load = Load::new(Kind::Counting, seed);
-        profiler.on()?;
-        let (began_ns, cpu_ns) = (tare_kernel::timestamp::raw_ns(), profiler.cpu_ns());
-        load.run(ticks);
-        let (used_ns, on_ns) =
-            (profiler.cpu_ns().saturating_sub(cpu_ns), tare_kernel::timestamp::raw_ns() - began_ns);
-        profiler.off()?;
-        Ok(Self { profiler: name.to_owned(), cpu_share: used_ns as f64 / on_ns.max(1) as f64 })
-    }
-}
-
-impl Switch for Box<dyn Profiler> {
-    fn on(&mut self) -> Result<(), SwitchError> {
-        (**self).on()
-    }
-
-    fn off(&mut self) -> Result<(), SwitchError> {
-        (**self).off()
-    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests {
+    use crate::overhead::handler::{HandlerCost, SHARES};
+    use crate::overhead::interference::Loss;
+    use crate::overhead::load::Kind;
+    use crate::overhead::plan::CallGraph;
+    use crate::overhead::rates::fits;
+
+    use super::*;
+
+    fn row(asked_hz: u64) -> Row {
+        let (hz, us) =
+            (asked_hz as f64, |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02)));
+        let loss = |load: Kind, us: f64| Loss {
+            load,
+            profiler: EVENTS.to_owned(),
+            lost: Estimate::with_error(us * 1e-6 * hz, 2e-4),
+            beyond_events: None,
+            rounds: vec![0.01; 6],
+        };
+        let cost = HandlerCost {
+            handler_us: us(0.4),
+            interrupt_us: us(2.0),
+            stolen_us: us(2.5),
+            stolen_quantiles_us: if asked_hz > 0 {
+                SHARES.iter().map(|share| 2.0 + share).collect()
+            } else {
+                vec![]
+            },
+            background: Some(Estimate::with_error(0.002, 1e-4)),
+            ..HandlerCost::default()
+        };
+        let losses =
+            vec![loss(Kind::Counting, 2.6), loss(Kind::Memory, 3.0), loss(Kind::Branchy, 2.8)];
+        let throttles = u64::from(asked_hz > 50_000);
+        Row {
+            asked_hz,
+            delivered_hz: hz,
+            samples: asked_hz,
+            lost: 0,
+            throttles,
+            limit_lowered_to: None,
+            frames: None,
+            cost,
+            losses,
+            recorders: vec![],
+        }
+    }
+
+    /// A made-up study.
+    pub(crate) fn study() -> Study {
+        let machine = StudyHost {
+            host: "h".into(),
+            kernel: "6.1".into(),
+            cpu_model: "c".into(),
+            cpus: 2,
+            virtual_machine: Some("Qemu".into()),
+        };
+        let conditions = Conditions {
+            host: "h".into(),
+            kernel: "6.1".into(),
+            event: "cpu-clock".into(),
+            call_graph: CallGraph::None,
+        };
+        let rows: Vec<Row> = [0, 100, 2000, 4000, 100_000].into_iter().map(row).collect();
+        Study {
+            version: VERSION,
+            machine,
+            conditions,
+            time: 1,
+            seconds: 2.0,
+            cpu: 1,
+            slice_ms: 10.0,
+            pairs: 6,
+            seed: 1,
+            uninterrupted: true,
+            max_sample_rate: Some(100_000),
+            fits: fits(&rows),
+            rows,
+            notes: vec!["a note".into()],
+        }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_without_its_rounds() {
+        let study = study();
+        let text = serde_json::to_string(&study.kept()).unwrap();
+        let kept: Kept = serde_json::from_str(&text).unwrap();
+        assert!(
+            kept.study.rows[1].losses[0].rounds.is_empty()
+                && kept.study.fits.len() == study.fits.len()
+        );
+        let calibration = kept.calibration.unwrap();
+        assert!(
+            (calibration.sample_us().value - 2.5).abs() < 0.05
+                && calibration.conditions.event == "cpu-clock"
+        );
+    }
+
+    #[test]
+    fn the_recommended_rate_is_that_of_the_stolen_time_unless_a_loop_loses_more_for_certain() {
+        let mut study = study();
+        study.fits.retain(|fitted| !matches!(fitted.figure, Figure::Memory | Figure::Branchy));
+        let of = |figure| study.fit(figure).unwrap().fit.budget(0.01).unwrap();
+        assert_eq!(
+            study.recommended_hz(0.01),
+            Some(of(Figure::Stolen).safe_hz),
+            "2.6 us of the loop are not surely more"
+        );
+        study.rows[2].losses[0].lost = Estimate::with_error(0.02, 1e-5);
+        study.rows[3].losses[0].lost = Estimate::with_error(0.04, 1e-5);
+        study.fits = fits(&study.rows);
+        let hz = study.recommended_hz(0.01).unwrap();
+        assert!((900.0..1100.0).contains(&hz), "the loop loses 10 us a sample: {hz}");
+        study.fits.clear();
+        assert_eq!(study.recommended_hz(0.01), None);
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_figure() {
+        let mut out = Vec::new();
+        csv(&mut out, &[study()]).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let columns = text.lines().next().unwrap().split(',').count();
+        assert!(text.lines().all(|line| line.split(',').count() == columns));
+        assert!(
+            text.contains("\ncpu-clock,none,4000,4000.000,false,events,stolen,us,2.5,"),
+            "{text}"
+        );
+        assert!(text.contains("cpu-clock,none,100000,100000.000,true,"));
+    }
+
+    #[test]
+    fn json_says_what_follows() {
+        let mut out = Vec::new();
+        json(&mut out, &[study()], true).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            (document["version"].as_u64(), document["studies"][0]["throttled_hz"][0].as_u64()),
+            (Some(1), Some(100_000))
+        );
+        assert_eq!(document["published"].as_array().unwrap().len(), 5);
+        assert_eq!(document["studies"][0]["recommended"].as_array().unwrap().len(), 4);
+    }
+}

@@ -1,29 +1,28 @@
 //! `tare overhead`: what sampling costs on this machine, and what profilers cost a program.
 
-mod document;
-mod page;
-mod place;
-mod plot;
+mod pinned;
 pub(crate) mod predict;
 mod profiler;
 mod rate_limit;
+mod session;
 mod state;
 mod store;
-mod study;
-mod text;
 mod with;
 
-use std::io::{IsTerminal, Write};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::Context;
 use tare_events::Sources;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
+use tare_measure::overhead::study::{self, Study};
+use tare_measure::overhead::{page, text};
 
-use self::document::Study;
 use self::rate_limit::RateLimit;
+use self::session::{Failure, Session};
 use self::state::StateFolder;
-use self::study::{Failure, Session};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::{self as resolved, Overhead};
@@ -49,11 +48,7 @@ fn measure(
     asked: &resolved::Study,
 ) -> Outcome {
     // The page is opened first: nobody wants to wait for minutes to learn that it can't be written.
-    let mut page = raw
-        .report
-        .as_deref()
-        .map(|path| page::create(path).with_context(|| format!("--report {}", path.display())))
-        .transpose()?;
+    let mut page = raw.report.as_deref().map(create_page).transpose()?;
     let folder = state_folder(asked.save);
     let signals = Signals::block().context("cannot wait for signals")?;
     let limit = RateLimit::keep(host, folder.as_ref());
@@ -76,6 +71,12 @@ fn measure(
             .context("cannot write the report")?;
     }
     print(raw, &studies)
+}
+
+/// Makes the file of `--report`, readable by its owner alone: it names the host.
+fn create_page(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    let file = crate::own_file::create(path, false);
+    file.map(BufWriter::new).with_context(|| format!("--report {}", path.display()))
 }
 
 /// Where results are kept. A study goes on without: what it measured is printed all the same.
@@ -102,14 +103,14 @@ fn keep(folder: &StateFolder, studies: &[Study]) {
 
 /// Shows what was measured on this host and kernel; of these events, or of all.
 fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
-    let machine = study::machine(host);
+    let machine = session::study_host(host);
     let kept = match StateFolder::find(FOLDER)? {
         Some(folder) => store::load_all(&folder)?,
         None => Vec::new(),
     };
     let wanted = |study: &Study| {
-        study.place.host == machine.host
-            && (events.is_empty() || events.contains(&study.place.event))
+        study.conditions.host == machine.host
+            && (events.is_empty() || events.contains(&study.conditions.event))
     };
     let studies: Vec<Study> = kept.into_iter().filter(wanted).collect();
     if studies.is_empty() {
@@ -121,15 +122,14 @@ fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
         }
         .into());
     }
-    for study in studies.iter().filter(|study| study.place.kernel != machine.kernel) {
+    for study in studies.iter().filter(|study| study.conditions.kernel != machine.kernel) {
         say(&format!(
             "{}: measured on kernel {}, this is {}",
-            study.place.event, study.place.kernel, machine.kernel
+            study.conditions.event, study.conditions.kernel, machine.kernel
         ));
     }
     if let Some(path) = &raw.report {
-        let mut file =
-            page::create(path).with_context(|| format!("--report {}", path.display()))?;
+        let mut file = create_page(path)?;
         page::write(&mut file, &studies, raw.overlay)
             .and_then(|()| file.flush())
             .context("cannot write the report")?;
@@ -140,9 +140,9 @@ fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
 fn print(raw: &raw::Overhead, studies: &[Study]) -> Outcome {
     let mut out = std::io::stdout().lock();
     if raw.json {
-        document::json(&mut out, studies, raw.overlay)?;
+        study::json(&mut out, studies, raw.overlay)?;
     } else if raw.csv {
-        document::csv(&mut out, studies)?;
+        study::csv(&mut out, studies)?;
     } else {
         studies.iter().try_for_each(|study| text::write(&mut out, study, raw.overlay))?;
     }

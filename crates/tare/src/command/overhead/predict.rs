@@ -3,7 +3,7 @@
 
 use tare_format::ledger::Estimate;
 use tare_kernel::host::Host;
-use tare_measure::overhead::calibration::Place;
+use tare_measure::overhead::calibration::Conditions;
 use tare_measure::overhead::plan::CallGraph;
 use tare_measure::overhead::published::typical;
 
@@ -11,9 +11,9 @@ use super::state::StateFolder;
 use super::{FOLDER, store};
 use tare_format::ledger::SampleCost;
 
-/// The cost of a sample of this event, in the way that its call chains are taken where that was
-/// measured, else in another way, which is said. `interrupts`: whether each sample is an interrupt,
-/// of which there are published figures. None for other events that nobody measured.
+/// The cost of a sample of this event with this call graph, where a study measured it, else with
+/// another call graph, which `source` names. `interrupts`: whether each sample is an interrupt, for
+/// which there are published figures; `None` for other events without a study.
 pub(crate) fn sample_cost(
     host: &Host,
     event: &str,
@@ -39,25 +39,24 @@ fn calibrated(
         .filter(|other| *other != call_graph);
     // Modifiers choose what is sampled, and not what a sample costs.
     let plain = event.split(':').next().filter(|plain| *plain != event);
-    let ways = [call_graph]
-        .into_iter()
-        .chain(others)
-        .flat_map(|way| [Some(event), plain].into_iter().flatten().map(move |event| (way, event)));
-    let found = |(way, event): (CallGraph, &str)| {
-        let place = Place {
+    let candidates = [call_graph].into_iter().chain(others).flat_map(|call_graph| {
+        [Some(event), plain].into_iter().flatten().map(move |event| (call_graph, event))
+    });
+    let found = |(call_graph, event): (CallGraph, &str)| {
+        let conditions = Conditions {
             host: host.clone(),
             kernel: kernel.clone(),
             event: event.to_owned(),
-            call_graph: way,
+            call_graph,
         };
-        store::calibration(folder, &place)
+        store::calibration(folder, &conditions)
     };
-    let calibration = ways.into_iter().find_map(found)?;
-    let way = calibration.place.call_graph;
-    let but = if way == call_graph {
+    let calibration = candidates.into_iter().find_map(found)?;
+    let measured = calibration.conditions.call_graph;
+    let but = if measured == call_graph {
         String::new()
     } else {
-        format!(" with call graph {}, not {}", way.name(), call_graph.name())
+        format!(" with call graph {}, not {}", measured.name(), call_graph.name())
     };
     Some(SampleCost {
         us: calibration.sample_us(),
@@ -81,11 +80,48 @@ fn estimated(host: &Host) -> SampleCost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::study;
+    use tare_measure::overhead::fit::{Fit, Point};
+    use tare_measure::overhead::rates::{Figure, FittedFigure};
+    use tare_measure::overhead::study::{Study, StudyHost, VERSION};
+
     use super::*;
 
+    /// A study of cpu-clock without call graphs, in which a sample costs 2.5 us.
+    fn study() -> Study {
+        let points = [100.0, 2000.0, 4000.0]
+            .map(|hz| Point { hz, cost: Estimate::with_error(2.5e-6 * hz, 1e-6) });
+        let fit = Fit::of(&points, None).unwrap();
+        Study {
+            version: VERSION,
+            machine: StudyHost {
+                host: "h".into(),
+                kernel: "6.1".into(),
+                cpu_model: "c".into(),
+                cpus: 2,
+                virtual_machine: None,
+            },
+            conditions: Conditions {
+                host: "h".into(),
+                kernel: "6.1".into(),
+                event: "cpu-clock".into(),
+                call_graph: CallGraph::None,
+            },
+            time: 0,
+            seconds: 1.0,
+            cpu: 0,
+            slice_ms: 10.0,
+            pairs: 6,
+            seed: 1,
+            uninterrupted: true,
+            max_sample_rate: None,
+            rows: Vec::new(),
+            fits: vec![FittedFigure { figure: Figure::Stolen, fit }],
+            notes: Vec::new(),
+        }
+    }
+
     #[test]
-    fn the_same_way_of_call_chains_is_preferred_and_another_is_named() {
+    fn the_same_call_graph_is_preferred_and_another_is_named() {
         let (base, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let folder = StateFolder::open_below(base.path());
         let kernel = root.path().join("proc/sys/kernel");
@@ -102,7 +138,7 @@ mod tests {
             ("calibrated on h with call graph none, not fp", true)
         );
         let mut with_chains = study();
-        with_chains.place.call_graph = CallGraph::Fp;
+        with_chains.conditions.call_graph = CallGraph::Fp;
         store::save(&folder, &with_chains).unwrap();
         assert_eq!(find("cpu-clock", CallGraph::Fp).unwrap().source, "calibrated on h");
         std::fs::write(kernel.join("osrelease"), "6.2\n").unwrap();

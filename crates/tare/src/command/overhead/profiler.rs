@@ -17,7 +17,7 @@ use tare_kernel::signals::Signals;
 use tare_kernel::{priority, procfs};
 use tare_measure::overhead::interference::{Switch, SwitchError};
 use tare_measure::overhead::plan::CallGraph;
-use tare_measure::overhead::study;
+use tare_measure::overhead::rates;
 
 use crate::cli::resolved::overhead::Profiler;
 
@@ -210,7 +210,7 @@ impl Switch for Attached {
     }
 }
 
-impl study::Profiler for Attached {
+impl rates::Profiler for Attached {
     fn cpu_ns(&mut self) -> u64 {
         let host = Host::default();
         let pid = self.child.pid();

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::Deserialize;
-use tare_measure::overhead::calibration::{Calibration, Place, VERSION as CALIBRATION};
+use tare_measure::overhead::calibration::{Calibration, Conditions, VERSION as CALIBRATION};
 
-use super::document::{Kept, Study, VERSION};
 use super::state::StateFolder;
+use tare_measure::overhead::study::{Kept, Study, VERSION};
 
 const ENDING: &str = ".json";
 
 /// Keeps a study in the place of the one before it, and says where.
 pub(super) fn save(folder: &StateFolder, study: &Study) -> anyhow::Result<PathBuf> {
-    let name = file_name(&study.place);
+    let name = file_name(&study.conditions);
     let text = serde_json::to_string_pretty(&study.kept())? + "\n";
     folder.write(&name, &text).with_context(|| folder.path(&name).display().to_string())?;
     Ok(folder.path(&name))
@@ -51,33 +51,34 @@ struct ForPrediction {
     calibration: Option<Calibration>,
 }
 
-/// The calibration for a place; none where nothing was measured there, or can't be read.
-pub(super) fn calibration(folder: &StateFolder, place: &Place) -> Option<Calibration> {
-    let text = folder.read(&file_name(place)).ok()??;
+/// The calibration under these conditions; none where nothing was measured or the file can't be read.
+pub(super) fn calibration(folder: &StateFolder, conditions: &Conditions) -> Option<Calibration> {
+    let text = folder.read(&file_name(conditions)).ok()??;
     let calibration = serde_json::from_str::<ForPrediction>(&text).ok()?.calibration?;
     // Anybody can have written the file: what no sample can cost is not believed.
     let slope = calibration.sample_us();
     let is_sane =
         [slope.low, slope.value, slope.high].iter().all(|us| us.is_finite() && us.abs() < 1e6)
             && slope.value > 0.0;
-    (calibration.version == CALIBRATION && calibration.place == *place && is_sane)
+    (calibration.version == CALIBRATION && calibration.conditions == *conditions && is_sane)
         .then_some(calibration)
 }
 
-/// A name that says what it is, and differs for every place.
-fn file_name(place: &Place) -> String {
+/// A name that says what it is, and differs for every conditions.
+fn file_name(conditions: &Conditions) -> String {
     let plain = |text: &str| {
         text.chars()
             .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
             .take(40)
             .collect::<String>()
     };
-    let whole = [&place.host, &place.kernel, &place.event].map(String::as_str).join("\0");
+    let whole =
+        [&conditions.host, &conditions.kernel, &conditions.event].map(String::as_str).join("\0");
     // FNV-1a: the same on every machine and in every version.
     let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    format!("{}-{}-{hash:016x}{ENDING}", plain(&place.event), place.call_graph.name())
+    format!("{}-{}-{hash:016x}{ENDING}", plain(&conditions.event), conditions.call_graph.name())
 }
 
 #[cfg(test)]
@@ -88,14 +89,17 @@ mod tests {
 
     #[test]
     fn names_stay_in_their_folder_and_differ() {
-        let place = |event: &str, kernel: &str| Place {
+        let conditions = |event: &str, kernel: &str| Conditions {
             host: "h".into(),
             kernel: kernel.into(),
             event: event.into(),
             call_graph: CallGraph::Fp,
         };
-        let name = file_name(&place("../a/b", "6.1"));
+        let name = file_name(&conditions("../a/b", "6.1"));
         assert!(name.starts_with("___a_b-fp-") && name.ends_with(".json"), "{name}");
-        assert_ne!(file_name(&place("cycles", "6.1")), file_name(&place("cycles", "6.2")));
+        assert_ne!(
+            file_name(&conditions("cycles", "6.1")),
+            file_name(&conditions("cycles", "6.2"))
+        );
     }
 }

@@ -3,12 +3,10 @@
 
 mod chart;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
-use super::document::{self, Study};
-use super::text;
+use crate::overhead::study::{self, Study};
+use crate::overhead::text;
 use tare_format::printable;
 
 /// Nothing from elsewhere, no scripts: said to the browser too.
@@ -35,18 +33,17 @@ spans and gaps are its own. The <b>loops</b> ran in short slices with sampling o
 slice with sampling lacks beside the one without, as a 20% trimmed mean over the pairs. All intervals are 95% bootstrap intervals. The lines are \
 least squares, weighted by the variance of each rate, with what was found at 0 Hz taken off; throttled rates are left out.</p>";
 
-/// Makes the file, readable by its owner alone: it names the host.
-pub(super) fn create(path: &Path) -> io::Result<BufWriter<File>> {
-    crate::own_file::create(path, false).map(BufWriter::new)
-}
-
-pub(super) fn write(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
+/// Writes the page, with the published figures if `overlay`.
+///
+/// # Errors
+/// The writer's own; a plot that can't be drawn.
+pub fn write(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
     out.write_all(HEAD.as_bytes())?;
     for study in studies {
         one(out, study, overlay)?;
     }
     let mut raw = Vec::new();
-    document::json(&mut raw, studies, overlay)?;
+    study::json(&mut raw, studies, overlay)?;
     writeln!(out, "<h2>Method</h2>\n{METHOD}")?;
     writeln!(
         out,
@@ -61,8 +58,8 @@ fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     writeln!(
         out,
         "<h2>{}, call graph {}</h2>",
-        escaped(&study.place.event),
-        study.place.call_graph.name()
+        escaped(&study.conditions.event),
+        study.conditions.call_graph.name()
     )?;
     let rows = [
         ("host", machine.host.clone()),
@@ -137,12 +134,12 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::overhead::document::tests::study;
+    use crate::overhead::study::tests::study;
 
     #[test]
     fn hostile_names_stay_text() {
         let mut study = study();
-        study.place.event = "</pre><script>alert('x')</script>\u{1b}[31m".to_owned();
+        study.conditions.event = "</pre><script>alert('x')</script>\u{1b}[31m".to_owned();
         study.machine.host = "<img src=x onerror=\"y\">".to_owned();
         let mut page = Vec::new();
         write(&mut page, &[study], true).unwrap();

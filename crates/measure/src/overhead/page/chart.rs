@@ -1,12 +1,12 @@
 //! The page's plots, as SVG.
 
+use crate::overhead::handler::SHARES;
+use crate::overhead::published::XEON_E5530;
+use crate::overhead::rates::{Figure, Row};
 use plotters::prelude::*;
 use tare_format::ledger::Estimate;
-use tare_measure::overhead::handler::SHARES;
-use tare_measure::overhead::published::XEON_E5530;
-use tare_measure::overhead::study::{Figure, Row};
 
-use super::super::document::Study;
+use crate::overhead::study::Study;
 
 /// Pixels.
 const SIZE: (u32, u32) = (900, 420);
@@ -62,7 +62,7 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
         })
         .collect();
     if overlay {
-        let published = |of: fn(&tare_measure::overhead::published::Published) -> f64| {
+        let published = |of: fn(&crate::overhead::published::Published) -> f64| {
             XEON_E5530
                 .iter()
                 .filter(|one| one.hz <= highest * 1.01)

@@ -2,20 +2,24 @@
 
 use std::io::{self, Write};
 
+use super::fit::BUDGETS;
+use super::load::Kind;
+use super::published::XEON_E5530;
+use super::rates::{EVENTS, Figure, FittedFigure, Row};
 use tare_format::ledger::Estimate;
-use tare_measure::overhead::fit::BUDGETS;
-use tare_measure::overhead::load::Kind;
-use tare_measure::overhead::published::XEON_E5530;
-use tare_measure::overhead::study::{EVENTS, Figure, FittedFigure, Row};
 
-use super::document::Study;
 use super::plot::{self, Series};
+use super::study::Study;
 use tare_format::printable;
 
 /// The rate whose cost is shown as an example.
 const EXAMPLE_HZ: f64 = 1000.0;
 
-pub(super) fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
+/// Writes a study as tables, a plot and notes, with the published figures if `overlay`.
+///
+/// # Errors
+/// The writer's own.
+pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     let shown = |text: &str| printable(text).into_owned();
     let machine = &study.machine;
     let virtual_machine = machine
@@ -25,8 +29,8 @@ pub(super) fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Re
     writeln!(
         out,
         "\n What samples of {} cost, call graph {}",
-        shown(&study.place.event),
-        study.place.call_graph.name()
+        shown(&study.conditions.event),
+        study.conditions.call_graph.name()
     )?;
     let (host, kernel, model) =
         (shown(&machine.host), shown(&machine.kernel), shown(&machine.cpu_model));
@@ -150,7 +154,7 @@ pub(super) fn cost_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
     rows
 }
 
-fn published(row: &Row, of: fn(&tare_measure::overhead::published::Published) -> f64) -> String {
+fn published(row: &Row, of: fn(&super::published::Published) -> f64) -> String {
     let found = XEON_E5530.iter().find(|published| published.hz == row.asked_hz as f64);
     found.map_or_else(|| "-".to_owned(), |published| format!("{:.4}", of(published) * 100.0))
 }

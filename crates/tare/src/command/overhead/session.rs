@@ -10,18 +10,18 @@ use tare_format::abi::Flags;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::signals::Signals;
-use tare_measure::overhead::calibration::Place;
+use tare_measure::overhead::calibration::Conditions;
 use tare_measure::overhead::plan::{CallGraph, Plan};
+use tare_measure::overhead::rates::{self, Named, Surroundings};
 use tare_measure::overhead::sampler::{Sampler, SamplerError};
-use tare_measure::overhead::study::{self, Named, Surroundings};
 use tare_measure::overhead::tracing::Probes;
 
-use super::document::{Machine, Study, VERSION};
-use super::place::Pinned;
+use super::pinned::Pinned;
 use super::profiler::{self, Attached, Blanks};
 use super::rate_limit::RateLimit;
 use crate::cli::resolved;
 use crate::exit::{Exit, Refusal};
+use tare_measure::overhead::study::{Study, StudyHost, VERSION};
 
 /// What the studies of one call share.
 pub(super) struct Session<'a> {
@@ -193,14 +193,14 @@ impl<'a> Session<'a> {
             ));
         }
         let mut around = Around { event: plan.event.name.clone(), call_graph, session: self };
-        let rows = study::rows(&plan, &System as &dyn Kernel, &probes, &mut around)?;
+        let rows = rates::rows(&plan, &System as &dyn Kernel, &probes, &mut around)?;
         let Some(rows) = rows else { return Err(Failure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
-        let machine = machine(self.host);
+        let machine = study_host(self.host);
         Ok(Study {
             version: VERSION,
-            place: Place {
+            conditions: Conditions {
                 host: machine.host.clone(),
                 kernel: machine.kernel.clone(),
                 event: plan.event.name,
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
             seed: plan.seed,
             uninterrupted: tare_kernel::priority::first().is_some(),
             max_sample_rate: self.limit.before(),
-            fits: study::fits(&rows),
+            fits: rates::fits(&rows),
             rows,
             notes,
         })
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
 
     fn notes(
         &self,
-        rows: &[study::Row],
+        rows: &[rates::Row],
         probes: &Probes,
         waited_before: u64,
         elapsed: Duration,
@@ -311,10 +311,10 @@ fn waited_ns(host: &Host) -> u64 {
 }
 
 /// The machine that this is.
-pub(super) fn machine(host: &Host) -> Machine {
+pub(super) fn study_host(host: &Host) -> StudyHost {
     let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    Machine {
+    StudyHost {
         host: host.read("/proc/sys/kernel/hostname").unwrap_or_default(),
         kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
         cpu_model: model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned(),

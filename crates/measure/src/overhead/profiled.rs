@@ -1,0 +1,274 @@
+//! What profilers cost a program: the result of `tare overhead --with` as text, JSON and CSV.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+use tare_format::printable;
+
+use super::rounds::{Round, Stop};
+use crate::compare::{Judged, Measurement, Metric, Pair, Rules, Scale, Verdict, judge};
+
+/// Raised when a field changes its meaning or goes.
+const VERSION: u32 = 1;
+
+/// A program, bare and under profilers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledProgram {
+    /// The bare command.
+    pub command: String,
+    /// What each profiler costs it.
+    pub profilers: Vec<ProfilerCost>,
+    /// The rounds that this is judged by.
+    pub rounds: Vec<Round>,
+    /// Why no more rounds were made, as [`stop_name`] names it.
+    pub stop: &'static str,
+    /// Seconds that all rounds took.
+    pub seconds: f64,
+    /// Decided the orders.
+    pub seed: u64,
+    /// The smallest difference that matters, a share.
+    pub min_effect: f64,
+}
+
+/// What one profiler costs the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfilerCost {
+    /// Its command.
+    pub profiler: String,
+    /// The metrics of the program under it against those of the bare one.
+    pub judged: Vec<Judged>,
+}
+
+impl ProfilerCost {
+    /// Judges the profiler at this index (from 0) by all rounds.
+    #[must_use]
+    pub fn judge(profiler: String, index: usize, rounds: &[Round], rules: &Rules) -> Self {
+        let pairs: Vec<Pair> = rounds.iter().filter_map(|round| round.pair(index)).collect();
+        Self { profiler, judged: judge(&pairs, &metrics(), rules) }
+    }
+}
+
+/// What machine-readable forms call a reason to stop.
+#[must_use]
+pub fn stop_name<E>(stop: &Stop<E>) -> &'static str {
+    match stop {
+        Stop::Precise => "precise",
+        Stop::MaxRounds => "max-runs",
+        Stop::MaxTime => "max-time",
+        Stop::Failed(_) => "failed",
+    }
+}
+
+/// Time, CPU time, page faults, context switches: of the profiler, the command, and all that they
+/// waited for.
+fn metrics() -> [Metric; 4] {
+    let event = |index, name: &str| Metric::Event {
+        index,
+        name: name.to_owned(),
+        unit: String::new(),
+        step: 1.0,
+    };
+    [Metric::Time, Metric::CpuTime, event(0, "page-faults"), event(1, "context-switches")]
+}
+
+/// One metric of one profiler: what it adds to the bare command.
+#[derive(Serialize)]
+struct Added {
+    metric: String,
+    unit: String,
+    rounds: usize,
+    bare: f64,
+    profiled: f64,
+    added: f64,
+    added_low: Option<f64>,
+    added_high: Option<f64>,
+    /// Added, as a share of the bare command's; absent where that has a zero.
+    share: Option<f64>,
+    share_low: Option<f64>,
+    share_high: Option<f64>,
+    p_holm: f64,
+    verdict: &'static str,
+}
+
+impl Added {
+    fn of(judged: &Judged) -> Self {
+        let (effect, bare) = (&judged.effect, judged.median_a);
+        let is_ratio = effect.scale == Scale::Ratio;
+        let added = |x: f64| if is_ratio { (x - 1.0) * bare } else { x };
+        let share = |x: f64| is_ratio.then_some(x - 1.0);
+        Self {
+            metric: judged.metric.name().to_owned(),
+            unit: judged.metric.unit().to_owned(),
+            rounds: judged.pairs,
+            bare,
+            profiled: judged.median_b,
+            added: added(effect.estimate),
+            added_low: effect.interval.map(|interval| added(interval.low)),
+            added_high: effect.interval.map(|interval| added(interval.high)),
+            share: share(effect.estimate),
+            share_low: effect.interval.and_then(|interval| share(interval.low)),
+            share_high: effect.interval.and_then(|interval| share(interval.high)),
+            p_holm: judged.p_holm,
+            verdict: judged.verdict.words(&judged.metric),
+        }
+    }
+}
+
+impl ProfiledProgram {
+    /// Writes one versioned JSON document, with every round.
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1] });
+        let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(Added::of).collect::<Vec<_>>() });
+        let document = json!({
+            "version": VERSION,
+            "tool": "tare overhead --with",
+            "command": self.command,
+            "stop": self.stop,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "min_effect": self.min_effect,
+            "profilers": self.profilers.iter().map(cost).collect::<Vec<_>>(),
+            "rounds": self.rounds.iter().map(|round| json!({ "order": round.order, "runs": round.runs.iter().map(run).collect::<Vec<_>>() })).collect::<Vec<_>>(),
+        });
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)
+    }
+
+    /// Writes a CSV line for each profiler and metric.
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "profiler,metric,unit,rounds,bare,profiled,added,added_low,added_high,share,share_low,share_high,p_holm,verdict"
+        )?;
+        let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
+        for ProfilerCost { profiler, judged } in &self.profilers {
+            let profiler = printable(profiler).replace([',', '"'], " ");
+            for added in judged.iter().map(Added::of) {
+                let numbers = [
+                    added.added_low,
+                    added.added_high,
+                    added.share,
+                    added.share_low,
+                    added.share_high,
+                ]
+                .map(number)
+                .join(",");
+                let Added { metric, unit, rounds, bare, profiled, added, p_holm, verdict, .. } =
+                    added;
+                writeln!(
+                    out,
+                    "{profiler},{metric},{unit},{rounds},{bare},{profiled},{added},{numbers},{p_holm},{verdict}"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table for each profiler.
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let shown = |text: &str| printable(text).into_owned();
+        writeln!(out, "\n What profilers add to '{}'", shown(&self.command))?;
+        writeln!(
+            out,
+            " {} rounds of {} runs in {:.1} s\n",
+            self.rounds.len(),
+            self.profilers.len() + 1,
+            self.seconds
+        )?;
+        for ProfilerCost { profiler, judged } in &self.profilers {
+            writeln!(out, " {}", shown(profiler))?;
+            writeln!(
+                out,
+                "   {:<17}{:>12}{:>12}{:>12}  {:<24}{:>9}  verdict",
+                "", "bare", "profiled", "added", "95% interval", "share"
+            )?;
+            for judged in judged {
+                let added = Added::of(judged);
+                let amount = |x: f64| amount(x, &judged.metric);
+                let interval = match (added.added_low, added.added_high) {
+                    (Some(low), Some(high)) => format!("[{}, {}]", amount(low), amount(high)),
+                    _ => "-".to_owned(),
+                };
+                let share = added
+                    .share
+                    .map_or_else(|| "-".to_owned(), |share| format!("{:+.2}%", share * 100.0));
+                let (bare, profiled, more) =
+                    (amount(added.bare), amount(added.profiled), amount(added.added));
+                writeln!(
+                    out,
+                    "   {:<17}{bare:>12}{profiled:>12}{more:>12}  {interval:<24}{share:>9}  {}",
+                    added.metric,
+                    verdict(judged)
+                )?;
+            }
+            writeln!(out)?;
+        }
+        writeln!(
+            out,
+            " bare, profiled: medians. added: trimmed mean over the rounds, the profiler's own start and end included."
+        )?;
+        writeln!(
+            out,
+            " Differences below {}% or one count don't matter (--min-effect).\n",
+            self.min_effect * 100.0
+        )
+    }
+}
+
+/// What a profiler does to a metric, in a word or two.
+fn verdict(judged: &Judged) -> &'static str {
+    match judged.verdict {
+        Verdict::More => "costs",
+        Verdict::Less => "takes less than bare: look for what differs",
+        Verdict::NoDifference => "no cost seen",
+        Verdict::Undecided => "undecided: more runs, or a quieter machine",
+    }
+}
+
+fn amount(value: f64, metric: &Metric) -> String {
+    match (metric, value.abs()) {
+        (Metric::Time | Metric::CpuTime, size) if size < 1.0 => format!("{:.2} ms", value * 1e3),
+        (Metric::Time | Metric::CpuTime, _) => format!("{value:.3} s"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn shares_become_amounts_of_the_bare_run() {
+        let run = |seconds: f64, faults: f64| Measurement {
+            elapsed: Duration::from_secs_f64(seconds),
+            counts: vec![Some(faults), Some(0.0)],
+            ..Measurement::default()
+        };
+        let pairs: Vec<Pair> = (0..12)
+            .map(|_| Pair {
+                first: crate::compare::Side::A,
+                a: run(2.0, 100.0),
+                b: run(2.2, 150.0),
+            })
+            .collect();
+        let judged = judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1 });
+        let added: Vec<Added> = judged.iter().map(Added::of).collect();
+        assert!(
+            (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9
+        );
+        assert_eq!(added[2].added.round(), 50.0);
+        assert_eq!((verdict(&judged[0]), verdict(&judged[3])), ("costs", "no cost seen"));
+    }
+}
