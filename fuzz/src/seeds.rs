@@ -9,7 +9,8 @@ use tare_format::file::writer::{
 };
 use tare_format::record::encode::Encoder;
 use tare_format::record::{
-    BpfEvent, Cgroup, Comm, FileId, Ksymbol, Layout, Lost, Mmap, NamespaceLink, SampleId, Task,
+    BpfEvent, Cgroup, Comm, FileId, Ksymbol, Layout, Lost, Mmap, NamespaceLink, RecordHeader,
+    SampleId, Task,
 };
 
 /// `PERF_SAMPLE_*`: IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID, RAW,
@@ -128,7 +129,8 @@ fn sample(id: u64, time_ns: u64) -> Vec<u8> {
 /// A record of any kind.
 pub(crate) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
     let size = u16::try_from(8 + body.len()).unwrap_or(u16::MAX);
-    [&kind.to_ne_bytes()[..], &[0, 0], &size.to_ne_bytes(), &body[..usize::from(size) - 8]].concat()
+    let header = RecordHeader { kind, misc: 0, size };
+    [&header.encode()[..], &body[..header.record_size() - RecordHeader::SIZE]].concat()
 }
 
 /// One of each kind that the kernel makes, and samples of two events, out of order.

@@ -12,7 +12,7 @@ use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND, HEADER_SIZE};
 use tare_format::record::encode::Encoder;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
-use tare_format::record::{Comm, Layout, SampleId};
+use tare_format::record::{Comm, Layout, RecordHeader, SampleId};
 
 /// Threads, by whose names samples can be told apart.
 const THREADS: u32 = 60;
@@ -27,6 +27,9 @@ const PERIOD: u64 = 250_000;
 const SAMPLE_SIZE: u16 = 8 + 6 * 8 + 4 + RAW_SIZE;
 
 const RAW_SIZE: u16 = 44;
+
+/// A sample of user code (`PERF_RECORD_MISC_USER`).
+const HEADER: RecordHeader = RecordHeader { kind: PERF_RECORD_SAMPLE, misc: 2, size: SAMPLE_SIZE };
 
 /// Writes a recording of so many samples of `cpu-clock`, and returns its bytes.
 ///
@@ -108,9 +111,7 @@ fn sample(record: &mut Vec<u8>, cpu: u32, time_ns: u64, random: &mut fastrand::R
     // The lesser of two is often a small one: threads with shares that differ.
     let tid = 1000 + random.u32(..THREADS).min(random.u32(..THREADS));
     record.clear();
-    record.extend(PERF_RECORD_SAMPLE.to_ne_bytes());
-    record.extend(2_u16.to_ne_bytes());
-    record.extend(SAMPLE_SIZE.to_ne_bytes());
+    record.extend(HEADER.encode());
     record.extend(u64::from(cpu + 1).to_ne_bytes());
     record.extend((0x40_0000 + u64::from(random.u16(..))).to_ne_bytes());
     record.extend([tid, tid].map(u32::to_ne_bytes).as_flattened());

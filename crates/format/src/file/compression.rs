@@ -12,9 +12,9 @@ use std::io;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::loss::{Losses, Why};
-use crate::bytes::{Cursor, Endian};
+use crate::bytes::Endian;
 use crate::limits;
-use crate::record::HEADER_SIZE;
+use crate::record::RecordHeader;
 
 /// Takes records out of compressed ones.
 #[derive(Default)]
@@ -69,11 +69,12 @@ impl Unpacker {
     pub(super) fn find_record(&mut self, endian: Endian, losses: &mut Losses) -> Option<usize> {
         let stream = self.stream.as_mut().filter(|_| !self.is_broken)?;
         loop {
-            let mut fields = Cursor::new(&stream.buffer[stream.start..stream.filled], endian);
-            fields.take(6);
-            let why = match fields.u16().map(usize::from) {
-                Some(size) if size < HEADER_SIZE => Why::BadSize,
-                Some(size) if stream.filled - stream.start >= size => return Some(size),
+            let bytes = &stream.buffer[stream.start..stream.filled];
+            let why = match RecordHeader::first(bytes, endian) {
+                Some(header) if !header.is_possible() => Why::BadSize,
+                Some(header) if bytes.len() >= header.record_size() => {
+                    return Some(header.record_size());
+                }
                 _ => match stream.decode() {
                     Ok(true) => continue,
                     Ok(false) => return None,

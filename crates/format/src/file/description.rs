@@ -28,6 +28,8 @@ pub struct Description {
     ids: usize,
     features: Features,
     notes: Notes,
+    /// Whether the recorder said that the recording's beginning ends (`FINISHED_INIT`).
+    has_begun: bool,
 }
 
 impl Description {
@@ -38,6 +40,7 @@ impl Description {
             ids: 0,
             features: Features::new(endian),
             notes: Notes::default(),
+            has_begun: false,
         }
     }
 
@@ -78,9 +81,27 @@ impl Description {
         if self.events.len() >= limits::EVENTS || self.ids + ids.len() > limits::IDS {
             return false;
         }
+        let ids = distinct(ids);
         self.ids += ids.len();
         self.by_id.add(Layout::from(&attr), ids.iter().copied());
         self.events.push(Event { attr, ids, name: None });
+        true
+    }
+
+    /// Takes in an event whose description stands among the records. After the recording's
+    /// beginning one with the attributes of an event that is there is that event, which was opened
+    /// once more, as for a CPU that came online. Events with the same attributes are opened in
+    /// turn: the one with the fewest ids is meant. `false`: it is too much.
+    fn absorb_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
+        let equal = self.events.iter_mut().enumerate().filter(|(_, event)| event.attr == attr);
+        let meant = equal.min_by_key(|(_, event)| event.ids.len()).filter(|_| self.has_begun);
+        let Some((at, event)) = meant else { return self.add_event(attr, ids) };
+        if self.ids + ids.len() > limits::IDS {
+            return false;
+        }
+        let before = event.ids.len();
+        event.ids.extend(ids.into_iter().filter(|id| self.by_id.add_id(at, *id)));
+        self.ids += event.ids.len() - before;
         true
     }
 
@@ -115,7 +136,7 @@ impl Description {
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
         let fits = match record.decode() {
             Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => {
-                self.add_event(attr, ids.iter().collect())
+                self.absorb_event(attr, ids.iter().collect())
             }
             Ok(Record::HeaderFeature { feature, data }) => match u32::try_from(feature) {
                 Ok(feature) if feature < 256 => self.add_feature(feature, data.to_vec()),
@@ -129,11 +150,22 @@ impl Description {
                 true
             }
             Ok(Record::BuildId(_)) => self.features.add_build_id(record),
-            Ok(Record::FinishedInit) => self.notes.absorb(record),
+            Ok(Record::FinishedInit) => {
+                self.has_begun |= record.body.is_empty();
+                self.notes.absorb(record)
+            }
             _ => true,
         };
         if !fits {
             losses.add(offset, record.size() as u64, Why::OverLimit);
         }
     }
+}
+
+/// The ids without the first one's repetitions at the end, which keep room for more.
+fn distinct(mut ids: Vec<u64>) -> Vec<u64> {
+    let Some(&first) = ids.first() else { return ids };
+    let last = ids.iter().rposition(|id| *id != first).unwrap_or(0);
+    ids.truncate(last + 1);
+    ids
 }

@@ -2,23 +2,22 @@
 //! over.
 //!
 //! ```text
-//! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | piece | zeros up to a multiple of 8
+//! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | bytes | zeros up to a multiple of 8
 //! ```
 //! Readers of `perf.data` know that record as a mark without a body, and step over one that has a
 //! body: `report`, `script` and `inject` of perf 6.1 do, in files, in pipes and in compressed data,
 //! and so does the crate `linux-perf-data`, which takes the body of a FINISHED_ROUND for the next
 //! record. A note that is longer than a record goes into several, one after the other.
 
-use super::writer::FINISHED_INIT;
 use crate::bytes::Cursor;
 use crate::limits;
-use crate::record::{RawRecord, kind};
+use crate::record::{RawRecord, RecordHeader, kind};
 
 /// Begins the body of each record of a note.
 const MAGIC: [u8; 16] = *b"tare.note\0\0\0\0\0\0\0";
 
 /// The most bytes of a note in one record.
-const PIECE_BYTES: usize = 60_000;
+const PART_BYTES: usize = 60_000;
 
 /// A note is longer than [`limits::NOTE_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,22 +38,20 @@ pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
         .filter(|_| note.len() <= limits::NOTE_BYTES)
         .ok_or_else(too_long)?;
     let mut records = Vec::with_capacity(note.len() + 64);
-    for (piece, offset) in note.chunks(PIECE_BYTES).zip((0..total).step_by(PIECE_BYTES)) {
-        let size = (8 + MAGIC.len() + 8 + piece.len()).next_multiple_of(8);
-        let end = records.len() + size;
-        let mut header = FINISHED_INIT;
-        // At most PIECE_BYTES and 39 more.
-        header[6..].copy_from_slice(&u16::try_from(size).unwrap_or(0).to_ne_bytes());
-        records.extend(header);
+    for (part, offset) in note.chunks(PART_BYTES).zip((0..total).step_by(PART_BYTES)) {
+        let body = (MAGIC.len() + 8 + part.len()).next_multiple_of(8);
+        let header = RecordHeader::new(kind::FINISHED_INIT, 0, body).map_err(|_| too_long())?;
+        let end = records.len() + header.record_size();
+        records.extend(header.encode());
         records.extend(MAGIC);
         records.extend([total, offset].map(u32::to_ne_bytes).as_flattened());
-        records.extend_from_slice(piece);
+        records.extend_from_slice(part);
         records.resize(end, 0);
     }
     Ok(records)
 }
 
-/// The notes of a recording, put together from their pieces as these come.
+/// The notes of a recording, put together from their records as these come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     whole: Vec<Vec<u8>>,
@@ -69,20 +66,20 @@ impl Notes {
         &self.whole
     }
 
-    /// Takes in a record. `false`: it is a piece of a note that is too much, by
+    /// Takes in a record. `false`: it is part of a note that is too much, by
     /// [`limits::NOTE_BYTES`] for all notes together, or that doesn't follow what came before; what
     /// was begun is then given up.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
-        let Some((total, offset, rest)) = piece(record) else { return true };
-        let wanted = total.saturating_sub(offset).min(PIECE_BYTES);
+        let Some((total, offset, rest)) = part(record) else { return true };
+        let wanted = total.saturating_sub(offset).min(PART_BYTES);
         let follows = offset == self.begun.len()
             && wanted > 0
             && self.bytes.saturating_add(total) <= limits::NOTE_BYTES;
-        let Some(piece) = rest.get(..wanted).filter(|_| follows) else {
+        let Some(part) = rest.get(..wanted).filter(|_| follows) else {
             self.begun.clear();
             return false;
         };
-        self.begun.extend_from_slice(piece);
+        self.begun.extend_from_slice(part);
         if self.begun.len() >= total {
             self.bytes += total;
             self.whole.push(std::mem::take(&mut self.begun));
@@ -92,7 +89,7 @@ impl Notes {
 }
 
 /// Total, offset and bytes of a note's record; `None` for any other record.
-fn piece<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
+fn part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
     let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);
     let (total, offset) = (fields.u32()?, fields.u32()?);
@@ -103,6 +100,7 @@ fn piece<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
 mod tests {
     use super::*;
     use crate::Endian;
+    use crate::file::writer::FINISHED_INIT;
     use crate::record::Records;
 
     fn read(bytes: &[u8]) -> (Notes, bool) {
@@ -116,8 +114,7 @@ mod tests {
     #[test]
     fn notes_come_back_whole() {
         let long: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
-        for note in [&b"x"[..], b"12345678", &long[..PIECE_BYTES], &long[..PIECE_BYTES + 1], &long]
-        {
+        for note in [&b"x"[..], b"12345678", &long[..PART_BYTES], &long[..PART_BYTES + 1], &long] {
             let bytes = [&FINISHED_INIT[..], &encode(note).unwrap(), &FINISHED_INIT].concat();
             assert_eq!(bytes.len() % 8, 0);
             let (notes, fits) = read(&bytes);
@@ -141,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_do_not_fit_together_are_no_note() {
-        let long = vec![1; 3 * PIECE_BYTES];
+    fn parts_that_do_not_fit_together_are_no_note() {
+        let long = vec![1; 3 * PART_BYTES];
         let bytes = encode(&long).unwrap();
         let record = bytes.len() / 3;
         for wrong in [

@@ -11,7 +11,7 @@ use super::window::Window;
 use crate::abi::Attr;
 use crate::bytes::{Cursor, Endian, Words};
 use crate::limits;
-use crate::record::{HEADER_SIZE, RawRecord, Record, kind};
+use crate::record::{RawRecord, Record, RecordHeader, kind};
 
 /// Why a recording can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -206,21 +206,19 @@ impl<R: Read> Reader<R> {
     fn find_record(&mut self) -> io::Result<Option<usize>> {
         loop {
             let offset = self.window.offset();
-            if !self.window.fill(HEADER_SIZE)? {
+            if !self.window.fill(RecordHeader::SIZE)? {
                 self.end_of_data(offset, Why::CutRecord)?;
                 return Ok(None);
             }
-            let mut fields = Cursor::new(self.window.bytes(), self.endian);
-            let (kind, misc, size) =
-                (fields.u32(), fields.u16(), fields.u16().map_or(0, usize::from));
-            if size >= HEADER_SIZE {
-                if self.window.fill(size)? {
-                    return Ok(Some(size));
+            let header = RecordHeader::first(self.window.bytes(), self.endian).unwrap_or_default();
+            if header.is_possible() {
+                if self.window.fill(header.record_size())? {
+                    return Ok(Some(header.record_size()));
                 }
                 self.end_of_data(offset, Why::CutRecord)?;
                 return Ok(None);
             }
-            if (kind, misc, size) != (Some(0), Some(0), 0) {
+            if header != RecordHeader::default() {
                 self.end_of_data(offset, Why::BadSize)?;
                 return Ok(None);
             }
@@ -230,7 +228,7 @@ impl<R: Read> Reader<R> {
 
     /// Steps over whole groups of eight zeros.
     fn skip_zeros(&mut self, offset: u64) -> io::Result<()> {
-        while self.window.fill(HEADER_SIZE)? {
+        while self.window.fill(RecordHeader::SIZE)? {
             let zeros = self
                 .window
                 .bytes()

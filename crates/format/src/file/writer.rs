@@ -18,6 +18,7 @@
 
 mod feature;
 mod machine;
+mod room;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use thiserror::Error;
 
 pub use feature::{BuildId, Clock, Feature, Group};
 pub use machine::{Cache, Caps, CpuPlace, CpuTopology, MemoryTopology, NumaNode};
+pub use room::IdRoom;
 pub use stream::{FINISHED_INIT, FINISHED_ROUND};
 
 use super::features;
@@ -117,10 +119,26 @@ impl Description {
     /// # Errors
     /// See [`WriteError`].
     pub fn beginning(&self) -> Result<Vec<u8>, WriteError> {
-        let stream = self.records()?;
+        self.beginning_with_room(0).map(|(beginning, _)| beginning)
+    }
+
+    /// [`Description::beginning`] with room for `ids` more ids of each event, or for as many as a
+    /// record can name: those of counters that are opened later, as when a CPU comes online.
+    ///
+    /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
+    /// [`EventDescription::ids`], from where [`Description::ending`] takes it. Only a file that has
+    /// no ending yet needs the room. Where none is left, the finished file is whole; in one that was
+    /// not finished readers find the counter's event if it is the only one, and perf 6.1 stops at
+    /// the first sample of an unknown id if there are several.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn beginning_with_room(&self, ids: usize) -> Result<(Vec<u8>, IdRoom), WriteError> {
+        let mut room = IdRoom::default();
+        let stream = self.records(ids, &mut room)?;
         let data = HEADER_SIZE as u64..(HEADER_SIZE + stream.len()) as u64;
         let header = header(self.attr_size(), 0..0, &data, 0);
-        Ok([&header[..], &stream].concat())
+        Ok(([&header[..], &stream].concat(), room))
     }
 
     /// What a recording begins with in a stream that is never sought in. Records follow right
@@ -130,7 +148,30 @@ impl Description {
     /// See [`WriteError`].
     pub fn stream_beginning(&self) -> Result<Vec<u8>, WriteError> {
         let header = [MAGIC, PIPE_HEADER_SIZE as u64].map(u64::to_ne_bytes);
-        Ok([header.as_flattened(), &self.records()?].concat())
+        Ok([header.as_flattened(), &self.records(0, &mut IdRoom::default())?].concat())
+    }
+
+    /// What a stream says of a counter that was opened after its beginning was written, one for
+    /// each event: `ids` in the order of [`Description::events`]. Belongs before the first record
+    /// that carries one of them.
+    ///
+    /// perf shows these as events of their own, with the same names. The reader of this crate adds
+    /// the ids to the events that they belong to.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn stream_ids(&self, ids: &[u64]) -> Result<Vec<u8>, WriteError> {
+        let mut stream = Vec::new();
+        let added = self.events.iter().zip(ids);
+        let added: Vec<_> =
+            added.map(|(event, id)| EventDescription { ids: vec![*id], ..event.clone() }).collect();
+        for event in &added {
+            stream::header_attr(&mut stream, event, self.attr_size(), 0)?;
+        }
+        for event in &added {
+            stream::event_name(&mut stream, event)?;
+        }
+        Ok(stream)
     }
 
     /// What a stream ends with: what is known at the end only, build ids and the time of the
@@ -151,11 +192,13 @@ impl Description {
         stream
     }
 
-    /// Everything that is known at the beginning, as records.
-    fn records(&self) -> Result<Vec<u8>, WriteError> {
+    /// Everything that is known at the beginning, as records. Room for `ids` more ids of each event
+    /// is added to `room`, as if the records began behind a file's header.
+    fn records(&self, ids: usize, room: &mut IdRoom) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
-            stream::header_attr(&mut stream, event, self.attr_size())?;
+            let kept = stream::header_attr(&mut stream, event, self.attr_size(), ids)?;
+            room.add((HEADER_SIZE + stream.len() - 8 * kept) as u64, kept);
         }
         for event in &self.events {
             stream::event_name(&mut stream, event)?;

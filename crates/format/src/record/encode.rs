@@ -13,20 +13,14 @@ use perf_event_open_sys::bindings::{
 };
 
 use super::{
-    BpfEvent, Cgroup, Comm, FileId, HEADER_SIZE, Ksymbol, Layout, Lost, Mmap, NamespaceLink,
+    BpfEvent, Cgroup, Comm, FileId, Ksymbol, Layout, Lost, Mmap, NamespaceLink, RecordHeader,
     SampleId, Task,
 };
 
+pub use super::TooLong;
+
 /// The most bytes that a build id has in a record.
 const BUILD_ID_SIZE: usize = 20;
-
-/// A record would have more than the 65535 bytes that its header can say. It was left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a record of {size} bytes: at most 65535 are possible")]
-pub struct TooLong {
-    /// The bytes that it would have.
-    pub size: usize,
-}
 
 /// Appends records to a buffer, each with the same end.
 #[derive(Clone, Debug, Default)]
@@ -183,14 +177,11 @@ impl Encoder {
     }
 
     fn put(&self, into: &mut Vec<u8>, kind: u32, misc: u32, body: &[&[u8]]) -> Result<(), TooLong> {
-        let size =
-            HEADER_SIZE + body.iter().map(|piece| piece.len()).sum::<usize>() + self.trailer.len();
-        let header_size = u16::try_from(size).map_err(|_| TooLong { size })?;
-        into.extend(kind.to_ne_bytes());
         // The bits of `misc` are 16.
-        into.extend(u16::try_from(misc).unwrap_or(0).to_ne_bytes());
-        into.extend(header_size.to_ne_bytes());
-        body.iter().for_each(|piece| into.extend_from_slice(piece));
+        let misc = u16::try_from(misc).unwrap_or(0);
+        let len = body.iter().map(|part| part.len()).sum::<usize>() + self.trailer.len();
+        into.extend(RecordHeader::new(kind, misc, len)?.encode());
+        body.iter().for_each(|part| into.extend_from_slice(part));
         into.extend(&self.trailer);
         Ok(())
     }

@@ -200,6 +200,13 @@ impl Events {
         }
     }
 
+    /// Adds an id to the event at `event`. `false`: another has it already, or the same one.
+    pub(crate) fn add_id(&mut self, event: usize, id: u64) -> bool {
+        let is_new = !self.by_id.contains_key(&id);
+        self.by_id.entry(id).or_insert(event);
+        is_new
+    }
+
     /// The layout of each event, in the order in which they were added.
     #[must_use]
     pub fn layouts(&self) -> &[Layout] {

@@ -9,6 +9,7 @@
 //! `tools/lib/perf/include/perf/event.h`.
 
 pub mod encode;
+mod header;
 pub mod kind;
 mod layout;
 mod map;
@@ -18,6 +19,7 @@ mod sample;
 mod setup;
 mod task;
 
+pub use header::{RecordHeader, TooLong};
 pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
 pub use notice::{Aux, Lost, Throttle};
@@ -30,9 +32,6 @@ pub use setup::{
 pub use task::{Comm, Switch, Task};
 
 use crate::bytes::{Cursor, Endian, Words};
-
-/// The bytes of a record's header: the least that a record can have.
-pub const HEADER_SIZE: usize = 8;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,16 +70,15 @@ impl<'a> RawRecord<'a> {
     /// than 8 bytes.
     #[must_use]
     pub fn first(bytes: &'a [u8], endian: Endian) -> Option<Self> {
-        let mut cursor = Cursor::new(bytes, endian);
-        let (kind, misc, size) = (cursor.u32()?, cursor.u16()?, cursor.u16()?);
-        let body = bytes.get(HEADER_SIZE..usize::from(size))?;
-        Some(Self { kind, misc, body, endian })
+        let header = RecordHeader::first(bytes, endian)?;
+        let body = bytes.get(RecordHeader::SIZE..header.record_size())?;
+        Some(Self { kind: header.kind, misc: header.misc, body, endian })
     }
 
     /// Header and body together, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        HEADER_SIZE + self.body.len()
+        RecordHeader::SIZE + self.body.len()
     }
 
     /// The fields of the record's kind. Samples and reads stay bytes: their fields depend on the

@@ -2,20 +2,16 @@
 
 use std::ops::Deref;
 
-use perf_event_open_sys::bindings::perf_event_header;
+use tare_format::Endian;
+use tare_format::record::RecordHeader;
 
 use super::cursor::Span;
 use super::mapping::Mapping;
 
-const HEADER: usize = size_of::<perf_event_header>();
-
 /// The bytes of a record, header included.
 #[derive(Debug)]
 pub struct RecordBytes<'a> {
-    kind: u32,
-    misc: u16,
-    /// What the header says; the span's length where that can be.
-    size: usize,
+    header: RecordHeader,
     span: Span<'a>,
 }
 
@@ -27,27 +23,22 @@ impl<'a> RecordBytes<'a> {
         if span.len() == 0 {
             return None;
         }
-        let [a, b, c, d, e, f, g, h] = span.array::<HEADER>().unwrap_or_default();
-        let size = usize::from(u16::from_ne_bytes([g, h]));
-        let end = if (HEADER..=span.len()).contains(&size) { size } else { span.len() };
-        Some(Self {
-            kind: u32::from_ne_bytes([a, b, c, d]),
-            misc: u16::from_ne_bytes([e, f]),
-            size,
-            span: span.split_at(end).0,
-        })
+        let header = RecordHeader::decode(span.array().unwrap_or_default(), Endian::NATIVE);
+        let fits = header.is_possible() && header.record_size() <= span.len();
+        let end = if fits { header.record_size() } else { span.len() };
+        Some(Self { header, span: span.split_at(end).0 })
     }
 
     /// `PERF_RECORD_*`.
     #[must_use]
     pub fn kind(&self) -> u32 {
-        self.kind
+        self.header.kind
     }
 
     /// `PERF_RECORD_MISC_*`.
     #[must_use]
     pub fn misc(&self) -> u16 {
-        self.misc
+        self.header.misc
     }
 
     /// How many bytes the record has, its header of 8 included.
@@ -61,7 +52,7 @@ impl<'a> RecordBytes<'a> {
     /// in part may look like one.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.size == self.span.len()
+        self.header.record_size() == self.span.len()
     }
 
     /// The bytes in order; the second slice is empty where the record doesn't wrap around the

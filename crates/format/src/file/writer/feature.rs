@@ -254,7 +254,7 @@ fn group(into: &mut Vec<u8>, group: &Group) {
 }
 
 /// `struct build_id_event`: a record, in the section as in a stream. One whose path is too long for
-/// it is left out: paths are shorter (`PATH_MAX`).
+/// a record is left out: paths are shorter (`PATH_MAX`).
 fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);
@@ -267,5 +267,5 @@ fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let misc = if file.kernel { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
     // Of the two bits that say where, both are among the lower 16.
     let misc = u16::try_from(misc).unwrap_or(0) | MISC_BUILD_ID_SIZE;
-    stream::record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
+    _ = stream::record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
 }

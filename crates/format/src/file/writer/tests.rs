@@ -198,3 +198,62 @@ fn a_reader_finds_everything_in_both_layouts() {
         );
     }
 }
+
+/// Ids that come later, in the room that was kept for them and beyond.
+#[test]
+fn later_ids_are_found_in_a_file_that_was_not_finished() {
+    let events = vec![event(2), EventDescription { ids: vec![7], ..event(0) }];
+    let mut description = Description { events, ..Description::default() };
+    let (mut bytes, mut room) = description.beginning_with_room(2).unwrap();
+    let plain = description.beginning().unwrap();
+    assert_eq!(bytes.len(), plain.len() + 2 * 2 * 8);
+    let read = |bytes: &[u8]| {
+        let mut reader = Reader::open(std::io::Cursor::new(bytes)).unwrap();
+        while reader.next_record().unwrap().is_some() {}
+        assert!(reader.losses().is_empty());
+        reader.description().events().iter().map(|event| event.ids.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&bytes), [vec![1, 2], vec![7]], "unused room says nothing");
+    for (event, id) in [(0, 11), (1, 12), (1, 13)] {
+        let at = usize::try_from(room.take(event).unwrap()).unwrap();
+        bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(id));
+        description.events[event].ids.push(id);
+    }
+    assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]]);
+    assert_eq!((room.take(1), room.take(2)), (None, None));
+    let start = bytes.len() as u64;
+    bytes.extend(FINISHED_ROUND);
+    let ending = description.ending(&(start..start + 8)).unwrap();
+    bytes.extend(&ending.tail);
+    bytes[..HEADER_SIZE].copy_from_slice(&ending.header);
+    assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]], "and in a finished one");
+}
+
+#[test]
+fn room_for_ids_ends_where_a_record_does() {
+    let description = Description { events: vec![event(8170)], ..Description::default() };
+    let (_, mut room) = description.beginning_with_room(100).unwrap();
+    assert_eq!(std::iter::from_fn(|| room.take(0)).count(), 4);
+}
+
+/// In a stream the ids of later counters come as records: those of events with the same attributes
+/// in turn.
+#[test]
+fn later_ids_are_found_in_a_stream() {
+    let other = Attr { config: 2, ..event(0).attr };
+    let events = vec![
+        event(2),
+        EventDescription { attr: other, ids: vec![5, 6], ..event(0) },
+        EventDescription { ids: vec![7, 8], ..event(0) },
+    ];
+    let description = Description { events, ..Description::default() };
+    let mut stream = description.stream_beginning().unwrap();
+    stream.extend(FINISHED_INIT);
+    stream.extend(description.stream_ids(&[11, 12, 13]).unwrap());
+    stream.extend(description.stream_ids(&[21, 22, 23]).unwrap());
+    let mut reader = Reader::stream(&stream[..]).unwrap();
+    while reader.next_record().unwrap().is_some() {}
+    let ids: Vec<_> = reader.description().events().iter().map(|event| event.ids.clone()).collect();
+    assert_eq!(ids, [vec![1, 2, 11, 21], vec![5, 6, 12, 22], vec![7, 8, 13, 23]]);
+    assert_eq!(reader.description().lookup().with_id(23), Some(2));
+}
