@@ -30,6 +30,17 @@ impl CpuList {
         self.0.binary_search(&cpu).is_ok()
     }
 
+    /// The numbers, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those that are in both lists.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {

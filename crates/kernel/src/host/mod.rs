@@ -5,6 +5,7 @@
 mod cpus;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod hotplug;
 mod pmu;
 mod process;
 mod surroundings;
@@ -13,6 +14,7 @@ mod topology;
 use std::path::{Path, PathBuf};
 
 pub use cpus::{CpuList, CpuListError};
+pub use hotplug::{CpuChanges, CpuWatch};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
 pub use process::{CapabilitySet, Rights, locked_memory, open_files};
 pub use surroundings::{Container, Engine, Hypervisor};
