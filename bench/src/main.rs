@@ -6,13 +6,15 @@ mod report;
 mod rounds;
 mod run;
 mod scratch;
+mod setting;
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::benchmark::{BENCHMARKS, Benchmark, Setting};
+use crate::benchmark::{BENCHMARKS, Benchmark};
+use crate::setting::Setting;
 
 /// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap
 /// intervals. Raw results go to bench/runs/.

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use tempfile::{Builder, TempDir};
 
-use crate::benchmark::Setting;
+use crate::setting::Setting;
 
 /// What the names of all such folders begin with.
 const PREFIX: &str = "tare-bench-";

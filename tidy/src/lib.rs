@@ -53,7 +53,7 @@ pub fn files() -> std::io::Result<Vec<File>> {
 /// of lines.
 ///
 /// rustfmt puts the closing brace of an item below the item's first letter: the first such brace
-/// ends the function.
+/// ends the function. A function without a body ends with the semicolon of its signature.
 #[must_use]
 pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
@@ -61,8 +61,12 @@ pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
     for (at, line) in lines.iter().enumerate() {
         let code = line.trim_start();
         let Some(name) = function_name(code) else { continue };
-        let end = format!("{}}}", &line[..line.len() - code.len()]);
-        let length = lines[at..].iter().position(|line| *line == end).map_or(1, |last| last + 1);
+        let indent = &line[..line.len() - code.len()];
+        let (end, end_of_signature) = (format!("{indent}}}"), format!("{indent})"));
+        let is_end = |line: &&str| {
+            *line == end || line.starts_with(&end_of_signature) && line.ends_with(';')
+        };
+        let length = lines[at..].iter().position(is_end).map_or(1, |last| last + 1);
         let one_line = line.ends_with('}') || line.ends_with(';');
         found.push((name.to_owned(), at + 1, if one_line { 1 } else { length }));
     }
@@ -107,10 +111,16 @@ mod tests {
 
     #[test]
     fn functions_are_found_with_their_length() {
-        let text = "impl X {\n    pub(crate) const fn one<T>(t: T) {}\n\n    fn two(\n        a: u8,\n    ) {\n        if a {\n        }\n    }\n}\nfn three();\n";
+        let text = "impl X {\n    pub(crate) const fn one<T>(t: T) {}\n\n    fn two(\n        a: u8,\n    ) {\n        if a {\n        }\n    }\n}\nfn three();\ntrait Y {\n    fn four(\n        a: u8,\n    ) -> u8;\n\n    fn five(&self) {\n    }\n}\n";
         assert_eq!(
             functions(text),
-            [("one".into(), 2, 1), ("two".into(), 4, 6), ("three".into(), 11, 1)]
+            [
+                ("one".into(), 2, 1),
+                ("two".into(), 4, 6),
+                ("three".into(), 11, 1),
+                ("four".into(), 13, 3),
+                ("five".into(), 17, 2)
+            ]
         );
     }
 

@@ -8,10 +8,10 @@ mod recorded;
 pub(super) mod threads;
 
 use self::recorded::Who;
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 const SOFTWARE: [&str; 5] =
     ["page-faults", "minor-faults", "context-switches", "cpu-migrations", "major-faults"];

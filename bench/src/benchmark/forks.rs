@@ -1,8 +1,8 @@
 //! A shell loop of short processes, each of which inherits every event.
 
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Variant, rounds};
+use crate::setting::Setting;
 
 const EVENTS: &str = "page-faults,minor-faults,major-faults,context-switches,cpu-migrations";
 

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tare_measure::overhead::load::Kind;
 use tare_measure::overhead::rates::{Figure, Row, fits};
 
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::run::outcome;
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 /// Studies unless told.
 const STUDIES: usize = 10;

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
+use crate::setting::Setting;
 
 /// The counts of one way to run it, a figure a run.
 #[derive(Debug, Serialize)]

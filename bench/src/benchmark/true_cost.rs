@@ -1,9 +1,9 @@
 //! The smallest thing to count, so that everything else is the tool's own cost.
 
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::run::Usage;
+use crate::setting::Setting;
 
 const SAME_EVENTS: &str = "task-clock,context-switches,cpu-migrations,page-faults";
 

@@ -3,9 +3,9 @@
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
+use crate::setting::Setting;
 
 /// Passes of the workload's loop: some 6 ms.
 const PASSES: u64 = 15_000_000;

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, ReadFormat};
 
+use crate::mapping::{Access, Mapping};
 use crate::open::{EventFile, Kernel, Target};
-use crate::ring::{Access, Mapping};
 
 /// What happens to an event that a rule fits.
 #[derive(Clone, Copy, Debug)]

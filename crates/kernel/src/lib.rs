@@ -16,6 +16,7 @@ pub mod host;
 mod inherited;
 pub mod kept_counts;
 pub mod local_time;
+mod mapping;
 pub mod mounts;
 pub mod open;
 pub mod priority;

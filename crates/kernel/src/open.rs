@@ -12,7 +12,7 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
 
-use crate::ring::{Access, Mapping};
+use crate::mapping::{Access, Mapping};
 
 /// Whose occurrences an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

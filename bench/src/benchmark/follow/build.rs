@@ -8,11 +8,11 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::recorded::Who;
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::run::succeed;
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 /// The package among the dependencies whose sources have the library.
 const PACKAGE: &str = "zstd-sys";

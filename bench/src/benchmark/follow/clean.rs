@@ -13,10 +13,10 @@ use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
 use super::recorded::Who;
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::succeed;
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 /// What a command may take to end by itself, once its recorder was killed.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::recorded::{Recorded, Time, Who};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 const RATES: [&str; 3] = ["99", "1000", "4000"];
 const LOOPS: &str = "1000";

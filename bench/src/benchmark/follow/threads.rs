@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::SOFTWARE;
 use super::recorded::Who;
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::run::succeed;
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 const THREADS: &str = "20000";
 

@@ -12,9 +12,9 @@ use tare_kernel::host::Host;
 use self::interrupts::Part;
 use self::recording::{Place, Recording, Weight};
 use super::{at_least, at_most};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
+use crate::setting::Setting;
 
 /// Rounds unless told: the fewest with an interval.
 const ROUNDS: usize = 5;

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::trial;
 use super::trial::{Run, median, ratio, raw, table};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 const EVENTS: &str = "-a -e raw_syscalls:*";
 

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::look::look;
 use super::{script, words};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::outcome;
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 /// Of the file system, and of the file.
 const SPACE: u64 = 20 << 20;

@@ -2,9 +2,9 @@
 
 use super::trial;
 use super::trial::{Run, median, raw, table};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 const EVENTS: &str = "-a -e raw_syscalls:*,sched:sched_switch";
 

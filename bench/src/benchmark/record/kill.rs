@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::trial::{Beside, kill_group};
 use super::{script, words};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 /// Half with a tracepoint, half compressed.
 const WAYS: [&str; 4] = ["", "-e sched:sched_switch", "-z", "-z -e sched:sched_switch"];

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::trial::{Round, Run, Trial, median, raw};
 use super::{trial, words};
-use crate::benchmark::Setting;
 use crate::report::Report;
 use crate::run::outcome;
 use crate::scratch::{Folder, Scratch, Tool};
+use crate::setting::Setting;
 
 /// Traces by name, with their events.
 const TRACES: [(&str, &str); 3] = [

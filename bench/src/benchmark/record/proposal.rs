@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::trial::{Run, ratio, raw, table};
 use super::{trial, words};
-use crate::benchmark::Setting;
 use crate::report::{Bound, Finding, Report};
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 /// What is recorded, by its name: options and command.
 const SUBJECTS: [(&str, &str, &str); 2] = [

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::synthetic;
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::run::{Usage, succeed};
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 const SAMPLES: u64 = 10_000_000;
 

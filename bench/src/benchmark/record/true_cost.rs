@@ -1,9 +1,9 @@
 //! The smallest thing to record, so that everything else is the recorder's own cost.
 
-use crate::benchmark::Setting;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Variant, rounds};
 use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;

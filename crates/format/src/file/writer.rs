@@ -17,6 +17,7 @@
 //! `tools/perf/util/header.c`.
 
 mod feature;
+mod fields;
 mod machine;
 mod room;
 mod stream;

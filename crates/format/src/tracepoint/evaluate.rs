@@ -1,7 +1,7 @@
 //! Values of expressions, out of a record's bytes.
 
+use super::expression::{Expression, binary, cut, unary};
 use super::field::{Field, number};
-use super::parser::{Expression, binary, cut, unary};
 use crate::bytes::{Endian, until_nul};
 
 /// Names of addresses, for `%pS` and strings that stayed in the kernel.
@@ -57,7 +57,7 @@ impl Raw<'_> {
             Expression::Choice(condition, yes, no) => {
                 self.number(if self.number(condition) != 0 { yes } else { no })
             }
-            Expression::Element(array, place) => self.element(array, self.number(place)),
+            Expression::Element(array, index) => self.element(array, self.number(index)),
             Expression::DynamicLen(field) => self
                 .fields
                 .get(*field)
@@ -67,7 +67,7 @@ impl Raw<'_> {
     }
 
     /// An element of an array.
-    fn element(&self, array: &Expression, place: u64) -> u64 {
+    fn element(&self, array: &Expression, index: u64) -> u64 {
         let (field, size) = match array {
             Expression::Field(field) => {
                 (*field, self.fields.get(*field).map_or(1, Field::element_size))
@@ -77,7 +77,7 @@ impl Raw<'_> {
         };
         let Some(field) = self.fields.get(field) else { return 0 };
         let bytes = field.bytes(self.bytes, self.endian);
-        let at = usize::try_from(place).ok().and_then(|place| place.checked_mul(size));
+        let at = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
         at.map_or(0, |at| number(bytes, at, size, self.endian))
     }
 

@@ -5,14 +5,15 @@ use crate::bytes::Endian;
 /// Fields of one tracepoint at most.
 pub(super) const MOST: usize = 1 << 10;
 
-/// How a field's bytes are found.
+/// Where a field's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// They are where the field is.
-    Here,
-    /// The field has offset (16 bits) and length (16 bits) of them, from the front of the record.
+pub(super) enum Location {
+    /// Where the field is.
+    Inline,
+    /// The field has their offset (16 bits) from the front of the record and their length (16 bits):
+    /// `__data_loc`.
     Data,
-    /// The same, from behind the field.
+    /// The same, with an offset from the end of the field: `__rel_loc`.
     Relative,
 }
 
@@ -32,7 +33,7 @@ pub struct Field {
     /// How many elements an array has, where it says so.
     pub(super) elements: Option<usize>,
     pub(super) is_array: bool,
-    pub(super) place: Place,
+    pub(super) location: Location,
 }
 
 impl Field {
@@ -44,10 +45,10 @@ impl Field {
             |name: &str| parts.next()?.trim().strip_prefix(name)?.parse::<usize>().ok();
         let (offset, size) = (number("offset:")?, number("size:")?);
         let is_signed = number("signed:").is_some_and(|signed| signed != 0);
-        let place = match declaration.split_whitespace().next()? {
-            "__data_loc" => Place::Data,
-            "__rel_loc" => Place::Relative,
-            _ => Place::Here,
+        let location = match declaration.split_whitespace().next()? {
+            "__data_loc" => Location::Data,
+            "__rel_loc" => Location::Relative,
+            _ => Location::Inline,
         };
         let declaration =
             declaration.trim_start_matches("__data_loc ").trim_start_matches("__rel_loc ");
@@ -71,8 +72,8 @@ impl Field {
             size,
             is_signed,
             elements,
-            is_array: bracket.is_some() || place != Place::Here,
-            place,
+            is_array: bracket.is_some() || location != Location::Inline,
+            location,
         })
     }
 
@@ -95,13 +96,16 @@ impl Field {
 
     /// Where the field's own bytes are, also those that lie elsewhere: offset and length.
     pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
-        if self.place == Place::Here {
+        if self.location == Location::Inline {
             return (self.offset, self.size);
         }
         let word = self.number(raw, endian);
         let (offset, len) = ((word & 0xffff) as usize, (word >> 16 & 0xffff) as usize);
-        let before =
-            if self.place == Place::Relative { self.offset.saturating_add(self.size) } else { 0 };
+        let before = if self.location == Location::Relative {
+            self.offset.saturating_add(self.size)
+        } else {
+            0
+        };
         (before.saturating_add(offset), len)
     }
 
@@ -115,7 +119,7 @@ impl Field {
     /// The size of an element of an array; of anything else that of the field.
     pub(super) fn element_size(&self) -> usize {
         match self.elements.filter(|elements| *elements > 0) {
-            Some(elements) if self.place == Place::Here => self.size / elements,
+            Some(elements) if self.location == Location::Inline => self.size / elements,
             _ if self.is_array => type_size(&self.kind).unwrap_or(1),
             _ => self.size,
         }

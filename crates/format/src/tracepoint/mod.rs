@@ -10,6 +10,7 @@
 
 mod data;
 mod evaluate;
+mod expression;
 mod field;
 mod lexer;
 mod parser;
@@ -20,7 +21,7 @@ pub use evaluate::{Names, NoNames};
 pub use field::Field;
 
 use crate::bytes::Endian;
-use printf::Piece;
+use printf::Directive;
 
 /// A tracepoint's description.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct Format {
     /// All fields, those that all tracepoints have first.
     pub fields: Vec<Field>,
     /// `None`: the expression can't be understood, and the fields are printed one by one.
-    print: Option<Vec<Piece>>,
+    print: Option<Vec<Directive>>,
 }
 
 impl Format {
@@ -60,7 +61,7 @@ impl Format {
     pub fn print(&self, raw: &[u8], endian: Endian, names: &mut dyn Names, out: &mut Vec<u8>) {
         let mut bytes = evaluate::Raw { bytes: raw, endian, fields: &self.fields, names };
         match &self.print {
-            Some(pieces) => printf::print(pieces, &mut bytes, out),
+            Some(directives) => printf::print(directives, &mut bytes, out),
             None => {
                 out.extend_from_slice(b"[FAILED TO PARSE]");
                 self.fields

@@ -1,43 +1,15 @@
 //! From `print fmt` to a tree.
 
-use super::field::{Field, Place, type_size};
+use super::expression::{Expression, constant};
+use super::field::{Field, Location, type_size};
 use super::lexer::{Token, tokens};
-use super::printf::{Piece, pieces};
-
-/// A value that is worked out from a record's bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Expression {
-    Number(u64),
-    Text(Vec<u8>),
-    /// A field's place among the fields.
-    Field(usize),
-    /// A number cut to so many bytes.
-    Cast(usize, Box<Expression>),
-    Unary(&'static str, Box<Expression>),
-    Binary(&'static str, Box<Expression>, Box<Expression>),
-    Choice(Box<Expression>, Box<Expression>, Box<Expression>),
-    /// An element: array, place.
-    Element(Box<Expression>, Box<Expression>),
-    /// The text of a dynamic field.
-    Str(usize),
-    /// The bytes of a dynamic field, in elements of so many bytes.
-    Dynamic(usize, usize),
-    /// How many bytes a dynamic field has.
-    DynamicLen(usize),
-    Bitmask(usize),
-    Flags(Box<Expression>, Vec<u8>, Vec<(i64, Vec<u8>)>),
-    Symbolic(Box<Expression>, Vec<(i64, Vec<u8>)>),
-    /// Bytes, how many, what stands between them.
-    Hex(Box<Expression>, Box<Expression>, &'static str),
-    /// Array, how many elements, bytes of each.
-    Array(Box<Expression>, Box<Expression>, Box<Expression>),
-}
+use super::printf::{Directive, directives};
 
 /// How deep expressions nest at most.
 const DEPTH: u32 = 400;
 
-/// The pieces of a `print fmt`; `None` where something in it can't be understood.
-pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Piece>> {
+/// The directives of a `print fmt`; `None` where something in it can't be understood.
+pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Directive>> {
     let tokens = tokens(text)?;
     let mut parser = Parser { rest: &tokens, fields, depth: 0 };
     let Expression::Text(format) = parser.primary()? else { return None };
@@ -46,7 +18,7 @@ pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Piece>> {
         parser.expect(",")?;
         arguments.push(parser.expression()?);
     }
-    pieces(&format, arguments)
+    directives(&format, arguments)
 }
 
 struct Parser<'t> {
@@ -179,9 +151,9 @@ impl<'t> Parser<'t> {
     fn postfix(&mut self) -> Option<Expression> {
         let mut expression = self.primary()?;
         while self.take("[") {
-            let place = self.expression()?;
+            let index = self.expression()?;
             self.expect("]")?;
-            expression = Expression::Element(expression.into(), place.into());
+            expression = Expression::Element(expression.into(), index.into());
         }
         Some(expression)
     }
@@ -226,7 +198,7 @@ impl<'t> Parser<'t> {
     /// A field whose bytes lie elsewhere.
     fn dynamic(&mut self) -> Option<usize> {
         let name = self.word()?;
-        self.field(name).filter(|field| self.fields[*field].place != Place::Here)
+        self.field(name).filter(|field| self.fields[*field].location != Location::Inline)
     }
 
     fn boxed(&mut self) -> Option<Box<Expression>> {
@@ -349,58 +321,4 @@ fn binding(sign: &str) -> Option<u8> {
         "*" | "/" | "%" => 10,
         _ => return None,
     })
-}
-
-/// A number that no record's bytes are needed for.
-fn constant(expression: &Expression) -> Option<u64> {
-    match expression {
-        Expression::Number(number) => Some(*number),
-        Expression::Cast(size, inner) => constant(inner).map(|value| cut(value, *size)),
-        Expression::Unary(sign, inner) => unary(sign, constant(inner)?),
-        Expression::Binary(sign, left, right) => {
-            Some(binary(sign, constant(left)?, constant(right)?))
-        }
-        Expression::Choice(condition, yes, no) => {
-            constant(if constant(condition)? != 0 { yes } else { no })
-        }
-        _ => None,
-    }
-}
-
-/// The lowest `size` bytes.
-pub(super) fn cut(value: u64, size: usize) -> u64 {
-    if size >= 8 { value } else { value & ((1 << (8 * size)) - 1) }
-}
-
-pub(super) fn unary(sign: &str, value: u64) -> Option<u64> {
-    match sign {
-        "!" => Some(u64::from(value == 0)),
-        "~" => Some(!value),
-        "-" => Some(value.wrapping_neg()),
-        _ => None,
-    }
-}
-
-/// As libtraceevent does it: without signs. Dividing by 0 is 0.
-pub(super) fn binary(sign: &str, left: u64, right: u64) -> u64 {
-    match sign {
-        "||" => u64::from(left != 0 || right != 0),
-        "&&" => u64::from(left != 0 && right != 0),
-        "|" => left | right,
-        "^" => left ^ right,
-        "&" => left & right,
-        "==" => u64::from(left == right),
-        "!=" => u64::from(left != right),
-        "<" => u64::from(left < right),
-        ">" => u64::from(left > right),
-        "<=" => u64::from(left <= right),
-        ">=" => u64::from(left >= right),
-        "<<" => u32::try_from(right).ok().and_then(|right| left.checked_shl(right)).unwrap_or(0),
-        ">>" => u32::try_from(right).ok().and_then(|right| left.checked_shr(right)).unwrap_or(0),
-        "+" => left.wrapping_add(right),
-        "-" => left.wrapping_sub(right),
-        "*" => left.wrapping_mul(right),
-        "/" => left.checked_div(right).unwrap_or(0),
-        _ => left.checked_rem(right).unwrap_or(0),
-    }
 }

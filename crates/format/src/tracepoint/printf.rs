@@ -1,19 +1,19 @@
 //! The conversions of `printf(3)`, and those that the kernel adds.
 
 use super::evaluate::Raw;
+use super::expression::Expression;
 use super::field::sign_extend;
-use super::parser::Expression;
 
-/// A piece of a format.
+/// A directive of a format, as printf(3) calls it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum Directive {
     Text(Vec<u8>),
-    Value(Box<Value>),
+    Conversion(Box<Conversion>),
 }
 
-/// A conversion with its argument.
+/// A conversion specification with its argument.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value {
+pub(super) struct Conversion {
     left: bool,
     zeros: bool,
     plus: bool,
@@ -23,7 +23,7 @@ pub(super) struct Value {
     precision: Size,
     /// Bytes of the number.
     bytes: u32,
-    conversion: u8,
+    specifier: u8,
     /// The letters that the kernel puts behind `%p`.
     extension: Vec<u8>,
     argument: Expression,
@@ -40,32 +40,32 @@ enum Size {
 const WIDEST: u64 = 1 << 10;
 
 /// Takes a format apart; `None` where it isn't one, or has too few arguments.
-pub(super) fn pieces(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Piece>> {
+pub(super) fn directives(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Directive>> {
     let mut arguments = arguments.into_iter();
-    let mut pieces = Vec::new();
+    let mut directives = Vec::new();
     let mut rest = format;
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        pieces.push(Piece::Text(rest[..at].to_vec()));
+        directives.push(Directive::Text(rest[..at].to_vec()));
         rest = &rest[at + 1..];
         if let Some(behind) = rest.strip_prefix(b"%") {
-            pieces.push(Piece::Text(b"%".to_vec()));
+            directives.push(Directive::Text(b"%".to_vec()));
             rest = behind;
             continue;
         }
-        let (value, behind) = conversion(rest, &mut arguments)?;
-        pieces.push(Piece::Value(Box::new(value)));
+        let (conversion, behind) = conversion(rest, &mut arguments)?;
+        directives.push(Directive::Conversion(Box::new(conversion)));
         rest = behind;
     }
     let end = rest.strip_suffix(b"\n").unwrap_or(rest);
-    pieces.push(Piece::Text(end.to_vec()));
-    pieces.retain(|piece| *piece != Piece::Text(Vec::new()));
-    Some(pieces)
+    directives.push(Directive::Text(end.to_vec()));
+    directives.retain(|directive| *directive != Directive::Text(Vec::new()));
+    Some(directives)
 }
 
 fn conversion<'f>(
     mut rest: &'f [u8],
     arguments: &mut impl Iterator<Item = Expression>,
-) -> Option<(Value, &'f [u8])> {
+) -> Option<(Conversion, &'f [u8])> {
     let flags = rest.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
     let (flags, behind) = rest.split_at(flags);
     rest = behind;
@@ -88,13 +88,13 @@ fn conversion<'f>(
         b"" => 4,
         _ => 8,
     };
-    let (conversion, behind) = behind.split_first()?;
-    let letters = if *conversion == b'p' {
+    let (specifier, behind) = behind.split_first()?;
+    let letters = if *specifier == b'p' {
         behind.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()
     } else {
         0
     };
-    if !b"diuxXocsp".contains(conversion) {
+    if !b"diuxXocsp".contains(specifier) {
         return None;
     }
     let has = |flag: u8| flags.contains(&flag);
@@ -102,7 +102,7 @@ fn conversion<'f>(
     let (left, zeros, plus, space, alternate) =
         (has(b'-'), has(b'0'), has(b'+'), has(b' '), has(b'#'));
     let extension = behind[..letters].to_vec();
-    let value = Value {
+    let conversion = Conversion {
         left,
         zeros,
         plus,
@@ -111,11 +111,11 @@ fn conversion<'f>(
         width,
         precision,
         bytes,
-        conversion: *conversion,
+        specifier: *specifier,
         extension,
         argument,
     };
-    Some((value, &behind[letters..]))
+    Some((conversion, &behind[letters..]))
 }
 
 /// A width: digits, or `*` for an argument.
@@ -134,21 +134,21 @@ fn size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> O
 }
 
 /// Adds a record as text.
-pub(super) fn print(pieces: &[Piece], raw: &mut Raw<'_>, out: &mut Vec<u8>) {
-    for piece in pieces {
-        match piece {
-            Piece::Text(text) => out.extend_from_slice(text),
-            Piece::Value(value) => value.print(raw, out),
+pub(super) fn print(directives: &[Directive], raw: &mut Raw<'_>, out: &mut Vec<u8>) {
+    for directive in directives {
+        match directive {
+            Directive::Text(text) => out.extend_from_slice(text),
+            Directive::Conversion(conversion) => conversion.print(raw, out),
         }
     }
 }
 
-impl Value {
+impl Conversion {
     fn print(&self, raw: &mut Raw<'_>, out: &mut Vec<u8>) {
         let width = self.width.value(raw);
         let precision = self.precision.value(raw);
         let start = out.len();
-        let digits = match self.conversion {
+        let digits = match self.specifier {
             b's' => {
                 raw.text(&self.argument, out);
                 if let Some(precision) = precision {
@@ -184,7 +184,7 @@ impl Value {
         let base = |text: &str| {
             if self.alternate && unsigned != 0 { text.as_bytes().to_vec() } else { Vec::new() }
         };
-        let (before, digits) = match self.conversion {
+        let (before, digits) = match self.specifier {
             b'd' | b'i' => {
                 let signed = sign_extend(value, self.bytes);
                 let sign: &[u8] = match signed {

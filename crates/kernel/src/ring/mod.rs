@@ -8,8 +8,6 @@
 //! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An
 //! [`OverwrittenRing`] holds what came last, and nobody moves a tail.
 
-mod cursor;
-mod mapping;
 mod overwritten;
 mod record;
 #[cfg(test)]
@@ -17,13 +15,13 @@ mod tests;
 
 use thiserror::Error;
 
-pub use mapping::{Access, Mapping};
+pub use crate::mapping::{Access, Mapping};
 pub use overwritten::OverwrittenRing;
 pub use record::{Record, RecordBytes, Records};
 
-use cursor::Span;
 use rustix::io::Errno;
 
+use crate::mapping::Span;
 use crate::open::EventFile;
 
 /// Why an event has no ring.

@@ -2,10 +2,9 @@
 
 use rustix::io::Errno;
 
-use super::cursor::Span;
-use super::mapping::{Access, Mapping};
 use super::record::{RecordBytes, Records};
 use super::{RingError, map_falling_back};
+use crate::mapping::{Access, Mapping, Span};
 use crate::open::EventFile;
 
 /// The ring of an event with `write_backward`: records lie from the head on upwards, the newest

@@ -5,8 +5,7 @@ use std::ops::Deref;
 use tare_format::Endian;
 use tare_format::record::RecordHeader;
 
-use super::cursor::Span;
-use super::mapping::Mapping;
+use crate::mapping::{Mapping, Span};
 
 /// The bytes of a record, header included.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::interrupts::{Interrupts, Samples, samples, sum_up, tracer};
-use crate::benchmark::Setting;
 use crate::run::{Outcome, succeed};
 use crate::scratch::Scratch;
+use crate::setting::Setting;
 
 /// What one row of a profile stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -2,6 +2,7 @@
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
 
+use super::fields::{TEXT_ALIGN, count, list, text};
 use super::machine::{self, Cache, Caps, CpuTopology, MemoryTopology, NumaNode};
 use super::{EventDescription, set_attr_sizes, stream};
 use crate::file::features;
@@ -10,10 +11,6 @@ use crate::record::kind;
 /// A bit of `misc` that says that a build id's length is given
 /// (`tools/lib/perf/include/perf/event.h`).
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
-
-/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of
-/// `tools/perf/util/header.c`).
-const TEXT_ALIGN: usize = 64;
 
 /// What is known of the machine or the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,25 +224,6 @@ pub(super) fn event_descriptions(events: &[EventDescription], attr_size: usize) 
         into.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
     }
     into
-}
-
-/// A number of four bytes. Nothing that fits in memory of this kind of data comes near its end.
-fn count(number: usize) -> [u8; 4] {
-    u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
-}
-
-/// `struct perf_header_string`: the length with the zeros, then the text with them.
-pub(super) fn text(into: &mut Vec<u8>, value: &str) {
-    let len = (value.len() + 1).next_multiple_of(TEXT_ALIGN);
-    into.extend(count(len));
-    let end = into.len() + len;
-    into.extend(value.as_bytes());
-    into.resize(end, 0);
-}
-
-pub(super) fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
-    into.extend(count(items.len()));
-    items.iter().for_each(|value| item(into, value));
 }
 
 fn group(into: &mut Vec<u8>, group: &Group) {

@@ -1,7 +1,7 @@
 //! What is known of the machine's CPUs, caches and memory, as bytes. The layouts are those that
 //! `tools/perf/util/header.c` reads.
 
-use super::feature::{list, text};
+use super::fields::{list, text};
 
 /// Names and values of what a PMU can.
 pub type Caps = Vec<(String, String)>;

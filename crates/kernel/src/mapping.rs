@@ -4,6 +4,8 @@
 //! barriers (A to D) are those of the comment in `perf_output_put_handle`,
 //! `kernel/events/ring_buffer.c`.
 
+mod cursor;
+
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -14,7 +16,8 @@ use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::cursor::{Span, places};
+pub(crate) use cursor::Span;
+use cursor::places;
 
 /// What a reader may do with a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Mapping {
     }
 
     /// Bytes of data.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
@@ -98,21 +101,21 @@ impl Mapping {
     }
 
     /// The position up to which the kernel has written.
-    pub(super) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         // ATOMICS: acquire is C: no byte of data is read before the head. Pairs with B, the barrier
         // between the kernel's stores of the data and of `data_head` in `perf_output_put_handle`.
         self.word(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire)
     }
 
     /// The position up to which everything was read, as the kernel knows it.
-    pub(super) fn tail(&self) -> u64 {
+    pub(crate) fn tail(&self) -> u64 {
         // ATOMICS: relaxed, as only the owner of this mapping writes it.
         self.word(offset_of!(perf_event_mmap_page, data_tail)).load(Ordering::Relaxed)
     }
 
     /// Lets the kernel write up to this position plus the size. Only for [`Access::Consume`]: else
     /// the page is read-only.
-    pub(super) fn set_tail(&self, tail: u64) {
+    pub(crate) fn set_tail(&self, tail: u64) {
         // ATOMICS: release is D: the data was read before the tail moves. Pairs with A, the control
         // dependency in `__perf_output_begin` between the kernel's load of `data_tail` and its
         // stores of the data.
@@ -120,7 +123,7 @@ impl Mapping {
     }
 
     /// The data between two positions: everything from the tail to the head, or a part of it.
-    pub(super) fn readable(&self, from: u64, to: u64) -> Span<'_> {
+    pub(crate) fn readable(&self, from: u64, to: u64) -> Span<'_> {
         let [first, second] = places(self.size, from, to).map(|place| {
             // SAFETY: `place` lies in the data, which stays mapped as long as `self`. Between tail
             // and head the kernel writes nothing: `__perf_output_begin` looks for room up to the
@@ -139,7 +142,7 @@ impl Mapping {
 
     /// Copies all of the data, beginning at the place of a position, while the kernel may write
     /// there.
-    pub(super) fn copy_from(&self, position: u64) -> Vec<u8> {
+    pub(crate) fn copy_from(&self, position: u64) -> Vec<u8> {
         let mut copy = Vec::with_capacity(self.size);
         for place in places(self.size, position, position.wrapping_add(self.size as u64)) {
             copy.extend(place.map(|at| {
@@ -157,7 +160,7 @@ impl Mapping {
 
     /// Does what the kernel does: stores bytes at a position, then publishes the head.
     #[cfg(test)]
-    pub(super) fn store(&self, position: u64, bytes: &[u8], head: u64) {
+    pub(crate) fn store(&self, position: u64, bytes: &[u8], head: u64) {
         for (at, byte) in (0..).zip(bytes) {
             let at = position.wrapping_add(at);
             let place = places(self.size, at, at.wrapping_add(1))[0].start;
@@ -173,7 +176,7 @@ impl Mapping {
 
     /// The tail as the kernel sees it.
     #[cfg(test)]
-    pub(super) fn published_tail(&self) -> u64 {
+    pub(crate) fn published_tail(&self) -> u64 {
         self.word(offset_of!(perf_event_mmap_page, data_tail)).load(Ordering::Acquire)
     }
 }

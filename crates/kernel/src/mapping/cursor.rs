@@ -22,26 +22,26 @@ pub(super) fn places(size: usize, from: u64, to: u64) -> [Range<usize>; 2] {
 
 /// A run of bytes in a ring, in two pieces where it wraps around.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span<'a> {
+pub(crate) struct Span<'a> {
     first: &'a [u8],
     second: &'a [u8],
 }
 
 impl<'a> Span<'a> {
-    pub(super) fn new(first: &'a [u8], second: &'a [u8]) -> Self {
+    pub(crate) fn new(first: &'a [u8], second: &'a [u8]) -> Self {
         Self { first, second }
     }
 
-    pub(super) fn slices(self) -> [&'a [u8]; 2] {
+    pub(crate) fn slices(self) -> [&'a [u8]; 2] {
         [self.first, self.second]
     }
 
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.first.len() + self.second.len()
     }
 
     /// What comes before `at`, and the rest. `at` beyond the end is the end.
-    pub(super) fn split_at(self, at: usize) -> (Self, Self) {
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
         let in_first = at.min(self.first.len());
         let in_second = (at - in_first).min(self.second.len());
         let ((a, b), (c, d)) = (self.first.split_at(in_first), self.second.split_at(in_second));
@@ -49,7 +49,7 @@ impl<'a> Span<'a> {
     }
 
     /// The first `N` bytes, wherever they lie.
-    pub(super) fn array<const N: usize>(self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(self) -> Option<[u8; N]> {
         let mut bytes = self.first.iter().chain(self.second).copied();
         let mut out = [0; N];
         for byte in &mut out {

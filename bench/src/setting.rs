@@ -1,0 +1,24 @@
+//! What a benchmark is run with.
+
+use std::path::PathBuf;
+
+/// What a benchmark is run with.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The binary to measure, as a path from here: the raw results name it.
+    pub(crate) tare: PathBuf,
+    /// The folder of the built workloads.
+    pub(crate) workloads: PathBuf,
+    /// How many rounds, where the user said so.
+    pub(crate) rounds: Option<usize>,
+}
+
+impl Setting {
+    pub(crate) fn tare(&self) -> String {
+        self.tare.display().to_string()
+    }
+
+    pub(crate) fn workload(&self, name: &str) -> String {
+        self.workloads.join(name).display().to_string()
+    }
+}

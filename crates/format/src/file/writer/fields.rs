@@ -1,0 +1,25 @@
+//! Numbers, texts and lists as feature sections have them.
+
+/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of
+/// `tools/perf/util/header.c`).
+pub(super) const TEXT_ALIGN: usize = 64;
+
+/// A number of four bytes. Nothing that fits in memory of this kind of data comes near its end.
+pub(super) fn count(number: usize) -> [u8; 4] {
+    u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
+}
+
+/// `struct perf_header_string`: the length with the zeros, then the text with them.
+pub(super) fn text(into: &mut Vec<u8>, value: &str) {
+    let len = (value.len() + 1).next_multiple_of(TEXT_ALIGN);
+    into.extend(count(len));
+    let end = into.len() + len;
+    into.extend(value.as_bytes());
+    into.resize(end, 0);
+}
+
+/// How many items, and each of them.
+pub(super) fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
+    into.extend(count(items.len()));
+    items.iter().for_each(|value| item(into, value));
+}
