@@ -140,11 +140,12 @@ impl Mapping {
         Span::new(first, second)
     }
 
-    /// Copies all of the data, beginning at the place of a position, while the kernel may write
-    /// there.
-    pub(crate) fn copy_from(&self, position: u64) -> Vec<u8> {
-        let mut copy = Vec::with_capacity(self.size);
-        for place in places(self.size, position, position.wrapping_add(self.size as u64)) {
+    /// Copies `len` bytes of the data, at most all of them, beginning at the place of a position,
+    /// while the kernel may write there.
+    pub(crate) fn copy_from(&self, position: u64, len: usize) -> Vec<u8> {
+        let len = len.min(self.size);
+        let mut copy = Vec::with_capacity(len);
+        for place in places(self.size, position, position.wrapping_add(len as u64)) {
             copy.extend(place.map(|at| {
                 // SAFETY: the byte lies in the data, which stays mapped as long as `self`. A
                 // volatile read makes no assumption about what the kernel does to it meanwhile, and

@@ -17,6 +17,8 @@ use crate::open::EventFile;
 #[derive(Debug)]
 pub struct OverwrittenRing {
     pub(super) mapping: Mapping,
+    /// The head of the last snapshot: what lies from there on upwards was taken.
+    taken: u64,
 }
 
 impl OverwrittenRing {
@@ -25,7 +27,11 @@ impl OverwrittenRing {
     /// # Errors
     /// See [`RingError`].
     pub fn map(event: &dyn EventFile, bytes: usize) -> Result<Self, RingError> {
-        map_falling_back(event, bytes, Access::Watch).map(|mapping| Self { mapping })
+        map_falling_back(event, bytes, Access::Watch).map(Self::over)
+    }
+
+    pub(super) fn over(mapping: Mapping) -> Self {
+        Self { mapping, taken: 0 }
     }
 
     /// Bytes of data that the ring holds at most.
@@ -34,9 +40,9 @@ impl OverwrittenRing {
         self.mapping.size()
     }
 
-    /// A copy of the whole records that the ring holds, the newest first. The event is the one that
-    /// the ring was mapped for; it writes nothing while the copy is made, and what happens
-    /// meanwhile is lost.
+    /// A copy of the whole records that the kernel wrote since the last snapshot and that the ring
+    /// still holds, the newest first. The event is the one that the ring was mapped for; it writes
+    /// nothing while the copy is made, and what happens meanwhile is lost.
     ///
     /// # Errors
     /// The kernel's own, for pausing and resuming the output.
@@ -47,9 +53,13 @@ impl OverwrittenRing {
         Ok(copy)
     }
 
-    /// The whole records from the head on.
-    pub(super) fn copy(&self) -> Vec<u8> {
-        let mut copy = self.mapping.copy_from(self.mapping.head());
+    /// The whole records from the head up to where it was at the last snapshot.
+    pub(super) fn copy(&mut self) -> Vec<u8> {
+        let head = self.mapping.head();
+        let written = self.taken.wrapping_sub(head);
+        let written = usize::try_from(written).unwrap_or(usize::MAX).min(self.mapping.size());
+        self.taken = head;
+        let mut copy = self.mapping.copy_from(head, written);
         let whole = Records::of(Span::new(&copy, &[]))
             .take_while(RecordBytes::is_whole)
             .map(|record| record.len())
