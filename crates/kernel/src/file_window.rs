@@ -6,7 +6,8 @@
 //!            written    allocated, mapped, present
 //! ```
 //! Writing into a hole of a full disk would be SIGBUS; where the space was allocated there is none,
-//! as long as nobody makes the file shorter than the window's end meanwhile.
+//! as long as nobody makes the file shorter than the window's end meanwhile: see
+//! [`catch_bus_errors`].
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -15,6 +16,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
+
+use crate::bus_error::Registered;
+
+pub use crate::bus_error::catch as catch_bus_errors;
 
 /// The step that a window could not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,7 @@ pub struct FileWindow {
     base: NonNull<u8>,
     offset: u64,
     len: usize,
+    registered: Registered,
 }
 
 // SAFETY: the mapping belongs to this value alone and is bound to no thread.
@@ -139,7 +145,8 @@ impl FileWindow {
                 offset,
             )
         }?;
-        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, offset, len })
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { base, offset, len, registered: Registered::new(base.addr().get(), len) })
     }
 
     /// Makes all pages present and writable.
@@ -177,6 +184,13 @@ impl FileWindow {
         self.len
     }
 
+    /// Whether some of what was written is in no file, as somebody made the file shorter. Only
+    /// where bus errors are caught: see [`catch_bus_errors`].
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.registered.is_torn()
+    }
+
     /// Copies bytes to a place in the window, and returns how many found room before its end.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> usize {
         let fits = bytes.len().min(self.len.saturating_sub(at));
@@ -194,6 +208,7 @@ impl FileWindow {
 
 impl Drop for FileWindow {
     fn drop(&mut self) {
+        self.registered.release();
         // SAFETY: the range was mapped by this value, and nothing borrows from it. An error would
         // leave it mapped, no more.
         #[allow(unsafe_code)]

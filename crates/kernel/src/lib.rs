@@ -5,6 +5,7 @@
 //! Nothing here prints, exits or reads environment variables.
 
 pub mod bpf;
+mod bus_error;
 pub mod cgroup;
 pub mod child;
 pub mod command;

@@ -165,3 +165,32 @@ fn a_limit_on_the_file_s_size() {
         error => assert_eq!(error, WindowError::TooLong { end: most + page() as u64 }),
     }
 }
+
+#[test]
+fn a_file_that_is_truncated_tears_its_window_and_kills_nobody() {
+    tare_kernel::file_window::catch_bus_errors();
+    let file = tempfile::tempfile().unwrap();
+    let (mut window, mut other) = match (
+        FileWindow::open(&file, 0, 4 * page()),
+        FileWindow::open(&file, 4 * page() as u64, page()),
+    ) {
+        (Ok(window), Ok(other)) => (window, other),
+        (Err(error), _) | (_, Err(error)) => return println!("skipped: {error}"),
+    };
+    let bytes = vec![7; 4 * page()];
+    assert_eq!(window.write(0, &bytes), bytes.len());
+    assert!(!window.is_torn());
+    file.set_len(page() as u64 + 10).unwrap();
+    assert_eq!(window.write(0, &bytes[..page()]), page());
+    assert!(!window.is_torn(), "this page is there");
+    assert_eq!(window.write(0, &bytes), bytes.len());
+    assert!(window.is_torn() && !other.is_torn());
+    assert_eq!(other.write(0, &bytes), page());
+    assert!(other.is_torn());
+    drop((window, other));
+    let mut held = vec![0; page() + 10];
+    file.read_exact_at(&mut held, 0).unwrap();
+    assert!(
+        held.iter().all(|&byte| byte == 7) && file.metadata().unwrap().len() == 10 + page() as u64
+    );
+}
