@@ -244,33 +244,13 @@ const RECORDINGS: usize = 10;
 /// tare's recorder beside perf's: what a loop loses to each, and what whole recordings of a busy
 /// process cost the recorder itself.
 pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
-    let study = study(
-        setting,
-        &[
-            "--profiler",
-            "perf",
-            "--profiler",
-            "tare",
-            "--rates",
-            "4000",
-            "--call-graph",
-            "fp",
-            "--loops",
-            "counting",
-        ],
-    )?;
+    let profilers = ["--profiler", "perf", "--profiler", "tare"];
+    let steps = ["--rates", "4000", "--call-graph", "fp", "--loops", "counting"];
+    let study = study(setting, &[&profilers[..], &steps].concat())?;
     let row = &rows(&study)[0];
-    let of = |list: &str, name: &str| {
-        row[list]
-            .as_array()
-            .and_then(|list| list.iter().find(|one| one["profiler"] == name).cloned())
-            .unwrap_or_default()
-    };
     let lost = |name: &str| {
-        of("losses", name)["rounds"]
-            .as_array()
-            .map(|rounds| rounds.iter().map(number).collect::<Vec<f64>>())
-            .unwrap_or_default()
+        let rounds = &of_profiler(row, "losses", name)["rounds"];
+        rounds.as_array().into_iter().flatten().map(number).collect::<Vec<f64>>()
     };
     let differences: Vec<f64> =
         lost("tare").iter().zip(lost("perf")).map(|(tare, perf)| 100.0 * (tare - perf)).collect();
@@ -285,7 +265,7 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
         )
         .value
     };
-    let steady = |name: &str| 100.0 * number(&of("recorders", name)["cpu_share"]);
+    let steady = |name: &str| 100.0 * number(&of_profiler(row, "recorders", name)["cpu_share"]);
     let table = vec![
         format!(
             "CPU time of a recorder for 2 s at 4000 Hz with its start and end, median: tare {:.1} ms, perf {:.1} ms",
@@ -311,6 +291,13 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
         },
     ];
     Ok(Report { table, findings, raw: json!({ "study": study, "recordings": recordings }) })
+}
+
+/// What a row of a study says of a profiler in one of its lists.
+fn of_profiler(row: &Value, list: &str, name: &str) -> Value {
+    let list = row[list].as_array();
+    list.and_then(|list| list.iter().find(|one| one["profiler"] == name).cloned())
+        .unwrap_or_default()
 }
 
 /// Recordings of one busy process, whose own time is no part of the recorder's.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::trial;
-use super::trial::{Run, median, ratio, raw, table};
+use super::trial::{Round, Run, median, ratio, raw, table};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
@@ -34,6 +34,24 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let count = setting.rounds.unwrap_or(20);
     let rounds = scratch.rounds(&trials, count)?;
     let on_each = scratch.rounds(&both, count.div_ceil(4))?;
+    let mut lines = table(&trials, &rounds);
+    lines.extend(table(&both, &on_each));
+    for (at, trial) in trials.iter().enumerate() {
+        let (calls, cpu) =
+            (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
+        let cpu = if at < 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
+        lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
+    }
+    Ok(Report {
+        table: lines,
+        findings: findings(&rounds, &on_each),
+        raw: json!({ "one": raw(&trials, &rounds), "each": raw(&both, &on_each) }),
+    })
+}
+
+/// What the rounds with one loop and those with a loop on each CPU show, in the order of the trials
+/// of [`run`].
+fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
     let lost = rounds.iter().map(|round| round.runs[0].lost).max().unwrap_or(0);
     let share = |run: &Run| run.lost as f64 / (run.lost + run.samples).max(1) as f64;
     let more = on_each.iter().map(|round| share(&round.runs[0]) - share(&round.runs[1])).collect();
@@ -42,7 +60,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         .map(|round| round.runs[0].printed_sum() / round.runs[3].printed_sum())
         .collect();
     let sixth = Bound::AtMost(1.0 / 6.0);
-    let findings = vec![
+    vec![
         Finding {
             what: "samples lost, tare, the most of any run".into(),
             measured: Estimate::exact(lost as f64),
@@ -50,12 +68,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         },
         Finding {
             what: "recorder CPU per GB, tare/perf at its default rings".into(),
-            measured: ratio(&rounds, 0, 1, Run::cpu_per_gb),
+            measured: ratio(rounds, 0, 1, Run::cpu_per_gb),
             bound: sixth,
         },
         Finding {
             what: "recorder CPU per GB, tare/perf -m 2048".into(),
-            measured: ratio(&rounds, 0, 2, Run::cpu_per_gb),
+            measured: ratio(rounds, 0, 2, Run::cpu_per_gb),
             bound: sixth,
         },
         // One loop after the other on a machine with neighbours: single ratios lie between a half
@@ -70,20 +88,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             measured: Estimate::median(more),
             bound: Bound::AtMost(0.0),
         },
-    ];
-    let mut lines = table(&trials, &rounds);
-    lines.extend(table(&both, &on_each));
-    for (at, trial) in trials.iter().enumerate() {
-        let (calls, cpu) =
-            (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
-        let cpu = if at < 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
-        lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
-    }
-    Ok(Report {
-        table: lines,
-        findings,
-        raw: json!({ "one": raw(&trials, &rounds), "each": raw(&both, &on_each) }),
-    })
+    ]
 }
 
 /// A line of shell that floods each CPU for two seconds.

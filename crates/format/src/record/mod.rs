@@ -8,6 +8,7 @@
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and
 //! `tools/lib/perf/include/perf/event.h`.
 
+mod auxtrace;
 pub mod encode;
 mod header;
 pub mod kind;
@@ -17,18 +18,20 @@ mod notice;
 mod read;
 mod sample;
 mod setup;
+mod stat;
 mod task;
 
+pub use auxtrace::{Aux, Auxtrace, AuxtraceError, AuxtraceInfo};
 pub use header::{RecordHeader, TooLong};
 pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
-pub use notice::{Aux, Lost, Throttle};
+pub use notice::{Lost, Throttle};
 pub use read::{ReadValue, ReadValues, TaskRead};
 pub use sample::{Branch, Branches, Registers, Sample, SampleHead, UserStack};
 pub use setup::{
-    Auxtrace, BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv,
-    Update,
+    BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update,
 };
+pub use stat::{Stat, StatConfig, StatRound};
 pub use task::{Comm, Switch, Task};
 
 use crate::bytes::{Cursor, Endian, Words};
@@ -146,9 +149,14 @@ impl<'a> RawRecord<'a> {
             kind::FINISHED_ROUND => Record::FinishedRound,
             kind::FINISHED_INIT => Record::FinishedInit,
             kind::ID_INDEX => Record::IdIndex(IdIndex::decode(fields)?),
+            kind::AUXTRACE_INFO => Record::AuxtraceInfo(AuxtraceInfo::decode(fields)?),
             kind::AUXTRACE => Record::Auxtrace(Auxtrace::decode(fields)?),
+            kind::AUXTRACE_ERROR => Record::AuxtraceError(AuxtraceError::decode(fields)?),
             kind::THREAD_MAP => Record::ThreadMap(ThreadMap::decode(fields)?),
             kind::CPU_MAP => Record::CpuMap(CpuMap::decode(fields)?),
+            kind::STAT_CONFIG => Record::StatConfig(StatConfig::decode(fields)?),
+            kind::STAT => Record::Stat(Stat::decode(fields)?),
+            kind::STAT_ROUND => Record::StatRound(StatRound::decode(fields)?),
             kind::EVENT_UPDATE => Record::EventUpdate(EventUpdate::decode(fields)?),
             kind::TIME_CONV => Record::TimeConv(TimeConv::decode(fields)?),
             kind::HEADER_FEATURE => {
@@ -239,12 +247,22 @@ pub enum Record<'a> {
     FinishedInit,
     /// Which CPU and thread an id counts on.
     IdIndex(IdIndex<'a>),
+    /// Which hardware wrote the AUX data.
+    AuxtraceInfo(AuxtraceInfo<'a>),
     /// AUX data follows the record. It is no part of its size.
     Auxtrace(Auxtrace),
+    /// AUX data that could not be decoded.
+    AuxtraceError(AuxtraceError<'a>),
     /// The threads that were recorded.
     ThreadMap(ThreadMap<'a>),
     /// The CPUs that were recorded.
     CpuMap(CpuMap<'a>),
+    /// How counts were taken.
+    StatConfig(StatConfig),
+    /// A count.
+    Stat(Stat),
+    /// The end of a round of counts.
+    StatRound(StatRound),
     /// More about an event: its unit, scale, name or CPUs.
     EventUpdate(EventUpdate<'a>),
     /// How the time stamp counter becomes perf's time.

@@ -1,4 +1,4 @@
-//! What the kernel says about the recording itself: losses, throttling, AUX data.
+//! What the kernel says about the recording itself: losses and throttling.
 
 use crate::bytes::Cursor;
 
@@ -25,22 +25,5 @@ pub struct Throttle {
 impl Throttle {
     pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
         Some(Self { time_ns: fields.u64()?, id: fields.u64()?, stream_id: fields.u64()? })
-    }
-}
-
-/// AUX data that arrived in its own ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aux {
-    /// Where in the AUX ring, in bytes since the recording began.
-    pub offset: u64,
-    /// Bytes.
-    pub size: u64,
-    /// `PERF_AUX_FLAG_*`.
-    pub flags: u64,
-}
-
-impl Aux {
-    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
-        Some(Self { offset: fields.u64()?, size: fields.u64()?, flags: fields.u64()? })
     }
 }

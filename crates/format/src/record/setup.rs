@@ -210,36 +210,6 @@ impl<'a> IdIndex<'a> {
     }
 }
 
-/// AUX data follows, as it came from the hardware.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Auxtrace {
-    /// Bytes that follow the record.
-    pub size: u64,
-    /// Where they lay in the AUX ring.
-    pub offset: u64,
-    /// Tells one trace from another.
-    pub reference: u64,
-    /// Which AUX ring.
-    pub idx: u32,
-    /// The thread; -1 is any.
-    pub tid: i32,
-    /// The CPU; -1 is any.
-    pub cpu: i32,
-}
-
-impl Auxtrace {
-    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
-        Some(Self {
-            size: fields.u64()?,
-            offset: fields.u64()?,
-            reference: fields.u64()?,
-            idx: fields.u32()?,
-            tid: fields.i32()?,
-            cpu: fields.i32()?,
-        })
-    }
-}
-
 /// The threads that were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadMap<'a> {

@@ -127,31 +127,55 @@ fn a_feature_too_long_for_a_record_is_kept_for_the_end() {
     assert!(description.ending(&(104..104)).unwrap().tail.len() > 70_000);
 }
 
-/// What is written is what the reader reads: as a killed recorder leaves it, and finished.
-#[test]
-fn a_reader_finds_everything_in_both_layouts() {
+/// Features of several shapes: texts, numbers, lists, structures.
+fn several_features() -> Vec<Feature> {
     let cpus =
         vec![CpuPlace { core: 0, socket: 0, die: 0 }, CpuPlace { core: 1, socket: 0, die: 1 }];
-    let sockets = vec!["0-1".to_owned()];
-    let clock = Clock { clockid: 1, wall_clock_ns: 9, clock_ns: 8 };
-    let written = vec![
+    vec![
         Feature::Hostname("h".to_owned()),
         Feature::CpuCount { available: 2, online: 1 },
         Feature::TotalMemoryKib(77),
         Feature::CommandLine(vec!["tare".to_owned(), "x".repeat(64)]),
         Feature::CpuTopology(CpuTopology {
-            sockets,
+            sockets: vec!["0-1".to_owned()],
             cores: vec!["0".to_owned(), "1".to_owned()],
             dies: vec!["0-1".to_owned()],
             cpus,
         }),
         Feature::PmuMappings(vec![(1, "software".to_owned())]),
         Feature::SampleTime { first_ns: 3, last_ns: 4 },
-        Feature::Clock(clock),
-    ];
+        Feature::Clock(Clock { clockid: 1, wall_clock_ns: 9, clock_ns: 8 }),
+    ]
+}
+
+/// That a reader finds what [`several_features`] wrote.
+fn assert_several(features: &features::Features) {
+    assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
+    assert_eq!(features.cpus(), Ok((2, 1)));
+    assert_eq!(features.number(features::TOTAL_MEM), Ok(77));
+    assert_eq!(features.cmdline().unwrap(), [&b"tare"[..], "x".repeat(64).as_bytes()]);
+    let topology = features.cpu_topology().unwrap();
+    assert_eq!((topology.cores, topology.dies), (vec![&b"0"[..], b"1"], vec![&b"0-1"[..]]));
+    assert_eq!((topology.cpus[1].core, topology.cpus[1].die), (1, Some(1)));
+    assert_eq!(features.pmu_mappings().unwrap(), [(1, &b"software"[..])]);
+    assert_eq!(features.sample_time_ns(), Ok((3, 4)));
+    assert_eq!(
+        features.clock_data().map(|read| (read.clockid, read.wall_clock_ns, read.clock_ns)),
+        Ok((1, 9, 8))
+    );
+    assert_eq!(
+        features.section(features::TRACING_DATA).map(|data| &data[..11]),
+        Some(&[5; 11][..])
+    );
+}
+
+/// What is written is what the reader reads: as a killed recorder leaves it, and finished.
+#[test]
+fn a_reader_finds_everything_in_both_layouts() {
     let events =
         vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
-    let description = Description { events, features: written, tracing_data: Some(vec![5; 11]) };
+    let description =
+        Description { events, features: several_features(), tracing_data: Some(vec![5; 11]) };
     let mut killed = description.beginning().unwrap();
     let start = killed.len() as u64;
     killed.extend([FINISHED_INIT, FINISHED_ROUND].as_flattened());
@@ -178,24 +202,7 @@ fn a_reader_finds_everything_in_both_layouts() {
             .map(|event| (event.ids.clone(), event.name.clone().unwrap()))
             .collect();
         assert_eq!(events, [(vec![1, 2], b"cpu-clock".to_vec()), (vec![7], b"other".to_vec())]);
-        let features = reader.description().features();
-        assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
-        assert_eq!(features.cpus(), Ok((2, 1)));
-        assert_eq!(features.number(features::TOTAL_MEM), Ok(77));
-        assert_eq!(features.cmdline().unwrap(), [&b"tare"[..], "x".repeat(64).as_bytes()]);
-        let topology = features.cpu_topology().unwrap();
-        assert_eq!((topology.cores, topology.dies), (vec![&b"0"[..], b"1"], vec![&b"0-1"[..]]));
-        assert_eq!((topology.cpus[1].core, topology.cpus[1].die), (1, Some(1)));
-        assert_eq!(features.pmu_mappings().unwrap(), [(1, &b"software"[..])]);
-        assert_eq!(features.sample_time_ns(), Ok((3, 4)));
-        assert_eq!(
-            features.clock_data().map(|read| (read.clockid, read.wall_clock_ns, read.clock_ns)),
-            Ok((1, 9, 8))
-        );
-        assert_eq!(
-            features.section(features::TRACING_DATA).map(|data| &data[..11]),
-            Some(&[5; 11][..])
-        );
+        assert_several(reader.description().features());
     }
 }
 

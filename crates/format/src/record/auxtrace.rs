@@ -1,0 +1,118 @@
+//! AUX data: traces that hardware writes into a ring of its own. Source:
+//! `tools/lib/perf/include/perf/event.h`, at `struct perf_record_auxtrace_info`, and
+//! `tools/perf/util/auxtrace.h`.
+
+use crate::bytes::{Cursor, Words, until_nul};
+
+/// AUX data that arrived in its own ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aux {
+    /// Where in the AUX ring, in bytes since the recording began.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// `PERF_AUX_FLAG_*`.
+    pub flags: u64,
+}
+
+impl Aux {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        Some(Self { offset: fields.u64()?, size: fields.u64()?, flags: fields.u64()? })
+    }
+}
+
+/// AUX data follows, as it came from the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auxtrace {
+    /// Bytes that follow the record.
+    pub size: u64,
+    /// Where they lay in the AUX ring.
+    pub offset: u64,
+    /// Tells one trace from another.
+    pub reference: u64,
+    /// Which AUX ring.
+    pub idx: u32,
+    /// The thread; -1 is any.
+    pub tid: i32,
+    /// The CPU; -1 is any.
+    pub cpu: i32,
+}
+
+impl Auxtrace {
+    pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            size: fields.u64()?,
+            offset: fields.u64()?,
+            reference: fields.u64()?,
+            idx: fields.u32()?,
+            tid: fields.i32()?,
+            cpu: fields.i32()?,
+        })
+    }
+}
+
+/// Which hardware wrote the AUX data of a recording, and what its decoder has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxtraceInfo<'a> {
+    /// `PERF_AUXTRACE_*`: see [`AuxtraceInfo::name`].
+    pub kind: u32,
+    /// Words that mean something to the decoder of this kind.
+    pub private: Words<'a>,
+}
+
+impl<'a> AuxtraceInfo<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let kind = fields.u32()?;
+        fields.u32()?;
+        Some(Self { kind, private: Words::new(fields.rest(), fields.endian()) })
+    }
+
+    /// What the hardware is called (`enum auxtrace_type`).
+    #[must_use]
+    pub fn name(&self) -> Option<&'static str> {
+        let names = [
+            "Intel PT",
+            "Intel BTS",
+            "CoreSight ETM",
+            "Arm SPE",
+            "s390 CPU-MF",
+            "HiSilicon PTT",
+            "VPA DTL",
+        ];
+        let index = usize::try_from(self.kind).ok()?.checked_sub(1)?;
+        names.get(index).copied()
+    }
+}
+
+/// A part of a trace that its decoder could not decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxtraceError<'a> {
+    /// Which decoder: 1 is that of instruction traces.
+    pub kind: u32,
+    /// The decoder's own number of the error.
+    pub code: u32,
+    /// The CPU.
+    pub cpu: i32,
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// The instruction.
+    pub ip: u64,
+    /// When, in the recording's clock; `None` where it doesn't say.
+    pub time_ns: Option<u64>,
+    /// What went wrong.
+    pub message: &'a [u8],
+}
+
+impl<'a> AuxtraceError<'a> {
+    pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
+        let (kind, code) = (fields.u32()?, fields.u32()?);
+        let (cpu, pid, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
+        let (format, ip) = (fields.u32()?, fields.u64()?);
+        // Format 0 has no time.
+        let time_ns = if format > 0 { Some(fields.u64()?) } else { None };
+        let message = until_nul(&fields.rest()[..fields.rest().len().min(64)]);
+        Some(Self { kind, code, cpu, pid, tid, ip, time_ns, message })
+    }
+}

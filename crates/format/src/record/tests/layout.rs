@@ -1,0 +1,97 @@
+//! Whose a record is, and when it was made.
+
+use std::iter::once;
+
+use super::*;
+
+#[test]
+fn records_end_with_who_when_and_where() {
+    both_orders(|body| {
+        let body = body.text(&[0; 16]).u32(1).u32(2).words(&[3, 4, 5]).u32(6).u32(0).u64(4);
+        let record = body.record(PERF_RECORD_LOST, 0);
+        let wanted = SampleId {
+            pid: Some(1),
+            tid: Some(2),
+            time_ns: Some(3),
+            id: Some(4),
+            stream_id: Some(5),
+            cpu: Some(6),
+        };
+        assert_eq!(everything().sample_id(&record), wanted);
+        assert_eq!(everything().time_ns(&record), Some(3));
+        let without = Layout { sample_id_all: false, ..everything() };
+        assert_eq!(
+            (without.sample_id(&record), without.time_ns(&record)),
+            (SampleId::default(), None)
+        );
+        let made_up = Body(vec![0; body.0.len()], body.1);
+        assert_eq!(
+            everything().time_ns(&made_up.record(PERF_RECORD_LOST, 0)),
+            None,
+            "0 is no time"
+        );
+        let of_recorder = RawRecord { kind: kind::FINISHED_ROUND, ..record };
+        assert_eq!(everything().time_ns(&of_recorder), None);
+    });
+}
+
+/// Whatever bits are asked for, id and time are found where the whole sample and the whole trailer
+/// have them.
+#[test]
+fn id_and_time_are_found_without_decoding_the_rest() {
+    let words: Vec<u64> = (1..=20).collect();
+    let body = Body(Vec::new(), Endian::NATIVE).words(&words);
+    let bits = [
+        PERF_SAMPLE_IP,
+        PERF_SAMPLE_TID,
+        PERF_SAMPLE_TIME,
+        PERF_SAMPLE_ADDR,
+        PERF_SAMPLE_ID,
+        PERF_SAMPLE_STREAM_ID,
+        PERF_SAMPLE_CPU,
+    ];
+    let bits: Vec<_> = bits.into_iter().chain(once(PERF_SAMPLE_IDENTIFIER)).collect();
+    for choice in 0..1_u32 << bits.len() {
+        let chosen: u32 =
+            bits.iter().enumerate().filter(|(i, _)| choice >> i & 1 == 1).map(|(_, bit)| bit).sum();
+        let layout =
+            Layout { sample_type: chosen.into(), sample_id_all: true, ..Layout::default() };
+        let mut events = Events::default();
+        events.add(layout, 1..=20);
+        events.add(layout, []);
+        let (sample, other) =
+            (body.record(PERF_RECORD_SAMPLE, 0), body.record(PERF_RECORD_COMM, 0));
+        let decoded = Sample::decode(&sample, &layout).unwrap();
+        assert_eq!(layout.time_ns(&sample), decoded.head.time_ns, "{chosen:#x}");
+        assert_eq!(layout.time_ns(&other), layout.sample_id(&other).time_ns, "{chosen:#x}");
+        assert_eq!((events.of(&sample), events.of(&other)), (Some(0), Some(0)), "{chosen:#x}");
+    }
+}
+
+#[test]
+fn events_are_found_by_their_ids() {
+    let layout = Layout {
+        sample_type: u64::from(PERF_SAMPLE_IDENTIFIER),
+        sample_id_all: true,
+        ..Layout::default()
+    };
+    let mut events = Events::default();
+    events.add(layout, [10, 30]);
+    events.add(layout, [20, 5]);
+    let of = |kind: u32, id: u64| {
+        events.of(&Body(Vec::new(), Endian::NATIVE).words(&[0, id]).record(kind, 0))
+    };
+    assert_eq!(
+        (of(PERF_RECORD_COMM, 10), of(PERF_RECORD_COMM, 20), of(PERF_RECORD_COMM, 5)),
+        (Some(0), Some(1), Some(1))
+    );
+    assert_eq!(
+        (of(PERF_RECORD_COMM, 0), of(PERF_RECORD_COMM, 99), of(kind::FINISHED_ROUND, 10)),
+        (Some(0), None, None)
+    );
+    let stray = Body(Vec::new(), Endian::NATIVE).u64(99);
+    assert_eq!(
+        Sample::of(&stray.record(PERF_RECORD_SAMPLE, 0), &events),
+        Err(DecodeError::NoEvent { kind: PERF_RECORD_SAMPLE })
+    );
+}

@@ -1,0 +1,114 @@
+//! Samples.
+
+use super::*;
+
+/// A sample with every field there is.
+fn full_sample(body: Body) -> Body {
+    let mispredicted_of_3_cycles =
+        if body.1 == Endian::Little { 1 | 3 << 4 } else { 1 << 63 | 3 << 44 };
+    let body =
+        body.words(&[50, 51]).u32(52).u32(53).words(&[54, 55, 50, 57]).u32(58).u32(0).u64(59);
+    let body =
+        body.words(&[2, 100, 90, 7, 50, 1, 8, 60, 2]).words(&[3, 61, 62, 63]).u32(4).text(b"raw!");
+    let body = body.words(&[1, 64, 65, 66, mispredicted_of_3_cycles, 67]).words(&[2, 68, 69]);
+    let body = body
+        .u64(8)
+        .text(b"stack...")
+        .u64(5)
+        .words(&[70, 71, 72])
+        .words(&[2, 73])
+        .words(&[74, 75, 76, 77]);
+    body.u64(8).text(b"auxdata.")
+}
+
+#[test]
+fn every_field_of_a_sample() {
+    both_orders(|body| {
+        let body = full_sample(body);
+        let sample = Sample::decode(&body.record(PERF_RECORD_SAMPLE, 0), &everything()).unwrap();
+        assert_eq!(
+            (sample.head.id, sample.head.ip, sample.head.pid, sample.head.tid),
+            (Some(50), Some(51), Some(52), Some(53))
+        );
+        assert_eq!(
+            (sample.head.time_ns, sample.head.addr, sample.head.stream_id),
+            (Some(54), Some(55), Some(57))
+        );
+        assert_eq!((sample.head.cpu, sample.head.period), (Some(58), Some(59)));
+        let read = sample.read.unwrap();
+        assert_eq!((read.enabled_ns, read.running_ns), (Some(100), Some(90)));
+        let value = |value, id, lost| ReadValue { value, id: Some(id), lost: Some(lost) };
+        assert_eq!(read.values().collect::<Vec<_>>(), [value(7, 50, 1), value(8, 60, 2)]);
+        assert_eq!(sample.callchain.unwrap().iter().collect::<Vec<_>>(), [61, 62, 63]);
+        assert_eq!(sample.raw, Some(&b"raw!"[..]));
+        let branches = sample.branches.unwrap();
+        assert_eq!((branches.hw_index, branches.counters.unwrap().get(0)), (Some(64), Some(67)));
+        let branch = branches.iter().next().unwrap();
+        assert_eq!(
+            (branch.from, branch.to, branch.mispredicted, branch.predicted, branch.cycles),
+            (65, 66, true, false, 3)
+        );
+        let regs = sample.regs_user.unwrap();
+        assert_eq!(
+            (regs.get(0), regs.get(1), regs.get(3), regs.get(64)),
+            (Some(68), None, Some(69), None)
+        );
+        assert_eq!(sample.stack_user, Some(UserStack { bytes: b"stack", room: 8 }));
+        assert_eq!(
+            (sample.weight, sample.data_src, sample.transaction),
+            (Some(70), Some(71), Some(72))
+        );
+        assert_eq!(sample.regs_intr.unwrap().get(1), Some(73));
+        assert_eq!((sample.phys_addr, sample.cgroup), (Some(74), Some(75)));
+        assert_eq!((sample.data_page_size, sample.code_page_size), (Some(76), Some(77)));
+        assert_eq!(sample.aux, Some(&b"auxdata."[..]));
+    });
+}
+
+#[test]
+fn a_sample_that_is_cut_is_an_error() {
+    let whole = full_sample(Body(Vec::new(), Endian::NATIVE));
+    for len in 0..whole.0.len() {
+        let cut = Body(whole.0[..len].to_vec(), whole.1);
+        let error = DecodeError::Truncated { kind: PERF_RECORD_SAMPLE, len };
+        assert_eq!(Sample::decode(&cut.record(PERF_RECORD_SAMPLE, 0), &everything()), Err(error));
+    }
+}
+
+#[test]
+fn kernel_threads_have_no_user_registers_and_no_stack() {
+    let layout = Layout {
+        sample_type: u64::from(PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER),
+        regs_user: 0xff,
+        ..Layout::default()
+    };
+    let body = Body(Vec::new(), Endian::NATIVE).words(&[0, 0]);
+    let sample = Sample::decode(&body.record(PERF_RECORD_SAMPLE, 0), &layout).unwrap();
+    assert!(sample.regs_user.unwrap().values.is_empty());
+    assert_eq!(sample.stack_user, Some(UserStack { bytes: b"", room: 0 }));
+}
+
+#[test]
+fn counts_of_an_event_without_a_group() {
+    let formats = [
+        (ReadFormat::empty(), vec![7]),
+        (ReadFormat::ID, vec![7, 8]),
+        (ReadFormat::ID | ReadFormat::LOST, vec![7, 8, 9]),
+    ];
+    for (read_format, words) in formats {
+        let body = Body(Vec::new(), Endian::NATIVE).u32(1).u32(2).words(&words);
+        let read = TaskRead::decode(
+            &body.record(PERF_RECORD_READ, 0),
+            &Layout { read_format, ..Layout::default() },
+        )
+        .unwrap();
+        let wanted = ReadValue { value: 7, id: words.get(1).copied(), lost: words.get(2).copied() };
+        assert_eq!(
+            (read.pid, read.tid, read.values.values().collect::<Vec<_>>()),
+            (1, 2, vec![wanted])
+        );
+    }
+    let huge_group = Body(Vec::new(), Endian::NATIVE).u32(1).u32(2).u64(u64::MAX);
+    let layout = Layout { read_format: ReadFormat::GROUP | ReadFormat::ID, ..Layout::default() };
+    assert!(TaskRead::decode(&huge_group.record(PERF_RECORD_READ, 0), &layout).is_err());
+}
