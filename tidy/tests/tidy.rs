@@ -41,6 +41,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
         ("tare-symbols", &[]),
         ("tare-profile", &[]),
+        ("tare-record", &["tare-events", "tare-format", "tare-kernel"]),
         ("tare-replay", &["tare-format", "tare-profile", "tare-symbols"]),
         ("tare-render", &["tare-format", "tare-profile"]),
         (
@@ -51,6 +52,7 @@ fn crate_edges_are_those_of_the_architecture() {
                 "tare-kernel",
                 "tare-measure",
                 "tare-profile",
+                "tare-record",
                 "tare-render",
                 "tare-replay",
                 "tare-symbols",

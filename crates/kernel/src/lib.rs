@@ -27,6 +27,7 @@ mod pseudo_file;
 pub mod ring;
 pub mod schedule;
 pub mod signals;
+pub mod targets;
 pub mod timestamp;
 pub mod tracefs;
 

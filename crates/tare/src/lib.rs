@@ -3,8 +3,6 @@
 pub mod cli;
 pub mod command;
 pub mod exit;
-mod own_file;
-pub mod pipeline;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -34,7 +34,7 @@ pub(super) fn typed(
 }
 
 /// One line for scripts and logs; someone at a terminal also sees the place.
-pub(super) fn refuse(error: &EventError) -> Refusal {
+pub(crate) fn refuse(error: &EventError) -> Refusal {
     match std::io::stderr().is_terminal() {
         true => Refusal::usage(format!("{error}\n{}", error.pointer())),
         false => Refusal::usage(error.to_string()),

@@ -1,6 +1,6 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
-mod events;
+pub(crate) mod events;
 pub mod overhead;
 mod place;
 pub mod record;

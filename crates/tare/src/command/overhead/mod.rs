@@ -75,7 +75,7 @@ fn measure(
 
 /// Makes the file of `--report`, readable by its owner alone: it names the host.
 fn create_page(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    let file = crate::own_file::create(path, false);
+    let file = tare_record::own_file::create(path, false);
     file.map(BufWriter::new).with_context(|| format!("--report {}", path.display()))
 }
 

@@ -1,27 +1,15 @@
 //! `tare record`: samples and tracepoints into a perf.data file.
 //!
-//! `plan` is what is opened, `subjects` on whom, `ring_size` how large the rings are. `session`
-//! begins a recording, `live` sees it through, `snapshot` and `finish` dump what is kept back and
-//! end it; `followed` is what is known of a command and its children then; `description` and
-//! `account` say what it is of and what it cost, `cost` what it cost those who were sampled, `pace`
-//! keeps that within a `budget`. The bytes' way is in `crate::pipeline`.
+//! The recorder itself is `tare_record`. What is here is what it leaves to its caller: `live` forks
+//! the command, waits for signals and orders, and ends it; `wording` says what the recorder has to
+//! say; `sample_cost` is what the recorder is told of samples' costs.
 
-mod account;
-mod budget;
-mod cost;
-mod description;
-mod finish;
-mod followed;
 mod live;
-mod pace;
-pub(crate) mod plan;
-mod ring_size;
-mod session;
-mod snapshot;
-mod subjects;
-mod switch;
+mod sample_cost;
+#[cfg(test)]
+mod tests;
+mod wording;
 
-use std::cell::OnceCell;
 use std::io::Write;
 use std::os::fd::AsFd;
 
@@ -29,112 +17,110 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use tare_events::Event;
-use tare_kernel::child::{Command, FileLimit};
+use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
-use tare_kernel::open::System;
+use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
+use tare_record::options::{Keep, Program};
+use tare_record::output::{Destination, Output, OutputError, Switch};
+use tare_record::{Backend, Recorder, Start};
 
-use self::finish::Recorded;
-use self::plan::Plan;
-use self::session::Session;
+use self::live::{Live, Recorded};
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::record::{Cpus, Keep, Record, Target};
-use crate::command::follow::{Following, Wish};
+use crate::cli::resolved::record::Record;
 use crate::exit::{Exit, Refusal, say};
-use crate::pipeline::output::{Destination, Output, OutputError, Switch};
-use tare_format::ledger::FollowMode;
 use tare_format::printable;
 
 pub(crate) fn run(raw: raw::Record) -> Outcome {
     let host = Host::default();
     let mut record = Record::resolve(raw, &host)?;
-    let follow = follow(&mut record, &host)?;
-    if let Some(following) = follow.as_ref().filter(|_| !record.quiet) {
-        say(&following.line());
-    }
+    record.options.program = Program {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+    };
     if record.dry_run {
-        let plan = Plan::new(&record, &host, &System)?;
-        plan.notes.iter().for_each(|note| say(note));
-        write!(std::io::stdout(), "{plan}")?;
-        return Ok(Exit::Success);
+        return preview(&record, &host);
     }
     let has_command = !record.command.is_empty();
-    recorded(&record, follow.as_ref(), &host)
-        .map_err(|error| super::remedy::with_status(error, has_command))
+    recorded(&record, &host).map_err(|error| super::remedy::with_status(error, has_command))
 }
 
-/// Chooses how a command is followed, and has recorded what that takes.
-fn follow(record: &mut Record, host: &Host) -> Result<Option<Following>, Refusal> {
-    if record.target != Target::Command(Cpus::All) {
-        return Ok(None);
-    }
-    let says_itself = |event: &Event| event.inherit.is_some();
-    let asks = [
-        ("-i", !record.inherit),
-        ("-s", record.sampling.counts_of_threads),
-        (
-            "an event's term inherit or no-inherit",
-            record.groups.iter().flat_map(|group| &group.events).any(says_itself),
-        ),
-    ];
-    let needs_inherit = asks.into_iter().find(|(_, asked)| *asked).map(|(option, _)| option);
-    let following = Following::choose(
-        Wish { follow: record.follow, needs_inherit, dry_run: record.dry_run },
-        host,
-        &System,
-    )?;
-    let cpus = plan::cpus(&record.target, host)?;
-    match following.mode {
-        FollowMode::Cgroup => record.target = Target::CommandInCgroup(cpus),
-        FollowMode::System => record.target = Target::CommandOnCpus(cpus),
-        FollowMode::Inherit => {
-            (record.sampling.counts_of_threads, record.sampling.fixed_periods) =
-                (record.inherit, record.inherit);
-        }
-    }
-    Ok(Some(following))
+/// Shows what would be opened.
+fn preview(record: &Record, host: &Host) -> Outcome {
+    let backend = Backend { host: host.clone(), ..Backend::default() };
+    let recorder = Recorder::preview(record.options.clone(), backend)
+        .map_err(|error| wording::plan_error(&error, host))?;
+    say_plan(record, &recorder);
+    write!(std::io::stdout(), "{}", printable(&recorder.plan().to_string()))?;
+    Ok(Exit::Success)
 }
 
-fn recorded(record: &Record, follow: Option<&Following>, host: &Host) -> Outcome {
+/// How the command is followed, and in what the plan differs from what was asked for.
+fn say_plan(record: &Record, recorder: &Recorder) {
+    if record.quiet && !record.dry_run {
+        return;
+    }
+    if let Some(following) = recorder.following().filter(|_| !record.quiet) {
+        say(&wording::following(following));
+    }
+    for warning in &recorder.plan().warnings {
+        say(&wording::warning(warning));
+    }
+}
+
+fn recorded(record: &Record, host: &Host) -> Outcome {
     let files = FileLimit::now();
     let asks = record.output.options.switch == Some(Switch::Signal)
-        || matches!(record.rings.keep, Keep::Last(_));
+        || matches!(record.options.rings.keep, Keep::Last(_));
     let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw()))
         .context("cannot wait for signals")?;
-    let plan = Plan::new(record, host, &System)?;
-    let notes = plan.notes.iter().filter(|_| !record.quiet);
-    notes.for_each(|note| say(note));
-    let path = std::env::var_os("PATH");
-    let command = (!record.command.is_empty())
-        .then(|| Command::find(&record.command, path.as_deref()))
-        .transpose()?;
-    let command = match (command, &record.output.destination) {
-        // Where the recording has stdout, the command writes to stderr, as with perf.
-        (Some(command), Destination::Stdout) => {
-            let stderr = std::io::stderr()
-                .as_fd()
-                .try_clone_to_owned()
-                .context("stderr is closed, and stdout takes the recording")?;
-            Some(command.with_standard_files([None, Some(stderr), None]))
-        }
-        (command, _) => command,
-    };
-    let session = Session {
-        record,
-        plan: &plan,
-        follow,
-        host,
-        kernel: &System,
-        signals: &signals,
-        files,
-        command,
-        sample_costs: OnceCell::new(),
-    };
-    let recorded = session.record(&|| open(record, &signals))?;
+    let backend = Backend { host: host.clone(), ..Backend::default() };
+    let recorder = Recorder::new(record.options.clone(), backend)
+        .map_err(|error| wording::plan_error(&error, host))?
+        .with_costs(sample_cost::known(host.clone()));
+    say_plan(record, &recorder);
+    let command = command(record)?;
+    // The child is forked before anything is opened, so that none of it is in what is recorded.
+    let cgroup = recorder.cgroup();
+    let fork = |command| WaitingChild::fork_into(command, &signals, &files, cgroup);
+    let child = command.as_ref().map(fork).transpose()?;
+    if let Some(priority) = record.options.realtime_priority {
+        run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
+    }
+    let output = open(record, &signals)?;
+    let start =
+        Start { output, command: child.as_ref().map(WaitingChild::pid), files: Some(&files) };
+    let plan = (record.verbose > 1).then(|| recorder.plan().to_string());
+    let events = recorder.plan().events.len();
+    let recording =
+        recorder.start(start).map_err(|error| wording::record_error(error, host, &files))?;
+    if record.verbose > 0 {
+        say(&format!("{events} events, {} open files", recording.open_files()));
+        let _ = write!(std::io::stderr(), "{}", printable(&plan.unwrap_or_default()));
+    }
+    let explain = |error| wording::record_error(error, host, &files);
+    let recorded = Live::new(record, &signals, recording)?.run(child, &explain)?;
     show(record, &recorded);
     Ok(exit(record, &recorded))
+}
+
+/// The command, where there is one. Where the recording has stdout, it writes to stderr, as with
+/// perf.
+fn command(record: &Record) -> anyhow::Result<Option<Command>> {
+    if record.command.is_empty() {
+        return Ok(None);
+    }
+    let path = std::env::var_os("PATH");
+    let command = Command::find(&record.command, path.as_deref())?;
+    if record.output.destination != Destination::Stdout {
+        return Ok(Some(command));
+    }
+    let stderr = std::io::stderr()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("stderr is closed, and stdout takes the recording")?;
+    Ok(Some(command.with_standard_files([None, Some(stderr), None])))
 }
 
 /// How often a FIFO without a reader is looked at.
@@ -179,16 +165,17 @@ fn by_signal(number: i32) -> u8 {
 
 /// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
 fn show(record: &Record, recorded: &Recorded) {
+    let Recorded { finished, .. } = recorded;
     // Whoever stopped reading doesn't want to hear of it.
-    if recorded.account.stopped == Some(OutputError::Closed) {
+    if finished.output.stopped == Some(OutputError::Closed) {
         return;
     }
     // The ledger's lines say it too, if it was known by then.
-    if let Some(why) = recorded
-        .account
+    if let Some(why) = finished
+        .output
         .stopped
         .as_ref()
-        .filter(|_| record.quiet || recorded.ledger.stopped.is_none())
+        .filter(|_| record.quiet || finished.ledger.stopped.is_none())
     {
         say(&format!("the recording ended early: {why}"));
     }
@@ -196,8 +183,8 @@ fn show(record: &Record, recorded: &Recorded) {
         return;
     }
     let mut stderr = std::io::stderr().lock();
-    let file = recorded.account.files.last().map(|file| format!(" -> {}", file.display()));
-    for (line, file) in tare_render::ledger_lines(&recorded.ledger)
+    let file = finished.output.files.last().map(|file| format!(" -> {}", file.display()));
+    for (line, file) in tare_render::ledger_lines(&finished.ledger)
         .iter()
         .zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new())))
     {
@@ -207,7 +194,8 @@ fn show(record: &Record, recorded: &Recorded) {
 
 fn exit(record: &Record, recorded: &Recorded) -> Exit {
     let has_command = !record.command.is_empty();
-    let stopped = recorded.account.stopped.as_ref().filter(|why| **why != OutputError::Closed);
+    let stopped =
+        recorded.finished.output.stopped.as_ref().filter(|why| **why != OutputError::Closed);
     match (stopped, recorded.ended, recorded.signal) {
         (Some(_), ..) if has_command => Exit::OwnFailure,
         (Some(_), ..) => Exit::Failure,

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tare_events::EventGroup;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 use tare_kernel::host::Topology;
+use tare_kernel::targets::Targets;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
 
 use super::exact::{TURN, Turns};
@@ -16,7 +17,6 @@ use super::session::Session;
 use crate::cli::resolved::stat::{Begin, Target};
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::{end_child, pass_on};
-use crate::command::targets::Targets;
 
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);

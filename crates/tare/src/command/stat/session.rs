@@ -13,13 +13,13 @@ use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
+use tare_kernel::targets::Targets;
 use tare_measure::count::{Aggregation, Cgroup, Counters, Scope, Start};
 
 use super::opening;
 use super::run::Names;
 use crate::cli::resolved::stat::{Begin, Stat, Target};
 use crate::command::remedy;
-use crate::command::targets::Targets;
 use crate::exit::{Exit, Refusal};
 
 /// What all runs have in common.

@@ -8,51 +8,29 @@ mod target;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tare_events::{EventGroup, Sources};
+use tare_events::Sources;
 use tare_kernel::host::Host;
+use tare_record::Options;
+use tare_record::options::{Follow, Keep, Program, Rings, Synthesize};
 
 pub use self::output::Output;
-pub use self::registers::user_registers;
-pub use self::sampling::{Budget, Callchains, Levels, Rate, Sampling};
-pub use self::target::{Cpus, Target};
 use super::events;
-use super::stat::Begin;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
 /// What `tare record` is to do.
 #[derive(Debug)]
 pub struct Record {
-    /// The events that the user named; none for the default event.
-    pub groups: Vec<EventGroup>,
-    /// How they are sampled, and what is recorded beside samples.
-    pub sampling: Sampling,
-    /// Whose events are recorded.
-    pub target: Target,
-    /// How what the command starts is followed, with [`Target::Command`].
-    pub follow: raw::Follow,
-    /// The command to run meanwhile; with [`Target::Command`], the one to record.
+    /// What is recorded, and how.
+    pub options: Options,
+    /// The command to run meanwhile; with [`tare_record::options::Target::Command`], the one to record.
     pub command: Vec<OsString>,
-    /// Whether children and new threads are recorded, where an event doesn't say.
-    pub inherit: bool,
-    /// When recording begins.
-    pub begin: Begin,
-    /// When it ends at the latest.
+    /// When recording ends at the latest.
     pub timeout: Option<Duration>,
     /// Where enable, disable, ping and stop come from.
     pub control: Option<String>,
-    /// The rings.
-    pub rings: Rings,
     /// Where the recording goes.
     pub output: Output,
-    /// What of running processes is described.
-    pub synthesize: Synthesize,
-    /// Whether tare's own threads are recorded, too.
-    pub include_self: bool,
-    /// How many threads read rings; `None`: as many as the machine's CPUs ask for.
-    pub readers: Option<usize>,
-    /// The SCHED_FIFO priority of reading.
-    pub realtime_priority: Option<u32>,
     /// 1: what is done; 2: every attribute.
     pub verbose: u8,
     /// Only errors are printed.
@@ -61,58 +39,22 @@ pub struct Record {
     pub dry_run: bool,
 }
 
-/// The rings of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rings {
-    /// Bytes of data of each, a power of two of pages; `None`: as many as may be locked, up to 8
-    /// MiB.
-    pub bytes: Option<u64>,
-    /// What happens to what a reader doesn't take away in time.
-    pub keep: Keep,
-    /// How often what is in them is written at least.
-    pub flush_interval: Duration,
-}
-
-/// Which records stay.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Keep {
-    /// All: they are written as they come.
-    All,
-    /// The last that fit into the rings.
-    WhatFits,
-    /// The last so many seconds.
-    Last(Duration),
-}
-
-/// What of running processes is described, in records that the kernel would have written had tare
-/// been there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Synthesize {
-    /// Their names and parents.
-    pub tasks: bool,
-    /// What they map.
-    pub maps: bool,
-    /// Cgroups.
-    pub cgroups: bool,
-    /// At the end of the recording, not at its beginning.
-    pub at_the_end: bool,
-}
-
 impl Record {
     /// Works out what is to be done.
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::Record, host: &Host) -> Result<Self, Refusal> {
-        let target = Target::resolve(&raw.target, raw.command.is_empty(), host)?;
+        let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
         let begin = target::begin(&raw.target)?;
-        let sampling = Sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
+        let sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
         let sources = Sources::new(host.clone());
         let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, &sources)?;
-        groups
-            .iter_mut()
-            .flat_map(|group| &mut group.events)
-            .try_for_each(|event| sampling.apply_levels(event))?;
+        for event in groups.iter_mut().flat_map(|group| &mut group.events) {
+            sampling
+                .apply_levels(event)
+                .map_err(|term| Refusal::usage(format!("{}: {term}", event.name)))?;
+        }
         let rings = rings(&raw.output)?;
         let keeps_some = rings.keep != Keep::All
             || groups
@@ -121,43 +63,38 @@ impl Record {
                 .any(|event| event.sampling.overwrite == Some(true));
         Ok(Self {
             output: Output::resolve(&raw.output, keeps_some)?,
-            synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
-            groups,
-            include_self: raw.sampling.include_self,
-            sampling,
-            target,
-            follow: raw.target.follow,
-            inherit: !raw.target.no_inherit,
-            begin,
+            options: Options {
+                synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
+                groups,
+                include_self: raw.sampling.include_self,
+                sampling,
+                target,
+                follow: follow(raw.target.follow),
+                inherit: !raw.target.no_inherit,
+                begin,
+                may_pause: raw.target.control.is_some(),
+                rings,
+                build_ids: !raw.output.no_buildid,
+                readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
+                realtime_priority: raw.output.realtime,
+                program: Program::default(),
+            },
             timeout: raw.target.timeout.map(Duration::from_millis),
             control: raw.target.control,
-            rings,
-            readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
-            realtime_priority: raw.output.realtime,
             command: raw.command,
             verbose: raw.verbose,
             quiet: raw.quiet,
             dry_run: raw.dry_run,
         })
     }
+}
 
-    /// The event that a user gets who names none, where the machine has a PMU: one for each kind of
-    /// core.
-    ///
-    /// # Errors
-    /// What sysfs says of the PMUs can't be understood.
-    pub fn default_event(
-        text: &str,
-        sampling: &Sampling,
-        sources: &Sources,
-    ) -> Result<Vec<EventGroup>, Refusal> {
-        let mut groups =
-            tare_events::parse(text, sources).map_err(|error| events::refuse(&error))?;
-        groups
-            .iter_mut()
-            .flat_map(|group| &mut group.events)
-            .try_for_each(|event| sampling.apply_levels(event))?;
-        Ok(groups)
+fn follow(raw: raw::Follow) -> Follow {
+    match raw {
+        raw::Follow::Auto => Follow::Auto,
+        raw::Follow::Cgroup => Follow::Cgroup,
+        raw::Follow::System => Follow::System,
+        raw::Follow::Inherit => Follow::Inherit,
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use tare_record::output::{Destination, Options, PathChoice, Switch};
+
 use crate::cli::raw;
 use crate::cli::resolved::size;
 use crate::exit::Refusal;
-use crate::pipeline::output::{Destination, Options, PathChoice, Switch};
 
 /// Where a recording goes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,26 +15,9 @@ pub struct Output {
     pub destination: Destination,
     /// How it is written.
     pub options: Options,
-    /// Whether the table of build ids is written.
-    pub build_ids: bool,
 }
 
-/// A file of limited size is looked at so often while it grows to that size, at least.
-const LOOKS: u64 = 64;
-/// The most bytes between two looks.
-const LARGEST_STEP: u64 = 1 << 20;
-
 impl Output {
-    /// Where the size of files is limited: so many bytes at most are appended before it is looked
-    /// at.
-    #[must_use]
-    pub fn step(&self) -> Option<usize> {
-        let switch =
-            if let Some(Switch::Size(bytes)) = self.options.switch { Some(bytes) } else { None };
-        let size = self.options.max_size.into_iter().chain(switch).min()?;
-        usize::try_from((size / LOOKS).clamp(rustix::param::page_size() as u64, LARGEST_STEP)).ok()
-    }
-
     /// `keeps_some`: rings are overwritten, and written only when the user asks.
     pub(super) fn resolve(raw: &raw::record::Output, keeps_some: bool) -> Result<Self, Refusal> {
         let destination = match &raw.output {
@@ -83,7 +67,7 @@ impl Output {
             timestamp: raw.timestamp_filename,
             ..defaults
         };
-        Ok(Self { destination, options, build_ids: !raw.no_buildid })
+        Ok(Self { destination, options })
     }
 }
 

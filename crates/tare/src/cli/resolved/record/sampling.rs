@@ -1,8 +1,9 @@
 //! How events are sampled.
 
-use tare_events::{CallGraph, Event, branch_kind, branch_kinds};
+use tare_events::{CallGraph, branch_kind, branch_kinds};
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
+use tare_record::options::{Budget, Callchains, Levels, Rate, Sampling};
 
 use super::registers;
 use crate::cli::raw;
@@ -13,160 +14,45 @@ const STACK_BYTES: u32 = 8192;
 /// What the kernel takes at most (`sample_stack_user`), a multiple of eight below 64 KiB.
 const LARGEST_STACK: u32 = 65_528;
 
-/// How events are sampled, and what is recorded beside samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
-    /// How often.
-    pub rate: Rate,
-    /// Whether a frequency that the kernel doesn't allow is an error.
-    pub strict_frequency: bool,
-    /// What sampling may cost.
-    pub budget: Option<Budget>,
-    /// How events get call chains that don't say it themselves.
-    pub call_graph: CallGraph,
-    /// Whether tracepoints have call chains too.
-    pub call_graph_of_tracepoints: bool,
-    /// Bytes of the stack that a sample holds, for call chains by DWARF.
-    pub stack_bytes: u32,
-    /// Which part of call chains is wanted.
-    pub callchains: Callchains,
-    /// The kinds of branches (`PERF_SAMPLE_BRANCH_*`).
-    pub branches: Option<u64>,
-    /// What samples hold beyond what each event needs (`PERF_SAMPLE_*`).
-    pub fields: u64,
-    /// User registers in samples.
-    pub user_registers: u64,
-    /// Registers at the interrupt in samples.
-    pub interrupt_registers: u64,
-    /// The clock of times; `None`: the kernel's own.
-    pub clock: Option<i32>,
-    /// What the event that keeps track of processes reports, beyond their names and maps.
-    pub tracking: Flags,
-    /// Exact counts of each thread at its end.
-    pub counts_of_threads: bool,
-    /// Clocks and cycles with a fixed period where a frequency is asked for: children then start
-    /// with the right one.
-    pub fixed_periods: bool,
-    /// Cgroups of samples, and their names.
-    pub all_cgroups: bool,
-    /// The levels of all events.
-    pub levels: Levels,
-}
-
-/// What sampling may cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
-    /// A share of the recorded CPUs' time.
-    pub share: f64,
-    /// Samples a second that are kept whatever they cost.
-    pub min_hz: u64,
-}
-
-/// How often an event is sampled that doesn't say it itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
-    /// As suits the event: each tracepoint, 999 Hz for others.
-    OfEvent,
-    /// So many times a second.
-    Frequency(u64),
-    /// As often as the kernel allows.
-    MaxFrequency,
-    /// Every so many occurrences.
-    Period(u64),
-    /// Never.
-    Never,
-}
-
-/// Which part of a call chain is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Callchains {
-    /// All of it.
-    Both,
-    /// The user's frames.
-    User,
-    /// The kernel's frames.
-    Kernel,
-}
-
-/// The levels that all events are restricted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Levels {
-    /// As each event says.
-    OfEvent,
-    /// User space (`--all-user`).
-    User,
-    /// The kernel (`--all-kernel`).
-    Kernel,
-}
-
-impl Sampling {
-    pub(super) fn resolve(raw: &raw::record::Sampling, bpf_events: bool) -> Result<Self, Refusal> {
-        let (call_graph, stack_bytes) = call_graph(raw)?;
-        let mut tracking = Flags::empty();
-        tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
-        tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events);
-        tracking.set(Flags::NAMESPACES, raw.namespaces);
-        tracking.set(Flags::CGROUP, raw.all_cgroups);
-        tracking.set(Flags::BUILD_ID, raw.buildid_mmap);
-        tracking.set(Flags::BPF_EVENT, bpf_events);
-        let registers = |option, text: &Option<String>| {
-            text.as_deref().map_or(Ok(0), |text| registers::parse(option, text))
-        };
-        Ok(Self {
-            rate: rate(raw)?,
-            strict_frequency: raw.strict_freq,
-            budget: budget(raw)?,
-            call_graph,
-            call_graph_of_tracepoints: raw.with_call_graph || raw.call_graph.is_some(),
-            stack_bytes,
-            callchains: match (raw.user_callchains, raw.kernel_callchains) {
-                (true, _) => Callchains::User,
-                (_, true) => Callchains::Kernel,
-                _ => Callchains::Both,
-            },
-            branches: branches(raw)?,
-            fields: fields(raw),
-            user_registers: registers("--user-regs", &raw.user_regs)?,
-            interrupt_registers: registers("--intr-regs", &raw.intr_regs)?,
-            clock: clock(raw.clockid.as_deref())?,
-            tracking,
-            counts_of_threads: raw.stat,
-            fixed_periods: false,
-            all_cgroups: raw.all_cgroups,
-            levels: match (raw.all_user, raw.all_kernel) {
-                (true, _) => Levels::User,
-                (_, true) => Levels::Kernel,
-                _ => Levels::OfEvent,
-            },
-        })
-    }
-
-    /// Restricts an event to the levels of all, and refuses what a recording can't do for it.
-    pub(super) fn apply_levels(&self, event: &mut Event) -> Result<(), Refusal> {
-        let refuse = |what: &str| Err(Refusal::usage(format!("{}: {what}", event.name)));
-        if event.percore {
-            return refuse("percore sums up counts, and samples have none: leave it out");
-        }
-        if event.sampling.aux_output || event.sampling.aux_sample_size.is_some() {
-            return refuse(
-                "tare records no AUX area (Intel PT, CoreSight): leave the aux terms out",
-            );
-        }
-        if event.sampling.max_events.is_some() {
-            return refuse(
-                "nr limits what is shown, and a recording shows nothing: leave it out, or end the recording with --max-size",
-            );
-        }
-        let others = match self.levels {
-            Levels::OfEvent => return Ok(()),
-            Levels::User => Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV,
-            Levels::Kernel => Flags::EXCLUDE_USER | Flags::EXCLUDE_HV,
-        };
-        event.attr.flags.remove(Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_USER | Flags::EXCLUDE_HV);
-        event.attr.flags |= others;
-        event.explicit_levels = true;
-        Ok(())
-    }
+pub(super) fn resolve(raw: &raw::record::Sampling, bpf_events: bool) -> Result<Sampling, Refusal> {
+    let (call_graph, stack_bytes) = call_graph(raw)?;
+    let mut tracking = Flags::empty();
+    tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
+    tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events);
+    tracking.set(Flags::NAMESPACES, raw.namespaces);
+    tracking.set(Flags::CGROUP, raw.all_cgroups);
+    tracking.set(Flags::BUILD_ID, raw.buildid_mmap);
+    tracking.set(Flags::BPF_EVENT, bpf_events);
+    let registers = |option, text: &Option<String>| {
+        text.as_deref().map_or(Ok(0), |text| registers::parse(option, text))
+    };
+    Ok(Sampling {
+        rate: rate(raw)?,
+        strict_frequency: raw.strict_freq,
+        budget: budget(raw)?,
+        call_graph,
+        call_graph_of_tracepoints: raw.with_call_graph || raw.call_graph.is_some(),
+        stack_bytes,
+        callchains: match (raw.user_callchains, raw.kernel_callchains) {
+            (true, _) => Callchains::User,
+            (_, true) => Callchains::Kernel,
+            _ => Callchains::Both,
+        },
+        branches: branches(raw)?,
+        fields: fields(raw),
+        user_registers: registers("--user-regs", &raw.user_regs)?,
+        interrupt_registers: registers("--intr-regs", &raw.intr_regs)?,
+        clock: clock(raw.clockid.as_deref())?,
+        tracking,
+        counts_of_threads: raw.stat,
+        fixed_periods: false,
+        all_cgroups: raw.all_cgroups,
+        levels: match (raw.all_user, raw.all_kernel) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::OfEvent,
+        },
+    })
 }
 
 fn rate(raw: &raw::record::Sampling) -> Result<Rate, Refusal> {

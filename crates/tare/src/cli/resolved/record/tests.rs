@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use tare_events::CallGraph;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
+use tare_record::options::{Begin, Callchains, Cpus, Rate, Target};
+use tare_record::output::{Destination, PathChoice, Switch};
 
 use super::*;
 use crate::cli::raw::{Command, Tare};
-use crate::pipeline::output::{Destination, PathChoice, Switch};
 
 fn resolve(options: &str) -> Result<Record, Refusal> {
     let root = tempfile::tempdir().unwrap();
@@ -44,6 +45,7 @@ fn refused(lines: &[(&str, &str)]) {
 fn events_and_filters() {
     let events = |options| -> Vec<String> {
         record(options)
+            .options
             .groups
             .iter()
             .flat_map(|group| &group.events)
@@ -67,7 +69,7 @@ fn events_and_filters() {
 
 #[test]
 fn rates() {
-    let rate = |options| record(options).sampling.rate;
+    let rate = |options| record(options).options.sampling.rate;
     assert_eq!(rate("true"), Rate::OfEvent);
     assert_eq!(
         (rate("-F 99 true"), rate("--freq=99 true"), rate("-F max true")),
@@ -75,7 +77,7 @@ fn rates() {
     );
     assert_eq!((rate("-c 7 true"), rate("--count 7 true")), (Rate::Period(7), Rate::Period(7)));
     assert_eq!((rate("-n true"), rate("--no-samples true")), (Rate::Never, Rate::Never));
-    assert!(record("-F 99 --strict-freq true").sampling.strict_frequency);
+    assert!(record("-F 99 --strict-freq true").options.sampling.strict_frequency);
     refused(&[
         ("-F 0 true", "samples a second"),
         ("-F x true", "or max"),
@@ -86,7 +88,7 @@ fn rates() {
 
 #[test]
 fn call_chains() {
-    let sampling = |options| record(options).sampling;
+    let sampling = |options| record(options).options.sampling;
     let how = |options| {
         (
             sampling(options).call_graph,
@@ -113,7 +115,7 @@ fn call_chains() {
 
 #[test]
 fn branches_and_registers() {
-    let branches = |options| record(options).sampling.branches;
+    let branches = |options| record(options).options.sampling.branches;
     let any = u64::from(abi::PERF_SAMPLE_BRANCH_ANY);
     let user = u64::from(abi::PERF_SAMPLE_BRANCH_USER);
     assert_eq!(
@@ -127,7 +129,10 @@ fn branches_and_registers() {
     assert_eq!(branches("--branch-filter cond true"), Some(abi::PERF_SAMPLE_BRANCH_COND.into()));
     refused(&[("-j x true", "any_call"), ("-b -j any true", "cannot be used with")]);
     let registers = |options| {
-        (record(options).sampling.user_registers, record(options).sampling.interrupt_registers)
+        (
+            record(options).options.sampling.user_registers,
+            record(options).options.sampling.interrupt_registers,
+        )
     };
     assert_eq!(registers("true"), (0, 0));
     if cfg!(target_arch = "x86_64") {
@@ -144,7 +149,7 @@ fn branches_and_registers() {
 
 #[test]
 fn fields_of_samples() {
-    let fields = |options: &str| record(options).sampling.fields;
+    let fields = |options: &str| record(options).options.sampling.fields;
     let table = [
         ("-d", abi::PERF_SAMPLE_ADDR),
         ("--data", abi::PERF_SAMPLE_ADDR),
@@ -169,7 +174,7 @@ fn fields_of_samples() {
 
 #[test]
 fn clocks() {
-    let clock = |options| record(options).sampling.clock;
+    let clock = |options| record(options).options.sampling.clock;
     assert_eq!(
         (clock("true"), clock("-k mono true"), clock("--clockid CLOCK_MONOTONIC true")),
         (Some(1), Some(1), Some(1))
@@ -184,7 +189,7 @@ fn clocks() {
 
 #[test]
 fn what_is_recorded_beside_samples() {
-    let tracking = |options: &str| record(options).sampling.tracking;
+    let tracking = |options: &str| record(options).options.sampling.tracking;
     assert_eq!(
         (tracking("true"), tracking("--no-bpf-event true")),
         (Flags::BPF_EVENT, Flags::empty())
@@ -200,18 +205,18 @@ fn what_is_recorded_beside_samples() {
         assert_eq!(tracking(&format!("{option} true")), flag | Flags::BPF_EVENT, "{option}");
     }
     assert!(
-        record("-s true").sampling.counts_of_threads
-            && record("--stat true").sampling.counts_of_threads
+        record("-s true").options.sampling.counts_of_threads
+            && record("--stat true").options.sampling.counts_of_threads
     );
     assert!(
-        record("--all-cgroups true").sampling.all_cgroups
-            && record("--all-cgroups true").synthesize.cgroups
+        record("--all-cgroups true").options.sampling.all_cgroups
+            && record("--all-cgroups true").options.synthesize.cgroups
     );
 }
 
 #[test]
 fn levels() {
-    let flags = |options| record(options).groups[0].events[0].attr.flags;
+    let flags = |options| record(options).options.groups[0].events[0].attr.flags;
     assert_eq!(flags("-e cs true"), Flags::empty());
     assert_eq!(flags("--all-user -e cs:k true"), Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV);
     assert_eq!(flags("--all-kernel -e cs true"), Flags::EXCLUDE_USER | Flags::EXCLUDE_HV);
@@ -220,7 +225,7 @@ fn levels() {
 
 #[test]
 fn targets() {
-    let target = |options| record(options).target;
+    let target = |options| record(options).options.target;
     let cpus = |text: &str| text.parse::<tare_kernel::host::CpuList>().unwrap();
     assert_eq!(target("true"), Target::Command(Cpus::All));
     assert_eq!(
@@ -248,7 +253,11 @@ fn targets() {
         Target::Cgroups { names: vec!["a".to_owned(), "b".to_owned()], cpus: cpus("0-3") }
     );
     assert_eq!(
-        (record("true").inherit, record("-i true").inherit, record("--no-inherit true").inherit),
+        (
+            record("true").options.inherit,
+            record("-i true").options.inherit,
+            record("--no-inherit true").options.inherit
+        ),
         (true, false, false)
     );
     refused(&[
@@ -263,12 +272,12 @@ fn targets() {
 #[test]
 fn times() {
     use std::time::Duration;
-    let begin = |options| record(options).begin;
+    let begin = |options| record(options).options.begin;
     assert_eq!(
         (begin("true"), begin("-D 0 true"), begin("-D 20 true")),
         (Begin::AtOnce, Begin::AtOnce, Begin::After(Duration::from_millis(20)))
     );
-    assert_eq!(begin("--delay -1 --control fd:3 true"), Begin::OnControl);
+    assert_eq!(begin("--delay -1 --control fd:3 true"), Begin::OnRequest);
     assert_eq!(record("--control fd:3,4 true").control.as_deref(), Some("fd:3,4"));
     assert_eq!(record("--timeout 50 true").timeout, Some(Duration::from_millis(50)));
     refused(&[
@@ -281,7 +290,7 @@ fn times() {
 
 #[test]
 fn rings_and_flushes() {
-    let rings = |options| record(options).rings;
+    let rings = |options| record(options).options.rings;
     let page = rustix::param::page_size() as u64;
     assert_eq!((rings("true").bytes, rings("-m 3 true").bytes), (None, Some(4 * page)));
     assert_eq!(
@@ -361,9 +370,9 @@ fn where_it_goes() {
     assert_eq!(options("--switch-output --switch-max-files 3 true").max_files, Some(3));
     assert!(options("--timestamp-filename true").timestamp && !options("true").timestamp);
     assert!(
-        output("true").build_ids
-            && !output("-B true").build_ids
-            && !output("--no-buildid true").build_ids
+        record("true").options.build_ids
+            && !record("-B true").options.build_ids
+            && !record("--no-buildid true").options.build_ids
     );
     refused(&[
         ("-z99 true", "99 is not in"),
@@ -378,7 +387,7 @@ fn where_it_goes() {
 
 #[test]
 fn running_processes() {
-    let synthesize = |options| record(options).synthesize;
+    let synthesize = |options| record(options).options.synthesize;
     let all = Synthesize { tasks: true, maps: true, cgroups: false, at_the_end: false };
     assert_eq!((synthesize("true"), synthesize("--synth=all true")), (all, all));
     assert_eq!(synthesize("--synth=no true"), Synthesize { tasks: false, maps: false, ..all });
@@ -393,10 +402,14 @@ fn running_processes() {
 #[test]
 fn the_rest() {
     assert!(
-        record("--include-self true").include_self && !record("--exclude-perf true").include_self
+        record("--include-self true").options.include_self
+            && !record("--exclude-perf true").options.include_self
     );
     assert_eq!(
-        (record("-r 5 true").realtime_priority, record("--realtime 5 true").realtime_priority),
+        (
+            record("-r 5 true").options.realtime_priority,
+            record("--realtime 5 true").options.realtime_priority
+        ),
         (Some(5), Some(5))
     );
     assert_eq!(

@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::report::{Line, Results};
+use tare_record::own_file;
+
 use crate::cli::resolved::stat::{Destination, Form, Output};
-use crate::own_file;
 
 /// Writes results as they come.
 pub(super) struct Writer {

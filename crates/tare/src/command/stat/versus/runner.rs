@@ -16,10 +16,11 @@ use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
 use super::super::{opening, shell};
 use super::progress::Bar;
+use tare_record::own_file;
+
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::command::interrupt::wait;
-use crate::own_file;
 
 /// Why a run could not be made or used.
 #[derive(Debug)]

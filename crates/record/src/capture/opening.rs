@@ -1,0 +1,442 @@
+//! Opening what is recorded: every event at every target, and one ring a CPU that all events of the
+//! CPU write into.
+//!
+//! ```text
+//!            CPU 0            CPU 1
+//! event 0    owns ring 0      owns ring 1
+//! event 1    -> ring 0        -> ring 1        PERF_EVENT_IOC_SET_OUTPUT
+//! ```
+//! Events whose rings are overwritten (`write_backward`) have rings of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+
+use rustix::io::Errno;
+use tare_events::OpenError;
+use tare_format::abi::{Attr, Count, Flags, Reading, Sampling};
+use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
+
+use super::unswapped::unswapped;
+
+/// An event to open.
+#[derive(Clone, Debug)]
+pub(crate) struct EventToOpen {
+    /// What messages call it.
+    pub(crate) name: String,
+    /// As the kernel is to get it.
+    pub(crate) attr: Attr,
+    /// Lower frequencies that it is opened with, too: one of all is on at a time.
+    pub(crate) slower: Vec<u64>,
+    /// The event that leads its group, where another does: an index before its own.
+    pub(crate) leader: Option<usize>,
+    /// The CPUs that it is opened on, and what of each.
+    pub(crate) targets: Vec<(u32, Target)>,
+}
+
+/// An event at a target.
+#[derive(Debug)]
+struct Opened {
+    event: usize,
+    /// Which of the event's frequencies it has.
+    step: usize,
+    cpu: u32,
+    target: Target,
+    file: Box<dyn EventFile>,
+}
+
+/// All events, open. Dropping them ends the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    wanted: Vec<EventToOpen>,
+    opened: Vec<Opened>,
+    /// Which of their frequencies events have: the one of this number, or their last.
+    step: usize,
+    /// Events that are on.
+    enabled: BTreeSet<usize>,
+    /// Never enabled.
+    unswapped: Vec<Box<dyn EventFile>>,
+}
+
+/// The rings of all CPUs, each with its CPU and the target of its event among those that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    /// Read as they fill.
+    pub(crate) consumed: Vec<(u32, usize, Ring)>,
+    /// Overwritten, and read when the user wants to see them.
+    pub(crate) overwritten: Vec<(u32, usize, OverwrittenRing)>,
+}
+
+impl Rings {
+    /// Bytes of the smallest.
+    pub(crate) fn smallest(&self) -> usize {
+        let consumed = self.consumed.iter().map(|(.., ring)| ring.size());
+        consumed.chain(self.overwritten.iter().map(|(.., ring)| ring.size())).min().unwrap_or(0)
+    }
+}
+
+/// Descriptors that [`Events::open`] will use.
+pub(crate) fn needed_files(wanted: &[EventToOpen]) -> usize {
+    wanted.iter().map(|wanted| wanted.targets.len() * (1 + wanted.slower.len())).sum::<usize>()
+        + unswapped(wanted).len()
+}
+
+impl Events {
+    /// Opens every event at each of its targets.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A thread that ended meanwhile is left out, unless none is left.
+    pub(crate) fn open(kernel: &dyn Kernel, wanted: Vec<EventToOpen>) -> Result<Self, OpenError> {
+        let needed = needed_files(&wanted);
+        let mut opened: Vec<Opened> = Vec::with_capacity(needed);
+        let mut gone = BTreeSet::new();
+        for (event, step, attr, EventToOpen { name, leader, targets, .. }) in attrs(&wanted) {
+            for &(cpu, target) in targets {
+                let leads =
+                    |leader| opened.iter().find(|one| one.event == leader && one.target == target);
+                let leader = leader.and_then(leads).map(|one| &*one.file);
+                match kernel.open(&attr, target, leader) {
+                    Ok(file) => opened.push(Opened { event, step, cpu, target, file }),
+                    Err(errno) => match refusal(errno, name, target, needed, opened.len()) {
+                        OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
+                        error => return Err(error),
+                    },
+                }
+            }
+        }
+        opened.retain(|one| !matches!(one.target, Target::Task(tid) | Target::TaskOnCpu(tid, _) if gone.contains(&tid)));
+        match gone.first() {
+            Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
+            _ => {
+                let unswapped = open_unswapped(kernel, &wanted, (needed, opened.len()))?;
+                Ok(Self { wanted, opened, unswapped, ..Self::default() })
+            }
+        }
+    }
+
+    /// Maps a ring of `bytes` for each CPU, and has the CPU's other events write into it.
+    ///
+    /// # Errors
+    /// See [`RingError`].
+    pub(crate) fn rings(&self, bytes: usize) -> Result<Rings, RingError> {
+        let mut owners: BTreeMap<(u32, bool), usize> = BTreeMap::new();
+        let mut rings = Rings::default();
+        for (at, opened) in self.opened.iter().enumerate() {
+            let key = (opened.cpu, self.is_backward(opened));
+            match owners.get(&key) {
+                Some(&owner) => {
+                    opened.file.set_output(&*self.opened[owner].file).map_err(RingError::Kernel)?;
+                }
+                None => {
+                    match key {
+                        (cpu, false) => {
+                            rings.consumed.push((cpu, at, Ring::map(&*opened.file, bytes)?));
+                        }
+                        (cpu, true) => rings.overwritten.push((
+                            cpu,
+                            at,
+                            OverwrittenRing::map(&*opened.file, bytes)?,
+                        )),
+                    }
+                    owners.insert(key, at);
+                }
+            }
+        }
+        Ok(rings)
+    }
+
+    fn is_backward(&self, opened: &Opened) -> bool {
+        self.wanted[opened.event].attr.flags.contains(Flags::WRITE_BACKWARD)
+    }
+
+    /// How many rings [`Events::rings`] will map.
+    pub(crate) fn number_of_rings(&self) -> usize {
+        self.opened
+            .iter()
+            .map(|opened| (opened.cpu, self.is_backward(opened)))
+            .collect::<BTreeSet<_>>()
+            .len()
+    }
+
+    /// The file of an opened event.
+    pub(crate) fn file(&self, at: usize) -> Option<&dyn EventFile> {
+        self.opened.get(at).map(|opened| &*opened.file)
+    }
+
+    /// The ids of each event, in the order of the events.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn ids(&self) -> Result<Vec<Vec<u64>>, Errno> {
+        let mut ids = vec![Vec::new(); self.wanted.len()];
+        for opened in &self.opened {
+            ids[opened.event].push(opened.file.id()?);
+        }
+        Ok(ids)
+    }
+
+    /// Sets each event's filter, which the kernel takes once.
+    ///
+    /// # Errors
+    /// [`OpenError::Filter`].
+    pub(crate) fn set_filters(&self, filters: &[Option<CString>]) -> Result<(), OpenError> {
+        for opened in &self.opened {
+            let Some(filter) = filters.get(opened.event).and_then(Option::as_ref) else { continue };
+            let (event, text) = (&self.wanted[opened.event].name, filter.to_string_lossy());
+            let refused = |errno| OpenError::Filter {
+                event: event.clone(),
+                filter: text.into_owned(),
+                errno,
+            };
+            opened.file.set_filter(filter).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// How many files are open.
+    pub(crate) fn number_of_files(&self) -> usize {
+        self.opened.len() + self.unswapped.len()
+    }
+
+    /// Starts (or stops) those events that a test holds for, by number.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn set_enabled(
+        &mut self,
+        enabled: bool,
+        which: impl Fn(usize) -> bool,
+    ) -> Result<(), Errno> {
+        for event in (0..self.wanted.len()).filter(|event| which(*event)) {
+            let _ = if enabled { self.enabled.insert(event) } else { self.enabled.remove(&event) };
+        }
+        let leads = |opened: &&Opened| {
+            self.wanted[opened.event].leader.is_none()
+                && which(opened.event)
+                && (!enabled || self.has_step(opened, self.step))
+        };
+        let mut chosen = self.opened.iter().filter(leads);
+        chosen.try_for_each(
+            |opened| if enabled { opened.file.enable() } else { opened.file.disable() },
+        )
+    }
+
+    fn has_step(&self, opened: &Opened, step: usize) -> bool {
+        opened.step == step.min(self.wanted[opened.event].slower.len())
+    }
+
+    /// Has events sampled at another of their frequencies, those that are on at once.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn set_step(&mut self, step: usize) -> Result<(), Errno> {
+        let before = std::mem::replace(&mut self.step, step);
+        let changes = |opened: &&Opened| {
+            self.enabled.contains(&opened.event)
+                && self.has_step(opened, before) != self.has_step(opened, step)
+        };
+        for opened in
+            self.opened.iter().filter(changes).filter(|opened| self.has_step(opened, before))
+        {
+            opened.file.disable()?;
+        }
+        self.opened
+            .iter()
+            .filter(changes)
+            .filter(|opened| self.has_step(opened, step))
+            .try_for_each(|opened| opened.file.enable())
+    }
+
+    /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`,
+    /// Linux 6.0).
+    pub(crate) fn lost(&self) -> Vec<Option<u64>> {
+        let mut lost = vec![None; self.wanted.len()];
+        for opened in &self.opened {
+            if let Some(number) =
+                self.reading_of(opened).and_then(|(reading, nth)| reading.lost.get(nth).copied())
+            {
+                *lost[opened.event].get_or_insert(0) += number;
+            }
+        }
+        lost
+    }
+
+    /// What each event counted in all, also where it was not sampled: scaled where it shared a
+    /// counter. Of a thread's events on several CPUs each is enabled wherever the thread runs, and
+    /// only the one of that CPU is running.
+    pub(crate) fn counts(&self) -> Vec<Option<u64>> {
+        let mut sums: BTreeMap<(usize, Target), (u64, u64, u64)> = BTreeMap::new();
+        for opened in &self.opened {
+            let Some(count) =
+                self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied())
+            else {
+                continue;
+            };
+            let whose = if let Target::TaskOnCpu(tid, _) = opened.target {
+                Target::Task(tid)
+            } else {
+                opened.target
+            };
+            let (value, enabled, running) = sums.entry((opened.event, whose)).or_default();
+            (*value, *running) =
+                (value.saturating_add(count.value()), running.saturating_add(count.running_ns()));
+            *enabled = count.enabled_ns().max(*enabled).max(*running);
+        }
+        let mut counts = vec![None; self.wanted.len()];
+        for ((event, _), (value, enabled, running)) in sums {
+            if let Some(count) = scaled(Count::new(value, enabled, running)) {
+                *counts[event].get_or_insert(0) += count;
+            }
+        }
+        counts
+    }
+
+    /// With groups, one read gives those of all members: this one's is found by its target in its
+    /// group.
+    fn reading_of(&self, opened: &Opened) -> Option<(Reading, usize)> {
+        let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
+        let len = opened.file.read(&mut bytes).ok()?;
+        let reading =
+            Reading::decode(bytes.get(..len)?, self.wanted[opened.event].attr.read_format).ok()?;
+        let leader = self.wanted[opened.event].leader.unwrap_or(opened.event);
+        let nth = (leader..opened.event)
+            .filter(|&event| event == leader || self.wanted[event].leader == Some(leader))
+            .count();
+        let nth = if reading.counts.len() > 1 { nth } else { 0 };
+        Some((reading, nth))
+    }
+}
+
+/// What is opened at each target, the rate that was asked for first: an event, which of its
+/// frequencies, and its attribute.
+fn attrs(wanted: &[EventToOpen]) -> impl Iterator<Item = (usize, usize, Attr, &EventToOpen)> {
+    wanted.iter().enumerate().flat_map(|(event, of)| {
+        let slower = of
+            .slower
+            .iter()
+            .map(|&hz| Attr { sampling: Sampling::Frequency(hz), ..of.attr.clone() });
+        std::iter::once(of.attr.clone())
+            .chain(slower)
+            .enumerate()
+            .map(move |(step, attr)| (event, step, attr, of))
+    })
+}
+
+/// What an event would have counted had it not shared a counter; `None` where it never ran.
+fn scaled(count: Count) -> Option<u64> {
+    let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
+    whole
+        .checked_div(count.running_ns().into())
+        .map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
+}
+
+fn open_unswapped(
+    kernel: &dyn Kernel,
+    wanted: &[EventToOpen],
+    (needed, opened): (usize, usize),
+) -> Result<Vec<Box<dyn EventFile>>, OpenError> {
+    let mut files = Vec::new();
+    for (name, attr, target) in unswapped(wanted) {
+        match kernel.open(&attr, target, None) {
+            Ok(file) => files.push(file),
+            Err(Errno::SRCH) => {}
+            Err(errno) => return Err(refusal(errno, &name, target, needed, opened + files.len())),
+        }
+    }
+    Ok(files)
+}
+
+fn refusal(errno: Errno, name: &str, target: Target, needed: usize, opened: usize) -> OpenError {
+    let event = name.to_owned();
+    match (errno, target) {
+        (Errno::ACCESS | Errno::PERM, _) => OpenError::NotPermitted {
+            event,
+            per_cpu: !matches!(target, Target::TaskOnCpu(..) | Target::Task(_)),
+            errno,
+        },
+        (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed, opened },
+        (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
+        _ => OpenError::Other { event, errno },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_kernel::fake::{Answer, Scripted};
+
+    use super::*;
+
+    fn wanted(name: &str, config: u64, targets: &[(u32, Target)]) -> EventToOpen {
+        EventToOpen {
+            name: name.to_owned(),
+            attr: Attr { config, ..Attr::default() },
+            slower: Vec::new(),
+            leader: None,
+            targets: targets.to_vec(),
+        }
+    }
+
+    /// Two events of two tasks on two CPUs each.
+    fn of_tasks() -> Vec<EventToOpen> {
+        let targets: Vec<_> = [7, 8]
+            .iter()
+            .flat_map(|&tid| [0, 1].map(|cpu| (cpu, Target::TaskOnCpu(tid, cpu))))
+            .collect();
+        vec![wanted("first", 1, &targets), wanted("second", 2, &targets)]
+    }
+
+    fn refuses(which: fn(&Attr, Target) -> bool, error: Errno) -> Scripted {
+        Scripted::new().rule(which, Answer::Refuse(error))
+    }
+
+    #[test]
+    fn every_refusal_has_its_meaning() {
+        let second = |attr: &Attr, _: Target| attr.config == 2;
+        let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
+        assert!(
+            matches!(error(Errno::PERM), OpenError::NotPermitted { event, per_cpu: false, errno: Errno::PERM } if event == "second")
+        );
+        assert!(matches!(
+            error(Errno::ACCESS),
+            OpenError::NotPermitted { errno: Errno::ACCESS, .. }
+        ));
+        assert!(
+            matches!(error(Errno::NODEV), OpenError::Other { event, errno: Errno::NODEV } if event == "second")
+        );
+        let of_cpus = vec![wanted("all", 2, &[(0, Target::Cpu(0))])];
+        let whole = Events::open(&refuses(second, Errno::ACCESS), of_cpus).unwrap_err();
+        assert!(matches!(whole, OpenError::NotPermitted { per_cpu: true, .. }));
+        let few = Events::open(&Scripted::new().files(5), of_tasks()).unwrap_err();
+        assert!(matches!(few, OpenError::TooManyFiles { needed: 8, opened: 5 }));
+    }
+
+    #[test]
+    fn a_task_that_ended_is_left_out_with_all_its_events() {
+        let gone = |attr: &Attr, target: Target| {
+            attr.config == 2 && matches!(target, Target::TaskOnCpu(8, _))
+        };
+        let events = Events::open(&refuses(gone, Errno::SRCH), of_tasks()).unwrap();
+        assert_eq!(events.number_of_files(), 4);
+        assert!(
+            events.opened.iter().all(|opened| matches!(opened.target, Target::TaskOnCpu(7, _)))
+        );
+        let all = Events::open(&refuses(|_, _| true, Errno::SRCH), of_tasks()).unwrap_err();
+        assert!(matches!(all, OpenError::NoSuchTask(7)));
+    }
+
+    #[test]
+    fn a_cpu_has_one_ring_that_is_halved_until_it_may_be_locked() {
+        let kernel = Scripted::new().lockable(64 << 10);
+        let events = Events::open(&kernel, of_tasks()).unwrap();
+        let rings = events.rings(1 << 20).unwrap();
+        assert_eq!(
+            (rings.consumed.len(), rings.overwritten.len(), rings.smallest()),
+            (2, 0, 64 << 10)
+        );
+        let outputs = kernel.calls().iter().filter(|call| call.starts_with("output ")).count();
+        assert_eq!(outputs, 6, "{:?}", kernel.calls());
+        let none = Scripted::new().lockable(0);
+        let events = Events::open(&none, of_tasks()).unwrap();
+        assert_eq!(events.rings(1 << 20).unwrap_err(), RingError::LockedMemory);
+    }
+}

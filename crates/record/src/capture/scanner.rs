@@ -1,0 +1,317 @@
+//! What a ring brought, seen in passing: of each record its header, of a sample its event's id and
+//! where asked its thread, and of the few records that tell of losses all.
+
+use std::sync::Arc;
+
+use super::stats::Stats;
+use super::tasks::Tasks;
+use tare_format::Endian;
+use tare_format::abi::bindings::{
+    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
+    PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
+    PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+};
+use tare_format::record::{Layout, RawRecord};
+
+/// Bytes of a record's header.
+const HEADER: usize = 8;
+
+/// The fields of a sample that come before its task, and before its period (`perf_output_sample` in
+/// the kernel).
+const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
+const BEFORE_PERIOD: u64 = BEFORE_TID
+    | (PERF_SAMPLE_TID
+        | PERF_SAMPLE_TIME
+        | PERF_SAMPLE_ADDR
+        | PERF_SAMPLE_ID
+        | PERF_SAMPLE_STREAM_ID
+        | PERF_SAMPLE_CPU) as u64;
+
+/// What a scanner must know of the events.
+#[derive(Debug, Default)]
+pub(crate) struct EventTable {
+    /// The layout of each event's records.
+    layouts: Vec<Layout>,
+    /// Where in a sample of each event its thread is, in bytes; `None` where it isn't, or nobody
+    /// asks.
+    tid_at: Vec<Option<usize>>,
+    /// Ids and their events, sorted.
+    ids: Vec<(u64, usize)>,
+    /// The recorder's own threads.
+    own: Vec<i32>,
+    /// What a sample of each event stands for, where tasks are told apart.
+    weights: Vec<Weight>,
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// The same for all.
+    Fixed(u64),
+    /// What it says itself.
+    InSample,
+}
+
+impl EventTable {
+    /// The events by their layouts and ids. `own` are the recorder's threads, where their samples
+    /// are to be counted.
+    pub(crate) fn new(layouts: Vec<Layout>, ids: &[Vec<u64>], own: Vec<i32>) -> Self {
+        let tid_at = |layout: &Layout| {
+            let has = layout.sample_type & u64::from(PERF_SAMPLE_TID) != 0 && !own.is_empty();
+            has.then(|| HEADER + 8 * (layout.sample_type & BEFORE_TID).count_ones() as usize + 4)
+        };
+        let mut by_id: Vec<_> = ids
+            .iter()
+            .enumerate()
+            .flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event)))
+            .collect();
+        by_id.sort_unstable();
+        Self {
+            tid_at: layouts.iter().map(tid_at).collect(),
+            layouts,
+            ids: by_id,
+            own,
+            weights: Vec::new(),
+        }
+    }
+
+    /// Has tasks told apart. `weights` are what samples of the events stand for.
+    pub(crate) fn telling_tasks(mut self, weights: Vec<Weight>) -> Self {
+        self.weights = weights;
+        self
+    }
+
+    /// The task of a sample, and what the sample stands for.
+    fn task(&self, record: &[u8], event: usize) -> Option<(i32, u64)> {
+        let weight = *self.weights.get(event)?;
+        let sample_type = self.layouts.get(event)?.sample_type;
+        // Up to the period, each field that a sample has is one word.
+        let at = |field: u32, before: u64| {
+            (sample_type & u64::from(field) != 0)
+                .then(|| HEADER + 8 * (sample_type & before).count_ones() as usize)
+        };
+        let of_task = word(record, at(PERF_SAMPLE_TID, BEFORE_TID)?)?.to_ne_bytes();
+        let tid = i32::from_ne_bytes(std::array::from_fn(|n| of_task[n + 4]));
+        let period = match weight {
+            Weight::Fixed(period) => period,
+            Weight::InSample => word(record, at(PERF_SAMPLE_PERIOD, BEFORE_PERIOD)?)?,
+        };
+        Some((tid, period))
+    }
+
+    fn event(&self, id: u64) -> Option<usize> {
+        let at = self.ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.ids[at].1)
+    }
+}
+
+/// Samples of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleCounts {
+    /// All that were written.
+    pub(crate) samples: u64,
+    /// Those made by the recorder itself.
+    pub(crate) own: u64,
+    /// Those that interrupted the kernel.
+    pub(crate) in_kernel: u64,
+}
+
+impl SampleCounts {
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
+        Self {
+            samples: since(|tally| tally.samples),
+            own: since(|tally| tally.own),
+            in_kernel: since(|tally| tally.in_kernel),
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            samples: self.samples + other.samples,
+            own: self.own + other.own,
+            in_kernel: self.in_kernel + other.in_kernel,
+        }
+    }
+}
+
+/// Records that a ring had no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LostRecords {
+    /// How many.
+    pub(crate) records: u64,
+    /// When the last record before them was made, in the recording's clock, where that is known.
+    pub(crate) after_ns: Option<u64>,
+    /// When there was room again.
+    pub(crate) until_ns: Option<u64>,
+}
+
+/// What one ring brought.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    known: Arc<EventTable>,
+    /// All that it brought, summed up.
+    pub(crate) stats: Stats,
+    /// When the first sample of the last batch was made.
+    pub(crate) batch_first_ns: Option<u64>,
+    /// The tasks, where they are told apart.
+    pub(crate) tasks: Option<Tasks>,
+    /// Records of mappings that nobody took yet.
+    mappings: Vec<u8>,
+    /// A record that lay across the ring's end.
+    straddling: Vec<u8>,
+    /// The event of the last sample, by its id.
+    last: Option<(u64, usize)>,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
+}
+
+/// A record's kind and size; a size that can't be is the rest of the bytes.
+fn header(bytes: &[u8]) -> Option<(u32, usize)> {
+    let &[a, b, c, d, _, _, g, h] = bytes.first_chunk::<HEADER>()?;
+    let size = usize::from(u16::from_ne_bytes([g, h]));
+    Some((u32::from_ne_bytes([a, b, c, d]), if size < HEADER { bytes.len() } else { size }))
+}
+
+/// Whether a sample interrupted the kernel, by its header.
+fn in_kernel(record: &[u8]) -> bool {
+    let misc = record.get(4..6).map_or(0, |misc| u32::from(u16::from_ne_bytes([misc[0], misc[1]])));
+    misc & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL
+}
+
+impl Scanner {
+    pub(crate) fn new(known: &Arc<EventTable>) -> Self {
+        Self {
+            known: Arc::clone(known),
+            stats: Stats {
+                by_event: vec![SampleCounts::default(); known.layouts.len()],
+                ..Stats::default()
+            },
+            batch_first_ns: None,
+            tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
+            mappings: Vec::new(),
+            straddling: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Takes in a batch: whole records, in two pieces where they wrap around the ring's end. The
+    /// kernel aligns records to 8 bytes, so that no header lies across the end.
+    pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
+        let len = first.len() + second.len();
+        self.stats.bytes += len as u64;
+        self.batch_first_ns = None;
+        self.stats.fullest = self.stats.fullest.max(len);
+        let rest = self.walk(first);
+        let missing =
+            header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
+        let mut straddling = std::mem::take(&mut self.straddling);
+        straddling.clear();
+        straddling.extend_from_slice(rest);
+        straddling.extend_from_slice(&second[..missing]);
+        self.walk(&straddling);
+        self.straddling = straddling;
+        self.walk(&second[missing..]);
+    }
+
+    /// Moves the records of mappings that were seen.
+    pub(crate) fn take_mappings(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.mappings);
+    }
+
+    /// Goes through whole records, and returns what is left: the beginning of a record.
+    fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        let (mut previous, mut last): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        while let Some((kind, size)) = header(bytes) {
+            let Some((record, rest)) = bytes.split_at_checked(size) else { break };
+            match kind {
+                PERF_RECORD_SAMPLE => {
+                    self.sample(record);
+                    last = Some(record);
+                }
+                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
+                PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
+                PERF_RECORD_THROTTLE => self.stats.throttled += 1,
+                PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.mappings.extend_from_slice(record),
+                _ => {}
+            }
+            previous = Some(record);
+            bytes = rest;
+        }
+        self.stats.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.stats.last_ns);
+        bytes
+    }
+
+    fn sample(&mut self, record: &[u8]) {
+        // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
+        let Some(id) = word(record, HEADER) else { return };
+        let event = match self.last {
+            Some((last, event)) if last == id => event,
+            _ => {
+                let Some(event) = self.known.event(id) else { return };
+                self.last = Some((id, event));
+                event
+            }
+        };
+        if self.batch_first_ns.is_none() {
+            self.batch_first_ns = self.time_ns(record);
+            self.stats.first_ns = self.stats.first_ns.or(self.batch_first_ns);
+        }
+        if let Some(tasks) = &mut self.tasks
+            && let Some((tid, period)) = self.known.task(record, event)
+        {
+            tasks.sample(tid, event, period);
+        }
+        let tally = &mut self.stats.by_event[event];
+        tally.samples += 1;
+        tally.in_kernel += u64::from(in_kernel(record));
+        if let Some(at) = self.known.tid_at[event] {
+            let tid = record
+                .get(at..at + 4)
+                .map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
+            tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));
+        }
+    }
+
+    fn task(&mut self, record: &[u8]) {
+        if let (Some(tasks), Some(raw)) =
+            (&mut self.tasks, RawRecord::first(record, Endian::NATIVE))
+            && let Ok(record) = raw.decode()
+        {
+            tasks.see(&record);
+        }
+    }
+
+    fn loss(&mut self, record: &[u8], previous: Option<&[u8]>) {
+        let lost_samples = header(record).is_some_and(|(kind, _)| kind == PERF_RECORD_LOST_SAMPLES);
+        let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else {
+            return;
+        };
+        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.stats.last_ns);
+        let until_ns = self.time_ns(record).or(after_ns);
+        let before = self.stats.lost;
+        self.stats.lost = Some(LostRecords {
+            records: before.map_or(0, |lost| lost.records).saturating_add(records),
+            after_ns: before.map_or(after_ns, |lost| lost.after_ns),
+            until_ns,
+        });
+    }
+
+    /// When a record was made, in the recording's clock. All events of a ring have their time at
+    /// one place, or none.
+    fn time_ns(&self, record: &[u8]) -> Option<u64> {
+        let raw = RawRecord::first(record, Endian::NATIVE)?;
+        let event = if raw.kind == PERF_RECORD_SAMPLE {
+            self.known.event(word(record, HEADER)?)?
+        } else {
+            0
+        };
+        self.known.layouts.get(event)?.time_ns(&raw)
+    }
+}

@@ -1,0 +1,132 @@
+//! What a ring brought, as stats: since the recording began, and of each of its files.
+
+use super::scanner::{LostRecords, SampleCounts, Scanner};
+
+/// What a ring brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stats {
+    /// By event.
+    pub(crate) by_event: Vec<SampleCounts>,
+    /// All losses as one: how many records, from the first until the last.
+    pub(crate) lost: Option<LostRecords>,
+    /// How often an event was stopped for sampling too often.
+    pub(crate) throttled: u64,
+    /// All bytes.
+    pub(crate) bytes: u64,
+    /// The most bytes that lay in the ring when it was read.
+    pub(crate) fullest: usize,
+    /// When the first sample was made.
+    pub(crate) first_ns: Option<u64>,
+    /// When the last sample was made.
+    pub(crate) last_ns: Option<u64>,
+}
+
+impl Stats {
+    /// What came since `before`. The fullest that a ring was stays.
+    fn since(self, before: &Self) -> Self {
+        let zero = SampleCounts::default();
+        let tally = |(event, now): (usize, &SampleCounts)| {
+            let before = before.by_event.get(event).unwrap_or(&zero);
+            now.since(before)
+        };
+        let lost =
+            self.lost.filter(|lost| Some(*lost) != before.lost).map(|lost| match before.lost {
+                Some(known) => LostRecords {
+                    records: lost.records.saturating_sub(known.records),
+                    after_ns: known.until_ns,
+                    until_ns: lost.until_ns,
+                },
+                None => lost,
+            });
+        Self {
+            by_event: self.by_event.iter().enumerate().map(tally).collect(),
+            lost,
+            throttled: self.throttled.saturating_sub(before.throttled),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            last_ns: self.last_ns.filter(|last_ns| Some(*last_ns) != before.last_ns),
+            ..self
+        }
+    }
+}
+
+/// The ring of a CPU, and what of it is known to have been appended to the output.
+#[derive(Debug, Default)]
+pub(crate) struct AppendedStats {
+    now: Stats,
+    /// As they were when the file at hand began.
+    before: Stats,
+    /// When the first sample of the file was made.
+    first_ns: Option<u64>,
+}
+
+impl AppendedStats {
+    /// What the scanner saw is appended over.
+    pub(crate) fn note(&mut self, scanner: &Scanner) {
+        self.first_ns = self.first_ns.or(scanner.batch_first_ns);
+        self.now.clone_from(&scanner.stats);
+    }
+
+    /// How often events were stopped for sampling too often.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.now.throttled
+    }
+
+    /// Samples of the recording so far, by event.
+    pub(crate) fn by_event(&self) -> &[SampleCounts] {
+        &self.now.by_event
+    }
+
+    /// What the file at hand holds; the next file begins.
+    pub(crate) fn take(&mut self) -> Stats {
+        let of_file =
+            Stats { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };
+        self.before.clone_from(&self.now);
+        of_file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_files_sum_up_to_those_of_the_recording() {
+        let stats = |samples, records, bytes, last_ns| Stats {
+            by_event: vec![SampleCounts { samples, own: 1, in_kernel: 2 }],
+            lost: (records > 0).then_some(LostRecords {
+                records,
+                after_ns: Some(5),
+                until_ns: last_ns,
+            }),
+            bytes,
+            last_ns,
+            ..Stats::default()
+        };
+        let mut appended = AppendedStats {
+            now: stats(3, 0, 30, Some(7)),
+            first_ns: Some(4),
+            ..AppendedStats::default()
+        };
+        assert_eq!(appended.take(), Stats { first_ns: Some(4), ..stats(3, 0, 30, Some(7)) });
+        appended.now = stats(10, 4, 100, Some(9));
+        let second = appended.take();
+        assert_eq!(
+            (second.by_event[0], second.bytes, second.first_ns),
+            (SampleCounts { samples: 7, own: 0, in_kernel: 0 }, 70, None)
+        );
+        assert_eq!(
+            second.lost,
+            Some(LostRecords { records: 4, after_ns: Some(5), until_ns: Some(9) })
+        );
+        appended.now = stats(10, 6, 100, Some(12));
+        assert_eq!(
+            appended.take().lost,
+            Some(LostRecords { records: 2, after_ns: Some(9), until_ns: Some(12) })
+        );
+        let nothing = appended.take();
+        assert_eq!(
+            (nothing.lost, nothing.last_ns, nothing.by_event[0]),
+            (None, None, SampleCounts::default())
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Which tasks there were while a command was recorded, and what the samples of each stand for.
+
+use std::collections::{HashMap, HashSet};
+
+use tare_format::record::{Record, Task};
+
+/// What one ring told of tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tasks {
+    events: usize,
+    places: HashMap<i32, usize>,
+    /// Sums of periods: those of all events of the first task, then of the second.
+    periods: Vec<u64>,
+    /// The task of the last sample: most come one after the other.
+    last: Option<(i32, usize)>,
+    /// Tasks that began, and the tasks that they came from.
+    born: Vec<(i32, i32)>,
+    /// How many tasks ended.
+    ended: u64,
+}
+
+/// What all rings told, of the tasks of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandTasks {
+    /// How many there were.
+    pub(crate) tasks: u64,
+    /// Those without any sample.
+    pub(crate) unseen: u64,
+    /// What the samples of each event stand for.
+    pub(crate) periods: Vec<u64>,
+    /// How many of all that was told of did not end. Numbers change where a thread other than the
+    /// first executes a program: only how many there are stays right.
+    pub(crate) not_ended: u64,
+}
+
+impl Tasks {
+    pub(crate) fn of(events: usize) -> Self {
+        Self { events, ..Self::default() }
+    }
+
+    /// A sample of a task.
+    pub(crate) fn sample(&mut self, tid: i32, event: usize, period: u64) {
+        let place = match self.last {
+            Some((last, place)) if last == tid => place,
+            _ => {
+                let (new, events) = (self.places.len(), self.events);
+                let place = *self.places.entry(tid).or_insert(new);
+                if place == new {
+                    self.periods.resize((new + 1) * events, 0);
+                }
+                self.last = Some((tid, place));
+                place
+            }
+        };
+        if let Some(sum) = self.periods.get_mut(place * self.events + event) {
+            *sum = sum.saturating_add(period);
+        }
+    }
+
+    /// A task began or ended.
+    pub(crate) fn see(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Fork(Task { tid, ptid, .. }) => self.born.push((*tid, *ptid)),
+            Record::Exit(_) => self.ended += 1,
+            _ => {}
+        }
+    }
+}
+
+impl CommandTasks {
+    /// Sums up what rings told. `only_descendants`: events were recorded of all tasks, not only
+    /// those that come from `root`. A number that was another task's before belongs to the command
+    /// from the first task on that does.
+    pub(crate) fn of<'a>(
+        rings: impl Iterator<Item = &'a Tasks> + Clone,
+        root: i32,
+        events: usize,
+        only_descendants: bool,
+    ) -> Self {
+        let born: Vec<(i32, i32)> =
+            rings.clone().flat_map(|tasks| tasks.born.iter().copied()).collect();
+        let members = members(&born, root, only_descendants);
+        let mut family = Self { periods: vec![0; events], ..Self::default() };
+        let mut seen = HashSet::new();
+        for tasks in rings {
+            for (&tid, &place) in
+                tasks.places.iter().filter(|(tid, _)| !only_descendants || members.contains(tid))
+            {
+                seen.insert(tid);
+                let periods = tasks.periods.get(place * events..).unwrap_or_default();
+                family
+                    .periods
+                    .iter_mut()
+                    .zip(periods)
+                    .for_each(|(sum, period)| *sum = sum.saturating_add(*period));
+            }
+            family.not_ended = family.not_ended.saturating_add(tasks.ended);
+        }
+        let births = born.iter().filter(|(tid, _)| members.contains(tid)).count() as u64;
+        family.tasks = births + 1;
+        family.unseen = members.iter().filter(|tid| !seen.contains(tid)).count() as u64;
+        family.not_ended = (born.len() as u64 + 1).saturating_sub(family.not_ended);
+        family
+    }
+}
+
+/// Rings don't tell in which order tasks began on different CPUs: those are added whose parents are
+/// known, until none is left.
+fn members(born: &[(i32, i32)], root: i32, only_descendants: bool) -> HashSet<i32> {
+    let mut members = HashSet::from([root]);
+    if !only_descendants {
+        members.extend(born.iter().map(|(tid, _)| *tid));
+        return members;
+    }
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    born.iter().for_each(|(tid, ptid)| children.entry(*ptid).or_default().push(*tid));
+    let mut to_do = vec![root];
+    while let Some(parent) = to_do.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            if members.insert(child) {
+                to_do.push(child);
+            }
+        }
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fork(tid: i32, ptid: i32) -> Record<'static> {
+        Record::Fork(Task { pid: tid, ppid: ptid, tid, ptid, time_ns: 0 })
+    }
+
+    fn exit(tid: i32) -> Record<'static> {
+        Record::Exit(Task { pid: tid, ppid: 0, tid, ptid: 0, time_ns: 0 })
+    }
+
+    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. Two rings, the second of which
+    /// knows of the grandchild first.
+    #[test]
+    fn only_what_comes_from_the_command_counts() {
+        let (mut one, mut two) = (Tasks::of(2), Tasks::of(2));
+        [fork(8, 7), fork(9, 7), fork(51, 50), exit(8)].iter().for_each(|record| one.see(record));
+        [fork(10, 9), exit(7), exit(10)].iter().for_each(|record| two.see(record));
+        one.sample(7, 0, 100);
+        one.sample(50, 0, 1000);
+        two.sample(10, 1, 5);
+        two.sample(10, 0, 20);
+        let system = CommandTasks::of([&one, &two].into_iter(), 7, 2, true);
+        assert_eq!(
+            system,
+            CommandTasks { tasks: 4, unseen: 2, periods: vec![120, 5], not_ended: 2 }
+        );
+        let all = CommandTasks::of([&one, &two].into_iter(), 7, 2, false);
+        assert_eq!((all.tasks, all.periods, all.not_ended), (5, vec![1120, 5], 2));
+    }
+}

@@ -1,0 +1,64 @@
+//! Events that keep the counts of a task and its children apart.
+//!
+//! Where a task and its child have the same events, the kernel swaps their events at a switch
+//! rather than their counters' contents. It then exchanges the counts of tasks (`inherit_stat`)
+//! event by event along two lists, which have the same order only where the child's events were
+//! made in the order in which the parent's were: not with several CPUs, and not with several PMUs
+//! (`perf_event_sync_stat` and `perf_event_groups_cmp` in the kernel). One event of the task that
+//! its children don't inherit prevents it (`inherited_all`): children and their own have equal
+//! lists.
+
+use std::collections::BTreeSet;
+
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_DUMMY, PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+};
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_kernel::open::Target;
+
+use super::opening::EventToOpen;
+
+/// What to open, never to be enabled: for each thread whose children count for themselves, an event
+/// of the kernel's own, and one of each PMU. Baseline Linux 6.2 these are swapped apart.
+pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, Target)> {
+    let mut done = BTreeSet::new();
+    let mut apart = Vec::new();
+    for EventToOpen { name, attr, targets, .. } in
+        wanted.iter().filter(|wanted| wanted.attr.flags.contains(Flags::INHERIT_STAT))
+    {
+        let own =
+            matches!(attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT);
+        let levels = attr.flags & (Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_USER | Flags::EXCLUDE_HV)
+            | Flags::DISABLED;
+        let still = |attr: &Attr| Attr {
+            kind: attr.kind,
+            config: attr.config,
+            config1: attr.config1,
+            config2: attr.config2,
+            ..Attr::default()
+        };
+        let attr = if own {
+            Attr { kind: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_DUMMY.into(), ..Attr::default() }
+        } else {
+            still(attr)
+        };
+        let tids: BTreeSet<i32> = targets
+            .iter()
+            .filter_map(
+                |(_, target)| {
+                    if let Target::TaskOnCpu(tid, _) = target { Some(*tid) } else { None }
+                },
+            )
+            .collect();
+        for tid in tids {
+            if done.insert((attr.kind, tid)) {
+                apart.push((
+                    name.clone(),
+                    Attr { flags: levels, sampling: Sampling::None, ..attr.clone() },
+                    Target::Task(tid),
+                ));
+            }
+        }
+    }
+    apart
+}

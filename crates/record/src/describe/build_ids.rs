@@ -1,0 +1,180 @@
+//! The build ids of the files that samples can lie in.
+//!
+//! perf reads its own recording once more to find those that samples do lie in. Here every file
+//! with mapped code counts: there are some 200 of them on a machine, whatever the number of
+//! samples.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
+use tare_format::Endian;
+use tare_format::file::writer::BuildId;
+use tare_format::record::{FileId, Mmap, Record, Records};
+use tare_kernel::host::Host;
+use tare_kernel::procfs;
+
+/// The name that readers know the kernel by.
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
+
+/// The code that every process has from the kernel.
+const VDSO: &[u8] = b"[vdso]";
+
+/// Notes of more bytes are not read. Those of real files have some hundred.
+const NOTES_BYTES: u64 = 64 << 10;
+
+/// The most bytes of a build id in a recording.
+const ID_BYTES: usize = 20;
+
+/// Collects files from the records of mappings.
+#[derive(Clone, Debug, Default)]
+pub struct BuildIds {
+    files: HashMap<Vec<u8>, Seen>,
+}
+
+/// What a mapping's record says of its file.
+#[derive(Clone, Debug)]
+enum Seen {
+    /// It has the id itself.
+    Id(Vec<u8>),
+    /// A file of this process, with this inode if it is known.
+    File { pid: i32, inode: Option<u64> },
+}
+
+impl BuildIds {
+    /// Takes in whole records as the kernel or [`crate::synthesize`] made them. Those
+    /// that are no mappings of code are passed over.
+    pub fn see(&mut self, records: &[u8]) {
+        for record in Records::new(records, Endian::NATIVE) {
+            if let Ok(Record::Mmap(mmap)) = record.decode() {
+                self.see_mapping(&mmap);
+            }
+        }
+    }
+
+    /// Takes in one mapping.
+    pub fn see_mapping(&mut self, mmap: &Mmap<'_>) {
+        let path = if mmap.pid == -1 && mmap.path.starts_with(KERNEL) { KERNEL } else { mmap.path };
+        let has_file =
+            path.starts_with(b"/") && !path.starts_with(b"//") || path == VDSO || mmap.pid == -1;
+        if mmap.is_data || !has_file {
+            return;
+        }
+        match mmap.file {
+            // Later files of one path replace earlier ones, as their ids are what can be read now.
+            FileId::BuildId(id) if !id.is_empty() => {
+                _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec()));
+            }
+            FileId::Inode { inode, .. } => {
+                _ = self
+                    .files
+                    .insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) });
+            }
+            _ => {
+                _ = self
+                    .files
+                    .entry(path.to_vec())
+                    .or_insert(Seen::File { pid: mmap.pid, inode: None });
+            }
+        }
+    }
+
+    /// The ids, in order of paths. A file that is gone, that isn't the mapped one any more, or that
+    /// has no id, is left out.
+    #[must_use]
+    pub fn read(&self, host: &Host) -> Vec<BuildId> {
+        let mut found: Vec<_> =
+            self.files.iter().filter_map(|(path, seen)| build_id(host, path, seen)).collect();
+        found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        found
+    }
+}
+
+fn build_id(host: &Host, path: &[u8], seen: &Seen) -> Option<BuildId> {
+    // A path that isn't UTF-8 can't be told in a file's list, whose paths readers compare.
+    let path = std::str::from_utf8(path).ok()?;
+    let kernel = matches!(seen, Seen::File { pid: -1, .. });
+    let id = match seen {
+        Seen::Id(id) => id.clone(),
+        Seen::File { pid: -1, .. } if path.as_bytes() == KERNEL => kernel_build_id(host)?,
+        Seen::File { pid: -1, .. } => module_build_id(host, path)?,
+        Seen::File { .. } if path.as_bytes() == VDSO => vdso_build_id()?,
+        Seen::File { pid, inode } => file_build_id(host, *pid, path, *inode)?,
+    };
+    (id.len() <= ID_BYTES).then(|| BuildId { kernel, id, path: path.to_owned() })
+}
+
+/// The running kernel's, which it tells everyone; `None` where it was linked without one.
+#[must_use]
+pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
+    notes_build_id(&std::fs::read(host.path("/sys/kernel/notes")).ok()?)
+}
+
+/// `/lib/modules/6.1/kernel/fs/ext4-x.ko.xz` and `[ext4_x]` are the module `ext4_x`.
+fn module_build_id(host: &Host, path: &str) -> Option<Vec<u8>> {
+    let name =
+        path.trim_matches(['[', ']']).rsplit('/').next()?.split(".ko").next()?.replace('-', "_");
+    notes_build_id(
+        &std::fs::read(host.path(&format!("/sys/module/{name}/notes/.note.gnu.build-id"))).ok()?,
+    )
+}
+
+fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
+    let endian = if cfg!(target_endian = "big") { Endianness::Big } else { Endianness::Little };
+    find(endian, NoteIterator::<FileHeader64<Endianness>>::new(endian, 4, notes).ok()?)
+}
+
+/// That of the file, here or as its process sees it, if its inode is still the one that was mapped.
+fn file_build_id(host: &Host, pid: i32, path: &str, inode: Option<u64>) -> Option<Vec<u8>> {
+    let places = [host.path(path), host.path(&format!("/proc/{pid}/root{path}"))];
+    let files = places.into_iter().filter_map(|place| File::open(place).ok());
+    let is_it = |file: &File| {
+        file.metadata().is_ok_and(|is| is.is_file() && inode.is_none_or(|inode| is.ino() == inode))
+    };
+    let file = files.into_iter().find(is_it)?;
+    elf_build_id(&ReadCache::new(file))
+}
+
+/// That of the vdso, as this process has it.
+fn vdso_build_id() -> Option<Vec<u8>> {
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let mapping = procfs::mappings(&maps).find(|mapping| *mapping.path == *VDSO)?;
+    let mut image = vec![0; usize::try_from((mapping.end - mapping.start).min(NOTES_BYTES)).ok()?];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.start).ok()?;
+    elf_build_id(&image[..])
+}
+
+fn elf_build_id<'data>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
+    match FileKind::parse(data).ok()? {
+        FileKind::Elf32 => in_segments::<FileHeader32<Endianness>>(data),
+        FileKind::Elf64 => in_segments::<FileHeader64<Endianness>>(data),
+        _ => None,
+    }
+}
+
+fn in_segments<'data, H: FileHeader<Endian = Endianness>>(
+    data: impl ReadRef<'data>,
+) -> Option<Vec<u8>> {
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, data).ok()?;
+    let small = segments.iter().filter(|segment| segment.p_filesz(endian).into() <= NOTES_BYTES);
+    small
+        .filter_map(|segment| segment.notes(endian, data).ok()?)
+        .find_map(|notes| find(endian, notes))
+}
+
+fn find<H: FileHeader<Endian = Endianness>>(
+    endian: Endianness,
+    mut notes: NoteIterator<'_, H>,
+) -> Option<Vec<u8>> {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+            return Some(note.desc().to_vec());
+        }
+    }
+    None
+}

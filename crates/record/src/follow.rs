@@ -1,0 +1,206 @@
+//! How what a command starts is followed, and in which cgroup it runs meanwhile.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+use tare_format::abi::{Attr, Flags};
+use tare_format::ledger::FollowMode;
+use tare_kernel::cgroup::{Transient, TransientPlace};
+use tare_kernel::host::Host;
+use tare_kernel::open::{Kernel, Target};
+
+use crate::error::{InheritOption, NotFollowed, PlanError};
+use crate::options::Follow;
+
+/// How a command is followed.
+#[derive(Debug)]
+pub struct Following {
+    /// How.
+    pub mode: FollowMode,
+    /// Why not in a way that sees more, where the choice was left open.
+    pub why: Option<NotFollowed>,
+    /// The command's cgroup.
+    pub(crate) cgroup: Option<Transient>,
+}
+
+/// What a choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FollowRequest {
+    /// What was asked for.
+    pub(crate) follow: Follow,
+    /// An option that only inherited events fulfil.
+    pub(crate) needs_inherit: Option<InheritOption>,
+    /// Whether a cgroup is made; else it is only looked whether one could be.
+    pub(crate) makes_cgroup: bool,
+}
+
+impl Following {
+    /// Chooses, and makes the cgroup.
+    ///
+    /// # Errors
+    /// What the user insists on can't be done: with what stands in its way.
+    pub(crate) fn choose(
+        request: FollowRequest,
+        host: &Host,
+        kernel: &dyn Kernel,
+    ) -> Result<Self, PlanError> {
+        let inherit = |why| Self { mode: FollowMode::Inherit, why, cgroup: None };
+        let forced = request.follow != Follow::Auto;
+        if let Some(option) = request.needs_inherit {
+            return match request.follow {
+                follow @ (Follow::Cgroup | Follow::System) => Err(PlanError::Follow {
+                    follow,
+                    reason: NotFollowed::OptionNeedsInherit(option),
+                }),
+                Follow::Auto | Follow::Inherit => {
+                    let why = NotFollowed::OptionNeedsInherit(option);
+                    Ok(inherit(Some(why).filter(|_| !forced)))
+                }
+            };
+        }
+        if request.follow == Follow::Inherit {
+            return Ok(inherit(None));
+        }
+        if let Err(errno) = may_count_cpus(host, kernel) {
+            let why = NotFollowed::CpusNotAllowed(errno);
+            return if forced { Err(refused(request.follow, why)) } else { Ok(inherit(Some(why))) };
+        }
+        if request.follow == Follow::System {
+            return Ok(Self { mode: FollowMode::System, why: None, cgroup: None });
+        }
+        match own_cgroup(request.makes_cgroup, host, kernel) {
+            Ok(cgroup) => Ok(Self { mode: FollowMode::Cgroup, why: None, cgroup }),
+            Err(why) if forced => Err(refused(request.follow, why)),
+            Err(why) => Ok(Self { mode: FollowMode::System, why: Some(why), cgroup: None }),
+        }
+    }
+}
+
+fn refused(follow: Follow, reason: NotFollowed) -> PlanError {
+    PlanError::Follow { follow, reason }
+}
+
+/// Makes a cgroup that events can be opened on; none where nothing is to be run. Else: what stands
+/// in the way.
+fn own_cgroup(
+    makes_cgroup: bool,
+    host: &Host,
+    kernel: &dyn Kernel,
+) -> Result<Option<Transient>, NotFollowed> {
+    let place = TransientPlace::find(host)?;
+    if !makes_cgroup {
+        return Ok(None);
+    }
+    let cgroup = place.create(host)?;
+    // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this
+    // controller reached it).
+    let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), first_cpu(host));
+    may_count(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
+    Ok(Some(cgroup))
+}
+
+fn may_count_cpus(host: &Host, kernel: &dyn Kernel) -> Result<(), Errno> {
+    may_count(Target::Cpu(first_cpu(host)), kernel)
+}
+
+/// Asks with an event that never happens.
+fn may_count(target: Target, kernel: &dyn Kernel) -> Result<(), Errno> {
+    let (kind, config) = (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY.into());
+    kernel
+        .open(
+            &Attr {
+                kind,
+                config,
+                flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL,
+                ..Attr::default()
+            },
+            target,
+            None,
+        )
+        .map(drop)
+}
+
+fn first_cpu(host: &Host) -> u32 {
+    host.online_cpus().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_kernel::fake::{Answer, Scripted};
+
+    use super::*;
+
+    fn choose(
+        follow: Follow,
+        needs_inherit: Option<InheritOption>,
+        host: &Host,
+        kernel: &Scripted,
+    ) -> Result<(FollowMode, Option<String>), String> {
+        let chosen = Following::choose(
+            FollowRequest { follow, needs_inherit, makes_cgroup: false },
+            host,
+            kernel,
+        );
+        chosen
+            .map(|following| (following.mode, following.why.map(|why| why.to_string())))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn it_steps_down_and_says_why() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::at(root.path());
+        let files = [
+            ("proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
+            ("proc/self/cgroup", "0::/\n"),
+            ("cg/cgroup.procs", ""),
+        ];
+        for (file, text) in files {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let refuses = Scripted::new().rule(
+            |_, target| matches!(target, Target::CgroupOnCpu(..)),
+            Answer::Refuse(Errno::NOENT),
+        );
+        let stepped = Following::choose(
+            FollowRequest { follow: Follow::Auto, needs_inherit: None, makes_cgroup: true },
+            &host,
+            &refuses,
+        )
+        .unwrap();
+        assert!(
+            stepped.mode == FollowMode::System
+                && stepped.why == Some(NotFollowed::NoEventOnCgroup(Errno::NOENT))
+        );
+        assert_eq!(
+            std::fs::read_dir(root.path().join("cg")).unwrap().count(),
+            1,
+            "the cgroup that was tried is gone"
+        );
+        let all = Scripted::new();
+        assert_eq!(choose(Follow::Auto, None, &host, &all), Ok((FollowMode::Cgroup, None)));
+        assert_eq!(
+            choose(Follow::Auto, Some(InheritOption::NoInherit), &host, &all),
+            Ok((FollowMode::Inherit, Some("-i asks for it".to_owned())))
+        );
+        assert!(
+            choose(Follow::System, Some(InheritOption::NoInherit), &host, &all)
+                .unwrap_err()
+                .contains("-i asks for it")
+        );
+        std::fs::write(root.path().join("cg/cgroup.subtree_control"), "cpu\n").unwrap();
+        let (mode, why) = choose(Follow::Auto, None, &host, &all).unwrap();
+        assert!(mode == FollowMode::System && why.unwrap().contains("limits"));
+        assert!(choose(Follow::Cgroup, None, &host, &all).unwrap_err().contains("limits"));
+        let none = || {
+            Scripted::new()
+                .rule(|_, target| matches!(target, Target::Cpu(_)), Answer::Refuse(Errno::ACCESS))
+        };
+        let (mode, why) = choose(Follow::Auto, None, &host, &none()).unwrap();
+        assert!(mode == FollowMode::Inherit && why.unwrap().contains("CAP_PERFMON"));
+        assert!(choose(Follow::System, None, &host, &none()).unwrap_err().contains("CAP_PERFMON"));
+    }
+}

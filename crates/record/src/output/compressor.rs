@@ -1,0 +1,163 @@
+//! Compression: records become `PERF_RECORD_COMPRESSED` records, all of which together hold one
+//! zstd stream.
+//!
+//! ```text
+//! records     | record | record | record | ... | record | record | ...
+//! blocks      |<------- at most 60 KiB ------->|<---------            ends at a record's end, where no record is longer
+//! compressed  | header | block |    | header | block |                each can be read when it is there, with those before
+//! ```
+//! perf gives up at a compressed record that yields nothing, so none may end before its first block
+//! does. A block that can't be made smaller is three bytes longer than what it holds; 60 KiB always
+//! fit.
+
+use tare_format::abi::bindings::perf_event_header;
+use tare_format::file::writer::Feature;
+use tare_format::record::kind;
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+
+use super::{OutputError, Result};
+
+/// Bytes that are compressed into one record.
+const BLOCK: usize = 60 << 10;
+/// The largest record there is, in whole words of eight bytes.
+const RECORD: usize = 65_528;
+const HEADER: usize = size_of::<perf_event_header>();
+
+/// Compresses records.
+pub(super) struct Compressor {
+    encoder: Encoder<'static>,
+    level: i32,
+    /// Records that wait for more.
+    waiting: Vec<u8>,
+    /// Bytes at its front that belong to a record that began in an earlier block. They may not be
+    /// there yet.
+    begun: usize,
+    /// Compressed records.
+    packed: Vec<u8>,
+    taken: u64,
+    made: u64,
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compressor").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+fn failed(error: &std::io::Error) -> OutputError {
+    OutputError::Compression(error.to_string())
+}
+
+impl Compressor {
+    /// Compresses at a level, 1 to 22.
+    pub(super) fn new(level: i32) -> Result<Self> {
+        let encoder = Encoder::new(level).map_err(|error| failed(&error))?;
+        Ok(Self {
+            encoder,
+            level,
+            waiting: Vec::new(),
+            begun: 0,
+            packed: Vec::new(),
+            taken: 0,
+            made: 0,
+        })
+    }
+
+    /// What a reader must know.
+    pub(super) fn feature(&self) -> Feature {
+        let ratio =
+            (self.taken + self.made / 2).checked_div(self.made).map_or(1, |ratio| ratio.max(1));
+        Feature::Compression {
+            level: self.level.unsigned_abs(),
+            ratio: u32::try_from(ratio).unwrap_or(u32::MAX),
+            block_bytes: 64 << 10,
+        }
+    }
+
+    /// Takes records, and hands to `write` what is compressed: all but what waits for more.
+    pub(super) fn add(
+        &mut self,
+        mut bytes: &[u8],
+        mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at((BLOCK - self.waiting.len()).min(bytes.len()));
+            self.waiting.extend_from_slice(now);
+            bytes = later;
+            if self.waiting.len() == BLOCK {
+                self.pack(&mut write)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compresses what waits, all of it: whole records, unless a single one is longer than a block.
+    pub(super) fn flush(
+        &mut self,
+        mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        while !self.waiting.is_empty() {
+            self.pack(&mut write)?;
+        }
+        Ok(())
+    }
+
+    /// Compresses one block of what waits. Where it ends with a record, `write` learns how many
+    /// bytes of records were compressed by then.
+    fn pack(&mut self, write: &mut impl FnMut(&[u8], Option<u64>) -> Result<()>) -> Result<()> {
+        let (len, begun) = self.block();
+        self.compress(len)?;
+        self.waiting.drain(..len);
+        self.begun = begun;
+        write(&self.packed, (begun == 0).then_some(self.taken))
+    }
+
+    /// How many bytes the next block has, and how many of the record that it ends in come later.
+    fn block(&self) -> (usize, usize) {
+        let len = self.waiting.len();
+        if self.begun >= len {
+            return (len, self.begun - len);
+        }
+        let mut end = self.begun;
+        while let Some(size) = self.waiting.get(end + 6..end + HEADER) {
+            let size = usize::from(u16::from_ne_bytes([size[0], size[1]])).max(HEADER);
+            if end + size > len {
+                // A record that is longer than a block is divided, else it waits.
+                return if end == 0 { (len, size - len) } else { (end, 0) };
+            }
+            end += size;
+        }
+        // Only a record's header can be divided here.
+        if end == 0 { (len, 0) } else { (end, 0) }
+    }
+
+    /// Compresses the first bytes of what waits into `packed`.
+    fn compress(&mut self, len: usize) -> Result<()> {
+        self.packed.clear();
+        self.taken += len as u64;
+        let mut input = InBuffer::around(&self.waiting[..len]);
+        let mut is_done = false;
+        while !is_done {
+            let start = self.packed.len();
+            self.packed.resize(start + RECORD, 0);
+            let mut output = OutBuffer::around(&mut self.packed[start + HEADER..]);
+            while input.pos < len && output.pos() < RECORD - HEADER {
+                self.encoder.run(&mut input, &mut output).map_err(|error| failed(&error))?;
+            }
+            is_done = input.pos == len
+                && self.encoder.flush(&mut output).map_err(|error| failed(&error))? == 0;
+            let size = HEADER + output.pos();
+            // At most RECORD.
+            let header = [
+                &kind::COMPRESSED.to_ne_bytes()[..],
+                &[0; 2],
+                &u16::try_from(size).unwrap_or(u16::MAX).to_ne_bytes(),
+            ]
+            .concat();
+            self.packed[start..start + HEADER].copy_from_slice(&header);
+            self.packed.truncate(start + size);
+        }
+        self.made += self.packed.len() as u64;
+        Ok(())
+    }
+}

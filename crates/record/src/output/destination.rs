@@ -1,0 +1,134 @@
+//! What a destination turns out to be, and what is there already.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::{Destination, OutputError, Result};
+use crate::own_file;
+
+/// An open destination.
+#[derive(Debug)]
+pub(super) enum OpenDestination {
+    /// A file of our own, empty.
+    File { file: File, path: PathBuf },
+    /// `/dev/null`: takes everything at once, and keeps nothing.
+    Null(File),
+    /// What can only be written to from front to end, and may make the writer wait.
+    Stream(File),
+}
+
+/// Opens a destination. Nothing is waited for.
+pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
+    match to {
+        Destination::Stdout => stdout(),
+        Destination::File(path) => {
+            let open = |reason: io::Error| OutputError::Open {
+                path: path.clone(),
+                reason: reason.to_string(),
+            };
+            match fs::metadata(path) {
+                Ok(found) if found.is_dir() => Err(open(Errno::ISDIR.into())),
+                Ok(found) if !found.is_file() => {
+                    special(path, &found).map_err(|error| match Errno::from_io_error(&error) {
+                        Some(Errno::NXIO) if found.file_type().is_fifo() => {
+                            OutputError::NoReader(path.clone())
+                        }
+                        _ => open(error),
+                    })
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(open(error)),
+                _ => {
+                    let path = behind_links(path).map_err(open)?;
+                    keep(&path)?;
+                    Ok(OpenDestination::File { file: create(&path)?, path })
+                }
+            }
+        }
+    }
+}
+
+/// Makes a file that is not there, or takes an empty one that is ours.
+pub(super) fn create(path: &Path) -> Result<File> {
+    let new = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+    let file = match new() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => own_file::open(
+            path,
+            OpenOptions::new().read(true).write(true).truncate(true),
+            OFlags::empty(),
+        ),
+        file => file,
+    };
+    file.map_err(|error| OutputError::Open { path: path.to_owned(), reason: error.to_string() })
+}
+
+fn stdout() -> Result<OpenDestination> {
+    let fd = io::stdout().as_fd().try_clone_to_owned();
+    let fd =
+        fd.map_err(|error| OutputError::Open { path: "-".into(), reason: error.to_string() })?;
+    if rustix::termios::isatty(&fd) {
+        Err(OutputError::Terminal)
+    } else {
+        Ok(OpenDestination::Stream(fd.into()))
+    }
+}
+
+/// A device, FIFO or socket.
+fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
+    let fifo = found.file_type().is_fifo();
+    let file = own_file::open(
+        path,
+        OpenOptions::new().write(true),
+        if fifo { OFlags::NONBLOCK } else { OFlags::empty() },
+    )?;
+    if fifo {
+        // Only opening is not to wait: a reader that is slow is waited for.
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    }
+    let is_null = found.file_type().is_char_device()
+        && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    Ok(if is_null { OpenDestination::Null(file) } else { OpenDestination::Stream(file) })
+}
+
+/// The file itself, where the path is a symbolic link. In a folder that others can write to none is
+/// followed.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Ok(path.to_owned());
+    }
+    own_file::refuse_link(path)?;
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(io::Error::other("a symbolic link that leads nowhere: name the file itself"))
+        }
+        real => real,
+    }
+}
+
+/// Renames a file that is there and holds something, as perf does.
+fn keep(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.len() > 0 || found.uid() != rustix::process::geteuid().as_raw() => {
+            let old = with_ending(path, ".old");
+            rustix::fs::rename(path, &old).map_err(|error| OutputError::Keep {
+                path: path.to_owned(),
+                old,
+                error,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same path with something at its end.
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    name.into()
+}

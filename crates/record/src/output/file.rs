@@ -1,0 +1,315 @@
+//! One file of a recording, or a stream: its beginning, its records, its end.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{fdatasync, ftruncate};
+use rustix::io::Errno;
+use tare_format::file::writer::{DATA_SIZE_OFFSET, Description, Ending, data_size};
+
+use super::compressor::Compressor;
+use super::cuts::{Between, Cut, Cuts};
+use super::destination::OpenDestination;
+use super::sink::{Sink, write_at};
+use super::window_thread::WindowThread;
+use super::{Closing, Options, OutputError, OutputStats, Result};
+
+/// How often the data are cut to make room for the file's end.
+const ATTEMPTS: u64 = 4;
+
+/// What holds the bytes.
+#[derive(Debug)]
+enum Holder {
+    File { file: Arc<File>, path: PathBuf },
+    Null(Arc<File>),
+    Stream,
+}
+
+/// One file of a recording, or a stream.
+#[derive(Debug)]
+pub(super) struct OutputFile {
+    holder: Holder,
+    sink: Sink,
+    cuts: Cuts,
+    /// Where the records begin that were appended.
+    start: u64,
+    /// The end of the data, as the header knows it.
+    known_end: u64,
+    compressor: Option<Compressor>,
+    sync: bool,
+    /// Bytes of records that were handed over.
+    records: u64,
+    /// System calls for what is not written by the sink.
+    calls: u64,
+    /// Why the data end, and where.
+    failed: Option<(OutputError, Cut)>,
+}
+
+impl OutputFile {
+    /// Begins to write at a place.
+    pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
+        let (holder, sink) = match place {
+            OpenDestination::File { file, path } => {
+                let file = Arc::new(file);
+                (Holder::File { file: Arc::clone(&file), path }, Sink::file(file))
+            }
+            OpenDestination::Null(file) => {
+                let file = Arc::new(file);
+                (Holder::Null(Arc::clone(&file)), Sink::file(file))
+            }
+            OpenDestination::Stream(file) => (Holder::Stream, Sink::stream(file)),
+        };
+        let compressor = options.compress.map(Compressor::new).transpose()?;
+        let cuts = Cuts::new(0, Between::Records);
+        Ok(Self {
+            holder,
+            sink,
+            cuts,
+            start: 0,
+            known_end: 0,
+            compressor,
+            sync: options.sync,
+            records: 0,
+            calls: 0,
+            failed: None,
+        })
+    }
+
+    /// The file, where bytes can be written to a place of it.
+    fn file(&self) -> Option<&Arc<File>> {
+        match &self.holder {
+            Holder::File { file, .. } | Holder::Null(file) => Some(file),
+            Holder::Stream => None,
+        }
+    }
+
+    /// Adds to an account what is known so far: of the way that the bytes take, and of what didn't
+    /// find room.
+    pub(super) fn so_far(&self, account: &mut OutputStats) {
+        self.sink.account(account);
+        account.system_calls += self.calls;
+        let cut = self.failed.as_ref().map(|(_, cut)| cut.records);
+        account.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
+    }
+
+    /// Bytes in the file, or that went into the stream.
+    pub(super) fn written(&self) -> u64 {
+        self.sink.end()
+    }
+
+    /// Writes what the recording begins with.
+    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+        let description = self.with_compression(description);
+        let beginning = if self.file().is_some() {
+            description.beginning()
+        } else {
+            description.stream_beginning()
+        }?;
+        if let Err(error) = self.sink.append(&[&beginning]) {
+            self.failed = Some((error.into(), Cut::default()));
+            return self.still_going();
+        }
+        self.start = self.sink.end();
+        self.known_end = self.start;
+        self.cuts = Cuts::new(
+            self.start,
+            if self.compressor.is_some() { Between::Whole } else { Between::Records },
+        );
+        Ok(())
+    }
+
+    /// What the description says of compression is this type's own affair.
+    fn with_compression<'a>(&self, description: &'a Description) -> Cow<'a, Description> {
+        match &self.compressor {
+            None => Cow::Borrowed(description),
+            Some(compressor) => {
+                let mut description = description.clone();
+                description.features.push(compressor.feature());
+                Cow::Owned(description)
+            }
+        }
+    }
+
+    /// From here on through windows, where this is a file that is not mapped yet.
+    pub(super) fn map(&mut self, helper: WindowThread, window_bytes: u64) {
+        if let Holder::File { file, .. } = &self.holder {
+            self.sink.map(Arc::clone(file), helper, window_bytes);
+        }
+    }
+
+    /// Writes whole records. Several calls may share a record only where they are compressed, or go
+    /// into a stream.
+    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        self.records += records.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.still_going()?;
+        match self.compressor.take() {
+            None => self.write(records, Some(self.records)),
+            Some(mut compressor) => {
+                let written = records.iter().try_for_each(|piece| {
+                    compressor.add(piece, |packed, records| self.write(&[packed], records))
+                });
+                self.compressor = Some(compressor);
+                written
+            }
+        }
+    }
+
+    fn still_going(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()))
+    }
+
+    /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before
+    /// that place are given.
+    fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
+        if let Err(error) = self.sink.append(pieces) {
+            let cut = self.cut(self.sink.end());
+            self.failed = Some((error.into(), cut));
+            // Of two failures the first says why.
+            let _ = self.make_known(cut.end);
+            return self.still_going();
+        }
+        if let Some(records) = records {
+            self.cuts.add(Cut { end: self.sink.end(), records });
+        }
+        Ok(())
+    }
+
+    /// The last place up to `limit` at which the data may end.
+    fn cut(&self, limit: u64) -> Cut {
+        self.cuts.before(limit, self.file().map(|file| &**file))
+    }
+
+    /// Everything that was written can be read from now on, also if nobody finishes the file.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.still_going()?;
+        self.pack()?;
+        self.make_known(self.sink.end())?;
+        if self.sync
+            && let Some(file) = self.file()
+        {
+            fdatasync(file)?;
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits to be compressed.
+    fn pack(&mut self) -> Result<()> {
+        let Some(mut compressor) = self.compressor.take() else { return Ok(()) };
+        let written = compressor.flush(|packed, records| self.write(&[packed], records));
+        self.compressor = Some(compressor);
+        written
+    }
+
+    fn make_known(&mut self, end: u64) -> Result<()> {
+        if end != self.known_end
+            && let Some(file) = self.file()
+        {
+            write_at(file, &data_size(end), DATA_SIZE_OFFSET)?;
+            self.known_end = end;
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
+    /// Completes the file, or what is left of it after a failure. Returns the helper, for the next
+    /// file.
+    pub(super) fn finish(
+        mut self,
+        closing: &Closing<'_>,
+        account: &mut OutputStats,
+    ) -> (Option<WindowThread>, Option<PathBuf>) {
+        if self.start > 0 {
+            match self.complete(closing) {
+                Ok(bytes) => account.bytes += bytes,
+                Err(error) => {
+                    account.bytes += self.sink.end();
+                    account.unfinished = true;
+                    account.stopped.get_or_insert(error);
+                }
+            }
+        }
+        account.uncompressed_bytes += self.records;
+        if let Some((error, cut)) = self.failed {
+            account.dropped_bytes += self.records.saturating_sub(cut.records);
+            account.stopped.get_or_insert(error);
+        }
+        self.sink.unmap();
+        self.sink.account(account);
+        account.system_calls += self.calls;
+        let helper = self.sink.into_helper();
+        match self.holder {
+            Holder::File { path, .. } => (helper, Some(path)),
+            Holder::Null(_) | Holder::Stream => (helper, None),
+        }
+    }
+
+    /// Writes the end; returns the bytes of all.
+    fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
+        if self.failed.is_none() {
+            // A failure is in `failed` too, and the file is completed all the same.
+            let _ = self.pack();
+        }
+        self.sink.unmap();
+        let description = self.with_compression(closing.description).into_owned();
+        match self.file().cloned() {
+            Some(file) => self.complete_file(&file, closing.records, &description),
+            None if self.failed.is_some() => Ok(self.sink.end()),
+            None => {
+                self.sink.append(&[closing.records, &description.stream_ending()])?;
+                Ok(self.sink.end())
+            }
+        }
+    }
+
+    /// Writes the end of the file and then its header; returns the file's length.
+    ///
+    /// ```text
+    /// room was left   | header | records ................ | last | tail |
+    /// none was left   | header | records ........ | last | tail |          cut where a record ends, as far back as these need
+    /// ```
+    fn complete_file(
+        &mut self,
+        file: &File,
+        last: &[u8],
+        description: &Description,
+    ) -> Result<u64> {
+        let room = self.sink.end();
+        for attempt in 0..=ATTEMPTS {
+            let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
+            self.make_known(end)?;
+            // What describes the recording is among the data too; the header points to what comes
+            // behind it.
+            let data_end = end + last.len() as u64;
+            let ending = description.ending(&(self.start..data_end))?;
+            let bytes = [last, &ending.tail].concat();
+            match write_at(file, &bytes, end) {
+                Ok(()) => return self.close(file, &ending, data_end),
+                Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                    // File systems that write elsewhere need some room more.
+                    let tail = bytes.len() as u64 + attempt * (256 << 10);
+                    let limit = room.saturating_sub(tail).max(self.start).min(end);
+                    let why = self.failed.take().map_or(error.into(), |(why, _)| why);
+                    self.failed = Some((why, self.cut(limit)));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(OutputError::Full)
+    }
+
+    /// Has the header point at the tail, which is in the file, and cuts what lies behind.
+    fn close(&self, file: &File, ending: &Ending, data_end: u64) -> Result<u64> {
+        write_at(file, &ending.header, 0)?;
+        let length = data_end + ending.tail.len() as u64;
+        if matches!(self.holder, Holder::File { .. }) {
+            ftruncate(file, length)?;
+        }
+        if self.sync {
+            fdatasync(file)?;
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,203 @@
+//! The way of a recording's bytes from the rings into a file or a stream.
+//!
+//! ```text
+//! begin | header, events, features, formats |
+//! append                                    | records ... | records ... |      straight from the rings, unparsed
+//! flush                                                   ^             ^      data.size: readers see what lies before
+//! finish                                                                | tail |, then the header that points at it
+//! ```
+//! What lies before the last flush can be read whatever happens to the recorder. A disk that gets
+//! full, or a limit on the size of files, ends the recording: data are cut, where a record ends, as
+//! far as the tail needs room.
+
+mod compressor;
+mod cuts;
+mod destination;
+mod error;
+mod file;
+mod names;
+mod options;
+mod queue;
+mod series;
+mod sink;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod window_thread;
+mod windows;
+mod write;
+
+use std::path::PathBuf;
+
+use tare_format::file::writer::Description;
+
+use destination::OpenDestination;
+pub use error::{OutputError, Result};
+pub use options::{Destination, Options, PathChoice, Switch};
+use queue::Queue;
+use series::FileSeries;
+pub use stats::{OutputStats, Path};
+
+/// What a file ends with.
+#[derive(Clone, Copy, Debug)]
+pub struct Closing<'a> {
+    /// With what is known only now.
+    pub description: &'a Description,
+    /// The last records. They get into the file also where the recording had to end: data are cut
+    /// to make room for them.
+    pub records: &'a [u8],
+}
+
+/// An open recording.
+#[derive(Debug)]
+pub struct Output {
+    way: Way,
+    max_size: Option<u64>,
+    step: Option<usize>,
+}
+
+/// Who writes: whoever appends, or a thread.
+#[derive(Debug)]
+enum Way {
+    Direct(Box<FileSeries>),
+    Queued(Queue),
+}
+
+impl Output {
+    /// Opens a destination, and starts the helper threads that it takes. A file that is there
+    /// already gets another name, ending with `.old`.
+    ///
+    /// # Errors
+    /// See [`OutputError`]; [`OutputError::NoReader`] for a FIFO that nobody reads as yet.
+    pub fn open(to: &Destination, options: &Options) -> Result<Self> {
+        let place = destination::open(to)?;
+        let is_queued = options.compress.is_some() || matches!(place, OpenDestination::Stream(_));
+        let recording = FileSeries::new(place, options)?;
+        let way = if is_queued {
+            Way::Queued(Queue::start(recording, options.queue_bytes)?)
+        } else {
+            Way::Direct(Box::new(recording))
+        };
+        Ok(Self { way, max_size: options.max_size, step: options.step() })
+    }
+
+    /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
+    #[must_use]
+    pub fn threads(&self) -> Vec<i32> {
+        match &self.way {
+            Way::Direct(recording) => recording.thread().into_iter().collect(),
+            Way::Queued(queue) => queue.threads(),
+        }
+    }
+
+    /// Where the size of files is limited: so many bytes at most are to be appended before it is
+    /// looked at.
+    #[must_use]
+    pub fn step(&self) -> Option<usize> {
+        self.step
+    }
+
+    /// Writes what a recording begins with.
+    ///
+    /// # Errors
+    /// See [`OutputError`].
+    pub fn begin(&mut self, description: &Description) -> Result<()> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.begin(description),
+            Way::Queued(queue) => queue.begin(description),
+        }
+    }
+
+    /// Adds whole records: the pieces one behind the other, wherever a record's bytes are divided.
+    /// Returns when they may be overwritten. A queue that is full is waited for.
+    ///
+    /// # Errors
+    /// The recording has ended, for the reason given, with the last whole record before. What
+    /// follows is dropped, and counted. [`Output::finish`] makes the file complete. What a queue
+    /// holds may fail later: then it is the next call that tells.
+    pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.append(records),
+            Way::Queued(queue) => queue.append(records),
+        }
+    }
+
+    /// Has readers find everything that was appended, also when the recorder is killed: from now
+    /// on, or where there is a queue, as soon as that was written.
+    ///
+    /// # Errors
+    /// As [`Output::append`].
+    pub fn flush(&mut self) -> Result<()> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.flush(),
+            Way::Queued(queue) => queue.flush(),
+        }
+    }
+
+    /// Bytes in the file that is being written, or that went into the stream.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        match &self.way {
+            Way::Direct(recording) => recording.written(),
+            Way::Queued(queue) => queue.written(),
+        }
+    }
+
+    /// Whether the file is as large as it may become.
+    #[must_use]
+    pub fn is_at_max_size(&self) -> bool {
+        self.max_size.is_some_and(|max| self.written() >= max)
+    }
+
+    /// Whether nothing more belongs into the file at hand.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_at_max_size() || self.wants_switch()
+    }
+
+    /// Whether the next file is due, by size or age.
+    #[must_use]
+    pub fn wants_switch(&self) -> bool {
+        match &self.way {
+            Way::Direct(recording) => recording.wants_switch(),
+            Way::Queued(queue) => queue.wants_switch(),
+        }
+    }
+
+    /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the
+    /// next one with a description and records: what a reader must know of processes that are there
+    /// already. Returns the finished file's name.
+    ///
+    /// # Errors
+    /// The destination is a stream; else as [`Output::append`].
+    pub fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.switch(closing, beginning, records),
+            Way::Queued(queue) => queue.switch(closing, beginning, records),
+        }
+    }
+
+    /// What became of the recording so far. The figures of a queue are those of the moment; bytes
+    /// are not among them.
+    #[must_use]
+    pub fn so_far(&self) -> OutputStats {
+        match &self.way {
+            Way::Direct(recording) => recording.so_far(),
+            Way::Queued(queue) => queue.so_far(),
+        }
+    }
+
+    /// Completes the recording. Never fails: the account says what is missing.
+    #[must_use]
+    pub fn finish(self, closing: &Closing<'_>) -> OutputStats {
+        match self.way {
+            Way::Direct(recording) => recording.finish(closing),
+            Way::Queued(queue) => queue.finish(closing),
+        }
+    }
+}

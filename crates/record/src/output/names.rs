@@ -1,0 +1,72 @@
+//! Names of a recording's files where there are several.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, RenameFlags, rename, renameat_with};
+use rustix::io::Errno;
+use tare_kernel::local_time::LocalTime;
+
+use super::destination::with_ending;
+
+/// Names end with the time in steps of so much.
+const STEP: Duration = Duration::from_millis(10);
+/// So many steps are tried where files have the names already.
+const STEPS: u32 = 100;
+
+/// Gives a finished file the name that ends with the time, `YYYYMMDDhhmmsscc` with hundredths of
+/// seconds, as perf does. A name that is taken is left alone: the next hundredth is tried.
+pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
+    for step in 0..STEPS {
+        let stamped = with_ending(path, &format!(".{}", text(now + STEP * step)));
+        match renameat_with(CWD, path, CWD, &stamped, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(stamped),
+            Err(Errno::EXIST) => {}
+            // A file system that can't look and rename in one step.
+            Err(Errno::INVAL) if !stamped.exists() => {
+                return rename(path, &stamped).map(|()| stamped);
+            }
+            Err(Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+fn text(at: SystemTime) -> String {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let hundredths = since.subsec_millis() / 10;
+    match LocalTime::at(seconds) {
+        Some(LocalTime { year, month, day, hour, minute, second }) => {
+            format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{hundredths:02}")
+        }
+        None => format!("{seconds}{hundredths:02}"),
+    }
+}
+
+/// The files that are kept.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    files: VecDeque<PathBuf>,
+}
+
+impl Kept {
+    /// Adds the newest file. Where there are more than `max`, the oldest is removed.
+    pub(super) fn add(&mut self, file: PathBuf, max: Option<usize>) -> Result<(), Errno> {
+        self.files.push_back(file);
+        while max.is_some_and(|max| self.files.len() > max.max(1)) {
+            let oldest = self.files.pop_front().unwrap_or_default();
+            fs::remove_file(&oldest)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        Ok(())
+    }
+
+    /// All of them, oldest first.
+    pub(super) fn into_files(self) -> Vec<PathBuf> {
+        self.files.into()
+    }
+}

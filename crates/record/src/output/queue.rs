@@ -1,0 +1,286 @@
+//! A bounded queue before a stream, or before compression, with a thread of its own: reading the
+//! rings goes on while a pipe's reader is slow. When it is full, appending waits; then the rings
+//! fill, and what they can't hold is lost and counted by the kernel.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rustix::io::Errno;
+use tare_format::file::writer::Description;
+
+use super::series::FileSeries;
+use super::window_thread::spawn;
+use super::{Closing, OutputError, OutputStats, Result};
+
+/// Bytes that wait together.
+const PIECE: usize = 1 << 20;
+/// Buffers that are kept for use again.
+const SPARE: usize = 4;
+
+type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
+
+enum Job {
+    /// Records, or a part of one.
+    Append(Vec<u8>),
+    Flush,
+    /// Anything that somebody waits for.
+    Call(Call),
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    high_water: usize,
+    spare: Vec<Vec<u8>>,
+    failed: Option<OutputError>,
+    written: u64,
+    wants_switch: bool,
+    account: OutputStats,
+    /// System calls for handing over: whoever waits or wakes makes one (`futex(2)`).
+    calls: u64,
+    ends: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    has_work: Condvar,
+    has_room: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the thread, when it has done everything.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().ends = true;
+        self.0.has_work.notify_one();
+    }
+}
+
+/// A recording that is written by another thread.
+pub(super) struct Queue {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+    recording: mpsc::Receiver<FileSeries>,
+    ends: Ends,
+    capacity: usize,
+    tids: Vec<i32>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// Starts the thread. At most `capacity` bytes wait, and at least one piece of any size.
+    pub(super) fn start(recording: FileSeries, capacity: usize) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let helper = recording.thread();
+        let (give_back, receiver) = mpsc::sync_channel(1);
+        let (thread, tid) = spawn("tare-output", move || {
+            // Nobody takes it where the queue was dropped unfinished.
+            let _ = give_back.send(work(&of_thread, recording));
+        })?;
+        let ends = Ends(Arc::clone(&shared));
+        let tids = [tid].into_iter().chain(helper).collect();
+        Ok(Self { shared, thread, recording: receiver, ends, capacity, tids })
+    }
+
+    /// The thread, and those of the recording.
+    pub(super) fn threads(&self) -> Vec<i32> {
+        self.tids.clone()
+    }
+
+    /// Has the thread do something, and waits for it.
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut FileSeries) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let call = move |recording: &mut FileSeries| drop(sender.send(call(recording)));
+        self.shared.lock().jobs.push_back(Job::Call(Box::new(call)));
+        self.shared.has_work.notify_one();
+        receiver.recv().unwrap_or(Err(OutputError::Thread(Errno::SRCH)))
+    }
+
+    /// See [`super::Output::begin`].
+    pub(super) fn begin(&self, description: &Description) -> Result<()> {
+        let description = description.clone();
+        self.call(move |recording| recording.begin(&description))
+    }
+
+    /// See [`super::Output::switch`].
+    pub(super) fn switch(
+        &self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let (ending, last) = (closing.description.clone(), closing.records.to_vec());
+        let (beginning, records) = (beginning.clone(), records.concat());
+        self.call(move |recording| {
+            recording.switch(
+                &Closing { description: &ending, records: &last },
+                &beginning,
+                &[&records],
+            )
+        })
+    }
+
+    /// Copies records into the queue, when there is room.
+    pub(super) fn append(&self, records: &[&[u8]]) -> Result<()> {
+        let mut piece = self.spare();
+        for mut rest in records.iter().copied() {
+            while !rest.is_empty() {
+                if piece.len() == PIECE {
+                    self.push(piece);
+                    piece = self.spare();
+                }
+                let (now, later) = rest.split_at(rest.len().min(PIECE - piece.len()));
+                piece.extend_from_slice(now);
+                rest = later;
+            }
+        }
+        self.push(piece);
+        self.shared.lock().failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn spare(&self) -> Vec<u8> {
+        self.shared.lock().spare.pop().unwrap_or_default()
+    }
+
+    /// Waits for room, and adds a piece.
+    fn push(&self, piece: Vec<u8>) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        while state.bytes > 0 && state.bytes + piece.len() > self.capacity {
+            state.calls += 1;
+            state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.bytes += piece.len();
+        state.high_water = state.high_water.max(state.bytes);
+        state.jobs.push_back(Job::Append(piece));
+        state.calls += 1;
+        drop(state);
+        self.shared.has_work.notify_one();
+    }
+
+    /// Has what is in the queue flushed when it was written; doesn't wait for that.
+    pub(super) fn flush(&self) -> Result<()> {
+        let mut state = self.shared.lock();
+        if !matches!(state.jobs.back(), Some(Job::Flush)) {
+            state.jobs.push_back(Job::Flush);
+        }
+        let failed = state.failed.clone();
+        state.calls += 1;
+        drop(state);
+        self.shared.has_work.notify_one();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Bytes that were written, of the file that is being written.
+    pub(super) fn written(&self) -> u64 {
+        self.shared.lock().written
+    }
+
+    /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last
+    /// thing that was done.
+    pub(super) fn so_far(&self) -> OutputStats {
+        let state = self.shared.lock();
+        with_queue(&state, self.capacity, state.account.clone())
+    }
+
+    /// See [`FileSeries::wants_switch`].
+    pub(super) fn wants_switch(&self) -> bool {
+        self.shared.lock().wants_switch
+    }
+
+    /// Waits until everything was written, and completes the recording.
+    pub(super) fn finish(self, closing: &Closing<'_>) -> OutputStats {
+        let Self { shared, thread, recording, ends, capacity, .. } = self;
+        drop(ends);
+        let recording = recording.recv();
+        // It gave the recording back, and has nothing else to do.
+        let _ = thread.join();
+        let gone = OutputStats {
+            stopped: Some(OutputError::Thread(Errno::SRCH)),
+            unfinished: true,
+            ..OutputStats::default()
+        };
+        let account = recording.map_or(gone, |recording| recording.finish(closing));
+        with_queue(&shared.lock(), capacity, account)
+    }
+}
+
+/// An account with what is known of the queue.
+fn with_queue(state: &State, capacity: usize, account: OutputStats) -> OutputStats {
+    let system_calls = account.system_calls + state.calls;
+    OutputStats {
+        queue_high_water: state.high_water,
+        queue_bytes: capacity,
+        system_calls,
+        ..account
+    }
+}
+
+/// What the thread does: everything in the queue, in order, until there is nothing more to come.
+fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
+    let mut state = shared.lock();
+    loop {
+        let Some(job) = state.jobs.pop_front() else {
+            if state.ends {
+                return recording;
+            }
+            state.calls += 1;
+            state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(state);
+        let mut done = None;
+        let result = match job {
+            Job::Append(piece) => {
+                let result = recording.append(&[&piece]);
+                done = Some(piece);
+                result
+            }
+            Job::Flush => recording.flush(),
+            Job::Call(call) => {
+                call(&mut recording);
+                Ok(())
+            }
+        };
+        let account = recording.so_far();
+        state = shared.lock();
+        state.written = recording.written();
+        state.wants_switch = recording.wants_switch();
+        state.account = account;
+        state.failed = state.failed.take().or(result.err());
+        if let Some(mut piece) = done {
+            state.bytes -= piece.len();
+            state.calls += 1;
+            shared.has_room.notify_all();
+            piece.clear();
+            if state.spare.len() < SPARE {
+                state.spare.push(piece);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! A recording: one file or stream, or several files, one after the other.
+
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
+
+use rustix::io::Errno;
+use tare_format::file::writer::Description;
+
+use super::destination::{self, OpenDestination};
+use super::file::OutputFile;
+use super::names::{Kept, stamp};
+use super::window_thread::WindowThread;
+use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub(super) struct FileSeries {
+    options: Options,
+    /// `None` where the next file could not be made.
+    piece: Option<OutputFile>,
+    helper: Option<WindowThread>,
+    began: Instant,
+    account: OutputStats,
+    kept: Kept,
+    failed: Option<OutputError>,
+}
+
+impl FileSeries {
+    /// Takes over an open place.
+    pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
+        let is_file = matches!(place, OpenDestination::File { .. });
+        if !is_file && (options.switch.is_some() || options.timestamp) {
+            return Err(OutputError::NotSwitchable);
+        }
+        let mut account = OutputStats::default();
+        if !is_file && options.choice == PathChoice::Mmap {
+            account.fallback = Some("only a regular file can be mapped".to_owned());
+        }
+        let helper = (is_file && options.choice == PathChoice::Mmap)
+            .then(WindowThread::start)
+            .transpose()?;
+        let piece = Some(OutputFile::new(place, options)?);
+        let kept = Kept::default();
+        Ok(Self {
+            options: options.clone(),
+            piece,
+            helper,
+            began: Instant::now(),
+            account,
+            kept,
+            failed: None,
+        })
+    }
+
+    /// The thread that makes windows ready.
+    pub(super) fn thread(&self) -> Option<i32> {
+        self.helper.as_ref().map(WindowThread::tid)
+    }
+
+    /// See [`super::Output::begin`].
+    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+        let Some(piece) = &mut self.piece else { return self.still_going() };
+        piece.begin(description)?;
+        if let Some(helper) = self.helper.take() {
+            piece.map(helper, self.options.window_bytes);
+        }
+        self.began = Instant::now();
+        Ok(())
+    }
+
+    fn still_going(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// See [`super::Output::append`].
+    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        if let Some(piece) = &mut self.piece {
+            return piece.append(records);
+        }
+        let bytes = records.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.account.uncompressed_bytes += bytes;
+        self.account.dropped_bytes += bytes;
+        self.still_going()
+    }
+
+    /// See [`super::Output::flush`].
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.piece.as_mut().map_or(Ok(()), OutputFile::flush)?;
+        self.still_going()
+    }
+
+    /// Bytes in the file that is being written.
+    pub(super) fn written(&self) -> u64 {
+        self.piece.as_ref().map_or(0, OutputFile::written)
+    }
+
+    /// Whether the file is as large or as old as it may become.
+    pub(super) fn wants_switch(&self) -> bool {
+        match self.options.switch {
+            Some(Switch::Size(bytes)) => self.written() >= bytes,
+            Some(Switch::Time(age)) => self.began.elapsed() >= age,
+            Some(Switch::Signal) | None => false,
+        }
+    }
+
+    /// See [`super::Output::switch`].
+    pub(super) fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let Some(path) = self.finish_piece(closing) else { return Err(OutputError::NotSwitchable) };
+        self.still_going()?;
+        let finished = self.rename(path.clone())?;
+        let begun = destination::create(&path)
+            .and_then(|file| OutputFile::new(OpenDestination::File { file, path }, &self.options));
+        match begun {
+            Ok(piece) => self.piece = Some(piece),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                return Err(error);
+            }
+        }
+        self.begin(beginning)?;
+        self.append(records)?;
+        Ok(finished)
+    }
+
+    /// See [`super::Output::so_far`].
+    pub(super) fn so_far(&self) -> OutputStats {
+        let mut account = self.account.clone();
+        if let Some(piece) = &self.piece {
+            piece.so_far(&mut account);
+        }
+        account
+    }
+
+    /// Completes the file that is being written, and returns its path.
+    fn finish_piece(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
+        let (helper, path) = self.piece.take()?.finish(closing, &mut self.account);
+        self.helper = helper.or(self.helper.take());
+        self.failed = self.account.stopped.clone();
+        path
+    }
+
+    /// Gives a finished file its last name, and removes the oldest where there are too many. A file
+    /// that can't be renamed keeps its name, and the recording ends with it.
+    fn rename(&mut self, path: PathBuf) -> Result<Option<PathBuf>> {
+        if self.options.switch.is_none() && !self.options.timestamp {
+            self.kept.add(path, None)?;
+            return Ok(None);
+        }
+        let failed =
+            |error: Errno| OutputError::Open { path: path.clone(), reason: error.to_string() };
+        let stamped = stamp(&path, SystemTime::now()).map_err(failed);
+        let name = stamped.clone().unwrap_or_else(|_| path.clone());
+        let kept = self.kept.add(name, self.options.max_files).map_err(OutputError::from);
+        let renamed = kept.and(stamped);
+        self.failed = self.failed.take().or(renamed.clone().err());
+        renamed.map(Some)
+    }
+
+    /// See [`super::Output::finish`].
+    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+        if let Some(path) = self.finish_piece(closing)
+            && let Err(error) = self.rename(path)
+        {
+            self.account.stopped.get_or_insert(error);
+        }
+        self.account.stopped = self.account.stopped.take().or(self.failed);
+        self.account.files = self.kept.into_files();
+        self.account
+    }
+}

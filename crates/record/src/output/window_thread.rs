@@ -1,0 +1,157 @@
+//! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds,
+//! in which a ring could run full.
+
+use std::fs::File;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+
+use rustix::io::Errno;
+use tare_kernel::file_window::{FileWindow, WindowError};
+
+use super::{OutputError, Result};
+
+/// A piece of a file that is wanted as a window. Both numbers are multiples of the page size.
+#[derive(Clone, Debug)]
+pub(super) struct WindowRequest {
+    pub(super) file: Arc<File>,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct WindowThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    tid: i32,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    asked: Condvar,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wanted: Option<WindowRequest>,
+    answer: Option<std::result::Result<FileWindow, WindowError>>,
+    /// Windows that nobody writes to any more.
+    old: Vec<FileWindow>,
+    ends: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WindowThread {
+    /// Starts the thread.
+    pub(super) fn start() -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let (thread, tid) = spawn("tare-window", move || work(&of_thread))?;
+        Ok(Self { shared, thread: Some(thread), tid })
+    }
+
+    /// The thread's id.
+    pub(super) fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Asks for a window. The answer must be taken before the next is asked for.
+    pub(super) fn ask(&self, wanted: WindowRequest) {
+        self.shared.lock().wanted = Some(wanted);
+        self.shared.asked.notify_one();
+    }
+
+    /// Takes the window that was asked for, once it is there, and whether it had to be waited for.
+    /// It may be shorter than what was asked for, where space is short.
+    pub(super) fn take(&self) -> (std::result::Result<FileWindow, WindowError>, bool) {
+        let mut state = self.shared.lock();
+        let mut waited = false;
+        loop {
+            if let Some(answer) = state.answer.take() {
+                return (answer, waited);
+            }
+            waited = true;
+            state = self.shared.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Has a window unmapped.
+    pub(super) fn unmap(&self, window: FileWindow) {
+        self.shared.lock().old.push(window);
+        self.shared.asked.notify_one();
+    }
+}
+
+impl Drop for WindowThread {
+    fn drop(&mut self) {
+        self.shared.lock().ends = true;
+        self.shared.asked.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It can't have panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a thread with a name, and waits for its id.
+pub(super) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<(JoinHandle<()>, i32)> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let run = move || {
+        let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
+        work();
+    };
+    let failed = |error: &std::io::Error| {
+        OutputError::Thread(Errno::from_io_error(error).unwrap_or(Errno::AGAIN))
+    };
+    let thread =
+        thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| failed(&error))?;
+    let tid = receiver.recv().map_err(|_| OutputError::Thread(Errno::AGAIN))?;
+    Ok((thread, tid))
+}
+
+/// What the thread does until it is to end.
+fn work(shared: &Shared) {
+    let mut state = shared.lock();
+    loop {
+        if let Some(wanted) = state.wanted.take() {
+            drop(state);
+            let answer = open(&wanted);
+            state = shared.lock();
+            state.answer = Some(answer);
+            shared.answered.notify_one();
+        } else if !state.old.is_empty() {
+            let old = std::mem::take(&mut state.old);
+            drop(state);
+            drop(old);
+            state = shared.lock();
+        } else if state.ends {
+            return;
+        } else {
+            state = shared.asked.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Opens a window, where space is short of half the length, and so on down to a page.
+fn open(wanted: &WindowRequest) -> std::result::Result<FileWindow, WindowError> {
+    let page = rustix::param::page_size();
+    let mut len = wanted.len;
+    loop {
+        match FileWindow::open(&*wanted.file, wanted.offset, len) {
+            Err(WindowError::NoSpace { .. } | WindowError::TooLong { .. }) if len >= 2 * page => {
+                len = (len / 2).next_multiple_of(page);
+            }
+            answer => return answer,
+        }
+    }
+}

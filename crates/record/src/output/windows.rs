@@ -1,0 +1,172 @@
+//! The mapped way into a file: windows that move along it, each made ready before the one before is
+//! full.
+//!
+//! ```text
+//! file  | written ....... | current window: being filled | next: made ready by the helper thread |
+//!                                           ^ from the middle on
+//! ```
+//! The first window is small, and each is twice the one before, up to the largest: a short
+//! recording pays for what it needs.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use tare_kernel::file_window::{FileWindow, WindowError};
+
+use super::window_thread::{WindowRequest, WindowThread};
+
+/// Bytes of the first window.
+const FIRST: u64 = 256 << 10;
+
+/// What was used, for the account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    /// Windows.
+    pub(super) windows: u64,
+    /// The largest one, in bytes.
+    pub(super) largest: u64,
+    /// Times that the next one was not ready when it was needed.
+    pub(super) waits: u64,
+    /// System calls, the helper's included.
+    pub(super) calls: u64,
+}
+
+/// What it takes to have a window: waking the helper, which allocates, maps and makes present,
+/// answers, and sleeps again.
+const CALLS_A_WINDOW: u64 = 6;
+/// What it takes to be rid of one: waking the helper, which unmaps, and sleeps again.
+const CALLS_AN_OLD_WINDOW: u64 = 3;
+
+/// Windows that move along a file.
+#[derive(Debug)]
+pub(super) struct Windows {
+    file: Arc<File>,
+    helper: WindowThread,
+    current: Option<FileWindow>,
+    /// Where the next byte belongs.
+    end: u64,
+    is_asked: bool,
+    /// Bytes of the window that is asked for next.
+    next_len: u64,
+    /// No window is larger.
+    largest: u64,
+    used: Used,
+}
+
+impl Windows {
+    /// The next byte belongs at `end`. `largest` is rounded up to a power of two of pages.
+    pub(super) fn new(file: Arc<File>, helper: WindowThread, end: u64, largest: u64) -> Self {
+        let page = rustix::param::page_size() as u64;
+        let largest = largest.clamp(page, 1 << 40).next_power_of_two();
+        let mut windows = Self {
+            file,
+            helper,
+            current: None,
+            end,
+            is_asked: false,
+            next_len: FIRST.min(largest),
+            largest,
+            used: Used::default(),
+        };
+        windows.ask();
+        windows
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Where the next byte belongs.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// What was used so far.
+    pub(super) fn used(&self) -> Used {
+        self.used
+    }
+
+    /// Copies all the pieces. Where that fails, [`Windows::end`] tells how much found room.
+    pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), WindowError> {
+        for piece in pieces {
+            let mut rest = *piece;
+            while !rest.is_empty() {
+                let written = self.write(rest);
+                if written == 0 {
+                    self.advance()?;
+                }
+                rest = &rest[written..];
+            }
+        }
+        let is_past_middle = self
+            .current
+            .as_ref()
+            .is_some_and(|window| self.end - window.offset() >= window.len() as u64 / 2);
+        if is_past_middle && !self.is_asked {
+            self.ask();
+        }
+        Ok(())
+    }
+
+    /// Copies what finds room in the current window.
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        let end = self.end;
+        let written = self.current.as_mut().map_or(0, |window| {
+            usize::try_from(end - window.offset()).map_or(0, |at| window.write(at, bytes))
+        });
+        self.end += written as u64;
+        written
+    }
+
+    /// Asks for the window behind the current one.
+    fn ask(&mut self) {
+        let page = rustix::param::page_size() as u64;
+        let offset = self
+            .current
+            .as_ref()
+            .map_or(self.end / page * page, |window| window.offset() + window.len() as u64);
+        let len = usize::try_from(self.next_len).unwrap_or(1 << 30);
+        self.helper.ask(WindowRequest { file: Arc::clone(&self.file), offset, len });
+        self.is_asked = true;
+        self.used.calls += CALLS_A_WINDOW;
+    }
+
+    /// Goes on to the next window.
+    fn advance(&mut self) -> Result<(), WindowError> {
+        if !self.is_asked {
+            self.ask();
+        }
+        let (window, waited) = self.helper.take();
+        self.is_asked = false;
+        let window = window?;
+        let len = window.len() as u64;
+        if len < self.next_len {
+            // Space is short, and won't be found again for the next one.
+            self.largest = len;
+        }
+        self.next_len = (2 * len).min(self.largest);
+        let used = &mut self.used;
+        let waits = u64::from(waited);
+        *used = Used {
+            windows: used.windows + 1,
+            largest: used.largest.max(len),
+            waits: used.waits + waits,
+            calls: used.calls + waits,
+        };
+        if let Some(old) = self.current.replace(window) {
+            self.helper.unmap(old);
+            self.used.calls += CALLS_AN_OLD_WINDOW;
+        }
+        Ok(())
+    }
+
+    /// Gives up all windows, so that the file may be cut, and returns the helper.
+    pub(super) fn close(self) -> (WindowThread, Used) {
+        if self.is_asked {
+            // Of no use any more, ready or refused.
+            drop(self.helper.take());
+        }
+        (self.helper, self.used)
+    }
+}

@@ -1,0 +1,60 @@
+//! Files that are made for the user alone.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can
+/// write to is not followed: it could lead to any file of the user's.
+///
+/// # Errors
+/// The link that is not followed, and the kernel's own.
+pub fn create(path: &Path, append: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    if append {
+        options.append(true);
+    } else {
+        options.write(true).truncate(true);
+    }
+    open(path, &mut options, OFlags::empty())
+}
+
+/// Opens a file as the options and flags say, but no symbolic link in a folder that others can
+/// write to.
+///
+/// # Errors
+/// As [`create`].
+pub fn open(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
+    let flags = if others_can_write(path) { flags | OFlags::NOFOLLOW } else { flags };
+    options.custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(code) if Errno::from_raw_os_error(code) == Errno::LOOP => not_followed(),
+        _ => error,
+    })
+}
+
+/// Whether a path that is a symbolic link may be followed.
+///
+/// # Errors
+/// It lies in a folder that others can write to.
+pub fn refuse_link(path: &Path) -> io::Result<()> {
+    if others_can_write(path) { Err(not_followed()) } else { Ok(()) }
+}
+
+fn not_followed() -> io::Error {
+    io::Error::other(
+        "a symbolic link in a folder that others can write to is not followed: name the file itself",
+    )
+}
+
+/// Whether others can write to the folder of a path.
+fn others_can_write(path: &Path) -> bool {
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
+}

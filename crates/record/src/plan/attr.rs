@@ -1,0 +1,165 @@
+//! The attribute of one event: what its samples hold.
+
+use tare_events::{CallGraph, Event};
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
+
+use super::{is_software, is_traced};
+use crate::error::PlanError;
+use crate::options::{Callchains, Sampling};
+use crate::registers::user_registers;
+
+/// What every event's reading holds: the ledger wants the time that it was on a counter, and the
+/// samples that it lost.
+pub(super) const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
+    .union(ReadFormat::TOTAL_TIME_RUNNING)
+    .union(ReadFormat::ID)
+    .union(ReadFormat::LOST);
+
+/// What readers need of each record, whichever event wrote it: id, task and time.
+const ALWAYS: u64 =
+    (abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME) as u64;
+
+/// What the attributes of a recording have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common<'a> {
+    pub(super) sampling: &'a Sampling,
+    /// Events are opened on whole CPUs, or tasks are followed on some CPUs only.
+    pub(super) names_cpu: bool,
+    pub(super) inherit: bool,
+    /// Rings are overwritten.
+    pub(super) overwrite: bool,
+}
+
+impl Common<'_> {
+    /// The attribute of an event, without what its group and its target add.
+    pub(super) fn attr(&self, event: &Event, rate: Sampled) -> Result<Attr, PlanError> {
+        let mut attr = event.attr.clone();
+        attr.sampling = rate;
+        attr.read_format = READ_FORMAT;
+        attr.sample_type = self.fields(event, rate);
+        attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED | Flags::WATERMARK;
+        // Half of the ring, whatever its size (`ring_buffer_init` in the kernel).
+        attr.wakeup = 0;
+        attr.flags.set(Flags::INHERIT, event.inherit.unwrap_or(self.inherit));
+        attr.flags.set(
+            Flags::INHERIT_STAT,
+            self.sampling.counts_of_threads && attr.flags.contains(Flags::INHERIT),
+        );
+        attr.flags.set(Flags::WRITE_BACKWARD, event.sampling.overwrite.unwrap_or(self.overwrite));
+        self.set_clock(&mut attr);
+        attr.sample_regs_user = self.sampling.user_registers;
+        attr.sample_regs_intr = self.sampling.interrupt_registers;
+        let registers = [
+            (attr.sample_regs_user, abi::PERF_SAMPLE_REGS_USER),
+            (attr.sample_regs_intr, abi::PERF_SAMPLE_REGS_INTR),
+        ];
+        for (_, field) in registers.into_iter().filter(|(registers, _)| *registers != 0) {
+            attr.sample_type |= u64::from(field);
+        }
+        if let Some(branches) = event.sampling.branch_type.or(self.sampling.branches) {
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = branches;
+        }
+        if rate != Sampled::None {
+            self.add_call_graph(event, &mut attr)?;
+        }
+        Ok(attr)
+    }
+
+    /// Times of all events are on one clock, or they have no order.
+    pub(super) fn set_clock(&self, attr: &mut Attr) {
+        if let Some(clock) = self.sampling.clock {
+            attr.flags |= Flags::USE_CLOCKID;
+            attr.clockid = clock;
+        }
+    }
+
+    fn fields(&self, event: &Event, rate: Sampled) -> u64 {
+        let mut fields = ALWAYS | self.sampling.fields;
+        let mut set = |field: u32, wanted: bool| {
+            if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) }
+        };
+        set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
+        // The fields of a probe are its address alone.
+        if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
+            set(abi::PERF_SAMPLE_RAW, true);
+        }
+        if self.names_cpu || is_traced(event) {
+            set(abi::PERF_SAMPLE_CPU, true);
+        }
+        if self.sampling.fields & u64::from(abi::PERF_SAMPLE_ADDR) != 0 {
+            set(abi::PERF_SAMPLE_DATA_SRC, true);
+        }
+        // Where an event of the kernel's has this field and a fixed period, it is sampled at each
+        // occurrence whatever the period (`perf_swevent_event` in the kernel); and a period that is
+        // fixed needs no telling.
+        let fixed_by_software = matches!(rate, Sampled::Period(_)) && is_software(event);
+        let asked = self.sampling.fields & u64::from(abi::PERF_SAMPLE_PERIOD) != 0;
+        set(
+            abi::PERF_SAMPLE_PERIOD,
+            matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
+        );
+        // The address of a tracepoint is a place in the kernel that says no more than its name.
+        let says_where = event.attr.kind != abi::PERF_TYPE_TRACEPOINT || rate != Sampled::Period(1);
+        set(abi::PERF_SAMPLE_IP, says_where);
+        fields
+    }
+
+    fn add_call_graph(&self, event: &Event, attr: &mut Attr) -> Result<(), PlanError> {
+        let of_all = match is_traced(event) && !self.sampling.call_graph_of_tracepoints {
+            true => CallGraph::No,
+            false => self.sampling.call_graph,
+        };
+        // A depth or a size asks for what it is the depth or size of.
+        let implied = event.sampling.stack_size.map(|_| CallGraph::Dwarf).or(event
+            .sampling
+            .max_stack
+            .map(|_| match of_all {
+                CallGraph::No => CallGraph::FramePointer,
+                other => other,
+            }));
+        let how = event.sampling.call_graph.or(implied).unwrap_or(of_all);
+        if how == CallGraph::No {
+            return Ok(());
+        }
+        attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
+        attr.sample_max_stack = event.sampling.max_stack.unwrap_or(0);
+        attr.flags
+            .set(Flags::EXCLUDE_CALLCHAIN_KERNEL, self.sampling.callchains == Callchains::User);
+        attr.flags
+            .set(Flags::EXCLUDE_CALLCHAIN_USER, self.sampling.callchains == Callchains::Kernel);
+        match how {
+            CallGraph::Dwarf => {
+                if user_registers() == 0 {
+                    return Err(PlanError::NoDwarf);
+                }
+                attr.sample_type |=
+                    u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
+                attr.sample_regs_user |= user_registers();
+                attr.sample_stack_user =
+                    event.sampling.stack_size.unwrap_or(self.sampling.stack_bytes);
+                attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+            }
+            CallGraph::LastBranchRecord => {
+                if attr.branch_sample_type != 0 {
+                    return Err(PlanError::BranchesTwice { event: event.name.clone() });
+                }
+                attr.sample_type |= u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
+                attr.branch_sample_type = LBR_CALL_STACK | LBR_TERSE;
+                attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+            }
+            CallGraph::FramePointer | CallGraph::No => {}
+        }
+        Ok(())
+    }
+}
+
+/// The branch records as a stack of calls of user space.
+const LBR_CALL_STACK: u64 =
+    (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
+/// Without what a stack of calls doesn't need (Linux 4.4), with the place in the CPU's own table
+/// (Linux 5.7).
+pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES
+    | abi::PERF_SAMPLE_BRANCH_NO_FLAGS
+    | abi::PERF_SAMPLE_BRANCH_HW_INDEX) as u64;

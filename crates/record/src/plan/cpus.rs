@@ -1,0 +1,70 @@
+//! Where events are opened.
+
+use std::os::fd::RawFd;
+
+use tare_events::{Event, PmuCpus};
+use tare_kernel::host::{CpuList, Host};
+use tare_kernel::open::Target as OpenTarget;
+
+use super::PlannedEvent;
+use crate::error::PlanError;
+use crate::options::{Cpus, Target};
+
+/// The CPUs that the target can be on. What a command inherits from tare it can't leave: where a
+/// cpuset confines tare, events on other CPUs would cost at each fork and see nothing.
+pub(crate) fn cpus(target: &Target, host: &Host) -> Result<CpuList, PlanError> {
+    let online = || host.online_cpus().map_err(PlanError::OnlineCpus);
+    match target {
+        Target::Cpus(cpus)
+        | Target::Cgroups { cpus, .. }
+        | Target::CommandOnCpus(cpus)
+        | Target::CommandInCgroup(cpus) => Ok(cpus.clone()),
+        Target::Command(Cpus::These(cpus)) | Target::Processes(_, Cpus::These(cpus)) => {
+            Ok(cpus.clone())
+        }
+        Target::Threads(_, Cpus::These(cpus)) | Target::User(_, Cpus::These(cpus)) => {
+            Ok(cpus.clone())
+        }
+        Target::Command(Cpus::All) => {
+            let online = online()?;
+            let within = host.own_cpuset().map(|cpuset| online.intersection(&cpuset));
+            Ok(within.filter(|cpus| !cpus.as_slice().is_empty()).unwrap_or(online))
+        }
+        Target::Processes(..) | Target::Threads(..) | Target::User(..) => online(),
+    }
+}
+
+/// Those of them that have the event.
+pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, PlanError> {
+    let cpus = match &event.cpus {
+        Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => all.intersection(own),
+        None => all.clone(),
+    };
+    match cpus.as_slice() {
+        [] => Err(PlanError::NoCpu { event: event.name.clone(), cpus: all.clone() }),
+        _ => Ok(cpus),
+    }
+}
+
+impl PlannedEvent {
+    /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An
+    /// inherited event can have a ring only where it is bound to a CPU (`perf_mmap` in the kernel),
+    /// so that every event of a thread is opened on each CPU.
+    pub fn targets<'a>(
+        &'a self,
+        threads: &'a [i32],
+        cgroups: &'a [RawFd],
+    ) -> impl Iterator<Item = (u32, OpenTarget)> + 'a {
+        let of_cpu = move |cpu: u32| -> Box<dyn Iterator<Item = OpenTarget> + 'a> {
+            match self.cgroup.and_then(|cgroup| cgroups.get(cgroup)) {
+                Some(&folder) => Box::new(std::iter::once(OpenTarget::CgroupOnCpu(folder, cpu))),
+                None if threads.is_empty() => Box::new(std::iter::once(OpenTarget::Cpu(cpu))),
+                None => Box::new(threads.iter().map(move |&tid| OpenTarget::TaskOnCpu(tid, cpu))),
+            }
+        };
+        self.cpus
+            .as_slice()
+            .iter()
+            .flat_map(move |&cpu| of_cpu(cpu).map(move |target| (cpu, target)))
+    }
+}

@@ -1,0 +1,418 @@
+//! What `tare record` opens: events and groups as the kernel takes them, and where.
+//!
+//! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period;
+//! `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
+//! and steps back where it refuses what can be done without. `cpus` has the CPUs and tasks,
+//! `self_filter` keeps the recorder out.
+
+mod attr;
+mod cpus;
+mod rate;
+mod self_filter;
+mod settle;
+mod slower;
+mod speed;
+mod tracking;
+
+use std::ffi::CString;
+use std::fmt;
+
+use tare_events::{Event, EventGroup, Sources};
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
+use tare_kernel::host::{CpuList, Host};
+use tare_kernel::open::Kernel;
+use tare_kernel::probe::{Probe, Refusal as Refused};
+
+use self::attr::Common;
+pub(crate) use self::cpus::cpus;
+use self::rate::Rates;
+use self::self_filter::self_filter;
+use self::settle::Settling;
+use crate::error::{FilterError, PlanError};
+use crate::options::{Begin, Cpus, Keep, Options, Target};
+use crate::warning::Warning;
+use tare_format::ledger::FixedPeriod;
+
+/// What is opened.
+#[derive(Debug)]
+pub struct Plan {
+    /// The events, in the order of the recording's attributes; members of a group follow their
+    /// leader.
+    pub events: Vec<PlannedEvent>,
+    /// Steps back that the kernel made necessary.
+    pub warnings: Vec<Warning>,
+}
+
+/// An event, ready to be opened on each of its places.
+#[derive(Debug)]
+pub struct PlannedEvent {
+    /// The event as the user named it; `:u` is added where the kernel had to be left out.
+    pub event: Event,
+    /// What the kernel takes: it did, when it was asked.
+    pub attr: Attr,
+    /// The number in [`Plan::events`] of the event that leads its group, for the other members.
+    pub leader: Option<usize>,
+    /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target
+    /// is no cgroup.
+    pub cgroup: Option<usize>,
+    /// The CPUs that it is opened on.
+    pub cpus: CpuList,
+    /// When it begins.
+    pub start: Start,
+    /// The frequency that its period stands for, where children inherit it.
+    pub fixed: Option<FixedPeriod>,
+    /// Lower rates that it may be sampled at, falling, where there is a budget.
+    pub slower: Vec<u64>,
+    /// The fields of the tracepoint, for filters; `None` for what is none.
+    fields: Option<Vec<String>>,
+}
+
+/// When an event begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// By itself, in the program that the command executes.
+    OnExec,
+    /// When it is enabled, as soon as everything is open.
+    AtOnce,
+    /// When it is enabled: after the delay, or when an order says so.
+    Later,
+    /// With the leader of its group.
+    WithLeader,
+}
+
+impl PlannedEvent {
+    /// Whether it counts nanoseconds of CPU time.
+    #[must_use]
+    pub fn is_clock(&self) -> bool {
+        is_clock(&self.attr)
+    }
+
+    /// Whether each sample is an interrupt: of a timer or of a counter.
+    #[must_use]
+    pub fn interrupts(&self) -> bool {
+        self.is_clock() || !is_software(&self.event)
+    }
+
+    /// Whether it only follows processes: it is never sampled, and never stopped.
+    #[must_use]
+    pub fn only_tracks(&self) -> bool {
+        self.attr.kind == abi::PERF_TYPE_SOFTWARE
+            && self.attr.config == u64::from(abi::PERF_COUNT_SW_DUMMY)
+            && self.attr.flags.contains(Flags::COMM)
+    }
+
+    /// The filter to set once it is open: the user's, joined with one that leaves out these
+    /// threads.
+    ///
+    /// # Errors
+    /// The text is too long for the kernel, or holds a NUL.
+    pub fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, FilterError> {
+        let Some(fields) = &self.fields else { return Ok(None) };
+        let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else {
+            return Ok(None);
+        };
+        let longest = rustix::param::page_size() - 1;
+        if text.len() > longest {
+            let (event, bytes) = (self.event.name.clone(), text.len());
+            return Err(FilterError::TooLong { event, bytes, longest });
+        }
+        CString::new(text)
+            .map(Some)
+            .map_err(|_| FilterError::Nul { event: self.event.name.clone() })
+    }
+}
+
+/// The clocks, which count nanoseconds of CPU time.
+fn is_clock(attr: &Attr) -> bool {
+    attr.kind == abi::PERF_TYPE_SOFTWARE
+        && [abi::PERF_COUNT_SW_CPU_CLOCK, abi::PERF_COUNT_SW_TASK_CLOCK]
+            .into_iter()
+            .any(|clock| attr.config == u64::from(clock))
+}
+
+/// Events of tracing, which take filters.
+fn is_traced(event: &Event) -> bool {
+    event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
+}
+
+/// Events of the kernel's own: no counter of the hardware has them.
+fn is_software(event: &Event) -> bool {
+    matches!(
+        event.attr.kind,
+        abi::PERF_TYPE_SOFTWARE | abi::PERF_TYPE_TRACEPOINT | abi::PERF_TYPE_BREAKPOINT
+    ) || is_probe(event)
+}
+
+/// No type of the kernel's own says so: each PMU has a number of this machine's.
+fn is_probe(event: &Event) -> bool {
+    matches!(event.pmu.as_deref(), Some("uprobe" | "kprobe"))
+}
+
+impl Plan {
+    /// Plans what the options ask for, on this machine.
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn new(options: &Options, host: &Host, kernel: &dyn Kernel) -> Result<Self, PlanError> {
+        let mut warnings = Vec::new();
+        let sources = Sources::new(host.clone());
+        let named;
+        let groups = match options.groups.as_slice() {
+            [] => {
+                named = default_event(options, &sources, kernel, &mut warnings)?;
+                named.as_slice()
+            }
+            groups => groups,
+        };
+        let all_cpus = cpus(&options.target, host)?;
+        let mut planner = Planner {
+            options,
+            common: common(options),
+            sources: &sources,
+            all_cpus,
+            rates: Rates::new(&options.sampling, host, kernel),
+        };
+        let mut settling = Settling::new(kernel, host, options.target.is_per_cpu());
+        let mut events = Vec::new();
+        check_cgroups(&options.target, groups.len())?;
+        let dummy_tracks = planner.needs_dummy(groups);
+        for (number, group) in groups.iter().enumerate() {
+            let mut members = planner.group(group, number, events.len())?;
+            if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks)
+            {
+                tracking::track(&planner.common, &mut first.attr);
+            }
+            settling.group(&mut members, group.weak)?;
+            events.extend(members);
+        }
+        if let Some(budget) = options.sampling.budget {
+            slower::add(&options.target, budget, &mut events)?;
+        }
+        if dummy_tracks {
+            let mut dummy = [planner.dummy()];
+            settling.group(&mut dummy, false)?;
+            events.extend(dummy);
+        }
+        events.iter_mut().for_each(|event| planner.set_start(event));
+        warnings.extend(planner.rates.warning);
+        warnings.extend(settling.warnings);
+        Ok(Self { events, warnings })
+    }
+}
+
+fn common(options: &Options) -> Common<'_> {
+    let some_cpus = matches!(
+        options.target,
+        Target::Command(Cpus::These(_))
+            | Target::Processes(_, Cpus::These(_))
+            | Target::Threads(_, Cpus::These(_))
+            | Target::User(_, Cpus::These(_))
+    );
+    let per_cpu = options.target.is_per_cpu();
+    Common {
+        sampling: &options.sampling,
+        names_cpu: per_cpu || some_cpus,
+        inherit: options.inherit && !per_cpu,
+        overwrite: options.rings.keep == Keep::WhatFits,
+    }
+}
+
+/// `cycles` where the machine has a PMU, else the clock, which is said.
+fn default_event(
+    options: &Options,
+    sources: &Sources,
+    kernel: &dyn Kernel,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<EventGroup>, PlanError> {
+    let has_pmu =
+        !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
+    let text = if has_pmu { "cycles:P" } else { "cpu-clock" };
+    if !has_pmu {
+        warnings.push(Warning::TimerInsteadOfCycles);
+    }
+    let mut groups = tare_events::parse(text, sources)?;
+    for event in groups.iter_mut().flat_map(|group| &mut group.events) {
+        options
+            .sampling
+            .apply_levels(event)
+            .map_err(|term| PlanError::Unsupported { event: event.name.clone(), term })?;
+    }
+    Ok(groups)
+}
+
+fn check_cgroups(target: &Target, groups: usize) -> Result<(), PlanError> {
+    match target {
+        Target::Cgroups { names, .. } if names.len() > 1 && names.len() != groups => {
+            Err(PlanError::CgroupsOfEvents { cgroups: names.len(), events: groups })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Each event and what the kernel takes, a field a line: `--dry-run` and `-vv`.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.events.iter().try_for_each(|planned| {
+            writeln!(
+                f,
+                "perf_event_attr of {} on CPU {}:",
+                tare_format::printable(&planned.event.name),
+                planned.cpus
+            )?;
+            writeln!(f, "{}", planned.attr)
+        })
+    }
+}
+
+struct Planner<'a> {
+    options: &'a Options,
+    common: Common<'a>,
+    sources: &'a Sources,
+    all_cpus: CpuList,
+    rates: Rates<'a>,
+}
+
+impl Planner<'_> {
+    /// Whether following processes needs an event of its own: where the first event doesn't see all
+    /// of them all of the time.
+    fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
+        let Some(first) = groups.first().and_then(|group| group.events.first()) else {
+            return true;
+        };
+        let starts_and_stops = self.options.begin != Begin::AtOnce || self.options.may_pause;
+        let sees_some = matches!(self.options.target, Target::Cgroups { .. })
+            || first.cpus.is_some()
+            || first.attr.flags.contains(Flags::PINNED);
+        let differs = first.sampling.time == Some(false)
+            || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
+        let overwritten = first.sampling.overwrite.unwrap_or(self.common.overwrite);
+        // The rates of one that has a budget start and stop.
+        let starts_and_stops = starts_and_stops || self.options.sampling.budget.is_some();
+        let several = self.options.target.is_per_cpu()
+            && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
+        starts_and_stops
+            || sees_some
+            || differs
+            || overwritten
+            || several
+            || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
+    }
+
+    /// The members of a group, whose first has this number in the plan.
+    fn group(
+        &mut self,
+        group: &EventGroup,
+        number: usize,
+        first: usize,
+    ) -> Result<Vec<PlannedEvent>, PlanError> {
+        let mut members: Vec<PlannedEvent> = Vec::new();
+        for event in &group.events {
+            let rate = if group.sample_read && !members.is_empty() {
+                Sampled::None
+            } else {
+                self.rates.of(event)?
+            };
+            let fixed = self.rates.fixed(event, rate);
+            let mut attr = self
+                .common
+                .attr(event, fixed.map_or(rate, |fixed| Sampled::Period(fixed.period)))?;
+            if group.sample_read {
+                match members.first() {
+                    None => {
+                        attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ);
+                        attr.read_format |= ReadFormat::GROUP;
+                    }
+                    Some(leader) => {
+                        attr.sample_type = leader.attr.sample_type;
+                        attr.read_format = leader.attr.read_format;
+                        attr.flags.set(
+                            Flags::WRITE_BACKWARD,
+                            leader.attr.flags.contains(Flags::WRITE_BACKWARD),
+                        );
+                    }
+                }
+            }
+            attr.flags.set(
+                Flags::INHERIT,
+                attr.flags.contains(Flags::INHERIT) && !self.options.target.is_per_cpu(),
+            );
+            let leader = (!members.is_empty()).then_some(first);
+            members.push(PlannedEvent {
+                cgroup: self.cgroup_of(number),
+                cpus: cpus::of_event(event, &self.all_cpus)?,
+                fields: self.fields(event)?,
+                event: event.clone(),
+                attr,
+                leader,
+                fixed,
+                slower: Vec::new(),
+                start: Start::AtOnce,
+            });
+        }
+        Ok(members)
+    }
+
+    fn cgroup_of(&self, group: usize) -> Option<usize> {
+        match &self.options.target {
+            Target::CommandInCgroup(_) => Some(0),
+            Target::Cgroups { names, .. } if names.len() == 1 => Some(0),
+            Target::Cgroups { .. } => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The fields that a filter can speak of.
+    fn fields(&self, event: &Event) -> Result<Option<Vec<String>>, PlanError> {
+        let Some(tracepoint) = &event.tracepoint else {
+            return Ok(is_traced(event).then(|| vec!["common_pid".to_owned()]));
+        };
+        let fields = self
+            .sources
+            .tracefs()
+            .and_then(|tracefs| tracefs.fields(&tracepoint.system, &tracepoint.name));
+        fields.map(Some).map_err(|source| PlanError::Fields { event: event.name.clone(), source })
+    }
+
+    fn dummy(&self) -> PlannedEvent {
+        let (event, attr) = tracking::dummy(&self.common);
+        let cgroup = matches!(self.options.target, Target::CommandInCgroup(_)).then_some(0);
+        PlannedEvent {
+            event,
+            attr,
+            leader: None,
+            cgroup,
+            cpus: self.all_cpus.clone(),
+            fixed: None,
+            slower: Vec::new(),
+            fields: None,
+            start: Start::AtOnce,
+        }
+    }
+
+    /// Members start and stop with their leader; what follows processes never waits.
+    fn set_start(&self, planned: &mut PlannedEvent) {
+        let tracks = planned.attr.flags.contains(Flags::COMM);
+        let on_exec = matches!(self.options.target, Target::Command(_));
+        planned.start = match (planned.leader, self.options.begin) {
+            (Some(_), _) => Start::WithLeader,
+            (None, Begin::AtOnce) => {
+                if on_exec {
+                    Start::OnExec
+                } else {
+                    Start::AtOnce
+                }
+            }
+            (None, _) if tracks => {
+                if on_exec {
+                    Start::OnExec
+                } else {
+                    Start::AtOnce
+                }
+            }
+            (None, _) => Start::Later,
+        };
+        planned.attr.flags.set(Flags::DISABLED, planned.start != Start::WithLeader);
+        planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == Start::OnExec);
+    }
+}

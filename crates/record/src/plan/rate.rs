@@ -1,0 +1,111 @@
+//! How often each event is sampled.
+
+use tare_events::Event;
+use tare_format::abi::Sampling as Sampled;
+use tare_format::abi::bindings::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_TRACEPOINT,
+};
+use tare_kernel::host::Host;
+use tare_kernel::open::Kernel;
+
+use super::is_clock;
+use super::speed::cycles_per_second;
+use crate::error::PlanError;
+use crate::options::{Rate, Sampling};
+use crate::warning::Warning;
+use tare_format::ledger::FixedPeriod;
+
+/// Samples a second where the user doesn't say: enough for a percent of a second's work, and no
+/// multiple of the tick.
+const FREQUENCY: u64 = 999;
+
+/// What a frequency may be at most (`kernel.perf_event_max_sample_rate`).
+const LIMIT: &str = "kernel.perf_event_max_sample_rate";
+
+/// What the clocks count a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Rates within what the kernel allows.
+pub(super) struct Rates<'a> {
+    sampling: &'a Sampling,
+    host: &'a Host,
+    kernel: &'a dyn Kernel,
+    /// `None` where the kernel doesn't tell: it will refuse what is too much.
+    limit: Option<u64>,
+    /// What was lowered, told once.
+    pub(super) warning: Option<Warning>,
+    /// Cycles of a CPU in a second, once that was asked for.
+    speed: Option<Option<u64>>,
+}
+
+impl<'a> Rates<'a> {
+    pub(super) fn new(sampling: &'a Sampling, host: &'a Host, kernel: &'a dyn Kernel) -> Self {
+        let limit = host
+            .sysctl(LIMIT)
+            .ok()
+            .and_then(|limit| u64::try_from(limit).ok())
+            .filter(|&limit| limit > 0);
+        Self { sampling, host, kernel, limit, warning: None, speed: None }
+    }
+
+    /// How often an event is sampled: as its own terms say, or the command line, or as suits it.
+    pub(super) fn of(&mut self, event: &Event) -> Result<Sampled, PlanError> {
+        let of_event = event.sampling.rate;
+        match (self.sampling.rate, of_event) {
+            (Rate::Never, _) => Ok(Sampled::None),
+            (_, Sampled::Period(_)) => Ok(of_event),
+            (_, Sampled::Frequency(hz)) | (Rate::Frequency(hz), Sampled::None) => {
+                self.frequency(hz)
+            }
+            (Rate::MaxFrequency, Sampled::None) => match self.limit {
+                Some(limit) => Ok(Sampled::Frequency(limit)),
+                None => Err(PlanError::NoMaxRate),
+            },
+            (Rate::Period(period), Sampled::None) => Ok(Sampled::Period(period)),
+            (Rate::OfEvent, Sampled::None) if happens_one_by_one(event) => Ok(Sampled::Period(1)),
+            (Rate::OfEvent, Sampled::None) => self.frequency(FREQUENCY),
+        }
+    }
+
+    /// The period of so many samples a second, for events that advance by themselves. The kernel
+    /// would let each child find it anew, from 1 or from what another task needed. `None` for other
+    /// events, and where children inherit none.
+    pub(super) fn fixed(&mut self, event: &Event, rate: Sampled) -> Option<FixedPeriod> {
+        let Sampled::Frequency(hz) = rate else { return None };
+        if !self.sampling.fixed_periods || event.inherit == Some(false) {
+            return None;
+        }
+        let a_second = if is_clock(&event.attr) {
+            NANOSECONDS
+        } else if is_cycles(event) {
+            let (host, kernel) = (self.host, self.kernel);
+            (*self.speed.get_or_insert_with(|| cycles_per_second(host, kernel)))?
+        } else {
+            return None;
+        };
+        Some(FixedPeriod { hz, period: (a_second / hz).max(1), a_second })
+    }
+
+    fn frequency(&mut self, hz: u64) -> Result<Sampled, PlanError> {
+        let Some(limit) = self.limit.filter(|&limit| hz > limit) else {
+            return Ok(Sampled::Frequency(hz));
+        };
+        if self.sampling.strict_frequency {
+            return Err(PlanError::RateNotAllowed { asked_hz: hz, limit_hz: limit });
+        }
+        self.warning.get_or_insert(Warning::LowerRate { asked_hz: hz, limit_hz: limit });
+        Ok(Sampled::Frequency(limit))
+    }
+}
+
+/// Tracepoints, probes and breakpoints: each occurrence says something of its own.
+fn happens_one_by_one(event: &Event) -> bool {
+    matches!(event.attr.kind, PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || super::is_probe(event)
+}
+
+/// The generic event; those of one kind of cores have that PMU's number above
+/// (`PERF_PMU_TYPE_SHIFT`).
+fn is_cycles(event: &Event) -> bool {
+    event.attr.kind == PERF_TYPE_HARDWARE
+        && event.attr.config & u64::from(u32::MAX) == u64::from(PERF_COUNT_HW_CPU_CYCLES)
+}

@@ -1,0 +1,54 @@
+//! What a recording says about itself.
+
+use tare_format::abi::bindings::PERF_SAMPLE_BRANCH_STACK;
+use tare_format::file::writer::{Description, EventDescription, Group};
+
+use crate::describe::{RecordingClock, SessionFacts, features, tracing_data};
+use crate::error::RecordError;
+use crate::session::Session;
+
+/// The description of a recording of events with these ids.
+///
+/// # Errors
+/// The formats of tracepoints can't be read.
+pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Description, RecordError> {
+    let planned = &session.plan.events;
+    let events = planned.iter().zip(ids).map(|(planned, ids)| EventDescription {
+        attr: planned.attr.clone(),
+        ids: ids.clone(),
+        name: planned.event.name.clone(),
+    });
+    let program = &session.options.program;
+    let branches = u64::from(PERF_SAMPLE_BRANCH_STACK);
+    let facts = SessionFacts {
+        version: program.version.clone(),
+        command_line: program.command_line.clone(),
+        clock: session.options.sampling.clock.and_then(RecordingClock::now),
+        groups: groups(session),
+        has_branches: planned.iter().any(|planned| planned.attr.sample_type & branches != 0),
+        ..SessionFacts::default()
+    };
+    let tracepoints = planned.iter().filter_map(|planned| planned.event.tracepoint.as_ref());
+    let tracing_data = tracing_data(
+        &session.backend.host,
+        tracepoints.map(|tracepoint| (tracepoint.system.as_str(), tracepoint.name.as_str())),
+    )?;
+    Ok(Description {
+        events: events.collect(),
+        features: features(&session.backend.host, &facts),
+        tracing_data,
+    })
+}
+
+/// The groups of more than one event.
+fn groups(session: &Session) -> Vec<Group> {
+    let planned = &session.plan.events;
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let others = |leader: usize| planned.iter().filter(|one| one.leader == Some(leader)).count();
+    let group = |leader| Group {
+        name: String::new(),
+        leader: number(leader),
+        members: number(1 + others(leader)),
+    };
+    (0..planned.len()).filter(|&leader| others(leader) > 0).map(group).collect()
+}

@@ -1,0 +1,129 @@
+//! The end of a recording: what is left in the ring buffers, the ledger, the description of what is
+//! known only now.
+
+use std::io;
+use std::sync::Arc;
+
+use tare_format::file::note;
+use tare_format::file::writer::Feature;
+use tare_format::ledger::Ledger;
+use tare_kernel::cgroup::CpuTime;
+
+use super::{Recording, cost, cpu_ns, followed, ledger};
+use crate::error::RecordError;
+use crate::output::{Closing, OutputStats};
+
+/// What a recording leaves behind.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What it holds and what it cost, over all of its files.
+    pub ledger: Ledger,
+    /// What became of its bytes.
+    pub output: OutputStats,
+}
+
+impl Recording {
+    /// Stops all events. What lies in the ring buffers stays for [`Recording::finish`].
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn stop(&mut self) -> Result<(), RecordError> {
+        if self.until_ns.is_some() {
+            return Ok(());
+        }
+        self.until_ns = Some(cpu_ns());
+        self.cgroup.at_end(self.session.following.as_ref());
+        if !self.is_stopped() {
+            self.disable_all()?;
+        }
+        self.cgroup.at_end(self.session.following.as_ref());
+        Ok(())
+    }
+
+    /// Describes what runs, where that is wanted at the end: after the last sample, which may still
+    /// be in a ring buffer.
+    fn describe_at_end(&mut self) -> Result<(), RecordError> {
+        let at_the_end = self.session.options.synthesize.at_the_end;
+        let Some(existing) = self.existing.take().filter(|_| at_the_end) else { return Ok(()) };
+        if let Err(error) = self.reader.drain(&self.shared) {
+            self.stop_recording(error.into());
+            return Ok(());
+        }
+        let mut emit = |bytes: &[u8]| {
+            self.shared.see_mappings(bytes);
+            self.shared.append(&[bytes])
+        };
+        self.session.synthesize(&existing, &mut emit)
+    }
+
+    fn complete_followed(&self, ledger: &mut Ledger, used: Option<CpuTime>) {
+        let scanners: Vec<_> = self.reader.rings.iter().map(|ring| &ring.scanner).collect();
+        followed::complete(
+            ledger,
+            &self.session,
+            &scanners,
+            &self.events.counts(),
+            used,
+            &self.cgroup,
+        );
+    }
+
+    /// Adds the ledger of a file to those of the files before.
+    pub(super) fn add_to_total(&mut self, ledger: &Ledger) {
+        self.total =
+            Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
+    }
+
+    /// Ends the recording: stops its events, where [`Recording::stop`] hasn't, takes what is left in
+    /// the ring buffers, and completes the file. `command`: what the command used, where it has
+    /// ended.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. An output that takes nothing more is none:
+    /// [`OutputStats::stopped`] tells.
+    pub fn finish(mut self, command: Option<CpuTime>) -> Result<Finished, RecordError> {
+        self.stop()?;
+        let until_ns = self.until_ns.unwrap_or_else(cpu_ns);
+        for thread in std::mem::take(&mut self.threads) {
+            let gone = || RecordError::Thread(io::ErrorKind::BrokenPipe.into());
+            self.reader.rings.extend(thread.stop().ok_or_else(gone)?.rings);
+        }
+        if !self.is_stopped() {
+            self.describe_at_end()?;
+            self.snapshot()?;
+        }
+        self.shortest = self.shared.shortest();
+        let host = &self.session.backend.host;
+        let build_ids = self.session.options.build_ids.then(|| self.shared.build_ids(host));
+        let shared = Arc::clone(&self.shared);
+        let (mut ledger, sample_time) = shared.end_file(|output, stats| {
+            let ledger = self.ledger_of_file(&stats, output, until_ns);
+            (ledger, ledger::sample_time(&stats.rings))
+        });
+        ledger.command = command.map(ledger::command);
+        cost::complete(&mut ledger, &self.session);
+        ledger.budget = self.kept_budget(&ledger);
+        // How much the samples stand for is known of the recording as a whole.
+        let earlier = self.total.take();
+        if earlier.is_none() {
+            self.complete_followed(&mut ledger, command);
+        }
+        let note = note::encode(&ledger.to_note())?;
+        if let Some(earlier) = earlier {
+            ledger = earlier.and(&ledger);
+            cost::complete(&mut ledger, &self.session);
+            ledger.budget = self.kept_budget(&ledger);
+            self.complete_followed(&mut ledger, command);
+        }
+        let Self { shared: last, mut description, .. } = self;
+        drop(shared);
+        let output = Arc::into_inner(last)
+            .ok_or_else(|| RecordError::Thread(io::ErrorKind::Other.into()))?
+            .into_output();
+        description.features.extend(build_ids.map(Feature::BuildIds));
+        description.features.extend(sample_time);
+        let output = output.finish(&Closing { description: &description, records: &note });
+        ledger::complete(&mut ledger.output, &output);
+        Ok(Finished { ledger, output })
+    }
+}

@@ -1,0 +1,158 @@
+//! What is known of a followed command when its recording ends: its tasks, and how much of what
+//! they used the samples stand for.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_kernel::cgroup::CpuTime;
+use tare_kernel::kept_counts;
+
+use super::ledger::nanos;
+use crate::capture::scanner::{Scanner, Weight};
+use crate::capture::tasks::{CommandTasks, Tasks};
+use crate::follow::Following;
+use crate::options::{Begin, Keep};
+use crate::session::Session;
+use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger};
+
+/// Fewer samples than this are so few that chance decides whether they stand for 90%.
+const FEW_SAMPLES: f64 = 20.0;
+
+/// What the command's cgroup said while the command ran.
+#[derive(Debug, Default)]
+pub(super) struct CgroupUsage {
+    used_before: Option<CpuTime>,
+    used: Option<CpuTime>,
+    /// Threads that were in it when recording ended.
+    threads: BTreeSet<i32>,
+}
+
+impl CgroupUsage {
+    /// The command is about to start.
+    pub(super) fn at_start(&mut self, following: Option<&Following>) {
+        self.used_before =
+            following.and_then(|following| following.cgroup.as_ref()?.cpu_time().ok());
+    }
+
+    /// Recording is about to end, or has just ended: who is there then has not left.
+    pub(super) fn at_end(&mut self, following: Option<&Following>) {
+        let Some(cgroup) = following.and_then(|following| following.cgroup.as_ref()) else {
+            return;
+        };
+        self.threads.extend(cgroup.threads().unwrap_or_default());
+        let used = cgroup.cpu_time().ok();
+        self.used = used.zip(self.used_before).map(|(now, before)| now.since(before));
+    }
+}
+
+/// What a sample of each event stands for, where tasks are told apart: not where only some of what
+/// is recorded stays.
+pub(super) fn weights(session: &Session) -> Option<Vec<Weight>> {
+    let of = |attr: &Attr| match attr.sampling {
+        Sampling::None => Weight::Fixed(0),
+        Sampling::Period(period) => Weight::Fixed(period),
+        Sampling::Frequency(_) => Weight::InSample,
+    };
+    let wanted = session.following.is_some() && session.options.rings.keep == Keep::All;
+    wanted.then(|| session.plan.events.iter().map(|planned| of(&planned.attr)).collect())
+}
+
+/// How the command is followed, for the note at the beginning.
+pub(super) fn beginning(following: Option<&Following>, root: Option<i32>) -> Option<Follow> {
+    let following = following?;
+    Some(Follow {
+        mode: following.mode,
+        why: following.why.as_ref().map(ToString::to_string),
+        root: root?,
+        ..Follow::default()
+    })
+}
+
+/// Completes the ledger, and has the command's cgroup removed.
+pub(super) fn complete(
+    ledger: &mut Ledger,
+    session: &Session,
+    scanners: &[&Scanner],
+    counts: &[Option<u64>],
+    used: Option<CpuTime>,
+    seen: &CgroupUsage,
+) {
+    let removed =
+        session.following.as_ref().and_then(|following| Some(following.cgroup.as_ref()?.remove()));
+    let Some(follow) = &mut ledger.follow else { return };
+    follow.outlived = removed.unwrap_or_default().moved;
+    for (event, planned) in ledger.events.iter_mut().zip(&session.plan.events) {
+        event.fixed = planned.fixed;
+    }
+    let tasks: Vec<&Tasks> = scanners.iter().filter_map(|scanner| scanner.tasks.as_ref()).collect();
+    if tasks.is_empty() {
+        return;
+    }
+    let family = CommandTasks::of(
+        tasks.iter().copied(),
+        follow.root,
+        session.plan.events.len(),
+        follow.mode == FollowMode::System,
+    );
+    follow.tasks = Some(family.tasks);
+    follow.unseen_tasks = family.unseen;
+    if follow.mode == FollowMode::Inherit && family.tasks > 1 {
+        follow.kernel_keeps_counts = kept_counts::are_kept(&*session.backend.kernel);
+    }
+    if follow.mode == FollowMode::Cgroup && ledger.losses.is_empty() {
+        follow.left_cgroup = family.not_ended.saturating_sub(seen.threads.len() as u64);
+    }
+    let mode = follow.mode;
+    let time = time_used(session, used, seen);
+    for (number, event) in ledger.events.iter_mut().enumerate() {
+        let (Some(planned), Some(&sampled)) =
+            (session.plan.events.get(number), family.periods.get(number))
+        else {
+            continue;
+        };
+        let count = counts.get(number).copied().flatten().filter(|_| mode != FollowMode::System);
+        event.counted = count.filter(|_| {
+            mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT)
+        });
+        let is_time = planned.is_clock();
+        let used =
+            if is_time { time.map(|time| of_levels(time, &planned.attr)).or(count) } else { count };
+        if planned.attr.sampling != Sampling::None && !session.only_tracks(number) {
+            let busy_ns = time.map_or(ledger.recorded_ns, |time| nanos(time.user + time.system));
+            let coverage = |used| Coverage {
+                sampled,
+                used,
+                is_time,
+                is_little: is_little(planned.attr.sampling, used, busy_ns),
+            };
+            event.coverage = used.map(coverage);
+        }
+    }
+}
+
+/// The CPU time of the command's tasks while they were recorded; `None` where that was not all of
+/// the time.
+fn time_used(session: &Session, command: Option<CpuTime>, seen: &CgroupUsage) -> Option<CpuTime> {
+    let always = session.options.begin == Begin::AtOnce && !session.options.may_pause;
+    seen.used.or(command).filter(|_| always)
+}
+
+fn of_levels(time: CpuTime, attr: &Attr) -> u64 {
+    let (no_user, no_kernel) =
+        (attr.flags.contains(Flags::EXCLUDE_USER), attr.flags.contains(Flags::EXCLUDE_KERNEL));
+    let (user, system) = (
+        if no_user { Duration::ZERO } else { time.user },
+        if no_kernel { Duration::ZERO } else { time.system },
+    );
+    nanos(user + system)
+}
+
+fn is_little(sampling: Sampling, used: u64, busy_ns: u64) -> bool {
+    let samples = match sampling {
+        Sampling::None => 0.0,
+        Sampling::Period(period) => used as f64 / period as f64,
+        Sampling::Frequency(hz) => busy_ns as f64 * hz as f64 / 1e9,
+    };
+    samples < FEW_SAMPLES
+}

@@ -1,0 +1,163 @@
+//! The parts of the ledger.
+
+use std::time::Duration;
+
+use tare_format::file::writer::{Description, Feature};
+use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
+use tare_kernel::cgroup::CpuTime;
+
+use super::{Recording, State, cpu_ns};
+use crate::capture::reader::{FileStats, RingStats};
+use crate::capture::scanner::SampleCounts;
+use crate::capture::stats::Stats;
+use crate::output::{self, OutputStats};
+use crate::session::Session;
+
+/// What had been counted when the file at hand began.
+#[derive(Debug, Default)]
+pub(super) struct Baseline {
+    /// By event.
+    lost: Vec<Option<u64>>,
+    recorded: Duration,
+    cpu_ns: u64,
+    wake_ups: u64,
+    system_calls: u64,
+}
+
+impl Recording {
+    /// The ledger of the file at hand, with nothing of what only its end will cost. `until_ns`: the
+    /// recorder's CPU time when recording it ended. The next ledger counts from here on.
+    pub(super) fn ledger_of_file(
+        &mut self,
+        of: &FileStats,
+        output: &output::Output,
+        until_ns: u64,
+    ) -> Ledger {
+        let so_far = output.so_far();
+        let now = Baseline {
+            lost: self.events.lost(),
+            recorded: self.clock.recorded(),
+            cpu_ns: until_ns,
+            wake_ups: self.counts.wake_ups + self.shared.wake_ups(),
+            system_calls: self.counts.system_calls + self.shared.wake_ups() + so_far.system_calls,
+        };
+        let before = &self.before;
+        let started_ns = if before.cpu_ns == 0 { self.clock.started_cpu_ns } else { before.cpu_ns };
+        let mut ledger = Ledger {
+            finished: true,
+            events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
+            losses: losses(&of.rings),
+            throttled: of.rings.iter().map(|ring| ring.stats.throttled).sum(),
+            recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
+            kept_ns: self.shortest.map(nanos),
+            output: Output {
+                record_bytes: of.rings.iter().map(|ring| ring.stats.bytes).sum(),
+                ..Output::default()
+            },
+            rings: rings(&of.rings, self.session.options.rings.flush_interval),
+            stopped: match &self.state {
+                State::Stopped(why) => Some(why.to_string()),
+                State::Recording | State::TargetsEnded => None,
+            },
+            cost: Cost {
+                start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
+                recording_cpu_ns: until_ns.saturating_sub(started_ns),
+                end_cpu_ns: cpu_ns().saturating_sub(until_ns),
+                wake_ups: now.wake_ups - before.wake_ups,
+                system_calls: now.system_calls.saturating_sub(before.system_calls),
+                peak_memory_bytes: peak_memory(&self.session),
+                readers: self.readers,
+            },
+            ..self.ledger.clone()
+        };
+        complete(&mut ledger.output, &so_far);
+        ledger.output.written_bytes = output.written();
+        self.before = now;
+        ledger
+    }
+}
+
+/// Losses of each event, where the kernel tells them, without those known before.
+fn lost_since(now: &[Option<u64>], before: &[Option<u64>]) -> Vec<Option<u64>> {
+    let before = |event: usize| before.get(event).copied().flatten().unwrap_or(0);
+    now.iter()
+        .enumerate()
+        .map(|(event, lost)| lost.map(|lost| lost.saturating_sub(before(event))))
+        .collect()
+}
+
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Samples that are in the recording: those that were seen and not forgotten.
+fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> Vec<Event> {
+    let kept = |number: usize, of: fn(&SampleCounts) -> u64| {
+        let sum = |stats: &Stats| stats.by_event.get(number).map_or(0, of);
+        seen.rings
+            .iter()
+            .map(|ring| sum(&ring.stats))
+            .sum::<u64>()
+            .saturating_sub(sum(&seen.forgotten))
+    };
+    let event = |(number, name): (usize, &String)| Event {
+        name: name.clone(),
+        samples: kept(number, |tally| tally.samples),
+        own: kept(number, |tally| tally.own),
+        in_kernel: kept(number, |tally| tally.in_kernel),
+        lost: lost.get(number).copied().flatten(),
+        ..Event::default()
+    };
+    description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
+}
+
+fn losses(rings: &[RingStats]) -> Vec<Loss> {
+    let of = |ring: &RingStats| {
+        let lost = ring.stats.lost?;
+        Some(Loss {
+            cpu: ring.cpu,
+            records: lost.records,
+            from_ns: lost.after_ns,
+            to_ns: lost.until_ns,
+        })
+    };
+    rings.iter().filter_map(of).collect()
+}
+
+fn rings(rings: &[RingStats], flush_interval: Duration) -> Rings {
+    Rings {
+        number: rings.len(),
+        bytes: rings.iter().map(|ring| ring.size).min().unwrap_or(0),
+        fullest_bytes: rings.iter().map(|ring| ring.stats.fullest).max().unwrap_or(0),
+        flush_interval_ms: u64::try_from(flush_interval.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// When the first and the last sample were made.
+pub(super) fn sample_time(rings: &[RingStats]) -> Option<Feature> {
+    let first_ns = rings.iter().filter_map(|ring| ring.stats.first_ns).min()?;
+    let last_ns = rings.iter().filter_map(|ring| ring.stats.last_ns).max()?;
+    Some(Feature::SampleTime { first_ns, last_ns })
+}
+
+pub(super) fn command(used: CpuTime) -> Command {
+    Command { user_ns: nanos(used.user), system_ns: nanos(used.system) }
+}
+
+/// The most memory that this process had (`VmHWM`), in bytes.
+fn peak_memory(session: &Session) -> Option<u64> {
+    let status = session.backend.host.read("/proc/self/status").ok()?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
+    kib.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Adds what is known once the recording is closed.
+pub(super) fn complete(output: &mut Output, account: &OutputStats) {
+    account.path.name().clone_into(&mut output.path);
+    output.fallback.clone_from(&account.fallback);
+    output.written_bytes = account.bytes;
+    output.dropped_bytes = account.dropped_bytes;
+    output.queue_bytes = account.queue_bytes;
+    output.queue_high_water_bytes = account.queue_high_water;
+}

@@ -1,0 +1,160 @@
+//! Keeps sampling within its budget: looks at what the recorder used whenever rings are flushed,
+//! and changes the rates.
+
+use std::time::Duration;
+
+use tare_format::abi::Sampling;
+use tare_format::file::note;
+use tare_format::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
+
+use super::budget::{Controller, SamplesCost, Seen};
+use super::ledger::nanos;
+use super::{Recording, cpu_ns, event_error};
+use crate::capture::scanner::SampleCounts;
+use crate::error::RecordError;
+use crate::options::Budget;
+use crate::plan::PlannedEvent;
+use crate::session::Session;
+
+/// A budget and what was seen of it.
+#[derive(Debug)]
+pub(super) struct RateControl {
+    budget: Budget,
+    controller: Controller,
+    /// The frequencies of each event.
+    rates: Vec<Vec<u64>>,
+    recorded: Duration,
+    recorder_ns: u64,
+    throttled: u64,
+    by_event: Vec<SampleCounts>,
+    changes: u64,
+    floor: Duration,
+}
+
+impl RateControl {
+    /// None without a budget.
+    pub(super) fn new(session: &Session) -> Option<Self> {
+        let budget = session.options.sampling.budget?;
+        let of_event = |planned: &PlannedEvent| match planned.attr.sampling {
+            Sampling::Frequency(hz) => {
+                std::iter::once(hz).chain(planned.slower.iter().copied()).collect()
+            }
+            Sampling::Period(_) | Sampling::None => Vec::new(),
+        };
+        let rates: Vec<Vec<u64>> = session.plan.events.iter().map(of_event).collect();
+        let us: Vec<f64> = session
+            .sample_costs()
+            .iter()
+            .map(|cost| cost.as_ref().map_or(0.0, |cost| cost.us.high))
+            .collect();
+        let steps = rates.iter().map(Vec::len).max()?;
+        let of_step = |step| {
+            rates_at(&rates, step).iter().zip(&us).map(|(&hz, us)| hz as f64 * us * 1e-6).sum()
+        };
+        let costs = (0..steps).map(of_step).collect();
+        let controller = Controller::new(budget.share, costs, session.number_of_cpus());
+        let (recorded, floor) = (Duration::ZERO, Duration::ZERO);
+        Some(Self {
+            budget,
+            controller,
+            rates,
+            recorded,
+            recorder_ns: 0,
+            throttled: 0,
+            by_event: Vec::new(),
+            changes: 0,
+            floor,
+        })
+    }
+
+    /// What samples cost since the last look.
+    fn samples(&mut self, now: Vec<SampleCounts>, costs: &[Option<SampleCost>]) -> SamplesCost {
+        let before = std::mem::replace(&mut self.by_event, now);
+        let mut cost = SamplesCost::default();
+        for (event, (now, sample)) in self.by_event.iter().zip(costs).enumerate() {
+            let (Some(sample), seen) =
+                (sample, now.since(before.get(event).unwrap_or(&SampleCounts::default())))
+            else {
+                continue;
+            };
+            cost.of_loops += sample.of(seen.samples as f64, 0.0).high;
+            cost.all += sample.of(seen.samples as f64, seen.in_kernel as f64).high;
+        }
+        cost
+    }
+
+    fn hz(&self) -> Vec<u64> {
+        rates_at(&self.rates, self.controller.step())
+    }
+}
+
+/// The frequency of each event at a step; 0 for events without one.
+fn rates_at(rates: &[Vec<u64>], step: usize) -> Vec<u64> {
+    rates.iter().map(|of| of.get(step).or(of.last()).copied().unwrap_or(0)).collect()
+}
+
+impl Recording {
+    /// Begins at the rate that the costs allow.
+    pub(super) fn begin_rate_control(&mut self) -> Result<(), RecordError> {
+        let Some(pace) = &self.rate_control else { return Ok(()) };
+        self.events.set_step(pace.controller.step()).map_err(event_error("choose a rate"))?;
+        self.note_rates()
+    }
+
+    /// Looks at what was used since the last look, and changes the rates where the budget wants it.
+    pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
+        let Some(pace) = &mut self.rate_control else { return Ok(()) };
+        let (recorded, throttled) = (self.clock.recorded(), self.shared.throttled());
+        // Start-up is apart.
+        let recorder_ns = cpu_ns().saturating_sub(self.clock.started_cpu_ns);
+        let seen = Seen {
+            enabled: recorded.saturating_sub(pace.recorded),
+            recorder: Duration::from_nanos(recorder_ns.saturating_sub(pace.recorder_ns)),
+            throttled: throttled.saturating_sub(pace.throttled),
+            samples: pace.samples(self.shared.samples(), self.session.sample_costs()),
+        };
+        let changed = pace.controller.look(seen);
+        if pace.controller.floor_wins() {
+            pace.floor += seen.enabled;
+        }
+        (pace.recorded, pace.recorder_ns, pace.throttled) = (recorded, recorder_ns, throttled);
+        if !changed {
+            return Ok(());
+        }
+        pace.changes += 1;
+        self.events.set_step(pace.controller.step()).map_err(event_error("change the rate"))?;
+        self.note_rates()
+    }
+
+    /// Notes the rates in the recording.
+    fn note_rates(&self) -> Result<(), RecordError> {
+        let Some(pace) = &self.rate_control else { return Ok(()) };
+        let change = RateChange { after_ns: nanos(self.clock.recorded()), hz: pace.hz() };
+        // An output that takes nothing more says so when the rings are emptied.
+        let _ = self.shared.append(&[&note::encode(&change.to_note())?]);
+        Ok(())
+    }
+
+    /// What became of the budget, for a ledger that has its costs.
+    pub(super) fn kept_budget(&self, ledger: &Ledger) -> Option<ledger::Budget> {
+        let pace = self.rate_control.as_ref()?;
+        let spent = SamplingCost::new(ledger, ShareOf::Cpus, self.session.number_of_cpus())
+            .and_then(|cost| cost.share);
+        let hz = pace.hz().into_iter().max().unwrap_or(0);
+        let Budget { share: asked, min_hz } = pace.budget;
+        // Since the last look, too.
+        let rest = if pace.controller.floor_wins() {
+            self.clock.recorded().saturating_sub(pace.recorded)
+        } else {
+            Duration::ZERO
+        };
+        Some(ledger::Budget {
+            asked,
+            spent,
+            min_hz,
+            hz,
+            changes: pace.changes,
+            floor_ns: nanos(pace.floor + rest),
+        })
+    }
+}

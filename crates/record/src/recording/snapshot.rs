@@ -1,0 +1,116 @@
+//! Rings that are overwritten, put into the recording when that is asked for.
+
+use std::sync::Arc;
+
+use tare_format::Endian;
+use tare_format::file::writer::FINISHED_ROUND;
+use tare_format::record::Records;
+use tare_kernel::ring::OverwrittenRing;
+
+use super::{Recording, State};
+use crate::capture::reader::Shared;
+use crate::capture::scanner::{EventTable, Scanner};
+use crate::error::RecordError;
+
+/// The rings that are overwritten.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    rings: Vec<Overwritten>,
+}
+
+/// The ring of a CPU that is overwritten, and what was taken of it.
+#[derive(Debug)]
+struct Overwritten {
+    /// What the output knows it by.
+    number: usize,
+    /// The event that it was mapped for, among those that are open.
+    owner: usize,
+    ring: OverwrittenRing,
+    scanner: Scanner,
+}
+
+impl Snapshots {
+    pub(super) fn new(
+        rings: Vec<(u32, usize, OverwrittenRing)>,
+        known: &Arc<EventTable>,
+        shared: &Shared,
+    ) -> Self {
+        let ring = |(cpu, owner, ring): (u32, usize, OverwrittenRing)| Overwritten {
+            number: shared.register(cpu, ring.size()),
+            owner,
+            ring,
+            scanner: Scanner::new(known),
+        };
+        Self { rings: rings.into_iter().map(ring).collect() }
+    }
+}
+
+impl Recording {
+    /// Puts what overwritten ring buffers hold, and what came last, into the recording.
+    ///
+    /// # Errors
+    /// An overwritten ring buffer can't be read.
+    pub fn snapshot(&mut self) -> Result<(), RecordError> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        // What tells of processes comes first: samples refer to it.
+        if let Err(error) =
+            self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent())
+        {
+            self.stop_recording(error.into());
+        }
+        for Overwritten { number, owner, ring, scanner } in &mut self.snapshots.rings {
+            let Some(event) = self.events.file(*owner) else { continue };
+            let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
+            let records = oldest_first(&records);
+            scanner.see([&records, &[]]);
+            let is_stopped = matches!(self.state, State::Stopped(_));
+            if !is_stopped
+                && !records.is_empty()
+                && let Err(error) = self.shared.append_of(*number, scanner, &records)
+            {
+                self.state = State::Stopped(error.into());
+            }
+        }
+        if !self.is_stopped()
+            && let Err(error) =
+                self.shared.append(&[&FINISHED_ROUND]).and_then(|()| self.shared.flush())
+        {
+            self.state = State::Stopped(error.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whole records in the other order.
+fn oldest_first(newest_first: &[u8]) -> Vec<u8> {
+    let mut sizes: Vec<usize> =
+        Records::new(newest_first, Endian::NATIVE).map(|record| record.size()).collect();
+    let mut end: usize = sizes.iter().sum();
+    let mut records = Vec::with_capacity(end);
+    while let Some(size) = sizes.pop() {
+        records.extend_from_slice(&newest_first[end - size..end]);
+        end -= size;
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_change_their_order_and_nothing_else() {
+        let record = |size: u16, byte: u8| {
+            [&[9, 0, 0, 0, 0, 0][..], &size.to_ne_bytes(), &vec![byte; usize::from(size) - 8]]
+                .concat()
+        };
+        let (newest, oldest) = (record(24, 1), record(16, 2));
+        assert_eq!(
+            oldest_first(&[newest.clone(), oldest.clone()].concat()),
+            [oldest, newest].concat()
+        );
+        assert_eq!(oldest_first(&[]), Vec::<u8>::new());
+    }
+}

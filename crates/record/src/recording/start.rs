@@ -1,0 +1,269 @@
+//! How a recording begins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tare_format::file::note;
+use tare_format::file::writer::{Description, FINISHED_INIT};
+use tare_format::ledger::{Ledger, Recorder};
+use tare_format::record::Layout;
+use tare_kernel::child::FileLimit;
+use tare_kernel::open::EventFile;
+use tare_kernel::ring::Ring;
+
+use super::targets::TargetTasks;
+use super::{
+    Baseline, CgroupUsage, Clock, Counts, Deadlines, LOOK, RateControl, Recording, Snapshots,
+    State, description, event_error, followed, ring_size,
+};
+use crate::capture::opening::{self, EventToOpen, Events, Rings};
+use crate::capture::poller::{Poller, Source};
+use crate::capture::reader::{CpuRing, Reader, Shared};
+use crate::capture::scanner::{EventTable, Scanner};
+use crate::capture::threads::ReaderThread;
+use crate::error::RecordError;
+use crate::options::{Begin, Keep, Target};
+use crate::output::{Output, OutputError};
+use crate::plan::{PlannedEvent, Start};
+use crate::session::Session;
+use crate::synthesize;
+
+/// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each
+/// thread that reads.
+const OTHER_FILES: usize = 32;
+
+impl Recording {
+    /// See [`crate::Recorder::start`].
+    pub(crate) fn start(
+        session: Session,
+        output: Output,
+        command: Option<i32>,
+        files: Option<&FileLimit>,
+    ) -> Result<Self, RecordError> {
+        let options = &session.options;
+        let host = &session.backend.host;
+        let readers = options.readers.unwrap_or_else(|| ring_size::readers(host));
+        let priority = options.realtime_priority;
+        let threads = (1..readers)
+            .map(|number| ReaderThread::start(number, priority))
+            .collect::<Result<Vec<_>, _>>()?;
+        let tasks = TargetTasks::find(&options.target, command, session.cgroup(), host)?;
+        let recorder = recorder(&session, &output, &threads);
+        let events = open(&session, &tasks, &recorder, files)?;
+        let wanted_bytes = options.rings.bytes;
+        let rings = events.rings(ring_size::bytes(wanted_bytes, events.number_of_rings(), host))?;
+        let warning = ring_size::warning(wanted_bytes, rings.smallest());
+        let ids = events.ids().map_err(event_error("read the ids of events"))?;
+        let description = description::describe(&session, &ids)?;
+        let follow = followed::beginning(session.following.as_ref(), command);
+        let ledger = Ledger { follow, ..Ledger::of(recorder) };
+        let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
+        let taken = Taken { events, rings, output, threads, table, tasks };
+        let mut recording = Self::over(session, ledger, description, taken)?;
+        if let Some(warning) = warning {
+            recording.warn(warning);
+        }
+        if let Err(error) = recording.begin() {
+            // Where nobody reads so early there is no recording, and the command runs all the same.
+            let is_closed = matches!(error, RecordError::Output(OutputError::Closed))
+                || recording.shared.flush() == Err(OutputError::Closed);
+            if !is_closed {
+                return Err(error);
+            }
+            recording.stop_recording(OutputError::Closed.into());
+        }
+        recording.cgroup.at_start(recording.session.following.as_ref());
+        recording.begin_rate_control()?;
+        if !recording.is_stopped() {
+            recording.enable_at_once()?;
+        }
+        Ok(recording)
+    }
+
+    /// Deals out the ring buffers to the threads that read them.
+    fn over(
+        session: Session,
+        ledger: Ledger,
+        description: Description,
+        taken: Taken,
+    ) -> Result<Self, RecordError> {
+        let Taken { events, rings, output, mut threads, table, tasks } = taken;
+        let options = &session.options;
+        let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
+        let readers = 1 + threads.len();
+        let shared = Arc::new(Shared::new(output, readers, &table, keep));
+        let Rings { consumed, overwritten } = rings;
+        let mut dealt = deal(consumed, readers, &events, &shared, &table)?.into_iter().enumerate();
+        let (poller, rings) = dealt.next().map_or_else(
+            || Poller::new().map(|poller| (poller, Vec::new())).map_err(RecordError::Poll),
+            |(_, first)| Ok(first),
+        )?;
+        let interval = options.rings.flush_interval;
+        for (thread, (number, (poller, rings))) in threads.iter_mut().zip(dealt) {
+            thread.hand(Reader::new(number, rings), poller, &shared, interval)?;
+        }
+        for file in tasks.waited_for.files() {
+            poller.add(file, Source::Target).map_err(RecordError::Poll)?;
+        }
+        let snapshots = Snapshots::new(overwritten, &table, &shared);
+        let now = Instant::now();
+        let deadlines = Deadlines {
+            flush: now + interval,
+            begin: if let Begin::After(delay) = options.begin { Some(now + delay) } else { None },
+            look: tasks.waited_for.must_be_looked_at().then(|| now + LOOK),
+        };
+        Ok(Self {
+            ledger,
+            description,
+            events,
+            shared,
+            reader: Reader::new(0, rings),
+            snapshots,
+            threads,
+            poller,
+            targets: tasks.waited_for,
+            clock: Clock::new(),
+            counts: Counts::default(),
+            deadlines,
+            cgroup: CgroupUsage::default(),
+            readers,
+            before: Baseline::default(),
+            existing: tasks.existing,
+            total: None,
+            shortest: None,
+            state: State::Recording,
+            until_ns: None,
+            rate_control: RateControl::new(&session),
+            notices: Vec::new(),
+            session,
+        })
+    }
+
+    /// Writes what a recording begins with.
+    fn begin(&mut self) -> Result<(), RecordError> {
+        let Self { shared, description, ledger, .. } = &*self;
+        shared.with_output(|output| output.begin(description))?;
+        shared.append(&[&note::encode(&ledger.to_note())?])?;
+        self.describe_existing()?;
+        self.shared.append(&[&FINISHED_INIT])?;
+        Ok(self.shared.flush()?)
+    }
+
+    /// Describes what was there before, in records that the kernel would have made of it. The event
+    /// that follows processes runs by then, so that nothing falls in between.
+    fn describe_existing(&mut self) -> Result<(), RecordError> {
+        let Self { session, events, shared, existing, .. } = self;
+        if let Some(tracking) =
+            session.tracking().filter(|&event| session.plan.events[event].start == Start::AtOnce)
+        {
+            events
+                .set_enabled(true, |event| event == tracking)
+                .map_err(event_error("enable the events"))?;
+        }
+        let mut emit = |bytes: &[u8]| {
+            shared.see_mappings(bytes);
+            shared.append(&[bytes])
+        };
+        match existing {
+            Some(existing) if !session.options.synthesize.at_the_end => {
+                session.synthesize(existing, &mut emit)
+            }
+            _ => session.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
+        }
+    }
+}
+
+/// What a recording takes over when it begins.
+struct Taken {
+    events: Events,
+    rings: Rings,
+    output: Output,
+    threads: Vec<ReaderThread>,
+    table: Arc<EventTable>,
+    tasks: TargetTasks,
+}
+
+/// The threads of this process, all of which are there by now.
+fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let tids: BTreeSet<i32> = [own]
+        .into_iter()
+        .chain(threads.iter().map(|thread| thread.tid))
+        .chain(output.threads())
+        .collect();
+    Recorder { pid, tids, included: session.options.include_self }
+}
+
+fn open(
+    session: &Session,
+    tasks: &TargetTasks,
+    recorder: &Recorder,
+    files: Option<&FileLimit>,
+) -> Result<Events, RecordError> {
+    let cgroups = tasks.cgroups();
+    let planned = &session.plan.events;
+    let event = |planned: &PlannedEvent| EventToOpen {
+        name: planned.event.name.clone(),
+        attr: planned.attr.clone(),
+        slower: planned.slower.clone(),
+        leader: planned.leader,
+        targets: planned.targets(&tasks.threads, &cgroups).collect(),
+    };
+    let wanted: Vec<EventToOpen> = planned.iter().map(event).collect();
+    let needed = opening::needed_files(&wanted) + OTHER_FILES;
+    if let Some(files) = files
+        && files.soft().is_some_and(|soft| soft < needed as u64)
+    {
+        files.raise();
+    }
+    let events = Events::open(&*session.backend.kernel, wanted)?;
+    let excluded: Vec<i32> =
+        if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
+    let filters =
+        planned.iter().map(|planned| planned.filter(&excluded)).collect::<Result<Vec<_>, _>>()?;
+    events.set_filters(&filters)?;
+    Ok(events)
+}
+
+/// What readers of ring buffers must know of the events.
+fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
+    let own = if matches!(session.options.target, Target::Cpus(_)) {
+        recorder.tids.iter().copied().collect()
+    } else {
+        Vec::new()
+    };
+    let layouts = session.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
+    let table = EventTable::new(layouts, ids, own);
+    match followed::weights(session) {
+        Some(weights) => table.telling_tasks(weights),
+        None => table,
+    }
+}
+
+/// What each of so many readers waits for and reads.
+fn deal(
+    rings: Vec<(u32, usize, Ring)>,
+    readers: usize,
+    events: &Events,
+    shared: &Shared,
+    table: &Arc<EventTable>,
+) -> Result<Vec<(Poller, Vec<CpuRing>)>, RecordError> {
+    let mut dealt = Vec::new();
+    for _ in 0..readers {
+        dealt.push((Poller::new().map_err(RecordError::Poll)?, Vec::new()));
+    }
+    for (nth, (cpu, owner, ring)) in rings.into_iter().enumerate() {
+        let (poller, rings) = &mut dealt[nth % readers];
+        if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
+            poller.add(file, Source::Ring).map_err(RecordError::Poll)?;
+        }
+        rings.push(CpuRing {
+            number: shared.register(cpu, ring.size()),
+            ring,
+            scanner: Scanner::new(table),
+        });
+    }
+    Ok(dealt)
+}

@@ -1,0 +1,80 @@
+//! A recording that goes on in another file.
+
+use std::sync::Arc;
+
+use tare_format::file::note;
+use tare_format::file::writer::{FINISHED_INIT, Feature};
+
+use super::ledger::sample_time;
+use super::{Recording, Stopped, cost, cpu_ns};
+use crate::error::RecordError;
+use crate::output::Closing;
+use crate::synthesize;
+use crate::warning::{FinishedFile, Notice, Warning};
+
+impl Recording {
+    /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with
+    /// what runs now. The file is among the notices then, or why there is no other.
+    pub fn switch(&mut self) {
+        if self.is_stopped() {
+            return;
+        }
+        match self.next_file() {
+            Ok(finished) => {
+                self.notices.extend(finished.map(|file| Notice::Finished(Box::new(file))));
+            }
+            Err(Failed::Output(why)) => self.stop_recording(why),
+            Err(Failed::Describing(error)) => {
+                self.warn(Warning::NotSwitched { reason: error.to_string() });
+            }
+        }
+    }
+
+    fn next_file(&mut self) -> Result<Option<FinishedFile>, Failed> {
+        let until_ns = cpu_ns();
+        let mut running = Vec::new();
+        // Of a command, any of its processes may be the one that goes on.
+        self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
+            running.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        let mut records = note::encode(&self.ledger.to_note()).map_err(RecordError::from)?;
+        let mut ending = self.description.clone();
+        if self.session.options.build_ids {
+            let build_ids = self.shared.build_ids(&self.session.backend.host);
+            ending.features.push(Feature::BuildIds(build_ids));
+        }
+        let mut last = Vec::new();
+        if self.session.options.synthesize.at_the_end {
+            last.append(&mut running);
+        } else {
+            records.append(&mut running);
+        }
+        let shared = Arc::clone(&self.shared);
+        shared.end_file(|output, stats| {
+            ending.features.extend(sample_time(&stats.rings));
+            let mut ledger = self.ledger_of_file(&stats, output, until_ns);
+            cost::complete(&mut ledger, &self.session);
+            last.extend(note::encode(&ledger.to_note()).map_err(RecordError::from)?);
+            self.add_to_total(&ledger);
+            let closing = Closing { description: &ending, records: &last };
+            let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
+            finished
+                .map(|path| path.map(|path| FinishedFile { path, ledger }))
+                .map_err(|error| Failed::Output(Stopped::from(error)))
+        })
+    }
+}
+
+/// Why there is no next file.
+enum Failed {
+    Output(Stopped),
+    /// What runs can't be described; the file at hand is whole.
+    Describing(RecordError),
+}
+
+impl From<RecordError> for Failed {
+    fn from(error: RecordError) -> Self {
+        Self::Describing(error)
+    }
+}

@@ -1,0 +1,123 @@
+//! The tasks that a recording is made of.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+use tare_kernel::cgroup::Cgroups;
+use tare_kernel::host::Host;
+use tare_kernel::procfs;
+use tare_kernel::targets::Targets;
+
+use crate::error::RecordError;
+use crate::options::Target;
+use crate::synthesize;
+
+/// The tasks that a recording is made of; on which CPUs, the plan says.
+#[derive(Debug, Default)]
+pub(super) struct TargetTasks {
+    /// These threads; none for whole CPUs and cgroups.
+    pub(super) threads: Vec<i32>,
+    /// The folders of cgroups, in the order of their names.
+    cgroups: Vec<OwnedFd>,
+    /// Tasks that were there before and are to be described; `None` where all that is recorded is what the
+    /// command starts.
+    pub(super) existing: Option<synthesize::Targets>,
+    /// Tasks whose end ends the recording.
+    pub(super) waited_for: Targets,
+}
+
+impl TargetTasks {
+    /// Finds them. `child` is the command that waits, `cgroup` its own.
+    ///
+    /// # Errors
+    /// A process, thread or cgroup that isn't there.
+    pub(super) fn find(
+        target: &Target,
+        child: Option<i32>,
+        cgroup: Option<BorrowedFd<'_>>,
+        host: &Host,
+    ) -> Result<Self, RecordError> {
+        Ok(match target {
+            Target::CommandOnCpus(_) => Self::default(),
+            Target::CommandInCgroup(_) => {
+                let folder = cgroup.map(|cgroup| cgroup.try_clone_to_owned()).transpose();
+                let folder = folder.map_err(|source| RecordError::CgroupFolder {
+                    name: "of the command".to_owned(),
+                    source,
+                })?;
+                Self { cgroups: folder.into_iter().collect(), ..Self::default() }
+            }
+            Target::Command(_) => Self { threads: child.into_iter().collect(), ..Self::default() },
+            Target::Processes(pids, _) => {
+                let existing = Some(synthesize::Targets::Processes(pids.clone()));
+                Self {
+                    threads: threads(pids, host)?,
+                    existing,
+                    waited_for: Targets::processes(pids)?,
+                    ..Self::default()
+                }
+            }
+            Target::Threads(tids, _) => {
+                let existing = Some(synthesize::Targets::Threads(tids.clone()));
+                Self {
+                    threads: tids.clone(),
+                    existing,
+                    waited_for: Targets::threads(tids),
+                    ..Self::default()
+                }
+            }
+            Target::User(uid, _) => {
+                let pids = of_user(*uid, host)?;
+                // Processes come and go while they are looked at; one that went has no threads.
+                let threads = pids
+                    .iter()
+                    .flat_map(|&pid| procfs::threads(host, pid).unwrap_or_default())
+                    .collect();
+                Self {
+                    threads,
+                    existing: Some(synthesize::Targets::Processes(pids)),
+                    ..Self::default()
+                }
+            }
+            Target::Cpus(_) => Self { existing: Some(synthesize::Targets::All), ..Self::default() },
+            Target::Cgroups { names, .. } => {
+                let known = Cgroups::of(host);
+                let open = |name: &String| -> Result<OwnedFd, RecordError> {
+                    let folder = std::fs::File::open(known.find(host, name)?);
+                    let failed = |source| RecordError::CgroupFolder { name: name.clone(), source };
+                    Ok(folder.map_err(failed)?.into())
+                };
+                let cgroups = names.iter().map(open).collect::<Result<_, _>>()?;
+                Self { cgroups, existing: Some(synthesize::Targets::All), ..Self::default() }
+            }
+        })
+    }
+
+    /// The folders of cgroups, in the order of their names.
+    pub(super) fn cgroups(&self) -> Vec<RawFd> {
+        self.cgroups.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+}
+
+fn threads(pids: &[i32], host: &Host) -> Result<Vec<i32>, RecordError> {
+    let mut tids = BTreeSet::new();
+    for &pid in pids {
+        tids.extend(procfs::threads(host, pid).map_err(|_| RecordError::NoProcess(pid))?);
+    }
+    Ok(tids.into_iter().collect())
+}
+
+/// The processes of a user, other than this one.
+fn of_user(uid: u32, host: &Host) -> Result<Vec<i32>, RecordError> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let owner = |pid: &i32| {
+        std::fs::metadata(host.path(&format!("/proc/{pid}"))).ok().map(|metadata| metadata.uid())
+    };
+    let pids: Vec<i32> = procfs::processes(host)
+        .map_err(RecordError::Processes)?
+        .into_iter()
+        .filter(|pid| *pid != own && owner(pid) == Some(uid))
+        .collect();
+    if pids.is_empty() { Err(RecordError::NoProcessesOfUser(uid)) } else { Ok(pids) }
+}

@@ -1,0 +1,143 @@
+//! What all parts of a recording refer to: its options, its plan, and what it is made with.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+use tare_format::abi::Flags;
+use tare_format::ledger::SampleCost;
+use tare_format::record::Layout;
+use tare_kernel::host::Host;
+use tare_kernel::open::{Kernel, System};
+
+use crate::error::RecordError;
+use crate::follow::Following;
+use crate::options::Options;
+use crate::output::{self, OutputError};
+use crate::plan::{Plan, PlannedEvent};
+use crate::synthesize;
+
+/// What a recorder is made with: the machine's files and its kernel.
+#[derive(Clone)]
+pub struct Backend {
+    /// The machine's files (`/proc`, `/sys`).
+    pub host: Host,
+    /// `perf_event_open(2)`.
+    pub kernel: Rc<dyn Kernel>,
+}
+
+impl Default for Backend {
+    /// The running kernel.
+    fn default() -> Self {
+        Self { host: Host::default(), kernel: Rc::new(System) }
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// What a sample of an event costs, as far as that is known.
+pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
+
+/// What all parts of a recording refer to.
+pub(crate) struct Session {
+    pub(crate) options: Options,
+    pub(crate) plan: Plan,
+    /// How the command is followed.
+    pub(crate) following: Option<Following>,
+    pub(crate) backend: Backend,
+    pub(crate) cost_of_sample: CostOfSample,
+    sample_costs: OnceCell<Vec<Option<SampleCost>>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        options: Options,
+        plan: Plan,
+        following: Option<Following>,
+        backend: Backend,
+    ) -> Self {
+        Self {
+            options,
+            plan,
+            following,
+            backend,
+            cost_of_sample: Box::new(|_| None),
+            sample_costs: OnceCell::new(),
+        }
+    }
+
+    /// The folder of the command's cgroup.
+    pub(crate) fn cgroup(&self) -> Option<BorrowedFd<'_>> {
+        self.following.as_ref()?.cgroup.as_ref().map(AsFd::as_fd)
+    }
+
+    /// What a sample of each event costs, as far as that is known. It is asked for once.
+    pub(crate) fn sample_costs(&self) -> &[Option<SampleCost>] {
+        let of = |planned| (self.cost_of_sample)(planned);
+        self.sample_costs.get_or_init(|| self.plan.events.iter().map(of).collect())
+    }
+
+    /// How many CPUs are recorded.
+    pub(crate) fn number_of_cpus(&self) -> usize {
+        let events = self.plan.events.iter();
+        events.flat_map(|planned| planned.cpus.as_slice()).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Whether an event only follows processes: orders and delays are for the others.
+    pub(crate) fn only_tracks(&self, event: usize) -> bool {
+        self.plan.events[event].only_tracks()
+    }
+
+    /// The event that follows processes.
+    pub(crate) fn tracking(&self) -> Option<usize> {
+        self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM))
+    }
+
+    /// Hands out records of what runs: of these tasks, as far as they are wanted, and of the
+    /// kernel.
+    pub(crate) fn synthesize(
+        &self,
+        targets: &synthesize::Targets,
+        emit: &mut dyn FnMut(&[u8]) -> output::Result<()>,
+    ) -> Result<(), RecordError> {
+        let Some(tracking) = self.tracking() else { return Ok(()) };
+        let what = &self.options.synthesize;
+        let nobody = synthesize::Targets::Processes(Vec::new());
+        let in_kernel =
+            |planned: &PlannedEvent| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL);
+        let options = synthesize::Options {
+            kernel: self.plan.events.iter().any(in_kernel),
+            data: self.options.sampling.tracking.contains(Flags::MMAP_DATA),
+            namespaces: self.options.sampling.tracking.contains(Flags::NAMESPACES),
+            cgroups: what.cgroups,
+            mappings: what.maps,
+        };
+        let targets = if what.tasks { targets } else { &nobody };
+        let layout = Layout::from(&self.plan.events[tracking].attr);
+        let mut failed: Option<OutputError> = None;
+        let mut write = |bytes: &[u8]| {
+            emit(bytes).map_err(|error| {
+                failed = Some(error.clone());
+                io::Error::other(error)
+            })
+        };
+        let host = &self.backend.host;
+        match synthesize::synthesize(host, targets, &options, &layout, &mut write) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(failed.map_or(RecordError::Synthesize(error), RecordError::Output)),
+        }
+    }
+}
