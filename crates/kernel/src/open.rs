@@ -109,8 +109,9 @@ pub struct System;
 #[derive(Debug)]
 struct SystemFile {
     file: OwnedFd,
-    /// Whether its ring was mapped: two readers would move one tail.
-    mapped: Cell<bool>,
+    /// Whether its ring has a reader: it was mapped, or the event writes into another's ring. Two
+    /// readers would move one tail.
+    has_reader: Cell<bool>,
 }
 
 impl Kernel for System {
@@ -120,6 +121,12 @@ impl Kernel for System {
         target: Target,
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
+        Ok(Box::new(SystemFile::open(attr, target, leader)?))
+    }
+}
+
+impl SystemFile {
+    fn open(attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Self, Errno> {
         let mut bytes = AlignedAttr(attr.to_bytes());
         if let Some(path) = &attr.uprobe_path {
             let address = path.as_ptr().expose_provenance() as u64;
@@ -147,7 +154,7 @@ impl Kernel for System {
         // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
         #[allow(unsafe_code)]
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Box::new(SystemFile { file: owned, mapped: Cell::new(false) }))
+        Ok(Self { file: owned, has_reader: Cell::new(false) })
     }
 }
 
@@ -213,23 +220,50 @@ impl EventFile for SystemFile {
     }
 
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno> {
-        if self.mapped.get() {
+        if self.has_reader.get() {
             return Err(Errno::BUSY);
         }
         let mapping = Mapping::of(self.as_fd(), size, access)?;
-        self.mapped.set(true);
+        self.has_reader.set(true);
         Ok(mapping)
     }
 
     fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {
         // SAFETY: both descriptors are open files; this request takes no pointer.
         #[allow(unsafe_code)]
-        check(unsafe { ioctls::SET_OUTPUT(self.raw_fd(), ring_of.raw_fd()) })
+        check(unsafe { ioctls::SET_OUTPUT(self.raw_fd(), ring_of.raw_fd()) })?;
+        // Kernels that don't answer EBUSY map the other event's ring through this one.
+        self.has_reader.set(true);
+        Ok(())
     }
 
     fn pause_output(&self, pause: bool) -> Result<(), Errno> {
         // SAFETY: the descriptor is an open event's, and this request takes no pointer.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::PAUSE_OUTPUT(self.raw_fd(), pause.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+
+    use super::*;
+
+    /// Whatever the kernel answers, an event whose records go elsewhere has no ring to be mapped.
+    #[test]
+    fn a_redirected_event_has_a_reader() {
+        let config = PERF_COUNT_SW_DUMMY.into();
+        let attr = Attr { kind: PERF_TYPE_SOFTWARE, config, ..Attr::default() };
+        let open = || SystemFile::open(&attr, Target::Task(0), None);
+        let (event, ring) = match (open(), open()) {
+            (Ok(event), Ok(ring)) => (event, ring),
+            (opened, _) => return println!("skipped: perf_event_open: {opened:?}"),
+        };
+        let _mapping = ring.map_ring(rustix::param::page_size(), Access::Consume).unwrap();
+        event.set_output(&ring).unwrap();
+        assert!(event.has_reader.get());
+        let again = event.map_ring(rustix::param::page_size(), Access::Consume);
+        assert_eq!(again.unwrap_err(), Errno::BUSY);
     }
 }

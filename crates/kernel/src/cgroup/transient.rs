@@ -5,13 +5,15 @@
 //! then the command has the limits that it would have had anyway. Its name holds the owner's pid
 //! namespace, pid and start time: what a killed owner left behind is found by the next.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::{Cgroups, Delegation, PerfEvent, below};
@@ -149,7 +151,8 @@ impl TransientPlace {
         Err(failed(Errno::EXIST))
     }
 
-    /// Removes those whose owners are dead and that are empty; how many.
+    /// Removes those whose owners are dead and in which no process is left, with the cgroups below
+    /// them; how many.
     pub fn sweep(&self, host: &Host) -> usize {
         let folder = below(host, &self.parent);
         let namespace = pid_namespace(host);
@@ -158,8 +161,7 @@ impl TransientPlace {
             let owner = entry.file_name().to_str().and_then(Owner::from_name);
             owner.is_some_and(|owner| owner.namespace == namespace && owner.is_dead(host))
         });
-        // The kernel removes an empty one only (`EBUSY`).
-        left.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
+        left.filter(|entry| is_unpopulated(&entry.path()) && remove_tree(&entry.path())).count()
     }
 }
 
@@ -186,23 +188,24 @@ impl Transient {
         Ok(CpuTime { user: micros("user_usec")?, system: micros("system_usec")? })
     }
 
-    /// The processes that are in it.
+    /// The processes that are in it, and in the cgroups that they made below it.
     ///
     /// # Errors
-    /// The file can't be read.
+    /// Its own file can't be read.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
-        Ok(self.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect())
+        self.ids("cgroup.procs")
     }
 
-    /// The threads that are in it.
+    /// The threads that are in it, and in the cgroups that they made below it.
     ///
     /// # Errors
-    /// The file can't be read.
+    /// Its own file can't be read.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
-        Ok(self.read("cgroup.threads")?.lines().filter_map(|line| line.parse().ok()).collect())
+        self.ids("cgroup.threads")
     }
 
-    /// Moves who is still in it to the parent, and removes it.
+    /// Moves the processes that are still in it, or below it, to the parent; removes the cgroups
+    /// below it, and then it.
     pub fn remove(&self) -> Removed {
         let mut removed = Removed::default();
         for _ in 0..ROUNDS {
@@ -210,6 +213,10 @@ impl Transient {
             let moved =
                 still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
             removed.moved += moved;
+            for below in self.below().iter().rev() {
+                // What can't be removed keeps those above it: the last removal tells.
+                _ = unlinkat(&self.folder, below, AtFlags::REMOVEDIR);
+            }
             removed.gone = matches!(
                 unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR),
                 Ok(()) | Err(Errno::NOENT)
@@ -221,8 +228,32 @@ impl Transient {
         removed
     }
 
-    fn read(&self, name: &str) -> io::Result<String> {
-        let file = openat(&self.folder, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    /// The numbers in a file of it and of the cgroups below it. Those that can't be read count for
+    /// nothing: the processes of a threaded cgroup (`EOPNOTSUPP`) are listed above it, and one that
+    /// was removed meanwhile has none.
+    fn ids(&self, file: &str) -> io::Result<Vec<i32>> {
+        let mut text = self.read(file)?;
+        for below in self.below() {
+            text += &self.read(below.join(file)).unwrap_or_default();
+        }
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// The cgroups below it, by their paths from it; each before those below it.
+    fn below(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut open = vec![PathBuf::from(".")];
+        while let Some(path) = open.pop() {
+            let children = subfolders(self.folder.as_fd(), &path).unwrap_or_default();
+            open.extend(children.iter().cloned());
+            found.extend(children);
+        }
+        found
+    }
+
+    fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        let path = path.as_ref();
+        let file = openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         io::read_to_string(File::from(file))
     }
 }
@@ -244,6 +275,36 @@ pub(crate) fn move_to(folder: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
     let file = openat(folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, pid.to_string().as_bytes())?;
     Ok(())
+}
+
+/// The folders in a folder, by their paths from `root`.
+fn subfolders(root: BorrowedFd<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(root, path, flags, Mode::empty())?;
+    let mut found = Vec::new();
+    for entry in Dir::new(folder)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if entry.file_type() == FileType::Directory && name != "." && name != ".." {
+            found.push(path.join(name));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether no process is in a cgroup or below it (`cgroup.events`).
+fn is_unpopulated(folder: &Path) -> bool {
+    let events = std::fs::read_to_string(folder.join("cgroup.events"));
+    events.map_or(true, |events| events.lines().any(|line| line == "populated 0"))
+}
+
+/// Removes a cgroup and those below it; whether it is gone. The kernel removes only those without
+/// processes (`EBUSY`).
+fn remove_tree(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.for_each(|entry| _ = remove_tree(&entry.path()));
+    std::fs::remove_dir(folder).is_ok()
 }
 
 fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
@@ -291,97 +352,4 @@ impl Owner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::fixture::{self, Machine};
-
-    fn machine(more: &[(&str, &str)]) -> Machine {
-        let mut files = vec![
-            ("/proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
-            ("/proc/self/cgroup", "0::/job\n"),
-            ("/cg/job/cgroup.procs", ""),
-            ("/cg/job/cgroup.type", "domain\n"),
-            ("/cg/job/cgroup.subtree_control", "\n"),
-        ];
-        files.extend(more);
-        fixture::machine(&files)
-    }
-
-    #[test]
-    fn a_child_that_would_change_limits_is_not_made() {
-        assert!(TransientPlace::find(&machine(&[]).host()).is_ok());
-        let find = |more| TransientPlace::find(&machine(&[more]).host()).unwrap_err();
-        assert_eq!(
-            find(("/cg/job/cgroup.subtree_control", "cpu memory\n")),
-            TransientError::Controllers("cpu, memory".to_owned())
-        );
-        assert_eq!(
-            find(("/cg/job/cgroup.type", "threaded\n")),
-            TransientError::Type("threaded".to_owned())
-        );
-        assert_eq!(find(("/proc/self/cgroup", "0::/elsewhere\n")), TransientError::OwnUnknown);
-        assert_eq!(
-            find(("/proc/self/cgroup", "3:perf_event:/\n0::/job\n")),
-            TransientError::NoVersion2
-        );
-    }
-
-    #[test]
-    fn names_tell_their_owners_and_nothing_else_is_swept() {
-        let owner = Owner { namespace: 7, pid: 42, started: 99 };
-        assert_eq!(Owner::from_name(&format!("{}-0", owner.name())), Some(owner));
-        for other in
-            ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"]
-        {
-            assert_eq!(Owner::from_name(other), None, "{other}");
-        }
-    }
-
-    /// Of the three owners one is dead, one is another process by now, and one is alive.
-    #[test]
-    fn what_dead_owners_left_is_swept() {
-        let stat = |pid: i32, started: u32| {
-            (
-                format!("/proc/{pid}/stat"),
-                format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)),
-            )
-        };
-        let (reused, alive) = (stat(2, 11), stat(3, 10));
-        let machine = machine(&[(&reused.0, &reused.1), (&alive.0, &alive.1)]);
-        let host = machine.host();
-        for pid in 1..=3 {
-            std::fs::create_dir_all(host.path(&format!("/cg/job/tare-0-{pid}-10-0"))).unwrap();
-        }
-        std::fs::create_dir_all(host.path("/cg/job/tare-5-1-10-0")).unwrap();
-        let place = TransientPlace::find(&host).unwrap();
-        assert_eq!(place.sweep(&host), 2);
-        assert!(
-            host.path("/cg/job/tare-0-3-10-0").exists()
-                && host.path("/cg/job/tare-5-1-10-0").exists()
-        );
-    }
-
-    /// On the running kernel: a process goes in and is moved out, and nothing stays.
-    #[test]
-    fn made_and_removed() {
-        let host = Host::default();
-        let transient = match TransientPlace::find(&host).and_then(|place| place.create(&host)) {
-            Ok(transient) => transient,
-            Err(error) => return println!("skipped: {error}"),
-        };
-        let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
-        assert_eq!(
-            (transient.processes().unwrap().len(), transient.threads().unwrap().len()),
-            (1, 1)
-        );
-        assert!(transient.cpu_time().is_ok());
-        let path =
-            below(&host, &TransientPlace::find(&host).unwrap().parent).join(transient.name());
-        assert!(path.is_dir());
-        assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
-        assert!(!path.exists());
-        sleeping.kill().unwrap();
-        sleeping.wait().unwrap();
-    }
-}
+mod tests;
