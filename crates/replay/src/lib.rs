@@ -27,7 +27,7 @@ pub use machine::{Machine, Mode, Place};
 use tare_format::file::{Description, Reader};
 use tare_format::order::Sorter;
 use tare_format::record::{RawRecord, ReadValues, Record, Sample, SampleHead, kind};
-use tare_symbols::Options;
+use tare_symbols::SymbolOptions;
 
 /// A record whose turn it is. The machine has taken it in already.
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +75,9 @@ struct State {
 impl Replay {
     /// A recording from where its reader stands.
     #[must_use]
-    pub fn new(reader: Reader<File>, options: Options) -> Self {
+    pub fn new(reader: Reader<File>, options: SymbolOptions) -> Self {
         let mut machine = Machine::new(options);
-        machine.learn_build_ids(reader.description());
+        machine.learn(reader.description());
         Self {
             reader,
             state: State { machine, account: Account::default(), counts: HashMap::new() },
@@ -147,6 +147,9 @@ impl State {
     ) -> Result<ControlFlow<()>, E> {
         if time_ns.is_none() {
             self.machine.family.learn(description);
+            if raw.kind == kind::HEADER_FEATURE {
+                self.machine.learn(description);
+            }
         }
         let event = description.lookup().of(&raw);
         let layout = event.and_then(|event| description.lookup().layouts().get(event));

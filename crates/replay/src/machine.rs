@@ -8,10 +8,14 @@ use tare_format::abi::bindings::{
     PERF_RECORD_MISC_USER,
 };
 use tare_format::file::Description;
+use tare_format::file::features::{ARCH, OSRELEASE};
 use tare_format::limits;
-use tare_format::record::{FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record};
+use tare_format::record::{
+    BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record,
+};
 use tare_symbols::{
-    BuildId, File, FileId, Files, Kind, Map, Options, Spaces, Symbol, Symbolizer, Unresolved,
+    AddressSpaces, BuildId, Dso, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions,
+    Symbolizer, Unresolved,
 };
 
 use super::family::Family;
@@ -50,9 +54,9 @@ impl Mode {
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The file.
-    pub file: FileId,
-    /// What the file calls the address.
+    /// The DSO.
+    pub dso: DsoId,
+    /// What the DSO calls the address.
     pub address: u64,
 }
 
@@ -61,26 +65,27 @@ pub struct Place {
 pub struct Machine {
     pub(crate) tasks: Tasks,
     pub(super) family: Family,
-    pub(crate) spaces: Spaces,
-    pub(crate) files: Files,
+    pub(crate) spaces: AddressSpaces,
+    pub(crate) dsos: DsoTable,
     pub(crate) symbolizer: Symbolizer,
     /// Paths by the ids that samples carry.
     pub(crate) cgroups: HashMap<u64, Vec<u8>>,
     pub(super) stacks: Stacks,
     build_ids: HashMap<Vec<u8>, BuildId>,
-    kernel: Option<Map>,
+    kernel: Option<Mapping>,
 }
 
 impl Machine {
-    pub(crate) fn new(options: Options) -> Self {
-        let (tasks, spaces, files) = (Tasks::default(), Spaces::default(), Files::default());
+    pub(crate) fn new(options: SymbolOptions) -> Self {
+        let (tasks, spaces, dsos) =
+            (Tasks::default(), AddressSpaces::default(), DsoTable::default());
         let (family, symbolizer, stacks) =
             (Family::default(), Symbolizer::new(options.clone()), Stacks::new(options));
         Self {
             tasks,
             family,
             spaces,
-            files,
+            dsos,
             symbolizer,
             cgroups: HashMap::new(),
             stacks,
@@ -89,13 +94,26 @@ impl Machine {
         }
     }
 
-    /// Learns the build ids that a recording lists.
-    pub(super) fn learn_build_ids(&mut self, description: &Description) {
-        if let Ok(build_ids) = description.features().build_ids() {
-            self.build_ids.extend(
-                build_ids.filter_map(|id| Some((id.path.to_vec(), BuildId::new(id.build_id)?))),
-            );
+    /// Learns which kernel was recorded, and the build ids that a recording lists.
+    pub(super) fn learn(&mut self, description: &Description) {
+        let features = description.features();
+        let text = |feature| features.text(feature).ok().map(<[u8]>::to_vec);
+        let kernel = self.symbolizer.recorded_kernel();
+        kernel.release = text(OSRELEASE).or(kernel.release.take());
+        kernel.arch = text(ARCH).or(kernel.arch.take());
+        if let Ok(build_ids) = features.build_ids() {
+            build_ids.for_each(|listed| self.learn_build_id(&listed));
         }
+    }
+
+    /// The kernel's build id may be listed under its name or under the path of its image.
+    fn learn_build_id(&mut self, listed: &RecordedBuildId<'_>) {
+        let Some(id) = BuildId::new(listed.build_id) else { return };
+        let (path, is_module) = (listed.path, is_module(listed.path));
+        if path == KERNEL || listed.is_kernel && !is_module && path.starts_with(b"/") {
+            self.symbolizer.recorded_kernel().build_id = Some(id);
+        }
+        self.build_ids.insert(listed.path.to_vec(), id);
     }
 
     /// Takes in what a record changes.
@@ -129,33 +147,30 @@ impl Machine {
             Record::Cgroup(cgroup) if self.cgroups.len() < limits::LIST_ITEMS as usize => {
                 self.cgroups.insert(cgroup.id, cgroup.path.to_vec());
             }
-            Record::BuildId(id) => {
-                self.build_ids
-                    .extend(BuildId::new(id.build_id).map(|build_id| (id.path.to_vec(), build_id)));
-            }
+            Record::BuildId(listed) => self.learn_build_id(listed),
             _ => {}
         }
     }
 
-    fn intern(&mut self, kind: Kind, name: &[u8], file: &RecordedFile<'_>) -> Option<FileId> {
+    fn intern(&mut self, kind: DsoKind, name: &[u8], file: &RecordedFile<'_>) -> Option<DsoId> {
         let recorded = if let RecordedFile::BuildId(id) = file { BuildId::new(id) } else { None };
         let build_id = recorded.or_else(|| self.build_ids.get(name).copied());
-        self.files.intern(File { kind, name: name.to_vec(), build_id })
+        self.dsos.intern(Dso { kind, name: name.to_vec(), build_id })
     }
 
     fn map_kernel(&mut self, mmap: &Mmap<'_>) {
         let symbol = mmap.path.strip_prefix(KERNEL);
-        let file = match symbol {
-            Some(_) => self.intern(Kind::Kernel, KERNEL, &mmap.file),
-            None => self.intern(Kind::Module, &module_name(mmap.path), &mmap.file),
+        let dso = match symbol {
+            Some(_) => self.intern(DsoKind::Kernel, KERNEL, &mmap.file),
+            None => self.intern(DsoKind::Module, &module_name(mmap.path), &mmap.file),
         };
-        let Some(file) = file else { return };
+        let Some(dso) = dso else { return };
         if let Some(symbol) = symbol.filter(|_| mmap.pgoff != 0) {
-            self.symbolizer.set_kernel_reference(symbol, mmap.pgoff);
+            self.symbolizer.recorded_kernel().reference = Some((symbol.to_vec(), mmap.pgoff));
         }
         // The symbols of the kernel and its modules are known by their addresses.
         let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
-        let map = Map { start, end, pgoff: start, file };
+        let map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         self.spaces.kernel.add(map);
     }
@@ -165,28 +180,28 @@ impl Machine {
         let is_code =
             !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
         let (kind, name, pgoff) = match mmap.path {
-            b"[vdso]" => (Kind::Vdso, mmap.path.to_vec(), 0),
+            b"[vdso]" => (DsoKind::Vdso, mmap.path.to_vec(), 0),
             path if has_no_file(path) && is_code => {
-                (Kind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start)
+                (DsoKind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start)
             }
-            path if has_no_file(path) => (Kind::Anonymous, path.to_vec(), start),
-            path if path.starts_with(b"/") => (Kind::Elf, path.to_vec(), mmap.pgoff),
-            path => (Kind::Anonymous, path.to_vec(), mmap.pgoff),
+            path if has_no_file(path) => (DsoKind::Anonymous, path.to_vec(), start),
+            path if path.starts_with(b"/") => (DsoKind::Elf, path.to_vec(), mmap.pgoff),
+            path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
         };
-        if let Some(file) = self.intern(kind, &name, &mmap.file) {
-            self.spaces.add(mmap.pid, Map { start, end, pgoff, file });
+        if let Some(dso) = self.intern(kind, &name, &mmap.file) {
+            self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }
     }
 
     fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
         let (start, end) = (ksymbol.addr, ksymbol.addr.saturating_add(ksymbol.len.into()));
+        let kind = DsoKind::Ksymbol { bytes: ksymbol.len.into() };
         if u32::from(ksymbol.flags) & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0 {
             self.spaces.kernel.remove(start, end);
         } else if self.spaces.find_kernel(start).is_none()
-            && let Some(file) = self.intern(Kind::Ksymbol, ksymbol.name, &RecordedFile::None)
+            && let Some(dso) = self.intern(kind, ksymbol.name, &RecordedFile::None)
         {
-            self.symbolizer.set_ksymbol(file, ksymbol.len.into());
-            self.spaces.kernel.add(Map { start, end, pgoff: 0, file });
+            self.spaces.kernel.add(Mapping { start, end, pgoff: 0, dso });
         }
     }
 
@@ -202,21 +217,21 @@ impl Machine {
         self.cgroups.get(&id).map(Vec::as_slice)
     }
 
-    /// What is known of a file.
+    /// What is known of a DSO.
     #[must_use]
-    pub fn file(&self, file: FileId) -> Option<&File> {
-        self.files.get(file)
+    pub fn dso(&self, dso: DsoId) -> Option<&Dso> {
+        self.dsos.get(dso)
     }
 
-    /// The file that an address lies in; `None` where nothing was mapped.
-    pub fn place(&mut self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
+    /// The DSO that an address lies in; `None` where nothing was mapped.
+    pub fn place(&self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
         let map = match mode {
             Mode::Kernel => self.spaces.find_kernel(address),
             Mode::User => self.spaces.find_user(pid, address),
             Mode::Other => None,
         };
         if let Some(map) = map {
-            return Some(Place { file: map.file, address: map.to_file(address) });
+            return Some(Place { dso: map.dso, address: map.to_dso(address) });
         }
         // A recording has the kernel's text. What runs while it starts lies behind, and call chains
         // of the idle thread begin there.
@@ -224,28 +239,34 @@ impl Machine {
             .kernel
             .filter(|_| mode == Mode::Kernel)
             .filter(|kernel| address >= kernel.start)?;
-        let place = Place { file: kernel.file, address: kernel.to_file(address) };
+        let place = Place { dso: kernel.dso, address: kernel.to_dso(address) };
         self.symbol(place).is_ok().then_some(place)
     }
 
-    /// The symbol that an address in a file lies in.
+    /// The symbol that an address in a DSO lies in.
     ///
     /// # Errors
     /// There is none: why.
-    pub fn symbol(&mut self, place: Place) -> Result<Symbol, Unresolved> {
-        self.symbolizer.find(&self.files, place.file, place.address)
+    pub fn symbol(&self, place: Place) -> Result<Symbol, Unresolved> {
+        self.symbolizer.find(&self.dsos, place.dso, place.address)
     }
 
     /// The name of a symbol. Untrusted.
-    pub fn symbol_name(&mut self, symbol: Symbol) -> &str {
+    pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
     }
 
-    /// A file's name as `perf` shows it. Untrusted.
+    /// A DSO's name as `perf` shows it. Untrusted.
     #[must_use]
-    pub fn file_name(&self, file: FileId) -> &[u8] {
-        self.files.get(file).map_or(b"[unknown]", |file| &file.name)
+    pub fn dso_name(&self, dso: DsoId) -> &[u8] {
+        self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
     }
+}
+
+/// Whether a path of kernel code is a module's: `[name]`, or a file `name.ko`, packed or not.
+fn is_module(path: &[u8]) -> bool {
+    path.starts_with(b"[") && !path.starts_with(b"[kernel.kallsyms]")
+        || path.windows(3).any(|part| part == b".ko")
 }
 
 /// Memory that the kernel gives a name and no file.

@@ -1,7 +1,7 @@
 //! User call chains of which a recording has the makings: registers, and a copy of the stack.
 
 use tare_format::record::{Registers as Recorded, Sample};
-use tare_symbols::{End, Options, Registers, Unwinder};
+use tare_symbols::{Registers, SymbolOptions, Unwinder, Unwound};
 
 use super::Machine;
 
@@ -17,7 +17,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: SymbolOptions) -> Self {
         Self { unwinder: Unwinder::new(options), unwound: 0, incomplete: 0 }
     }
 }
@@ -40,15 +40,15 @@ impl Machine {
         let space = sample.head.pid.and_then(|pid| self.spaces.of(pid));
         let end = match registers(&recorded).zip(space) {
             Some((registers, space)) => self.stacks.unwinder.unwind(
-                (&self.files, space),
+                (&self.dsos, space),
                 &registers,
                 stack.bytes,
                 most,
                 addresses,
             ),
-            None => End::Incomplete,
+            None => Unwound::Incomplete,
         };
-        self.stacks.incomplete += u64::from(end == End::Incomplete);
+        self.stacks.incomplete += u64::from(end == Unwound::Incomplete);
     }
 }
 

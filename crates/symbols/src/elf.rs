@@ -1,39 +1,45 @@
 //! Symbols of ELF files.
 
 mod frames;
+mod sections;
 
-pub(crate) use frames::{Frames, Places};
+use std::sync::Arc;
+
+pub(crate) use frames::Frames;
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
-use object::read::{ReadRef, SectionIndex, StringTable};
+use object::read::ReadRef;
+use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, FileKind};
+pub(crate) use sections::{DebugLink, Segments};
+use sections::{Sections, SymbolTable};
 
-use crate::files::BuildId;
-use crate::limits;
-use crate::table::{Builder, Rank};
+use crate::dso::BuildId;
+use crate::table::{Binding, Builder, NewSymbol};
 
 /// What an ELF file says about its code.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
-    /// At their places in the file.
+    /// By their offsets in the file.
     pub(crate) symbols: Builder,
-    /// Place, size and name of the stubs through which functions of other files are called.
-    pub(crate) stubs: Vec<(u64, u64, Vec<u8>)>,
+    /// Stubs through which functions of other files are called.
+    stubs: Vec<Stub>,
+    /// The string table of their names.
+    stub_names: Arc<[u8]>,
     pub(crate) build_id: Option<BuildId>,
+    pub(crate) debug_link: Option<DebugLink>,
     pub(crate) segments: Segments,
     /// It has a full table, not only what the dynamic linker needs.
     pub(crate) has_symtab: bool,
 }
 
-/// Where addresses of the file lie in it: first address, size in memory, place in the file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Segments(Vec<(u64, u64, u64)>);
-
-impl Segments {
-    fn to_file(&self, address: u64) -> Option<u64> {
-        let segment = self.0.iter().find(|(start, size, _)| address.wrapping_sub(*start) < *size);
-        segment.map(|(start, _, offset)| address.wrapping_sub(*start).wrapping_add(*offset))
-    }
+/// A stub of the procedure linkage table.
+#[derive(Clone, Copy, Debug)]
+struct Stub {
+    /// In the file.
+    offset: u64,
+    bytes: u64,
+    /// Of the called function, in the string table.
+    name: u32,
 }
 
 impl Image {
@@ -54,190 +60,139 @@ impl Image {
         segments: Option<&Segments>,
     ) -> object::Result<Self> {
         let header = H::parse(data)?;
-        let endian = header.endian()?;
-        let own_segments = || {
-            let load = header
-                .program_headers(endian, data)
-                .unwrap_or_default()
-                .iter()
-                .filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-            let place = |segment: &H::ProgramHeader| {
-                (
-                    segment.p_vaddr(endian).into(),
-                    segment.p_memsz(endian).into(),
-                    segment.p_offset(endian).into(),
-                )
-            };
-            Segments(load.map(place).collect())
-        };
-        let sections = header.sections(endian, data)?;
-        let reader = Sections { endian, data, sections, machine: header.e_machine(endian) };
+        let sections = Sections::<H, R>::read(header, data)?;
         let mut image = Self {
-            build_id: reader.build_id(),
-            segments: segments.cloned().unwrap_or_else(own_segments),
+            build_id: sections.build_id(),
+            debug_link: sections.debug_link(),
+            segments: match segments {
+                Some(segments) => segments.clone(),
+                None => Segments::read(header, data).unwrap_or_default(),
+            },
             ..Self::default()
         };
-        image.has_symtab = reader.add_symbols(elf::SHT_SYMTAB, &mut image)?;
-        if !image.has_symtab {
-            reader.add_symbols(elf::SHT_DYNSYM, &mut image)?;
+        let dynamic = sections.symbol_table(elf::SHT_DYNSYM)?;
+        if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
+            image.has_symtab = true;
+            image.add_symbols(&sections, &full, full.names.into());
         }
-        reader.add_plt(&mut image);
+        if let Some(dynamic) = dynamic {
+            let names: Arc<[u8]> = dynamic.names.into();
+            image.stub_names = Arc::clone(&names);
+            if !image.has_symtab {
+                image.add_symbols(&sections, &dynamic, names);
+            }
+            image.add_stubs(&sections, dynamic.symbols);
+        }
         Ok(image)
     }
-}
 
-struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
-    endian: H::Endian,
-    data: R,
-    sections: SectionTable<'d, H, R>,
-    machine: elf::Machine,
-}
-
-/// The entries of a table of symbols, and their names.
-type Entries<'d, H> = (&'d [<H as FileHeader>::Sym], StringTable<'d, &'d [u8]>);
-
-impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> {
-    /// A section's bytes, unless it is larger than any that is needed.
-    fn bytes(&self, section: &H::SectionHeader) -> object::Result<&'d [u8]> {
-        let size: u64 = section.sh_size(self.endian).into();
-        if size > limits::SECTION_BYTES { Ok(&[]) } else { section.data(self.endian, self.data) }
-    }
-
-    fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
-        self.sections
-            .iter()
-            .find(|section| self.sections.section_name(self.endian, section) == Ok(name))
-    }
-
-    fn build_id(&self) -> Option<BuildId> {
-        self.sections.iter().find_map(|section| {
-            let mut notes = section.notes(self.endian, self.data).ok()??;
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU
-                    && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
-                {
-                    return BuildId::new(note.desc());
-                }
-            }
-            None
-        })
-    }
-
-    /// The entries of a table of symbols, and their names.
-    fn table(&self, kind: elf::SectionType) -> object::Result<Option<Entries<'d, H>>> {
-        let Some(section) =
-            self.sections.iter().find(|section| section.sh_type(self.endian) == kind)
-        else {
-            return Ok(None);
-        };
-        let entries =
-            object::pod::slice_from_all_bytes(self.whole_entries(section)?).unwrap_or_default();
-        let link = usize::try_from(section.sh_link(self.endian)).unwrap_or(usize::MAX);
-        let names = self.bytes(self.sections.section(SectionIndex(link))?)?;
-        Ok(Some((entries, StringTable::new(names, 0, names.len() as u64))))
-    }
-
-    fn whole_entries(&self, section: &H::SectionHeader) -> object::Result<&'d [u8]> {
-        let bytes = self.bytes(section)?;
-        Ok(&bytes[..bytes.len() - bytes.len() % size_of::<H::Sym>()])
-    }
-
-    /// Adds functions, data, and labels in sections of code and data. `false`: there is no such
-    /// table.
-    fn add_symbols(&self, kind: elf::SectionType, image: &mut Image) -> object::Result<bool> {
-        let Some((entries, names)) = self.table(kind)? else { return Ok(false) };
-        for symbol in entries {
-            let name = symbol.name(self.endian, names).unwrap_or_default();
-            if name.is_empty() || !self.is_wanted(symbol, name) {
-                continue;
-            }
-            let address: u64 = symbol.st_value(self.endian).into();
-            let Some(place) = image.segments.to_file(address) else { continue };
-            let rank = Rank {
-                is_global: symbol.st_bind() == elf::STB_GLOBAL,
-                is_weak: symbol.st_bind() == elf::STB_WEAK,
-                is_label: symbol.st_type() == elf::STT_NOTYPE,
-            };
-            if !image.symbols.add(place, symbol.st_size(self.endian).into(), name, rank) {
+    /// All symbols and stubs. A debug file has no code, so `self` has its stubs: they are added to
+    /// the debug file's symbols.
+    pub(crate) fn into_symbols(self, debug: Option<Self>) -> Builder {
+        let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
+        let mut symbols = of_debug.unwrap_or(self.symbols);
+        if !self.stubs.is_empty() {
+            symbols.set_stub_names(self.stub_names);
+        }
+        for Stub { offset, bytes, name } in self.stubs {
+            if !symbols.add_stub(offset, bytes, name) {
                 break;
             }
         }
-        Ok(true)
+        symbols
     }
 
-    fn is_wanted(&self, symbol: &H::Sym, name: &[u8]) -> bool {
-        let section = symbol.st_shndx(self.endian);
-        if section == elf::SHN_UNDEF || section == elf::SHN_ABS {
-            return false;
-        }
-        match symbol.st_type() {
-            elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => true,
-            elf::STT_NOTYPE => {
-                // ARM marks where code and data begin with names such as `$x`.
-                let is_mark = matches!(self.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
-                    && name.starts_with(b"$");
-                let is_hidden =
-                    matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
-                !is_mark && !is_hidden && self.is_text_or_data(section)
+    /// Adds functions, data, and labels in sections of code and data.
+    fn add_symbols<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        &mut self,
+        sections: &Sections<'d, H, R>,
+        table: &SymbolTable<'d, H>,
+        names: Arc<[u8]>,
+    ) {
+        let endian = sections.endian;
+        let mut symbols = Builder::with_names(names);
+        for symbol in table.symbols {
+            let name = symbol.st_name(endian);
+            let first = table.names.get(name as usize).copied().unwrap_or(0);
+            if first == 0 || !is_wanted(sections, symbol, first) {
+                continue;
             }
-            _ => false,
+            let address: u64 = symbol.st_value(endian).into();
+            let Some(start) = self.segments.to_offset(address) else { continue };
+            let binding = match symbol.st_bind() {
+                elf::STB_GLOBAL => Binding::Global,
+                elf::STB_WEAK => Binding::Weak,
+                _ => Binding::Local,
+            };
+            let size = symbol.st_size(endian).into();
+            let is_label = symbol.st_type() == elf::STT_NOTYPE;
+            if !symbols.add_at(NewSymbol { start, size, binding, is_label }, name) {
+                break;
+            }
         }
+        self.symbols = symbols;
     }
 
-    fn is_text_or_data(&self, section: elf::SymbolSection) -> bool {
-        let section = self.sections.section(SectionIndex(section.0.into()));
-        let name = section
-            .ok()
-            .and_then(|section| self.sections.section_name(self.endian, section).ok())
-            .unwrap_or_default();
-        name.windows(4).any(|part| part == b"text" || part == b"data")
-    }
-
-    /// Adds `NAME@plt` for the stubs through which functions of other files are called.
-    fn add_plt(&self, image: &mut Image) {
-        let Some(names) = self.plt_names() else { return };
+    /// Adds the stubs through which functions of other files are called.
+    fn add_stubs<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        &mut self,
+        sections: &Sections<'d, H, R>,
+        symbols: &[H::Sym],
+    ) {
+        let endian = sections.endian;
+        let Some(relocations) = sections.plt_relocations() else { return };
         for (section, has_header) in [(&b".plt"[..], true), (b".plt.sec", false)] {
-            let Some(section) = self.named(section) else { continue };
-            let (header_size, entry_size) = self.plt_sizes(section);
-            let mut address: u64 = section.sh_addr(self.endian).into();
-            let end = address.saturating_add(section.sh_size(self.endian).into());
-            address = address.saturating_add(if has_header { header_size } else { 0 });
-            for name in &names {
-                let Some(place) =
-                    image.segments.to_file(address).filter(|_| address < end && entry_size > 0)
-                else {
-                    break;
-                };
-                let name = [name, &b"@plt"[..]].concat();
-                image.stubs.push((place, entry_size, name));
-                address += entry_size;
+            let Some(section) = sections.named(section) else { continue };
+            let (header_bytes, bytes) = plt_sizes(sections, section);
+            let mut address: u64 = section.sh_addr(endian).into();
+            let end = address.saturating_add(section.sh_size(endian).into());
+            address = address.saturating_add(if has_header { header_bytes } else { 0 });
+            for relocation in relocations {
+                let offset = self.segments.to_offset(address);
+                let Some(offset) = offset.filter(|_| address < end && bytes > 0) else { break };
+                let symbol = usize::try_from(relocation.r_sym(endian, false)).ok();
+                let symbol = symbol.and_then(|symbol| symbols.get(symbol));
+                let name = symbol.map_or(0, |symbol| symbol.st_name(endian));
+                self.stubs.push(Stub { offset, bytes, name });
+                address = address.saturating_add(bytes);
             }
         }
     }
+}
 
-    fn plt_sizes(&self, section: &H::SectionHeader) -> (u64, u64) {
-        match self.machine {
-            elf::EM_ARM => (20, 12),
-            elf::EM_AARCH64 => (32, 16),
-            _ => {
-                let size: u64 = section.sh_entsize(self.endian).into();
-                (size, size)
-            }
-        }
+fn is_wanted<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    sections: &Sections<'d, H, R>,
+    symbol: &H::Sym,
+    first_of_name: u8,
+) -> bool {
+    let section = symbol.st_shndx(sections.endian);
+    if section == elf::SHN_UNDEF || section == elf::SHN_ABS {
+        return false;
     }
+    match symbol.st_type() {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => true,
+        elf::STT_NOTYPE => {
+            // ARM marks where code and data begin with names such as `$x`.
+            let is_mark = matches!(sections.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
+                && first_of_name == b'$';
+            let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
+            !is_mark && !is_hidden && sections.is_text_or_data(section)
+        }
+        _ => false,
+    }
+}
 
-    fn plt_names(&self) -> Option<Vec<&'d [u8]>> {
-        let section = self.named(b".rela.plt")?;
-        let bytes = self.bytes(section).ok()?;
-        let entries: &[H::Rela] = object::pod::slice_from_all_bytes(
-            &bytes[..bytes.len() - bytes.len() % size_of::<H::Rela>()],
-        )
-        .ok()?;
-        let (symbols, names) = self.table(elf::SHT_DYNSYM).ok()??;
-        let name = |entry: &H::Rela| {
-            let symbol = symbols.get(usize::try_from(entry.r_sym(self.endian, false)).ok()?)?;
-            symbol.name(self.endian, names).ok()
-        };
-        Some(entries.iter().map(|entry| name(entry).unwrap_or_default()).collect())
+/// Bytes of the header and of an entry of a procedure linkage table.
+fn plt_sizes<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    sections: &Sections<'d, H, R>,
+    section: &H::SectionHeader,
+) -> (u64, u64) {
+    match sections.machine {
+        elf::EM_ARM => (20, 12),
+        elf::EM_AARCH64 => (32, 16),
+        _ => {
+            let bytes: u64 = section.sh_entsize(sections.endian).into();
+            (bytes, bytes)
+        }
     }
 }

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use crate::table::{Builder, Rank, Table};
+use crate::table::{Binding, Builder, NewSymbol, Table};
 
 /// The symbols of a kernel and its modules, at the addresses that they have in memory.
 #[derive(Debug, Default)]
-pub struct Kallsyms {
+pub(crate) struct Kallsyms {
     /// Those of the kernel itself.
-    pub kernel: Table,
+    pub(crate) kernel: Table,
     modules: HashMap<Vec<u8>, Table>,
     references: Vec<(&'static [u8], u64)>,
 }
@@ -19,8 +19,7 @@ const REFERENCES: [&[u8]; 2] = [b"_text", b"_stext"];
 
 impl Kallsyms {
     /// Takes a text of symbols apart. Lines that are none are left out.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
+    pub(crate) fn parse(text: &[u8]) -> Self {
         let mut kernel = Builder::default();
         let mut modules: HashMap<&[u8], Builder> = HashMap::new();
         let mut references = Vec::new();
@@ -34,13 +33,13 @@ impl Kallsyms {
             {
                 continue;
             }
-            let rank = Rank {
-                is_global: kind.is_ascii_uppercase() && kind != b'W',
-                is_weak: kind == b'W',
-                is_label: false,
+            let binding = match kind {
+                b'W' => Binding::Weak,
+                _ if kind.is_ascii_uppercase() => Binding::Global,
+                _ => Binding::Local,
             };
             let symbols = module.map_or(&mut kernel, |module| modules.entry(module).or_default());
-            symbols.add(address, 0, name, rank);
+            symbols.add(NewSymbol { start: address, size: 0, binding, is_label: false }, name);
         }
         let modules = modules
             .into_iter()
@@ -50,15 +49,13 @@ impl Kallsyms {
     }
 
     /// The symbols of a module, by its name without brackets.
-    #[must_use]
-    pub fn module(&self, name: &[u8]) -> Option<&Table> {
+    pub(crate) fn module(&self, name: &[u8]) -> Option<&Table> {
         self.modules.get(name)
     }
 
     /// The address of `_text` or `_stext`; `None` for any other name. 0 where the kernel hides its
     /// addresses.
-    #[must_use]
-    pub fn reference(&self, name: &[u8]) -> Option<u64> {
+    pub(crate) fn reference(&self, name: &[u8]) -> Option<u64> {
         self.references
             .iter()
             .find(|(reference, _)| *reference == name)
@@ -66,21 +63,8 @@ impl Kallsyms {
     }
 
     /// Whether the kernel hid its addresses from this user: all of them are 0.
-    #[must_use]
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         self.kernel.is_empty() || self.kernel.len() == 1 && self.kernel.find(0).is_some()
-    }
-
-    /// All symbols of the kernel and its modules together.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.kernel.len() + self.modules.values().map(Table::len).sum::<usize>()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -121,9 +105,8 @@ mod tests {
     fn kernel_and_modules_are_kept_apart() {
         let kallsyms = Kallsyms::parse(TEXT);
         let name = |table: &Table, address| {
-            table.find(address).and_then(|(symbol, ..)| {
-                Some(String::from_utf8_lossy(table.name(symbol)?).into_owned())
-            })
+            let (name, _) = table.name(table.find(address)?.number)?;
+            Some(String::from_utf8_lossy(name).into_owned())
         };
         assert_eq!(name(&kallsyms.kernel, 0xffff_ffff_8100_0180).as_deref(), Some("helper"));
         assert_eq!(

@@ -1,43 +1,93 @@
-//! Address spaces over time, and symbols: addresses in, names out.
+//! Symbols, address spaces and unwinding: addresses in, names out.
 //!
 //! ```text
-//! pid, address --Spaces--> map --Map::to_file--> file, address in it --Symbolizer--> symbol
-//! registers, stack --Unwinder--> addresses
+//! pid, address --AddressSpaces--> mapping --Mapping::to_dso--> DSO, address in it --Symbolizer--> symbol
+//! registers, copied stack --Unwinder--> addresses
 //! ```
-//! Rules of address spaces and the choice among symbols of one address are those of `perf`, so that
-//! both print the same names.
+//! The caller says what was mapped where ([`AddressSpaces`], [`DsoTable`]), as the records of a
+//! profile tell it in order of time. The [`Symbolizer`] reads the symbols of a DSO when it is first
+//! asked for an address there: of ELF files and their debug files, of the kernel and its modules,
+//! and of perf maps. It may be asked from several threads at once. Where there is no name, there is
+//! a reason ([`Unresolved`]). Rules of address spaces and the choice among symbols of one address
+//! are those of `perf`, so that both print the same names.
+//!
+//! Nothing here reads the environment: [`SymbolOptions`] has the folders that are searched. What
+//! comes from files is untrusted and bounded ([`limits`]).
+//!
+//! # Example
+//! What this process calls one of its own functions:
+//! ```
+//! use tare_symbols::{AddressSpaces, Dso, DsoKind, DsoTable, Mapping, SymbolOptions, Symbolizer};
+//!
+//! #[unsafe(no_mangle)]
+//! extern "C" fn answer() -> i32 {
+//!     42
+//! }
+//!
+//! let (mut dsos, mut spaces) = (DsoTable::default(), AddressSpaces::default());
+//! // A recording has the mappings as records of type PERF_RECORD_MMAP2.
+//! for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
+//!     let words: Vec<&str> = line.split_whitespace().collect();
+//!     let [range, prot, pgoff, _device, _inode, path] = words[..] else { continue };
+//!     let number = |digits| u64::from_str_radix(digits, 16).expect("hexadecimal digits");
+//!     let (start, end) = range.split_once('-').expect("two addresses");
+//!     if prot.contains('x') && path.starts_with('/') {
+//!         let dso = Dso { kind: DsoKind::Elf, name: path.into(), build_id: None };
+//!         let dso = dsos.intern(dso).expect("not too many");
+//!         let (start, end, pgoff) = (number(start), number(end), number(pgoff));
+//!         spaces.add(1, Mapping { start, end, pgoff, dso });
+//!     }
+//! }
+//! let symbolizer = Symbolizer::new(SymbolOptions::default());
+//! let address = answer as *const () as u64;
+//! let mapping = spaces.find_user(1, address).expect("code is mapped");
+//! let symbol = symbolizer.find(&dsos, mapping.dso, mapping.to_dso(address))?;
+//! assert_eq!(symbolizer.name(symbol), "answer");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod address_space;
+mod binary;
 mod demangle;
-mod disk;
+mod dso;
 mod elf;
-mod files;
 mod kallsyms;
+mod kernel;
+mod once_vec;
 mod perf_map;
-mod space;
+mod search;
 mod symbolizer;
 mod table;
+mod unresolved;
 mod unwind;
 
-pub use files::{BuildId, File, FileId, Files, Kind};
-pub use kallsyms::Kallsyms;
-pub use space::{Map, Space, Spaces};
-pub use symbolizer::{Options, Symbol, Symbolizer, Unresolved};
-pub use table::{Builder, Rank, Table};
-pub use unwind::{End, Registers, Unwinder};
+pub use address_space::{AddressSpace, AddressSpaces, Mapping};
+pub use dso::{BuildId, Dso, DsoId, DsoKind, DsoTable};
+pub use kernel::RecordedKernel;
+pub use search::SymbolOptions;
+pub use symbolizer::{Symbol, Symbolizer};
+pub use unresolved::Unresolved;
+pub use unwind::{Registers, Unwinder, Unwound};
 
 /// How much a file can make its reader do. A file of symbols is untrusted.
 pub mod limits {
     /// Bytes of one table of symbols or of names.
     pub const SECTION_BYTES: u64 = 1 << 30;
-    /// Symbols of all files together.
+    /// Segments of an ELF file that are looked at.
+    pub const SEGMENTS: usize = 1 << 10;
+    /// Symbols of a file.
     pub const SYMBOLS: usize = 1 << 25;
+    /// Bytes of the symbols of all files together.
+    pub const TABLE_BYTES: usize = 1 << 31;
     /// Bytes of a symbol's name; what is longer is cut.
     pub const NAME_BYTES: usize = 1 << 14;
-    /// Maps of one address space. Linux itself allows 65,530 unless told otherwise.
-    pub const MAPS: usize = 1 << 17;
-    /// Files of one recording.
-    pub const FILES: usize = 1 << 20;
+    /// Bytes of the names of a file that are demangled to choose among symbols of one address.
+    pub const COMPARED_BYTES: usize = 1 << 24;
+    /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
+    pub const MAPPINGS: usize = 1 << 17;
+    /// DSOs of one recording.
+    pub const DSOS: usize = 1 << 20;
     /// Bytes of the tables of call frames of all files.
     pub const UNWIND_BYTES: u64 = 1 << 30;
     /// Bytes of the instructions for one function in a table of call frames: what unwinding one
@@ -45,6 +95,8 @@ pub mod limits {
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;
-    /// Bytes of a text of symbols: kallsyms, or what a just-in-time compiler wrote.
+    /// Bytes of a list of the kernel's symbols.
     pub const TEXT_BYTES: u64 = 1 << 30;
+    /// Bytes of a perf map.
+    pub const PERF_MAP_BYTES: u64 = 1 << 28;
 }

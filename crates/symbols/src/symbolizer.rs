@@ -1,372 +1,349 @@
-//! From an address in a file to a symbol.
+//! From an address in a DSO to a symbol.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use object::read::ReadCache;
-
+use crate::binary;
 use crate::demangle::demangle;
-use crate::disk;
-use crate::elf::Image;
-use crate::files::{BuildId, File, FileId, Files, Kind};
-use crate::kallsyms::Kallsyms;
+use crate::dso::{Dso, DsoId, DsoKind, DsoTable};
+use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::limits;
-use crate::perf_map;
-use crate::table::{Builder, Rank, Table};
+use crate::once_vec::OnceVec;
+use crate::perf_map::PerfMap;
+use crate::search::{self, SymbolOptions};
+use crate::table::{Found, Table};
+use crate::unresolved::Unresolved;
 
-/// Where symbols are looked for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The folder that recorded paths begin in.
-    pub root: PathBuf,
-    /// The folder of `.build-id/xx/yyyy/elf`: files that `perf` kept when they were recorded.
-    pub cache: Option<PathBuf>,
-    /// The kernel's symbols, where they are not this machine's.
-    pub kallsyms: Option<PathBuf>,
-    /// Names as in source code rather than as in the file.
-    pub demangle: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { root: PathBuf::from("/"), cache: None, kallsyms: None, demangle: true }
-    }
-}
-
-/// Why an address has no symbol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-pub enum Unresolved {
-    /// Nothing was mapped there, as far as the recording says.
-    #[error("nothing was mapped at the address")]
-    NoMap,
-    /// The file is not there any more.
-    #[error("the file is gone")]
-    NoFile,
-    /// This user may not read it.
-    #[error("the file is not readable for this user")]
-    NotReadable,
-    /// Another version of the file is there now.
-    #[error("the file has changed since (another build id)")]
-    OtherBuild,
-    /// The kernel has other addresses since it was started again.
-    #[error("the machine was started again since, and its modules lie elsewhere")]
-    OtherBoot,
-    /// The kernel hides its addresses.
-    #[error(
-        "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
-    )]
-    Hidden,
-    /// It is no ELF file, or a damaged one.
-    #[error("the file is not a whole ELF file")]
-    Malformed,
-    /// It has no table of symbols.
-    #[error("the file has no symbols")]
-    Stripped,
-    /// It has one, and nothing in it lies at this address.
-    #[error("no symbol of the file lies at the address")]
-    NoSymbol,
-    /// More symbols than a reader's limit.
-    #[error("more symbols than a reader's limit")]
-    OverLimit,
-}
-
-/// A symbol. Number and file together stay the same as long as the [`Symbolizer`] lives.
+/// A symbol. Number and DSO together stay the same as long as the [`Symbolizer`] lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// The file.
-    pub file: FileId,
-    /// Its number in the file.
+    /// Where it lies.
+    pub dso: DsoId,
+    /// Its number in the DSO.
     pub number: u32,
-    /// Its first address, as the file calls it.
+    /// Its first address, as the DSO calls it.
     pub start: u64,
-    /// The first address behind it, as the file calls it.
+    /// The first address behind it, as the DSO calls it.
     pub end: u64,
 }
 
-/// Finds symbols, and reads each file when it is first asked for.
+/// Finds symbols. Several threads may ask at once: a DSO's symbols are read when it is first asked
+/// for, by one thread, while others that ask for the same DSO wait.
+///
+/// It serves one [`DsoTable`], whose numbers it knows DSOs by.
 #[derive(Debug)]
 pub struct Symbolizer {
-    options: Options,
-    tables: Vec<Option<Result<Loaded, Unresolved>>>,
-    kallsyms: Option<Result<Kallsyms, Unresolved>>,
-    kernel_build_id: Option<Option<BuildId>>,
-    /// What is added to a recorded address to have today's.
-    kernel_shift: u64,
-    reference: Option<(Vec<u8>, u64)>,
-    ksymbols: HashMap<FileId, u64>,
-    symbols: usize,
+    options: SymbolOptions,
+    recorded_kernel: RecordedKernel,
+    kernel: OnceLock<Result<KernelSymbols, Unresolved>>,
+    dsos: OnceVec<Result<DsoSymbols, Unresolved>>,
+    /// Memory of all tables of symbols.
+    bytes: AtomicUsize,
 }
 
+/// The symbols of a DSO, and their names as far as they were asked for.
 #[derive(Debug)]
-struct Loaded {
-    table: Source,
-    /// By symbol; empty until it is asked for.
-    names: Vec<Box<str>>,
+struct DsoSymbols {
+    source: Source,
+    names: OnceVec<Box<str>>,
 }
 
 #[derive(Debug)]
 enum Source {
-    Own(Table),
+    Table(Table),
+    PerfMap(PerfMap),
     Kernel,
+    /// By its name without brackets.
     Module(Vec<u8>),
+    /// A symbol of its own, of this size.
+    Ksymbol(u64, Vec<u8>),
 }
 
 impl Symbolizer {
     /// Nothing is read yet.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SymbolOptions) -> Self {
         Self {
             options,
-            tables: Vec::new(),
-            kallsyms: None,
-            kernel_build_id: None,
-            kernel_shift: 0,
-            reference: None,
-            ksymbols: HashMap::new(),
-            symbols: 0,
+            recorded_kernel: RecordedKernel::default(),
+            kernel: OnceLock::new(),
+            dsos: OnceVec::default(),
+            bytes: AtomicUsize::new(0),
         }
     }
 
-    /// The recorded kernel had this symbol at this address: it may lie elsewhere today.
-    pub fn set_kernel_reference(&mut self, symbol: &[u8], address: u64) {
-        self.reference = Some((symbol.to_vec(), address));
+    /// What the recording says of its kernel, to be completed before the kernel is asked for.
+    pub fn recorded_kernel(&mut self) -> &mut RecordedKernel {
+        &mut self.recorded_kernel
     }
 
-    /// A file of kind [`Kind::Ksymbol`] is one symbol of this size.
-    pub fn set_ksymbol(&mut self, file: FileId, bytes: u64) {
-        self.ksymbols.insert(file, bytes);
-    }
-
-    /// The symbol at an address, as [`crate::Map::to_file`] gives it.
+    /// The symbol at an address, as [`crate::Mapping::to_dso`] gives it.
     ///
     /// # Errors
     /// There is none: see [`Unresolved`].
-    pub fn find(
-        &mut self,
-        files: &Files,
-        file: FileId,
-        address: u64,
-    ) -> Result<Symbol, Unresolved> {
-        let at = file.index();
-        if self.tables.get(at).is_none_or(Option::is_none) {
-            let loaded = self.load(files.get(file).ok_or(Unresolved::NoMap)?, file);
-            if self.tables.len() <= at {
-                self.tables.resize_with(at + 1, || None);
+    pub fn find(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Result<Symbol, Unresolved> {
+        let symbols = match self.dsos.get(dso.number()) {
+            Some(symbols) => symbols,
+            None => {
+                let recorded = dsos.get(dso).ok_or(Unresolved::NoMapping)?;
+                self.dsos.get_or_init(dso.number(), || self.load(recorded))
             }
-            self.tables[at] = Some(loaded);
-        }
-        let loaded = match self.tables.get(at) {
-            Some(Some(Ok(loaded))) => loaded,
-            Some(Some(Err(why))) => return Err(*why),
-            _ => return Err(Unresolved::NoMap),
         };
-        let shift = if matches!(loaded.table, Source::Kernel) { self.kernel_shift } else { 0 };
-        let table = Self::table(self.kallsyms.as_ref(), loaded).ok_or(Unresolved::NoSymbol)?;
-        let (number, start, end) =
-            table.find(address.wrapping_add(shift)).ok_or(Unresolved::NoSymbol)?;
-        Ok(Symbol { file, number, start: start.wrapping_sub(shift), end: end.wrapping_sub(shift) })
+        let source = &symbols.as_ref().map_err(|why| *why)?.source;
+        let found = self.find_in(source, address).ok_or(Unresolved::NoSymbol)?;
+        Ok(Symbol { dso, number: found.number, start: found.start, end: found.end })
     }
 
-    /// The name of a symbol. Untrusted: it comes from the file.
-    pub fn name(&mut self, symbol: Symbol) -> &str {
-        let Some(Some(Ok(loaded))) = self.tables.get_mut(symbol.file.index()) else { return "" };
-        let number = symbol.number as usize;
-        if loaded.names.get(number).is_none_or(|name| name.is_empty()) {
-            let raw = Self::table(self.kallsyms.as_ref(), loaded)
-                .and_then(|table| table.name(symbol.number))
-                .unwrap_or_default();
-            let name = if self.options.demangle {
+    fn find_in(&self, source: &Source, address: u64) -> Option<Found> {
+        match source {
+            Source::Table(table) => table.find(address),
+            Source::PerfMap(map) => map.find(address),
+            Source::Kernel => {
+                let kernel = self.kernel.get()?.as_ref().ok()?;
+                let Found { number, start, end } =
+                    kernel.kernel().find(address.wrapping_add(kernel.shift))?;
+                let recorded = |address: u64| address.wrapping_sub(kernel.shift);
+                Some(Found { number, start: recorded(start), end: recorded(end) })
+            }
+            Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.find(address),
+            Source::Ksymbol(bytes, _) => {
+                (address < *bytes).then_some(Found { number: 0, start: 0, end: *bytes })
+            }
+        }
+    }
+
+    /// The name of a symbol; empty for one of another symbolizer. Untrusted: it comes from the
+    /// file.
+    #[must_use]
+    pub fn name(&self, symbol: Symbol) -> &str {
+        let Some(Ok(symbols)) = self.dsos.get(symbol.dso.number()) else { return "" };
+        let number = symbol.number;
+        if let Some(name) = symbols.names.get(number) {
+            return name;
+        }
+        let Some((raw, is_stub)) = self.raw_name(&symbols.source, number) else { return "" };
+        symbols.names.get_or_init(number, || {
+            let mut name = if self.options.demangle {
                 demangle(raw)
             } else {
                 String::from_utf8_lossy(raw).into_owned()
             };
-            if loaded.names.len() <= number {
-                loaded.names.resize(number + 1, Box::default());
-            }
-            loaded.names[number] = name.into();
-        }
-        &loaded.names[number]
+            name.push_str(if is_stub { "@plt" } else { "" });
+            name.into()
+        })
     }
 
-    fn table<'a>(
-        kallsyms: Option<&'a Result<Kallsyms, Unresolved>>,
-        loaded: &'a Loaded,
-    ) -> Option<&'a Table> {
-        match &loaded.table {
-            Source::Own(table) => Some(table),
-            Source::Kernel => Some(&kallsyms?.as_ref().ok()?.kernel),
-            Source::Module(name) => kallsyms?.as_ref().ok()?.module(name),
+    /// A symbol's name as the file has it, and whether it is that of a stub's target.
+    fn raw_name<'a>(&'a self, source: &'a Source, number: u32) -> Option<(&'a [u8], bool)> {
+        match source {
+            Source::Table(table) => table.name(number),
+            Source::PerfMap(map) => Some((map.name(number)?, false)),
+            Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
+            Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.name(number),
+            Source::Ksymbol(_, name) => (number == 0).then_some((name, false)),
         }
     }
 
-    fn load(&mut self, file: &File, id: FileId) -> Result<Loaded, Unresolved> {
-        let table = match file.kind {
-            Kind::Kernel => {
-                self.load_kernel(file.build_id)?;
-                return Ok(Loaded { table: Source::Kernel, names: Vec::new() });
+    fn load(&self, dso: &Dso) -> Result<DsoSymbols, Unresolved> {
+        let source = match dso.kind {
+            DsoKind::Kernel => {
+                self.kernel()?;
+                Source::Kernel
             }
-            Kind::Module => return self.load_module(file),
-            Kind::Ksymbol => {
-                let mut symbols = Builder::default();
-                let bytes = self.ksymbols.get(&id).copied().unwrap_or(u64::MAX);
-                symbols.add(
-                    0,
-                    bytes,
-                    &file.name,
-                    Rank { is_global: true, is_weak: false, is_label: false },
-                );
-                symbols.build(false)
+            DsoKind::Module => {
+                let name = dso.name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
+                let name = name.unwrap_or(&dso.name);
+                self.kernel()?.check_module(&self.options, name, dso.build_id)?;
+                Source::Module(name.to_vec())
             }
-            Kind::Elf => self.load_elf(file)?,
-            Kind::Vdso => vdso(file.build_id)?,
-            Kind::PerfMap => {
-                perf_map::parse(&disk::read_text(&disk::below_root(&self.options, &file.name))?)
+            DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
+            DsoKind::Elf => self.table(binary::load(&self.options, dso)?)?,
+            DsoKind::Vdso => {
+                if dso.build_id.is_none() {
+                    self.recorded_kernel.is_running(&self.options)?;
+                }
+                self.table(binary::load_vdso(&self.options, dso)?)?
             }
-            Kind::Anonymous => return Err(Unresolved::NoSymbol),
+            DsoKind::PerfMap => {
+                let map = PerfMap::parse(search::read_perf_map(&self.options, dso)?);
+                self.account(map.bytes(), map.is_empty())?;
+                Source::PerfMap(map)
+            }
+            DsoKind::Anonymous => return Err(Unresolved::NoSymbol),
         };
-        self.symbols += table.len();
-        if self.symbols > limits::SYMBOLS {
-            return Err(Unresolved::OverLimit);
-        }
-        if table.is_empty() {
-            Err(Unresolved::Stripped)
-        } else {
-            Ok(Loaded { table: Source::Own(table), names: Vec::new() })
-        }
+        Ok(DsoSymbols { source, names: OnceVec::default() })
     }
 
-    /// Reads the list of the kernel's symbols, once.
-    fn load_kernel(&mut self, build_id: Option<BuildId>) -> Result<(), Unresolved> {
-        if self.kallsyms.is_none() {
-            let path = self
-                .options
-                .kallsyms
-                .clone()
-                .unwrap_or_else(|| disk::below_root(&self.options, b"/proc/kallsyms"));
-            self.kallsyms = Some(disk::read_text(&path).map(|text| Kallsyms::parse(&text)));
+    fn kernel(&self) -> Result<&KernelSymbols, Unresolved> {
+        let load = || KernelSymbols::load(&self.options, &self.recorded_kernel);
+        self.kernel.get_or_init(load).as_ref().map_err(|why| *why)
+    }
+
+    fn table(&self, table: Table) -> Result<Source, Unresolved> {
+        self.account(table.bytes(), table.is_empty())?;
+        Ok(Source::Table(table))
+    }
+
+    /// Adds a table's memory to that of all.
+    fn account(&self, bytes: usize, is_empty: bool) -> Result<(), Unresolved> {
+        if is_empty {
+            return Err(Unresolved::Stripped);
         }
-        let own_kernel = self.options.kallsyms.is_none();
-        let notes = disk::below_root(&self.options, b"/sys/kernel/notes");
-        let running = *self.kernel_build_id.get_or_insert_with(|| {
-            std::fs::read(notes).ok().and_then(|notes| note_build_id(&notes))
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= limits::TABLE_BYTES {
+            return Ok(());
+        }
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Err(Unresolved::OverLimit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files with code of this process, a perf map, and files that don't exist.
+    fn dsos(folder: &std::path::Path) -> (DsoTable, Vec<DsoId>) {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut paths: Vec<&str> =
+            maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).collect();
+        paths.dedup();
+        let mut dsos = DsoTable::default();
+        let mut intern = |kind, name: &str| {
+            dsos.intern(Dso { kind, name: name.into(), build_id: None }).unwrap()
+        };
+        let mut ids: Vec<_> = paths.iter().map(|path| intern(DsoKind::Elf, path)).collect();
+        let map = folder.join("perf-1.map");
+        let lines: String = (0..4096).map(|at| format!("{:x} 10 f{at}\n", at * 16)).collect();
+        std::fs::write(&map, lines).unwrap();
+        ids.push(intern(DsoKind::PerfMap, map.to_str().unwrap()));
+        ids.push(intern(DsoKind::Elf, "/nowhere"));
+        ids.push(intern(DsoKind::Ksymbol { bytes: 1 << 12 }, "bpf_prog"));
+        (dsos, ids)
+    }
+
+    fn symbolizer(folder: &std::path::Path) -> Symbolizer {
+        use std::os::unix::fs::MetadataExt;
+        let reader_uid = folder.metadata().unwrap().uid();
+        Symbolizer::new(SymbolOptions { reader_uid, ..SymbolOptions::default() })
+    }
+
+    /// Symbols and names all over each file.
+    fn ask(
+        symbolizer: &Symbolizer,
+        dsos: &DsoTable,
+        ids: &[DsoId],
+    ) -> Vec<Result<(Symbol, String), Unresolved>> {
+        let addresses = ids.iter().flat_map(|id| (0..1 << 10).map(|at| (*id, at * 0x73)));
+        let found = addresses.map(|(id, address)| {
+            let symbol = symbolizer.find(dsos, id, address)?;
+            Ok((symbol, symbolizer.name(symbol).to_owned()))
         });
-        if own_kernel && build_id.is_some() && running.is_some() && build_id != running {
-            return Err(Unresolved::OtherBuild);
-        }
-        let kallsyms = match &self.kallsyms {
-            Some(Ok(kallsyms)) if kallsyms.is_hidden() => return Err(Unresolved::Hidden),
-            Some(Ok(kallsyms)) => kallsyms,
-            Some(Err(why)) => return Err(*why),
-            None => return Err(Unresolved::NoFile),
-        };
-        if let Some((symbol, then)) = &self.reference {
-            self.kernel_shift = kallsyms.reference(symbol).map_or(0, |now| now.wrapping_sub(*then));
-        }
-        Ok(())
+        found.collect()
     }
 
-    fn load_module(&mut self, file: &File) -> Result<Loaded, Unresolved> {
-        self.load_kernel(None)?;
-        if self.kernel_shift != 0 {
-            return Err(Unresolved::OtherBoot);
-        }
-        let name = file
-            .name
-            .strip_prefix(b"[")
-            .and_then(|name| name.strip_suffix(b"]"))
-            .unwrap_or(&file.name)
-            .to_vec();
-        let known =
-            matches!(&self.kallsyms, Some(Ok(kallsyms)) if kallsyms.module(&name).is_some());
-        if known {
-            Ok(Loaded { table: Source::Module(name), names: Vec::new() })
-        } else {
-            Err(Unresolved::Stripped)
-        }
-    }
-
-    /// The symbols of the recorded file: at its path, else in the cache; where it is stripped, of
-    /// its debug file.
-    fn load_elf(&self, file: &File) -> Result<Table, Unresolved> {
-        let mut why = Unresolved::NoFile;
-        for path in disk::candidates(&self.options, file) {
-            let image = match read_image(&path, None) {
-                Ok(image)
-                    if file.build_id.is_none()
-                        || image.build_id.is_none()
-                        || image.build_id == file.build_id =>
-                {
-                    image
-                }
-                Ok(_) => {
-                    why = Unresolved::OtherBuild;
-                    continue;
-                }
-                Err(reason) => {
-                    why = if why == Unresolved::NoFile { reason } else { why };
-                    continue;
-                }
-            };
-            let debug = image.build_id.filter(|_| !image.has_symtab).map(|id| {
-                disk::build_id_path(
-                    &disk::below_root(&self.options, b"/usr/lib/debug"),
-                    id,
-                    ".debug",
-                )
-            });
-            let debug = debug
-                .and_then(|path| read_image(&path, Some(&image)).ok())
-                .filter(|debug| debug.build_id == image.build_id);
-            let mut symbols = debug
-                .map(|debug| debug.symbols)
-                .filter(|symbols| !symbols.is_empty())
-                .unwrap_or(image.symbols);
-            // A debug file has no code, so its stubs are unknown.
-            for (place, size, name) in &image.stubs {
-                symbols.add(
-                    *place,
-                    *size,
-                    name,
-                    Rank { is_global: true, is_weak: false, is_label: false },
-                );
+    #[test]
+    fn threads_that_ask_at_once_get_what_one_gets() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dsos, ids) = dsos(folder.path());
+        let expected = ask(&symbolizer(folder.path()), &dsos, &ids);
+        assert!(expected.iter().filter(|found| found.is_ok()).count() > 100);
+        assert!(expected.contains(&Err(Unresolved::NoFile)));
+        let (shared, start) = (symbolizer(folder.path()), std::sync::Barrier::new(8));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (shared, dsos, start) = (&shared, &dsos, &start);
+                let (mut ids, expected) = (ids.clone(), &expected);
+                scope.spawn(move || {
+                    // Each begins with another file.
+                    let first = thread % ids.len();
+                    ids.rotate_left(first);
+                    start.wait();
+                    let mut found = ask(shared, dsos, &ids);
+                    found.rotate_right(first << 10);
+                    assert!(found == *expected, "thread {thread}");
+                });
             }
-            return Ok(symbols.build(self.options.demangle));
-        }
-        Err(why)
+        });
     }
-}
 
-fn read_image(path: &Path, belongs_to: Option<&Image>) -> Result<Image, Unresolved> {
-    let cache = ReadCache::new(disk::open(path)?);
-    Image::read(&cache, belongs_to.map(|image| &image.segments)).map_err(|_| Unresolved::Malformed)
-}
+    #[test]
+    fn a_name_stays_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dsos, ids) = dsos(folder.path());
+        let symbolizer = symbolizer(folder.path());
+        let map = ids[ids.len() - 3];
+        let symbol = symbolizer.find(&dsos, map, 0x18).unwrap();
+        let name = symbolizer.name(symbol);
+        ask(&symbolizer, &dsos, &ids);
+        assert_eq!((name, name.as_ptr()), ("f1", symbolizer.name(symbol).as_ptr()));
+    }
 
-/// The build id among ELF notes of this machine's byte order: name size, description size, type,
-/// name, description.
-fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
-    loop {
-        let word = |at: usize| {
-            notes
-                .get(at..at + 4)
-                .map(|bytes| u32::from_ne_bytes(std::array::from_fn(|i| bytes[i])) as usize)
+    /// A file whose symbols share one long name: 250,000 x 16 KiB is 4 GiB.
+    #[test]
+    fn symbols_that_share_a_long_name_need_little_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared_name");
+        let bytes = shared_name(100_000, 1 << 20);
+        std::fs::write(&path, &bytes).unwrap();
+        let mut dsos = DsoTable::default();
+        let name = path.into_os_string().into_encoded_bytes();
+        let id = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).unwrap();
+        let symbolizer = Symbolizer::new(SymbolOptions::default());
+        let symbol = symbolizer.find(&dsos, id, 0x10_0000).unwrap();
+        assert_eq!(symbolizer.name(symbol).len(), limits::NAME_BYTES);
+        let used = symbolizer.bytes.load(Ordering::Relaxed);
+        assert!(used < 2 * bytes.len(), "{used} bytes for a file of {}", bytes.len());
+    }
+
+    /// An ELF file with so many functions of 16 bytes, from offset 0 on, whose names are the rest of
+    /// one long name from another byte on.
+    fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
+        const HEADER: usize = 64;
+        const SEGMENT: usize = 56;
+        const SECTION: usize = 64;
+        const SYMBOL: usize = 24;
+        let put = |bytes: &mut Vec<u8>, at: usize, value: u64, size: usize| {
+            bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
         };
-        let (name_size, size, kind) = (word(0)?, word(4)?, word(8)?);
-        let name = notes.get(12..)?.get(..name_size)?;
-        let behind_name =
-            notes.get(12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?..)?;
-        if (name, kind) == (&b"GNU\0"[..], object::elf::NT_GNU_BUILD_ID.0 as usize) {
-            return BuildId::new(behind_name.get(..size)?);
+        let sections = HEADER + SEGMENT;
+        let table = sections + 3 * SECTION;
+        let names = table + symbols * SYMBOL;
+        let mut bytes = vec![0; names];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let fields: [(usize, u64, usize); 8] = [
+            (16, 3, 2),
+            (18, 62, 2),
+            (20, 1, 4),
+            (32, HEADER as u64, 8),
+            (40, sections as u64, 8),
+            (54, SEGMENT as u64, 2),
+            (56, 1, 2),
+            (58, SECTION as u64, 2),
+        ];
+        fields.into_iter().for_each(|(at, value, size)| put(&mut bytes, at, value, size));
+        put(&mut bytes, 60, 3, 2);
+        // The segment: PT_LOAD, of 1 GiB in memory.
+        put(&mut bytes, HEADER, 1, 4);
+        put(&mut bytes, HEADER + 40, 1 << 30, 8);
+        for (section, kind, at, size, link) in
+            [(1, 2, table, symbols * SYMBOL, 2), (2, 3, names, name_bytes, 0)]
+        {
+            let section = sections + section * SECTION;
+            put(&mut bytes, section + 4, kind, 4);
+            put(&mut bytes, section + 24, at as u64, 8);
+            put(&mut bytes, section + 32, size as u64, 8);
+            put(&mut bytes, section + 40, link, 4);
         }
-        notes = behind_name.get(size.checked_next_multiple_of(4)?..)?;
+        for symbol in 0..symbols {
+            let at = table + symbol * SYMBOL;
+            put(&mut bytes, at, symbol as u64 + 1, 4);
+            bytes[at + 4] = 0x12; // STB_GLOBAL, STT_FUNC
+            put(&mut bytes, at + 6, 1, 2);
+            put(&mut bytes, at + 8, symbol as u64 * 16, 8);
+            put(&mut bytes, at + 16, 16, 8);
+        }
+        bytes.resize(names + name_bytes, b'x');
+        bytes
     }
-}
-
-/// The symbols of the image that the kernel maps into each process.
-fn vdso(build_id: Option<BuildId>) -> Result<Table, Unresolved> {
-    let image = disk::vdso()?;
-    let image = Image::read(image.as_slice(), None).map_err(|_| Unresolved::Malformed)?;
-    if build_id.is_some() && image.build_id.is_some() && build_id != image.build_id {
-        return Err(Unresolved::OtherBuild);
-    }
-    Ok(image.symbols.build(false))
 }

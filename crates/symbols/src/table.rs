@@ -1,70 +1,139 @@
 //! Symbols by address.
 
-use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 use crate::demangle::demangle;
 use crate::limits;
 
 /// What speaks for a symbol where several have one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rank {
-    /// `STB_GLOBAL`.
-    pub is_global: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Binding {
+    /// `STB_LOCAL` and whatever else there is.
+    Local,
     /// `STB_WEAK`.
-    pub is_weak: bool,
+    Weak,
+    /// `STB_GLOBAL`.
+    Global,
+}
+
+/// A symbol before it is in a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewSymbol {
+    /// Its first address.
+    pub(crate) start: u64,
+    /// Bytes; with 0 it goes on up to the next symbol.
+    pub(crate) size: u64,
+    pub(crate) binding: Binding,
     /// `STT_NOTYPE`: a label.
-    pub is_label: bool,
+    pub(crate) is_label: bool,
+}
+
+impl NewSymbol {
+    /// A global function.
+    pub(crate) fn function(start: u64, size: u64) -> Self {
+        Self { start, size, binding: Binding::Global, is_label: false }
+    }
+}
+
+/// Where a name begins: its offset in one of the table's [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameAt {
+    offset: u32,
+    is_stub: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
     end: u64,
-    name: u32,
-    len: u16,
+    name: NameAt,
+}
+
+/// String tables: names that end with a NUL byte. Symbols keep offsets into them rather than copies
+/// of their names, which may overlap: a table of symbols is never larger than a few times its file.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    symbols: Arc<[u8]>,
+    /// Those of functions in other files, which stubs jump to.
+    stubs: Arc<[u8]>,
+}
+
+impl Names {
+    /// A name without its NUL byte; what is longer than a reader's limit is cut.
+    fn get(&self, at: NameAt) -> &[u8] {
+        let names = if at.is_stub { &self.stubs } else { &self.symbols };
+        let rest = names.get(at.offset as usize..).unwrap_or_default();
+        let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
+        let end = rest.iter().position(|byte| *byte == 0);
+        &rest[..end.unwrap_or(rest.len())]
+    }
 }
 
 /// Symbols that are being collected.
 #[derive(Debug, Default)]
-pub struct Builder {
-    entries: Vec<(Entry, Rank)>,
-    names: Vec<u8>,
+pub(crate) struct Builder {
+    entries: Vec<(Entry, Binding, bool)>,
+    /// Names that were copied, each with a NUL byte.
+    copied: Vec<u8>,
+    names: Names,
 }
 
 impl Builder {
-    /// Adds a symbol of `size` bytes; with 0 it goes on up to the next. `false`: there are too
+    /// Collects symbols whose names are in this string table.
+    pub(crate) fn with_names(names: Arc<[u8]>) -> Self {
+        Self { names: Names { symbols: names, stubs: Arc::default() }, ..Self::default() }
+    }
+
+    /// Sets the string table of the stubs' names.
+    pub(crate) fn set_stub_names(&mut self, names: Arc<[u8]>) {
+        self.names.stubs = names;
+    }
+
+    /// Adds a symbol with a copy of its name: for tables that aren't [`Builder::with_names`].
+    /// `false`: there are too many.
+    pub(crate) fn add(&mut self, symbol: NewSymbol, name: &[u8]) -> bool {
+        let Ok(offset) = u32::try_from(self.copied.len()) else { return false };
+        self.copied.extend_from_slice(&name[..name.len().min(limits::NAME_BYTES)]);
+        self.copied.push(0);
+        self.add_at(symbol, offset)
+    }
+
+    /// Adds a symbol whose name begins at an offset in the string table. `false`: there are too
     /// many.
-    pub fn add(&mut self, start: u64, size: u64, name: &[u8], rank: Rank) -> bool {
-        let name = &name[..name.len().min(limits::NAME_BYTES)];
-        let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {
-            return false;
-        };
+    pub(crate) fn add_at(&mut self, symbol: NewSymbol, offset: u32) -> bool {
+        self.push(symbol, NameAt { offset, is_stub: false })
+    }
+
+    /// Adds a stub that jumps to a function in another file, whose name begins at an offset in the
+    /// stubs' string table. `false`: there are too many.
+    pub(crate) fn add_stub(&mut self, start: u64, size: u64, offset: u32) -> bool {
+        self.push(NewSymbol::function(start, size), NameAt { offset, is_stub: true })
+    }
+
+    fn push(&mut self, symbol: NewSymbol, name: NameAt) -> bool {
         if self.entries.len() >= limits::SYMBOLS {
             return false;
         }
-        self.names.extend_from_slice(name);
-        self.entries.push((Entry { start, end: start.saturating_add(size), name: at, len }, rank));
+        let NewSymbol { start, size, binding, is_label } = symbol;
+        let entry = Entry { start, end: start.saturating_add(size), name };
+        self.entries.push((entry, binding, is_label));
         true
     }
 
-    /// How many symbols have been added.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Whether none has been added.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// The table: symbols without a size go up to the next one, or to the end of the next page; of
     /// several at one address the best stays. With `demangled` it is the names in source code that
     /// are compared.
-    #[must_use]
-    pub fn build(mut self, demangled: bool) -> Table {
-        self.entries.sort_by_key(|(entry, _)| entry.start);
+    pub(crate) fn build(mut self, demangled: bool) -> Table {
+        if !self.copied.is_empty() {
+            self.names.symbols = self.copied.into();
+        }
+        self.entries.sort_by_key(|(entry, ..)| entry.start);
         for at in 1..self.entries.len() {
             let next = self.entries[at].0.start;
             let entry = &mut self.entries[at - 1].0;
@@ -72,90 +141,142 @@ impl Builder {
                 entry.end = next;
             }
         }
-        if let Some((last, _)) = self.entries.last_mut().filter(|(last, _)| last.end == last.start)
+        if let Some((last, ..)) =
+            self.entries.last_mut().filter(|(last, ..)| last.end == last.start)
         {
-            last.end = last
-                .start
-                .checked_next_multiple_of(4096)
-                .and_then(|page| page.checked_add(4096))
-                .unwrap_or(u64::MAX);
+            last.end = end_of_next_page(last.start);
         }
-        let names = self.names;
-        let name = |entry: &Entry| &names[entry.name as usize..][..entry.len.into()];
+        let mut choice = Choice {
+            names: &self.names,
+            demangled_bytes_left: if demangled { limits::COMPARED_BYTES } else { 0 },
+            best: None,
+        };
         self.entries.dedup_by(|later, kept| {
-            if later.0.start != kept.0.start {
-                return false;
-            }
-            let shown = |name| {
-                if demangled { Cow::from(demangle(name).into_bytes()) } else { Cow::from(name) }
-            };
-            let is_better =
-                is_better((later, &shown(name(&later.0))), (kept, &shown(name(&kept.0))));
-            if is_better {
+            let is_same = later.0.start == kept.0.start;
+            if is_same && choice.is_better(later, kept) {
                 *kept = *later;
             }
-            true
+            is_same
         });
-        Table { entries: self.entries.into_iter().map(|(entry, _)| entry).collect(), names }
+        Table {
+            entries: self.entries.into_iter().map(|(entry, ..)| entry).collect(),
+            names: self.names,
+        }
     }
 }
 
-/// Whether of two symbols with one address the later is the better one: with a size, no label, not
-/// weak, global, fewer leading underscores, the longer name. (`choose_best_symbol` in
-/// `tools/perf/util/symbol.c` has these rules.)
-fn is_better(later: (&(Entry, Rank), &[u8]), kept: (&(Entry, Rank), &[u8])) -> bool {
-    let merits = |((entry, rank), name): (&(Entry, Rank), &[u8])| {
-        let underscores = name.iter().take_while(|byte| **byte == b'_').count();
-        (
-            entry.end > entry.start,
-            !rank.is_label,
-            !rank.is_weak,
-            rank.is_global,
-            std::cmp::Reverse(underscores),
-            name.len(),
-        )
-    };
-    merits(later) > merits(kept)
+fn end_of_next_page(address: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    let end = address.checked_next_multiple_of(PAGE).and_then(|page| page.checked_add(PAGE));
+    end.unwrap_or(u64::MAX)
 }
 
-/// Symbols by address. A symbol's number stays the same for the life of the table.
+/// Chooses among symbols with one address.
+struct Choice<'a> {
+    names: &'a Names,
+    /// Bytes of names that may still be demangled: many symbols of a damaged file may share a long
+    /// one.
+    demangled_bytes_left: usize,
+    /// The merits of the name that was the better one last.
+    best: Option<(NameAt, NameMerits)>,
+}
+
+/// Fewer leading underscores, then the longer name.
+type NameMerits = (Reverse<usize>, usize);
+
+impl Choice<'_> {
+    /// Whether of two symbols with one address the later is the better one: with a size, no label,
+    /// not weak, global, then by name. (`choose_best_symbol` in `tools/perf/util/symbol.c` has
+    /// these rules.)
+    fn is_better(&mut self, later: &(Entry, Binding, bool), kept: &(Entry, Binding, bool)) -> bool {
+        let merits = |(entry, binding, is_label): &(Entry, Binding, bool)| {
+            let (is_weak, is_global) = (*binding == Binding::Weak, *binding == Binding::Global);
+            (entry.end > entry.start, !is_label, !is_weak, is_global)
+        };
+        let (later_name, kept_name) = (later.0.name, kept.0.name);
+        match merits(later).cmp(&merits(kept)) {
+            std::cmp::Ordering::Equal if later_name == kept_name => false,
+            std::cmp::Ordering::Equal => {
+                let kept = match self.best {
+                    Some((name, merits)) if name == kept_name => merits,
+                    _ => self.name_merits(kept_name),
+                };
+                let later = self.name_merits(later_name);
+                let is_better = later > kept;
+                self.best = Some(if is_better { (later_name, later) } else { (kept_name, kept) });
+                is_better
+            }
+            unequal => unequal.is_gt(),
+        }
+    }
+
+    fn name_merits(&mut self, at: NameAt) -> NameMerits {
+        let merits = |name: &[u8]| {
+            (Reverse(name.iter().take_while(|byte| **byte == b'_').count()), name.len())
+        };
+        let name = self.names.get(at);
+        match self.demangled_bytes_left.checked_sub(name.len()) {
+            Some(left) => {
+                self.demangled_bytes_left = left;
+                merits(demangle(name).as_bytes())
+            }
+            None => merits(name),
+        }
+    }
+}
+
+/// A symbol of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Stays the same for the life of the table.
+    pub(crate) number: u32,
+    pub(crate) start: u64,
+    /// The first address behind it.
+    pub(crate) end: u64,
+}
+
+/// Symbols by address.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     entries: Vec<Entry>,
-    names: Vec<u8>,
+    names: Names,
 }
 
 impl Table {
     /// How many symbols lie before one that may still reach over an address.
     const LOOK_BACK: usize = 4;
 
-    /// The symbol that an address lies in: number, first address, and first address behind it.
-    #[must_use]
-    pub fn find(&self, address: u64) -> Option<(u32, u64, u64)> {
+    /// The symbol that an address lies in.
+    pub(crate) fn find(&self, address: u64) -> Option<Found> {
         let behind = self.entries.partition_point(|entry| entry.start <= address);
         let near = &self.entries[behind.saturating_sub(Self::LOOK_BACK)..behind];
         let found = near.iter().rposition(|entry| address < entry.end)?;
         let at = behind - near.len() + found;
-        Some((u32::try_from(at).ok()?, self.entries[at].start, self.entries[at].end))
+        let Entry { start, end, .. } = self.entries[at];
+        Some(Found { number: u32::try_from(at).ok()?, start, end })
     }
 
-    /// The name of a symbol as the file has it.
-    #[must_use]
-    pub fn name(&self, symbol: u32) -> Option<&[u8]> {
+    /// The name of a symbol as the file has it; of a stub the name of the function that it jumps
+    /// to, and `true`.
+    pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], bool)> {
         let entry = self.entries.get(symbol as usize)?;
-        self.names.get(entry.name as usize..)?.get(..entry.len.into())
+        Some((self.names.get(entry.name), entry.name.is_stub))
     }
 
     /// How many symbols there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.names.symbols.len() + self.names.stubs.len();
+        size_of_val(&*self.entries) + names
     }
 }
 
@@ -163,31 +284,34 @@ impl Table {
 mod tests {
     use super::*;
 
-    const LOCAL: Rank = Rank { is_global: false, is_weak: false, is_label: false };
-    const GLOBAL: Rank = Rank { is_global: true, ..LOCAL };
-    const WEAK: Rank = Rank { is_weak: true, ..LOCAL };
+    const LOCAL: (Binding, bool) = (Binding::Local, false);
+    const GLOBAL: (Binding, bool) = (Binding::Global, false);
+    const WEAK: (Binding, bool) = (Binding::Weak, false);
+    const LABEL: (Binding, bool) = (Binding::Global, true);
 
-    type Given<'a> = &'a [(u64, u64, &'a str, Rank)];
+    type Given<'a> = &'a [(u64, u64, &'a str, (Binding, bool))];
 
     fn names(symbols: Given<'_>, address: u64) -> Option<String> {
         let mut builder = Builder::default();
-        for (start, size, name, rank) in symbols {
-            assert!(builder.add(*start, *size, name.as_bytes(), *rank));
+        for (start, size, name, (binding, is_label)) in symbols {
+            let (start, size, binding, is_label) = (*start, *size, *binding, *is_label);
+            assert!(builder.add(NewSymbol { start, size, binding, is_label }, name.as_bytes()));
         }
         let table = builder.build(true);
-        let (symbol, ..) = table.find(address)?;
-        table.name(symbol).map(|name| String::from_utf8_lossy(name).into_owned())
+        let (name, _) = table.name(table.find(address)?.number)?;
+        Some(String::from_utf8_lossy(name).into_owned())
     }
 
     #[test]
     fn the_best_of_several_names_is_taken() {
-        let cases: [(Given<'_>, &str); 6] = [
+        let cases: [(Given<'_>, &str); 7] = [
             (&[(16, 8, "local", LOCAL), (16, 8, "global", GLOBAL)], "global"),
             (&[(16, 8, "write", WEAK), (16, 8, "__write", GLOBAL)], "__write"),
             (&[(16, 8, "__a", GLOBAL), (16, 8, "_b", GLOBAL)], "_b"),
             (&[(16, 8, "short", GLOBAL), (16, 8, "longer", GLOBAL)], "longer"),
             (&[(16, 8, "first", GLOBAL), (16, 8, "other", GLOBAL)], "first"),
-            (&[(16, 8, "f", LOCAL), (16, 8, "label", Rank { is_label: true, ..GLOBAL })], "f"),
+            (&[(16, 8, "f", LOCAL), (16, 8, "label", LABEL)], "f"),
+            (&[(16, 8, "ab", GLOBAL), (16, 8, "abcd", GLOBAL), (16, 8, "abc", GLOBAL)], "abcd"),
         ];
         for (symbols, best) in cases {
             assert_eq!(names(symbols, 20).as_deref(), Some(best));
@@ -209,5 +333,17 @@ mod tests {
         let symbols = [(0, 100, "outer", LOCAL), (10, 4, "inner", LOCAL)];
         assert_eq!(names(&symbols, 11).as_deref(), Some("inner"));
         assert_eq!(names(&symbols, 50).as_deref(), Some("outer"));
+    }
+
+    #[test]
+    fn names_that_overlap_are_kept_once() {
+        let names: Arc<[u8]> = vec![b'x'; 1 << 16].into();
+        let mut builder = Builder::with_names(names);
+        for at in 0..1 << 14 {
+            assert!(builder.add_at(NewSymbol::function(at.into(), 1), at));
+        }
+        let table = builder.build(true);
+        assert!(table.bytes() < 1 << 20, "{}", table.bytes());
+        assert_eq!(table.name(5).map(|(name, _)| name.len()), Some(limits::NAME_BYTES));
     }
 }

@@ -1,7 +1,9 @@
 //! Records that describe a recording: what a recorder writes itself, in
 //! `tools/lib/perf/include/perf/event.h`.
 
-use perf_event_open_sys::bindings::PERF_RECORD_MISC_EXT_RESERVED;
+use perf_event_open_sys::bindings::{
+    PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_EXT_RESERVED, PERF_RECORD_MISC_KERNEL,
+};
 
 use super::words_to_end;
 use crate::abi::Attr;
@@ -155,6 +157,8 @@ impl<'a> CpuMap<'a> {
 pub struct BuildId<'a> {
     /// Whose file: -1 is the host's kernel and everything in it.
     pub pid: i32,
+    /// It is code of the kernel: its text or a module (`PERF_RECORD_MISC_KERNEL`).
+    pub is_kernel: bool,
     /// Mostly 20 bytes, at most that.
     pub build_id: &'a [u8],
     /// The file, or `[kernel.kallsyms]`.
@@ -171,7 +175,8 @@ impl<'a> BuildId<'a> {
         // SHA-1.
         let has_size = u32::from(misc) & PERF_RECORD_MISC_EXT_RESERVED != 0;
         let size = if has_size { usize::from(size).min(20) } else { 20 };
-        Some(Self { pid, build_id: &id[..size], path: fields.text() })
+        let is_kernel = u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL;
+        Some(Self { pid, is_kernel, build_id: &id[..size], path: fields.text() })
     }
 }
 

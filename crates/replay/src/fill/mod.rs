@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io;
 
 use tare_format::file::Reader;
-use tare_symbols::Options;
+use tare_symbols::SymbolOptions;
 
 pub use filling::{Filled, has_chains};
 
@@ -35,7 +35,7 @@ pub struct ProfileOptions {
     /// Samples weigh what their commands' tasks counted.
     pub exact: bool,
     /// Where symbols are looked for.
-    pub symbols: Options,
+    pub symbols: SymbolOptions,
 }
 
 /// From when to when samples are taken.

@@ -10,15 +10,15 @@ use tare_format::abi::bindings::{
     PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
 };
 use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
-use tare_symbols::{FileId, Unresolved};
+use tare_symbols::Unresolved;
 
 use crate::{Machine, Mode};
 
-/// What was found so far: an address in a file is looked up once.
+/// What was found so far: an address in a DSO is looked up once.
 #[derive(Default)]
 pub(crate) struct Places {
-    frames: HashMap<(Space, FileId, u64), FrameId, foldhash::fast::RandomState>,
-    files: HashMap<FileId, DsoId>,
+    frames: HashMap<(Space, tare_symbols::DsoId, u64), FrameId, foldhash::fast::RandomState>,
+    dsos: HashMap<tare_symbols::DsoId, DsoId>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
 }
@@ -34,14 +34,14 @@ impl Places {
         address: u64,
     ) -> FrameId {
         let Some(place) = machine.place(mode(space), pid, address) else {
-            let why = profile.add_string(Unresolved::NoMap.to_string().as_bytes());
+            let why = profile.add_string(Unresolved::NoMapping.to_string().as_bytes());
             return profile.add_frame(Frame { space, dso: None, function: Err(why), address });
         };
-        let key = (space, place.file, place.address);
+        let key = (space, place.dso, place.address);
         if let Some(frame) = self.frames.get(&key) {
             return *frame;
         }
-        let dso = self.dso(profile, machine, place.file);
+        let dso = self.dso(profile, machine, place.dso);
         let (function, address) = match machine.symbol(place) {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => (Err(profile.add_string(why.to_string().as_bytes())), place.address),
@@ -51,9 +51,9 @@ impl Places {
         frame
     }
 
-    fn dso(&mut self, profile: &mut Profile, machine: &Machine, file: FileId) -> DsoId {
-        *self.files.entry(file).or_insert_with(|| {
-            let path = machine.file_name(file);
+    fn dso(&mut self, profile: &mut Profile, machine: &Machine, dso: tare_symbols::DsoId) -> DsoId {
+        *self.dsos.entry(dso).or_insert_with(|| {
+            let path = machine.dso_name(dso);
             let dso = Dso {
                 path: profile.add_string(path),
                 short: profile.add_string(&short_name(path)),

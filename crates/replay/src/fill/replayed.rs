@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use tare_format::file::Reader;
 use tare_format::record::Sample;
 use tare_profile::{Row, Thread, ThreadId, Weight};
-use tare_symbols::Options;
+use tare_symbols::SymbolOptions;
 
 use super::FillError;
 use super::filling::{Filled, Filling};
@@ -16,7 +16,7 @@ use crate::{Machine, Moment, Replay, What};
 /// Reads a recording to its end.
 pub(crate) fn fill(
     reader: Reader<File>,
-    options: Options,
+    options: SymbolOptions,
     filling: Filling,
 ) -> Result<Filled, FillError> {
     let mut replayed = Replayed { filling, places: Places::default(), unwound: Vec::new() };

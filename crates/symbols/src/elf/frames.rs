@@ -4,57 +4,29 @@ use std::ops::Range;
 
 use framehop::ExplicitModuleSectionInfo;
 use object::read::ReadRef;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf};
 
-use super::Sections;
-use crate::files::BuildId;
+use super::sections::{Sections, Segments};
+use crate::dso::BuildId;
 
 /// Tables of call frames.
 #[derive(Debug)]
 pub(crate) struct Frames {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) machine: elf::Machine,
-    pub(crate) places: Places,
+    pub(crate) segments: Segments,
     pub(crate) sections: ExplicitModuleSectionInfo<Vec<u8>>,
     /// Bytes of the tables.
     pub(crate) bytes: u64,
-}
-
-/// Where what lies in the file has its addresses: place in the file, size there, first address.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Vec<(u64, u64, u64)>);
-
-impl Places {
-    /// The file's own address of what lies at a place in it.
-    pub(crate) fn to_address(&self, place: u64) -> Option<u64> {
-        let segment = self.0.iter().find(|(offset, size, _)| place.wrapping_sub(*offset) < *size);
-        segment.map(|(offset, _, address)| place.wrapping_sub(*offset).wrapping_add(*address))
-    }
 }
 
 impl Frames {
     /// Reads the tables of a file for 64-bit machines, at most `most` bytes of them.
     pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, most: u64) -> object::Result<Self> {
         let header = elf::FileHeader64::<Endianness>::parse(data)?;
-        let endian = header.endian()?;
-        let segments = header
-            .program_headers(endian, data)?
-            .iter()
-            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-        let places = Places(
-            segments
-                .map(|segment| {
-                    (segment.p_offset(endian), segment.p_filesz(endian), segment.p_vaddr(endian))
-                })
-                .collect(),
-        );
-        let reader = Sections {
-            endian,
-            data,
-            sections: header.sections(endian, data)?,
-            machine: header.e_machine(endian),
-        };
+        let reader = Sections::read(header, data)?;
+        let endian = reader.endian;
         let mut left = most;
         let mut bytes = |name: &[u8]| {
             let section = reader.named(name).filter(|section| section.sh_size(endian) <= left)?;
@@ -82,7 +54,7 @@ impl Frames {
         Ok(Self {
             build_id: reader.build_id(),
             machine: reader.machine,
-            places,
+            segments: Segments::read(header, data)?,
             sections,
             bytes: most - left,
         })

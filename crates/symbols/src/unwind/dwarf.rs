@@ -2,10 +2,10 @@
 //! function has none, by frame pointers.
 //!
 //! ```text
-//! address --Space--> file, place in it --Places--> the file's own address --framehop--> the caller's address
+//! address --AddressSpace--> DSO, offset in it --Segments--> its own address --framehop--> the caller's address
 //! ```
-//! Each file's tables are read once, and asked in the file's own addresses: where processes have it
-//! mapped doesn't matter.
+//! Each DSO's tables are read once, and asked in its own addresses: where processes have it mapped
+//! doesn't matter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,13 +16,12 @@ use framehop::{FrameAddress, Module};
 use object::elf;
 use object::read::ReadCache;
 
-use super::{End, Registers, bounded};
-use crate::disk;
-use crate::elf::{Frames, Places};
-use crate::files::{FileId, Files, Kind};
+use super::{Registers, Unwound, bounded};
+use crate::address_space::AddressSpace;
+use crate::dso::{DsoId, DsoKind, DsoTable};
+use crate::elf::{Frames, Segments};
 use crate::limits;
-use crate::space::Space;
-use crate::symbolizer::Options;
+use crate::search::{self, SymbolOptions};
 
 /// DWARF's numbers of the registers, in the order of [`Registers::X86_64`].
 const X86_64: [Reg; 16] = [
@@ -44,11 +43,11 @@ const X86_64: [Reg; 16] = [
     Reg::R15,
 ];
 
-/// Unwinds stacks, and keeps the tables of the files that it met.
+/// Unwinds stacks, and keeps the tables of the DSOs that it met. It serves one [`DsoTable`].
 pub struct Unwinder {
-    options: Options,
-    x86_64: Machine<UnwinderX86_64<Vec<u8>>>,
-    aarch64: Machine<UnwinderAarch64<Vec<u8>>>,
+    options: SymbolOptions,
+    x86_64: ArchUnwinder<UnwinderX86_64<Vec<u8>>>,
+    aarch64: ArchUnwinder<UnwinderAarch64<Vec<u8>>>,
     /// Bytes of all tables.
     bytes: u64,
 }
@@ -65,20 +64,25 @@ impl fmt::Debug for Unwinder {
 impl Unwinder {
     /// Nothing is read yet.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self { options, x86_64: Machine::default(), aarch64: Machine::default(), bytes: 0 }
+    pub fn new(options: SymbolOptions) -> Self {
+        Self {
+            options,
+            x86_64: ArchUnwinder::default(),
+            aarch64: ArchUnwinder::default(),
+            bytes: 0,
+        }
     }
 
     /// Adds the addresses of a stack, the innermost first, at most `most`: where the CPU was, then
     /// of each caller the last byte of its call. `stack` is the memory from the stack pointer on.
     pub fn unwind(
         &mut self,
-        (files, space): (&Files, &Space),
+        (dsos, space): (&DsoTable, &AddressSpace),
         registers: &Registers,
         stack: &[u8],
         most: usize,
         addresses: &mut Vec<u64>,
-    ) -> End {
+    ) -> Unwound {
         let start = registers.stack_pointer();
         let mut read = |address: u64| {
             let at = address.checked_sub(start).and_then(|at| usize::try_from(at).ok()).ok_or(())?;
@@ -86,8 +90,8 @@ impl Unwinder {
             Ok(u64::from_le_bytes(*bytes))
         };
         let Self { options, x86_64, aarch64, bytes } = self;
-        let mut tables = |machine: elf::Machine, file: FileId| {
-            let frames = load(options, files, file, limits::UNWIND_BYTES - *bytes)
+        let mut tables = |machine: elf::Machine, dso: DsoId| {
+            let frames = load(options, dsos, dso, limits::UNWIND_BYTES - *bytes)
                 .filter(|frames| frames.machine == machine)?;
             *bytes += frames.bytes;
             Some(frames)
@@ -101,7 +105,7 @@ impl Unwinder {
                     .for_each(|(register, value)| registers.set(register, value));
                 x86_64.unwind(
                     space,
-                    &mut |file| tables(elf::EM_X86_64, file),
+                    &mut |dso| tables(elf::EM_X86_64, dso),
                     (ip, registers),
                     &mut read,
                     (most, addresses),
@@ -109,7 +113,7 @@ impl Unwinder {
             }
             Registers::Aarch64 { pc, lr, sp, fp } => {
                 // Signed return addresses have their signature above the bits that addresses have.
-                let highest = space.maps().last().map_or(u64::MAX, |map| map.end);
+                let highest = space.mappings().last().map_or(u64::MAX, |map| map.end);
                 let registers = UnwindRegsAarch64::new_with_ptr_auth_mask(
                     PtrAuthMask::from_max_known_address(highest),
                     lr,
@@ -118,7 +122,7 @@ impl Unwinder {
                 );
                 aarch64.unwind(
                     space,
-                    &mut |file| tables(elf::EM_AARCH64, file),
+                    &mut |dso| tables(elf::EM_AARCH64, dso),
                     (pc, registers),
                     &mut read,
                     (most, addresses),
@@ -128,43 +132,43 @@ impl Unwinder {
     }
 }
 
-/// The files of one kind of machine.
-struct Machine<U: framehop::Unwinder> {
-    known: HashMap<FileId, (U, Places)>,
+/// Unwinds stacks of one architecture.
+struct ArchUnwinder<U: framehop::Unwinder> {
+    by_dso: HashMap<DsoId, (U, Segments)>,
     /// For code without tables.
     bare: U,
     rules: U::Cache,
 }
 
-impl<U: framehop::Unwinder + Default> Default for Machine<U>
+impl<U: framehop::Unwinder + Default> Default for ArchUnwinder<U>
 where
     U::Cache: Default,
 {
     fn default() -> Self {
-        Self { known: HashMap::new(), bare: U::default(), rules: U::Cache::default() }
+        Self { by_dso: HashMap::new(), bare: U::default(), rules: U::Cache::default() }
     }
 }
 
-impl<U: framehop::Unwinder<Module = Module<Vec<u8>>> + Default> Machine<U> {
+impl<U: framehop::Unwinder<Module = Module<Vec<u8>>> + Default> ArchUnwinder<U> {
     fn unwind(
         &mut self,
-        space: &Space,
-        tables: &mut dyn FnMut(FileId) -> Option<Frames>,
+        space: &AddressSpace,
+        tables: &mut dyn FnMut(DsoId) -> Option<Frames>,
         (first, mut registers): (u64, U::UnwindRegs),
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
         (most, addresses): (usize, &mut Vec<u64>),
-    ) -> End {
+    ) -> Unwound {
         let mut frame = FrameAddress::from_instruction_pointer(first);
         for _ in 0..most.min(limits::FRAMES) {
             let address = frame.address_for_lookup();
-            let Some(map) = space.find(address) else { return End::Incomplete };
+            let Some(mapping) = space.find(address) else { return Unwound::Incomplete };
             addresses.push(address);
-            let (file, places) = self
-                .known
-                .entry(map.file)
-                .or_insert_with(|| tables(map.file).map(Self::learn).unwrap_or_default());
-            let (code, own) = match places.to_address(map.to_file(address)) {
-                Some(own) => (&*file, own),
+            let (unwinder, segments) = self
+                .by_dso
+                .entry(mapping.dso)
+                .or_insert_with(|| tables(mapping.dso).map(Self::prepare).unwrap_or_default());
+            let (unwinder, own) = match segments.to_address(mapping.to_dso(address)) {
+                Some(own) => (&*unwinder, own),
                 None => (&self.bare, address),
             };
             let own = if frame.is_return_address() {
@@ -173,38 +177,41 @@ impl<U: framehop::Unwinder<Module = Module<Vec<u8>>> + Default> Machine<U> {
                 None
             }
             .unwrap_or(FrameAddress::from_instruction_pointer(own));
-            match code.unwind_frame(own, &mut registers, &mut self.rules, read) {
-                Ok(None) => return End::Whole,
+            match unwinder.unwind_frame(own, &mut registers, &mut self.rules, read) {
+                Ok(None) => return Unwound::Complete,
                 Ok(Some(caller)) => match FrameAddress::from_return_address(caller) {
                     Some(caller) => frame = caller,
-                    None => return End::Incomplete,
+                    None => return Unwound::Incomplete,
                 },
-                Err(_) => return End::Incomplete,
+                Err(_) => return Unwound::Incomplete,
             }
         }
-        End::Whole
+        Unwound::Complete
     }
 
-    fn learn(frames: Frames) -> (U, Places) {
+    fn prepare(frames: Frames) -> (U, Segments) {
         let mut unwinder = U::default();
         unwinder.add_module(Module::new(String::new(), 0..u64::MAX, 0, frames.sections));
-        (unwinder, frames.places)
+        (unwinder, frames.segments)
     }
 }
 
-/// The tables of a recorded file: those of the file at its path, else in the cache.
-fn load(options: &Options, files: &Files, id: FileId, most: u64) -> Option<Frames> {
-    let file = files.get(id)?;
-    let is_right = |frames: &Frames| {
-        file.build_id.is_none() || frames.build_id.is_none() || frames.build_id == file.build_id
+/// The tables of a DSO: those of the file at its path, else in perf's cache.
+fn load(options: &SymbolOptions, dsos: &DsoTable, id: DsoId, most: u64) -> Option<Frames> {
+    let dso = dsos.get(id)?;
+    let is_usable = |frames: &Frames| {
+        let is_same =
+            dso.build_id.zip(frames.build_id).is_none_or(|(recorded, found)| recorded == found);
+        is_same && bounded::is_bounded(&frames.sections)
     };
-    let is_right = |frames: &Frames| is_right(frames) && bounded::is_bounded(&frames.sections);
-    match file.kind {
-        Kind::Elf => disk::candidates(options, file).find_map(|path| {
-            let cache = ReadCache::new(disk::open(&path).ok()?);
-            Frames::read(&cache, most).ok().filter(is_right)
+    match dso.kind {
+        DsoKind::Elf => options.binaries(dso).find_map(|path| {
+            let cache = ReadCache::new(search::open(&path).ok()?);
+            Frames::read(&cache, most).ok().filter(is_usable)
         }),
-        Kind::Vdso => Frames::read(disk::vdso().ok()?.as_slice(), most).ok().filter(is_right),
+        DsoKind::Vdso => {
+            Frames::read(search::own_vdso().ok()?.as_slice(), most).ok().filter(is_usable)
+        }
         _ => None,
     }
 }
@@ -212,26 +219,26 @@ fn load(options: &Options, files: &Files, id: FileId, most: u64) -> Option<Frame
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::File;
-    use crate::space::Map;
+    use crate::address_space::Mapping;
+    use crate::dso::Dso;
 
     const START: u64 = 0x7fff_0000;
 
     /// Unwinds a stack by frame pointers alone: the code is in no file.
-    fn unwound(stack: &[u64], frame_pointer: u64, most: usize) -> (End, Vec<u64>) {
-        let mut files = Files::default();
-        let file = files
-            .intern(File { kind: Kind::Anonymous, name: b"[jit]".to_vec(), build_id: None })
+    fn unwound(stack: &[u64], frame_pointer: u64, most: usize) -> (Unwound, Vec<u64>) {
+        let mut dsos = DsoTable::default();
+        let dso = dsos
+            .intern(Dso { kind: DsoKind::Anonymous, name: b"[jit]".to_vec(), build_id: None })
             .unwrap();
-        let mut space = Space::default();
-        space.add(Map { start: 0x1000, end: 0x9000, pgoff: 0, file });
+        let mut space = AddressSpace::default();
+        space.add(Mapping { start: 0x1000, end: 0x9000, pgoff: 0, dso });
         let bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut general = [0; 16];
         (general[6], general[7]) = (frame_pointer, START);
         let mut addresses = Vec::new();
         let registers = Registers::X86_64 { ip: 0x1000, general };
-        let end = Unwinder::new(Options::default()).unwind(
-            (&files, &space),
+        let end = Unwinder::new(SymbolOptions::default()).unwind(
+            (&dsos, &space),
             &registers,
             &bytes,
             most,
@@ -243,8 +250,11 @@ mod tests {
     #[test]
     fn code_without_tables_is_unwound_by_its_frame_pointers() {
         let stack = [0, 0, START + 32, 0x2001, 0, 0x3001];
-        assert_eq!(unwound(&stack, START + 16, 100), (End::Whole, vec![0x1000, 0x2000, 0x3000]));
-        assert_eq!(unwound(&stack, START + 16, 2), (End::Whole, vec![0x1000, 0x2000]));
+        assert_eq!(
+            unwound(&stack, START + 16, 100),
+            (Unwound::Complete, vec![0x1000, 0x2000, 0x3000])
+        );
+        assert_eq!(unwound(&stack, START + 16, 2), (Unwound::Complete, vec![0x1000, 0x2000]));
     }
 
     /// `DW_CFA_def_cfa_expression`, with a `DW_OP_skip` to itself and with one over nothing.
@@ -271,25 +281,25 @@ mod tests {
             let bytes = std::fs::read(&path).unwrap();
             let frames = Frames::read(bytes.as_slice(), u64::MAX).unwrap();
             assert_eq!(bounded::is_bounded(&frames.sections), expected.len() == 2);
-            let mut files = Files::default();
-            let file = files
-                .intern(File {
-                    kind: Kind::Elf,
+            let mut dsos = DsoTable::default();
+            let dso = dsos
+                .intern(Dso {
+                    kind: DsoKind::Elf,
                     name: path.into_os_string().into_encoded_bytes(),
                     build_id: None,
                 })
                 .unwrap();
-            let mut space = Space::default();
+            let mut space = AddressSpace::default();
             // The code lies at 0x1000 in the file, as it does in what linkers make.
-            space.add(Map { start: 0x1000, end: 0x5000, pgoff: 0x1000, file });
+            space.add(Mapping { start: 0x1000, end: 0x5000, pgoff: 0x1000, dso });
             let stack: Vec<u8> =
                 [0, 0x2001_u64].iter().flat_map(|word| word.to_le_bytes()).collect();
             let mut general = [0; 16];
             general[7] = START;
             let mut addresses = Vec::new();
             let registers = Registers::X86_64 { ip: 0x1000, general };
-            Unwinder::new(Options::default()).unwind(
-                (&files, &space),
+            Unwinder::new(SymbolOptions::default()).unwind(
+                (&dsos, &space),
                 &registers,
                 &stack,
                 2,
@@ -313,7 +323,7 @@ mod tests {
         ] {
             let (end, addresses) = unwound(&stack, frame_pointer, usize::MAX);
             assert!(
-                end == End::Incomplete && addresses.len() <= 4,
+                end == Unwound::Incomplete && addresses.len() <= 4,
                 "{stack:x?}: {end:?} {addresses:x?}"
             );
         }

@@ -42,9 +42,9 @@ impl Registers {
 
 /// How far a stack was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum Unwound {
     /// To the thread's first function, or as far as was asked for.
-    Whole,
+    Complete,
     /// Not so far: the copy of the stack is too short, a file is gone or says nothing, or the stack
     /// is damaged.
     Incomplete,

@@ -26,6 +26,7 @@ mod stat_attr;
 mod stat_cgroup;
 mod stat_follow;
 mod stat_like_perf;
+mod symbols;
 mod three;
 mod uprobe;
 mod versus;

@@ -45,7 +45,7 @@ fn events_and_what_more_is_known_of_them() {
 fn files_counters_and_threads() {
     both_orders(|body| {
         let body = body.u32(u32::MAX).text(&[7; 20]).text(&[16, 0, 0, 0]).text(b"[kernel]");
-        let wanted = BuildId { pid: -1, build_id: &[7; 16], path: b"[kernel]" };
+        let wanted = BuildId { pid: -1, is_kernel: true, build_id: &[7; 16], path: b"[kernel]" };
         check(
             &body,
             kind::HEADER_BUILD_ID,

@@ -8,4 +8,5 @@ pub mod report;
 pub(crate) mod script;
 mod size;
 pub mod stat;
+mod symbols;
 pub mod versus;

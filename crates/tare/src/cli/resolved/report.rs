@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use tare_profile::{Filter, Key, Order};
 use tare_render::{Column, Graph, View};
 use tare_replay::{ProfileOptions, TimeRange};
+use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
-use crate::cli::resolved::script;
+use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
 /// What `tare report` is to do.
@@ -43,12 +44,8 @@ pub struct Report {
     pub include_self: bool,
     /// What each thread counted.
     pub threads: bool,
-    /// The kernel's symbols, where they are not this machine's.
-    pub kallsyms: Option<PathBuf>,
-    /// The folder that recorded paths begin in.
-    pub symfs: Option<PathBuf>,
-    /// Names as in source code.
-    pub demangle: bool,
+    /// Where symbols are looked for.
+    pub symbols: SymbolOptions,
 }
 
 /// What is printed of a recording.
@@ -117,9 +114,12 @@ impl Report {
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
             threads: raw.threads,
-            kallsyms: raw.kallsyms,
-            symfs: raw.symfs,
-            demangle: !raw.no_demangle,
+            symbols: symbols::Typed {
+                symfs: raw.symfs,
+                kallsyms: raw.kallsyms,
+                no_demangle: raw.no_demangle,
+            }
+            .resolve(),
         })
     }
 
@@ -127,7 +127,6 @@ impl Report {
     #[must_use]
     pub fn profile(&self, frames: bool) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
-        let usual = tare_symbols::Options::default();
         ProfileOptions {
             time: self.time,
             by_cpu: self.sort.contains(&cpu)
@@ -135,12 +134,7 @@ impl Report {
             frames,
             include_self: self.include_self,
             exact: self.exact,
-            symbols: tare_symbols::Options {
-                root: self.symfs.clone().unwrap_or(usual.root),
-                kallsyms: self.kallsyms.clone(),
-                demangle: self.demangle,
-                ..usual
-            },
+            symbols: self.symbols.clone(),
         }
     }
 

@@ -3,6 +3,9 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use tare_symbols::SymbolOptions;
+
+use super::symbols;
 use crate::cli::raw;
 use crate::command::header::Extent;
 use crate::command::script::fields::Selection;
@@ -64,17 +67,17 @@ pub(crate) struct Script {
     pub(crate) callchains: bool,
     pub(crate) max_stack: usize,
     pub(crate) stop_at: Vec<String>,
-    pub(crate) symbols: tare_symbols::Options,
+    pub(crate) symbols: SymbolOptions,
     pub(crate) shown: Shown,
     pub(crate) output: Output,
 }
 
 impl Script {
-    /// Works out what is to be done; `home` is where perf keeps files of symbols.
+    /// Works out what is to be done.
     ///
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
-    pub(crate) fn new(raw: &raw::Script, home: Option<PathBuf>) -> Result<Self, Refusal> {
+    pub(crate) fn new(raw: &raw::Script) -> Result<Self, Refusal> {
         let mut selection = Selection::default();
         raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
         let filter = Filter {
@@ -84,11 +87,10 @@ impl Script {
             cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), cpus)?,
             time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
         };
-        let symbols = tare_symbols::Options {
-            root: raw.symfs.clone().unwrap_or_else(|| PathBuf::from("/")),
-            cache: home.map(|home| home.join(".debug")),
+        let symbols = symbols::Typed {
+            symfs: raw.symfs.clone(),
             kallsyms: raw.kallsyms.clone(),
-            demangle: !raw.no_demangle,
+            no_demangle: raw.no_demangle,
         };
         let shown = Shown {
             tasks: raw.show_task_events,
@@ -112,7 +114,7 @@ impl Script {
             callchains: !raw.hide_call_graph,
             max_stack: raw.max_stack,
             stop_at: raw.stop_bt.clone(),
-            symbols,
+            symbols: symbols.resolve(),
             shown,
             output: output(raw),
         })

@@ -6,7 +6,6 @@ use tare_format::abi::bindings::{
     PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
 };
 use tare_format::record::Sample;
-use tare_symbols::Kind;
 
 use super::fields::Fields;
 use super::line;
@@ -130,7 +129,7 @@ impl Chains {
         }
         if shown.contains(Fields::DSO) {
             text.extend_from_slice(b" (");
-            line::name(&mut text, machine.file_name(place.file));
+            line::name(&mut text, machine.dso_name(place.dso));
             text.push(b')');
         }
         Named { text: text.into(), is_last }
@@ -165,7 +164,5 @@ pub(super) fn addresses(
 }
 
 fn is_user(machine: &Machine, place: Place) -> bool {
-    machine
-        .file(place.file)
-        .is_some_and(|file| !matches!(file.kind, Kind::Kernel | Kind::Module | Kind::Ksymbol))
+    machine.dso(place.dso).is_some_and(|dso| !dso.kind.is_kernel())
 }

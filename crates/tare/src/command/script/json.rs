@@ -146,7 +146,7 @@ fn frame(machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64) -> Frame {
     let mut frame =
         Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
     let Some(place) = machine.place(mode, pid, ip) else { return frame };
-    frame.dso = Some(text_of(machine.file_name(place.file)));
+    frame.dso = Some(text_of(machine.dso_name(place.dso)));
     match machine.symbol(place) {
         Ok(symbol) => {
             frame.offset = Some(place.address.wrapping_sub(symbol.start));

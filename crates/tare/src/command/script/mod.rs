@@ -28,8 +28,7 @@ use sample::Printer;
 use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
-    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
-    let script = Script::new(raw, home)?;
+    let script = Script::new(raw)?;
     let reader = tare_replay::open(&script.input)?;
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {

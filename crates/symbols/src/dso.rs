@@ -1,25 +1,27 @@
-//! The files that code lies in, each known by a number.
+//! Dynamic shared objects: what code lies in, each known by a number.
 
 use std::collections::HashMap;
 
 use crate::limits;
 
-/// A file's number in [`Files`].
+/// A DSO's number in a [`DsoTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(u32);
+pub struct DsoId(u32);
 
-impl FileId {
-    pub(crate) const NONE: Self = Self(u32::MAX);
-
+impl DsoId {
     #[cfg(test)]
     pub(crate) const fn from_index(index: u32) -> Self {
         Self(index)
     }
 
-    /// Counted from 0, in the order in which the files were met.
+    /// Counted from 0, in the order in which they were met.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        self.0
     }
 }
 
@@ -61,9 +63,9 @@ impl std::fmt::Debug for BuildId {
     }
 }
 
-/// Where a file's symbols come from.
+/// What a DSO is, and so where its symbols come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DsoKind {
     /// An ELF file on a disk, by its path.
     Elf,
     /// The kernel's text: kallsyms.
@@ -71,7 +73,10 @@ pub enum Kind {
     /// A module of the kernel: kallsyms.
     Module,
     /// Kernel code that came at run time, such as a BPF program: a symbol of its own.
-    Ksymbol,
+    Ksymbol {
+        /// The symbol's size.
+        bytes: u64,
+    },
     /// What the kernel maps into each process: an ELF image in memory.
     Vdso,
     /// Code without a file, by what its process wrote to `/tmp/perf-PID.map`.
@@ -80,54 +85,63 @@ pub enum Kind {
     Anonymous,
 }
 
-/// A file as the recording knows it.
+impl DsoKind {
+    /// Whether it is code of the kernel.
+    #[must_use]
+    pub const fn is_kernel(self) -> bool {
+        matches!(self, Self::Kernel | Self::Module | Self::Ksymbol { .. })
+    }
+}
+
+/// A file with code, or what takes the place of one, as the recording knows it (`struct dso` of
+/// perf).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct File {
+pub struct Dso {
     /// Where symbols come from.
-    pub kind: Kind,
+    pub kind: DsoKind,
     /// Its path, or a name in square brackets. Untrusted.
     pub name: Vec<u8>,
     /// Which version of it was recorded, where that is known.
     pub build_id: Option<BuildId>,
 }
 
-/// The files of a recording, each once.
+/// The DSOs of a recording, each once.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
-    files: Vec<File>,
-    by_file: HashMap<File, FileId>,
+pub struct DsoTable {
+    dsos: Vec<Dso>,
+    by_dso: HashMap<Dso, DsoId>,
 }
 
-impl Files {
-    /// The number of a file, a new one where it was not yet met; `None` where there are too many.
-    pub fn intern(&mut self, file: File) -> Option<FileId> {
-        if let Some(id) = self.by_file.get(&file) {
+impl DsoTable {
+    /// The number of a DSO, a new one where it was not yet met; `None` where there are too many.
+    pub fn intern(&mut self, dso: Dso) -> Option<DsoId> {
+        if let Some(id) = self.by_dso.get(&dso) {
             return Some(*id);
         }
-        let id = u32::try_from(self.files.len())
+        let id = u32::try_from(self.dsos.len())
             .ok()
-            .filter(|index| (*index as usize) < limits::FILES)
-            .map(FileId)?;
-        self.files.push(file.clone());
-        self.by_file.insert(file, id);
+            .filter(|index| (*index as usize) < limits::DSOS)
+            .map(DsoId)?;
+        self.dsos.push(dso.clone());
+        self.by_dso.insert(dso, id);
         Some(id)
     }
 
-    /// The file with a number; `None` for one of other [`Files`].
+    /// The DSO with a number; `None` for one of another table.
     #[must_use]
-    pub fn get(&self, id: FileId) -> Option<&File> {
-        self.files.get(id.index())
+    pub fn get(&self, id: DsoId) -> Option<&Dso> {
+        self.dsos.get(id.index())
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.files.len()
+        self.dsos.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.dsos.is_empty()
     }
 }

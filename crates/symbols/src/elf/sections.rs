@@ -1,0 +1,194 @@
+//! The sections of an ELF file, read within bounds: what sections of a damaged file share, and how
+//! often they do, must not multiply memory or time.
+
+use object::elf;
+use object::read::ReadRef;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::{Endian, Endianness};
+
+use crate::dso::BuildId;
+use crate::limits;
+
+/// The sections of a file.
+pub(super) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
+    pub(super) endian: H::Endian,
+    pub(super) machine: elf::Machine,
+    data: R,
+    headers: &'d [H::SectionHeader],
+    /// String table of the sections' names.
+    names: &'d [u8],
+}
+
+/// A table of symbols, and the string table of their names.
+pub(super) struct SymbolTable<'d, H: FileHeader> {
+    pub(super) symbols: &'d [H::Sym],
+    pub(super) names: &'d [u8],
+}
+
+/// What the section `.gnu_debuglink` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DebugLink {
+    /// The name of a file, without a folder.
+    pub(crate) name: Vec<u8>,
+    /// CRC-32 of its bytes.
+    pub(crate) crc: u32,
+}
+
+impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> {
+    /// Reads the headers and their names.
+    pub(super) fn read(header: &'d H, data: R) -> object::Result<Self> {
+        let endian = header.endian()?;
+        let headers = header.section_headers(endian, data)?;
+        let machine = header.e_machine(endian);
+        let mut sections = Self { endian, machine, data, headers, names: &[] };
+        if let Ok(index) = header.shstrndx(endian, data) {
+            sections.names = sections.linked(index);
+        }
+        Ok(sections)
+    }
+
+    /// A section's bytes, unless it is larger than any that is needed.
+    pub(super) fn bytes(&self, section: &H::SectionHeader) -> object::Result<&'d [u8]> {
+        self.bytes_up_to(section, limits::SECTION_BYTES)
+    }
+
+    fn bytes_up_to(&self, section: &H::SectionHeader, most: u64) -> object::Result<&'d [u8]> {
+        let size: u64 = section.sh_size(self.endian).into();
+        if size > most { Ok(&[]) } else { section.data(self.endian, self.data) }
+    }
+
+    /// The bytes of the section with an index; none where there is no such section.
+    fn linked(&self, index: u32) -> &'d [u8] {
+        let section = usize::try_from(index).ok().and_then(|index| self.headers.get(index));
+        section.and_then(|section| self.bytes(section).ok()).unwrap_or_default()
+    }
+
+    /// The section with a name.
+    pub(super) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
+        self.headers.iter().find(|section| {
+            self.name_from(section).strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
+        })
+    }
+
+    /// The string table from a section's name on.
+    fn name_from(&self, section: &H::SectionHeader) -> &'d [u8] {
+        self.names.get(section.sh_name(self.endian) as usize..).unwrap_or_default()
+    }
+
+    /// Whether a section has code or data, by its name, as in perf.
+    pub(super) fn is_text_or_data(&self, index: elf::SymbolSection) -> bool {
+        const LONGEST: usize = 256;
+        let section = self.headers.get(usize::from(index.0));
+        let name = section.map(|section| self.name_from(section)).unwrap_or_default();
+        let name = &name[..name.len().min(LONGEST)];
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        name.windows(4).any(|part| part == b"text" || part == b"data")
+    }
+
+    /// The entries of a table of symbols, and their names.
+    pub(super) fn symbol_table(
+        &self,
+        kind: elf::SectionType,
+    ) -> object::Result<Option<SymbolTable<'d, H>>> {
+        let section = self.headers.iter().find(|section| section.sh_type(self.endian) == kind);
+        let Some(section) = section else { return Ok(None) };
+        let symbols = whole_entries(self.bytes(section)?);
+        Ok(Some(SymbolTable { symbols, names: self.linked(section.sh_link(self.endian)) }))
+    }
+
+    /// The relocations that the stubs of the procedure linkage table use, in their order.
+    pub(super) fn plt_relocations(&self) -> Option<&'d [H::Rela]> {
+        Some(whole_entries(self.bytes(self.named(b".rela.plt")?).ok()?))
+    }
+
+    /// The build id among the file's notes.
+    pub(super) fn build_id(&self) -> Option<BuildId> {
+        // Linkers make a handful of sections with notes, of some hundred bytes.
+        const SECTIONS: usize = 64;
+        const BYTES: u64 = 1 << 16;
+        let notes = self.headers.iter().filter(|section| {
+            section.sh_type(self.endian) == elf::SHT_NOTE
+                && section.sh_size(self.endian).into() <= BYTES
+        });
+        notes.take(SECTIONS).find_map(|section| {
+            let mut notes = section.notes(self.endian, self.data).ok()??;
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
+                {
+                    return BuildId::new(note.desc());
+                }
+            }
+            None
+        })
+    }
+
+    /// The name and checksum of the file's debug file: the name, NUL bytes up to a multiple of
+    /// four, the checksum in the file's byte order.
+    pub(super) fn debug_link(&self) -> Option<DebugLink> {
+        const LONGEST: u64 = 4096;
+        let bytes = self.bytes_up_to(self.named(b".gnu_debuglink")?, LONGEST).ok()?;
+        let name = bytes.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+        let crc = bytes.get((name.len() + 1).next_multiple_of(4)..)?.first_chunk()?;
+        let crc = if self.endian.is_little_endian() {
+            u32::from_le_bytes(*crc)
+        } else {
+            u32::from_be_bytes(*crc)
+        };
+        Some(DebugLink { name: name.to_vec(), crc })
+    }
+}
+
+/// As many entries as there are bytes for.
+fn whole_entries<T: object::pod::Pod>(bytes: &[u8]) -> &[T] {
+    let bytes = &bytes[..bytes.len() - bytes.len() % size_of::<T>()];
+    object::pod::slice_from_all_bytes(bytes).unwrap_or_default()
+}
+
+/// Where the segments of a file lie in it and in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segments(Vec<Segment>);
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    address: u64,
+    memory_bytes: u64,
+    offset: u64,
+    file_bytes: u64,
+}
+
+impl Segments {
+    /// Those that are loaded.
+    pub(super) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        header: &'d H,
+        data: R,
+    ) -> object::Result<Self> {
+        let endian = header.endian()?;
+        let load = header
+            .program_headers(endian, data)?
+            .iter()
+            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
+        let segment = |segment: &H::ProgramHeader| Segment {
+            address: segment.p_vaddr(endian).into(),
+            memory_bytes: segment.p_memsz(endian).into(),
+            offset: segment.p_offset(endian).into(),
+            file_bytes: segment.p_filesz(endian).into(),
+        };
+        Ok(Self(load.map(segment).take(limits::SEGMENTS).collect()))
+    }
+
+    /// The offset in the file of what has an address.
+    pub(crate) fn to_offset(&self, address: u64) -> Option<u64> {
+        let lies_in =
+            |segment: &&Segment| address.wrapping_sub(segment.address) < segment.memory_bytes;
+        let segment = self.0.iter().find(lies_in)?;
+        Some(address.wrapping_sub(segment.address).wrapping_add(segment.offset))
+    }
+
+    /// The file's own address of what lies at an offset in it.
+    pub(crate) fn to_address(&self, offset: u64) -> Option<u64> {
+        let lies_in = |segment: &&Segment| offset.wrapping_sub(segment.offset) < segment.file_bytes;
+        let segment = self.0.iter().find(lies_in)?;
+        Some(offset.wrapping_sub(segment.offset).wrapping_add(segment.address))
+    }
+}

@@ -1,0 +1,233 @@
+//! The recorded kernel, and whether the symbols at hand are its.
+
+use crate::dso::BuildId;
+use crate::kallsyms::Kallsyms;
+use crate::search::{self, SymbolOptions};
+use crate::table::Table;
+use crate::unresolved::Unresolved;
+
+/// What a recording says of the kernel that made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedKernel {
+    /// As `uname -r` says it: `HEADER_OSRELEASE` of `perf.data`.
+    pub release: Option<Vec<u8>>,
+    /// As `uname -m` says it: `HEADER_ARCH` of `perf.data`.
+    pub arch: Option<Vec<u8>>,
+    /// Of the kernel's text.
+    pub build_id: Option<BuildId>,
+    /// A symbol (`_text` or `_stext`) and the address that it had: the kernel may lie elsewhere
+    /// after another start.
+    pub reference: Option<(Vec<u8>, u64)>,
+}
+
+impl RecordedKernel {
+    /// Whether it is the kernel that runs here: told by build ids, else by architecture and
+    /// release.
+    pub(crate) fn is_running(&self, options: &SymbolOptions) -> Result<(), Unresolved> {
+        let same = |is_same| if is_same { Ok(()) } else { Err(Unresolved::OtherKernel) };
+        let running = build_id_in(options, b"/sys/kernel/notes");
+        if let Some((recorded, running)) = self.build_id.zip(running) {
+            return same(recorded == running);
+        }
+        let arch = line(options, b"/proc/sys/kernel/arch").or_else(|| built_for(options));
+        if let Some((recorded, running)) = self.arch.as_ref().zip(arch) {
+            same(*recorded == running)?;
+        }
+        match (&self.release, line(options, b"/proc/sys/kernel/osrelease")) {
+            (Some(recorded), Some(running)) => same(*recorded == running),
+            _ => Err(Unresolved::UnknownKernel),
+        }
+    }
+}
+
+/// The architecture that this program was built for, where `uname -m` has the same word for it.
+fn built_for(options: &SymbolOptions) -> Option<Vec<u8>> {
+    const SAME: [&str; 4] = ["x86_64", "aarch64", "riscv64", "s390x"];
+    let here = Some(std::env::consts::ARCH).filter(|arch| SAME.contains(arch))?;
+    (options.symfs == std::path::Path::new("/")).then(|| here.into())
+}
+
+/// A file of one line.
+fn line(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
+    let text = search::read_text(&options.path(path)).ok()?;
+    Some(text.trim_ascii().to_vec()).filter(|line| !line.is_empty())
+}
+
+/// Symbols of the recorded kernel and of its modules.
+#[derive(Debug)]
+pub(crate) struct KernelSymbols {
+    kallsyms: Kallsyms,
+    /// What is added to a recorded address to have that of [`Self::kallsyms`].
+    pub(crate) shift: u64,
+    is_running: bool,
+}
+
+impl KernelSymbols {
+    /// Reads the symbols: what [`SymbolOptions::kallsyms`] names; those of the kernel that runs
+    /// here, if it is the recorded one; else what perf kept when it was recorded.
+    pub(crate) fn load(
+        options: &SymbolOptions,
+        recorded: &RecordedKernel,
+    ) -> Result<Self, Unresolved> {
+        let (text, is_running) = if let Some(path) = &options.kallsyms {
+            (search::read_text(path)?, false)
+        } else if let Err(why) = recorded.is_running(options) {
+            let kept = options.cached(recorded.build_id, "kallsyms").ok_or(why)?;
+            (search::read_text(&kept).map_err(|_| why)?, false)
+        } else {
+            (search::read_text(&options.path(b"/proc/kallsyms"))?, true)
+        };
+        let kallsyms = Kallsyms::parse(&text);
+        if kallsyms.is_hidden() {
+            return Err(Unresolved::Hidden);
+        }
+        let shift = recorded
+            .reference
+            .as_ref()
+            .and_then(|(symbol, then)| Some(kallsyms.reference(symbol)?.wrapping_sub(*then)));
+        Ok(Self { kallsyms, shift: shift.unwrap_or(0), is_running })
+    }
+
+    /// Those of the kernel itself, at addresses moved by [`Self::shift`].
+    pub(crate) fn kernel(&self) -> &Table {
+        &self.kallsyms.kernel
+    }
+
+    /// Those of a module, by its name without brackets.
+    pub(crate) fn module(&self, name: &[u8]) -> Option<&Table> {
+        self.kallsyms.module(name)
+    }
+
+    /// Checks that the symbols at hand of a module are those of the recorded one.
+    pub(crate) fn check_module(
+        &self,
+        options: &SymbolOptions,
+        name: &[u8],
+        build_id: Option<BuildId>,
+    ) -> Result<(), Unresolved> {
+        if self.shift != 0 {
+            return Err(Unresolved::OtherBoot);
+        }
+        if self.is_running && !name.contains(&b'/') {
+            let notes = [b"/sys/module/", name, b"/notes/.note.gnu.build-id"].concat();
+            let running = build_id_in(options, &notes);
+            if build_id.zip(running).is_some_and(|(recorded, running)| recorded != running) {
+                return Err(Unresolved::OtherBuild);
+            }
+        }
+        if self.module(name).is_none() { Err(Unresolved::NotLoaded) } else { Ok(()) }
+    }
+}
+
+/// The build id in a file of ELF notes below `/sys`.
+fn build_id_in(options: &SymbolOptions, path: &[u8]) -> Option<BuildId> {
+    note_build_id(&search::read_text(&options.path(path)).ok()?)
+}
+
+/// The build id among ELF notes of this machine's byte order: name size, description size, type,
+/// name, description.
+fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
+    loop {
+        let word = |at: usize| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
+        let (name_size, size, kind) = (word(0)?, word(4)?, word(8)?);
+        let name = notes.get(12..)?.get(..name_size)?;
+        let behind_name =
+            notes.get(12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?..)?;
+        if (name, kind) == (&b"GNU\0"[..], object::elf::NT_GNU_BUILD_ID.0 as usize) {
+            return BuildId::new(behind_name.get(..size)?);
+        }
+        notes = behind_name.get(size.checked_next_multiple_of(4)?..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASE: &[u8] = b"6.1.0-9";
+
+    /// A machine with a kernel and the module `mod`, as a folder.
+    fn machine() -> (tempfile::TempDir, SymbolOptions) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SymbolOptions { symfs: folder.path().into(), ..SymbolOptions::default() };
+        let note = |id: &[u8; 4]| {
+            let words = [4_u32, 4, object::elf::NT_GNU_BUILD_ID.0].map(u32::to_ne_bytes).concat();
+            [&words[..], b"GNU\0", id].concat()
+        };
+        let symbols = "1000 T _text\n1100 T f\nc000 t in_module\t[mod]\n";
+        for (path, content) in [
+            ("proc/kallsyms", symbols.into()),
+            ("proc/sys/kernel/osrelease", [RELEASE, b"\n"].concat()),
+            ("proc/sys/kernel/arch", b"x86_64\n".to_vec()),
+            ("sys/kernel/notes", note(b"kern")),
+            ("sys/module/mod/notes/.note.gnu.build-id", note(b"modu")),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        (folder, options)
+    }
+
+    fn recorded(build_id: Option<&[u8]>, release: Option<&[u8]>, arch: &[u8]) -> RecordedKernel {
+        RecordedKernel {
+            release: release.map(<[u8]>::to_vec),
+            arch: Some(arch.to_vec()),
+            build_id: build_id.and_then(BuildId::new),
+            reference: None,
+        }
+    }
+
+    #[test]
+    fn only_the_recorded_kernel_names_its_addresses() {
+        let (_folder, options) = machine();
+        for (kernel, expected) in [
+            (recorded(Some(b"kern"), Some(b"other"), b"sparc"), Ok(())),
+            (recorded(Some(b"else"), Some(RELEASE), b"x86_64"), Err(Unresolved::OtherKernel)),
+            (recorded(None, Some(RELEASE), b"x86_64"), Ok(())),
+            (recorded(None, Some(b"6.1.0-8"), b"x86_64"), Err(Unresolved::OtherKernel)),
+            (recorded(None, Some(RELEASE), b"aarch64"), Err(Unresolved::OtherKernel)),
+            (recorded(None, None, b"x86_64"), Err(Unresolved::UnknownKernel)),
+            (RecordedKernel::default(), Err(Unresolved::UnknownKernel)),
+        ] {
+            let loaded = KernelSymbols::load(&options, &kernel).map(|_| ());
+            assert_eq!(loaded, expected, "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn what_perf_kept_of_another_kernel_is_used() {
+        let (folder, mut options) = machine();
+        let kernel = recorded(Some(b"else"), Some(RELEASE), b"x86_64");
+        options.build_id_cache = Some(folder.path().join("cache"));
+        let kept = options.cached(kernel.build_id, "kallsyms").unwrap();
+        std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
+        std::fs::write(kept, "2000 T _text\n2100 T g\n").unwrap();
+        let symbols = KernelSymbols::load(&options, &kernel).unwrap();
+        assert!(symbols.kernel().find(0x2100).is_some() && symbols.kernel().find(0x1100).is_none());
+        // A file that the user names is believed.
+        options.kallsyms = Some(folder.path().join("proc/kallsyms"));
+        let symbols = KernelSymbols::load(&options, &kernel).unwrap();
+        assert!(symbols.kernel().find(0x1100).is_some());
+    }
+
+    #[test]
+    fn a_module_of_another_build_has_no_names() {
+        let (_folder, options) = machine();
+        let mut kernel = recorded(None, Some(RELEASE), b"x86_64");
+        let symbols = KernelSymbols::load(&options, &kernel).unwrap();
+        for (name, build_id, expected) in [
+            (&b"mod"[..], Some(&b"modu"[..]), Ok(())),
+            (b"mod", None, Ok(())),
+            (b"mod", Some(b"diff"), Err(Unresolved::OtherBuild)),
+            (b"gone", Some(b"modu"), Err(Unresolved::NotLoaded)),
+            (b"../module/mod", Some(b"modu"), Err(Unresolved::NotLoaded)),
+        ] {
+            let build_id = build_id.and_then(BuildId::new);
+            assert_eq!(symbols.check_module(&options, name, build_id), expected);
+        }
+        kernel.reference = Some((b"_text".to_vec(), 0x5000));
+        let symbols = KernelSymbols::load(&options, &kernel).unwrap();
+        assert_eq!(symbols.check_module(&options, b"mod", None), Err(Unresolved::OtherBoot));
+    }
+}

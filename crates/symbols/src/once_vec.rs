@@ -1,0 +1,79 @@
+//! A growing array whose values are made once and never move.
+
+use std::sync::OnceLock;
+
+/// Values of the first chunk; each further chunk has twice as many as the one before.
+const FIRST: usize = 64;
+
+/// As many chunks as 32-bit indices need.
+const CHUNKS: usize = 27;
+
+/// Values by index. Several threads may ask for values at once: of those that ask for one value,
+/// one makes it and the others wait. A value stays where it is, so that it can be borrowed while
+/// others are made.
+///
+/// ```text
+/// chunk    0      1        2      ...
+/// index  0..64  64..192  192..448
+/// ```
+#[derive(Debug)]
+pub(crate) struct OnceVec<T> {
+    chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
+}
+
+impl<T> Default for OnceVec<T> {
+    fn default() -> Self {
+        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+}
+
+impl<T> OnceVec<T> {
+    /// The value with this index, if it was made.
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let (chunk, at) = position(index);
+        self.chunks[chunk].get()?[at].get()
+    }
+
+    /// The value with this index; `make` makes it if nobody did before.
+    pub(crate) fn get_or_init(&self, index: u32, make: impl FnOnce() -> T) -> &T {
+        let (chunk, at) = position(index);
+        let chunk = self.chunks[chunk]
+            .get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
+        chunk[at].get_or_init(make)
+    }
+}
+
+/// The chunk that a value lies in, and its place there.
+fn position(index: u32) -> (usize, usize) {
+    let index = index as usize;
+    let chunk = (index / FIRST + 1).ilog2() as usize;
+    (chunk, index - FIRST * ((1 << chunk) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_follow_each_other() {
+        let cases = [(0, (0, 0)), (63, (0, 63)), (64, (1, 0)), (191, (1, 127)), (192, (2, 0))];
+        for (index, expected) in cases {
+            assert_eq!(position(index), expected);
+        }
+        let (chunk, at) = position(u32::MAX);
+        assert!(chunk < CHUNKS && at < FIRST << chunk);
+    }
+
+    #[test]
+    fn a_value_is_made_once_and_stays() {
+        let values = OnceVec::default();
+        let first = values.get_or_init(7, || 70);
+        for index in 0..1000 {
+            values.get_or_init(index, || index);
+        }
+        assert_eq!(
+            (*first, values.get(7), values.get(8), values.get(1000)),
+            (70, Some(&70), Some(&8), None)
+        );
+    }
+}

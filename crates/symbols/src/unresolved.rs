@@ -1,0 +1,50 @@
+//! Why an address has no symbol.
+
+/// Why an address has no symbol, in words for a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum Unresolved {
+    /// Nothing was mapped there, as far as the recording says.
+    #[error("nothing was mapped at the address")]
+    NoMapping,
+    /// The file is not there any more.
+    #[error("the file is gone")]
+    NoFile,
+    /// This user may not read it.
+    #[error("the file is not readable for this user")]
+    NotReadable,
+    /// Another user wrote the perf map, or it is no regular file.
+    #[error("the perf map is another user's: only those of root and of this user are believed")]
+    NotTrusted,
+    /// Another version of the file is there now.
+    #[error("the file has changed since (another build id)")]
+    OtherBuild,
+    /// The recording is of another kernel than the one whose symbols are at hand.
+    #[error("another kernel was recorded than the one that runs here (--kallsyms has its symbols)")]
+    OtherKernel,
+    /// Neither a build id nor a release says which kernel was recorded.
+    #[error("the recording doesn't say which kernel it is of (--kallsyms has its symbols)")]
+    UnknownKernel,
+    /// The kernel has other addresses since it was started again.
+    #[error("the machine was started again since, and its modules lie elsewhere")]
+    OtherBoot,
+    /// The module isn't there now.
+    #[error("the kernel's module is not loaded now")]
+    NotLoaded,
+    /// The kernel hides its addresses.
+    #[error(
+        "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
+    )]
+    Hidden,
+    /// It is no ELF file, or a damaged one.
+    #[error("the file is not a whole ELF file")]
+    Malformed,
+    /// It has no table of symbols.
+    #[error("the file has no symbols")]
+    Stripped,
+    /// It has one, and nothing in it lies at this address.
+    #[error("no symbol of the file lies at the address")]
+    NoSymbol,
+    /// More symbols than a reader's limit.
+    #[error("more symbols than a reader's limit")]
+    OverLimit,
+}
