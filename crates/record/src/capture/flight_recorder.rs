@@ -85,13 +85,13 @@ pub(crate) fn without_samples(chunk: &[u8]) -> Vec<u8> {
 mod tests {
     use tare_format::abi::bindings::PERF_RECORD_COMM;
     use tare_format::file::writer::FINISHED_ROUND;
+    use tare_format::record::RecordHeader;
 
     use super::*;
 
     fn record(kind: u32) -> [u8; 16] {
         let mut bytes = [7; 16];
-        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&16_u16.to_ne_bytes());
+        bytes[..8].copy_from_slice(&RecordHeader { kind, misc: 0, size: 16 }.encode());
         bytes
     }
 

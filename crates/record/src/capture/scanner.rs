@@ -8,15 +8,14 @@ use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
     PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
-    PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
-    PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
-    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID,
-    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE,
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
+    PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
-use tare_format::record::{Layout, RawRecord};
+use tare_format::record::{Layout, RawRecord, RecordHeader};
 
 /// Bytes of a record's header.
-const HEADER: usize = 8;
+const HEADER: usize = RecordHeader::SIZE;
 
 /// The fields of a sample that come before its task, and before its period (`perf_output_sample` in
 /// the kernel).
@@ -174,15 +173,14 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// A record's kind and size; a size that can't be is the rest of the bytes.
 fn header(bytes: &[u8]) -> Option<(u32, usize)> {
-    let &[a, b, c, d, _, _, g, h] = bytes.first_chunk::<HEADER>()?;
-    let size = usize::from(u16::from_ne_bytes([g, h]));
-    Some((u32::from_ne_bytes([a, b, c, d]), if size < HEADER { bytes.len() } else { size }))
+    let header = RecordHeader::first(bytes, Endian::NATIVE)?;
+    let size = if header.is_possible() { header.record_size() } else { bytes.len() };
+    Some((header.kind, size))
 }
 
 /// Whether a sample interrupted the kernel, by its header.
 fn in_kernel(record: &[u8]) -> bool {
-    let misc = record.get(4..6).map_or(0, |misc| u32::from(u16::from_ne_bytes([misc[0], misc[1]])));
-    misc & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL
+    RecordHeader::first(record, Endian::NATIVE).is_some_and(RecordHeader::is_in_kernel)
 }
 
 impl Scanner {

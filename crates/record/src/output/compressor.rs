@@ -10,9 +10,9 @@
 //! does. A block that can't be made smaller is three bytes longer than what it holds; 60 KiB always
 //! fit.
 
-use tare_format::abi::bindings::perf_event_header;
+use tare_format::Endian;
 use tare_format::file::writer::Feature;
-use tare_format::record::kind;
+use tare_format::record::{RecordHeader, kind};
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 use super::{OutputError, Result};
@@ -21,7 +21,7 @@ use super::{OutputError, Result};
 const BLOCK: usize = 60 << 10;
 /// The largest record there is, in whole words of eight bytes.
 const RECORD: usize = 65_528;
-const HEADER: usize = size_of::<perf_event_header>();
+const HEADER: usize = RecordHeader::SIZE;
 
 /// Compresses records.
 pub(super) struct Compressor {
@@ -119,8 +119,8 @@ impl Compressor {
             return (len, self.begun - len);
         }
         let mut end = self.begun;
-        while let Some(size) = self.waiting.get(end + 6..end + HEADER) {
-            let size = usize::from(u16::from_ne_bytes([size[0], size[1]])).max(HEADER);
+        while let Some(header) = RecordHeader::first(&self.waiting[end..], Endian::NATIVE) {
+            let size = header.record_size().max(HEADER);
             if end + size > len {
                 // A record that is longer than a block is divided, else it waits.
                 return if end == 0 { (len, size - len) } else { (end, 0) };
@@ -148,13 +148,9 @@ impl Compressor {
                 && self.encoder.flush(&mut output).map_err(|error| failed(&error))? == 0;
             let size = HEADER + output.pos();
             // At most RECORD.
-            let header = [
-                &kind::COMPRESSED.to_ne_bytes()[..],
-                &[0; 2],
-                &u16::try_from(size).unwrap_or(u16::MAX).to_ne_bytes(),
-            ]
-            .concat();
-            self.packed[start..start + HEADER].copy_from_slice(&header);
+            let size_field = u16::try_from(size).unwrap_or(u16::MAX);
+            let header = RecordHeader { kind: kind::COMPRESSED, misc: 0, size: size_field };
+            self.packed[start..start + HEADER].copy_from_slice(&header.encode());
             self.packed.truncate(start + size);
         }
         self.made += self.packed.len() as u64;

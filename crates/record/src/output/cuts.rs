@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 
+use tare_format::Endian;
+use tare_format::record::RecordHeader;
+
 /// Bytes between two places that are kept.
 const GRAIN: u64 = 64 << 10;
 /// So many are kept: those of the last 256 MiB or more.
@@ -74,13 +77,15 @@ fn records_up_to(file: &File, start: u64, limit: u64) -> u64 {
     let mut reader = BufReader::with_capacity(1 << 16, From { file, at: start });
     let mut end = start;
     loop {
-        let mut header = [0; 8];
-        let is_read = reader.read_exact(&mut header).is_ok();
-        let size = u64::from(u16::from_ne_bytes([header[6], header[7]]));
-        if !is_read || size < 8 || end + size > limit || !skip(&mut reader, size - 8) {
+        let mut bytes = [0; RecordHeader::SIZE];
+        let is_read = reader.read_exact(&mut bytes).is_ok();
+        let header = RecordHeader::decode(bytes, Endian::NATIVE);
+        let next = end + u64::from(header.size);
+        let body = u64::from(header.size).saturating_sub(RecordHeader::SIZE as u64);
+        if !is_read || !header.is_possible() || next > limit || !skip(&mut reader, body) {
             return end;
         }
-        end += size;
+        end = next;
     }
 }
 
