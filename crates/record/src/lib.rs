@@ -1,6 +1,7 @@
 //! Records perf events of the kernel into `perf.data`, as a library.
 
 mod capture;
+pub mod clock;
 pub mod describe;
 mod error;
 mod follow;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tare_format::abi::Flags;
 use tare_format::ledger::SampleCost;
@@ -13,6 +14,7 @@ use tare_format::record::Layout;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
 
+use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
 use crate::follow::Following;
 use crate::options::Options;
@@ -20,19 +22,22 @@ use crate::output::{self, OutputError};
 use crate::plan::{Plan, PlannedEvent};
 use crate::synthesize;
 
-/// What a recorder is made with: the machine's files and its kernel.
+/// What a recorder is made with: the machine's files, its kernel, its clocks. The disk is the
+/// output's: see [`output::Output::open_on`].
 #[derive(Clone)]
 pub struct Backend {
     /// The machine's files (`/proc`, `/sys`).
     pub host: Host,
     /// `perf_event_open(2)`.
     pub kernel: Rc<dyn Kernel>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Backend {
     /// The running kernel.
     fn default() -> Self {
-        Self { host: Host::default(), kernel: Rc::new(System) }
+        Self { host: Host::default(), kernel: Rc::new(System), clock: Arc::new(SystemClock) }
     }
 }
 

@@ -17,22 +17,8 @@ use tare_format::abi::{Attr, Count, Flags, Reading, Sampling};
 use tare_kernel::open::{EventFile, Kernel, Target};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 
+use super::EventToOpen;
 use super::unswapped::unswapped;
-
-/// An event to open.
-#[derive(Clone, Debug)]
-pub(crate) struct EventToOpen {
-    /// What messages call it.
-    pub(crate) name: String,
-    /// As the kernel is to get it.
-    pub(crate) attr: Attr,
-    /// Lower frequencies that it is opened with, too: one of all is on at a time.
-    pub(crate) slower: Vec<u64>,
-    /// The event that leads its group, where another does: an index before its own.
-    pub(crate) leader: Option<usize>,
-    /// The CPUs that it is opened on, and what of each.
-    pub(crate) targets: Vec<(u32, Target)>,
-}
 
 /// An event at a target.
 #[derive(Debug)]

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tare_format::file::writer::{BuildId, FINISHED_ROUND};
 use tare_kernel::host::Host;
@@ -19,8 +19,9 @@ use tare_kernel::ring::{Batch, Ring};
 
 use super::flight_recorder::{FlightRecorder, without_samples};
 use super::rounds::Rounds;
-use super::scanner::{EventTable, SampleCounts, Scanner};
-use super::stats::{AppendedStats, Stats};
+use super::scanner::{EventTable, Scanner};
+use super::stats::{AppendedStats, SampleCounts, Stats};
+use crate::clock::Clock;
 use crate::describe::BuildIds;
 use crate::output::{Output, Result};
 
@@ -76,6 +77,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Common {
     output: Output,
+    clock: Arc<dyn Clock>,
     /// Where records wait that may never go to the output.
     flight_recorder: Option<FlightRecorder>,
     rings: Vec<Registered>,
@@ -94,10 +96,12 @@ impl Shared {
         readers: usize,
         known: &Arc<EventTable>,
         keep: Option<Duration>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let step = output.step();
         let common = Common {
             output,
+            clock,
             flight_recorder: keep.map(FlightRecorder::new),
             rings: Vec::new(),
             forgetting: Scanner::new(known),
@@ -146,7 +150,7 @@ impl Shared {
     /// The output's own.
     pub(crate) fn append_of(&self, ring: usize, scanner: &Scanner, records: &[u8]) -> Result<()> {
         let mut common = self.lock();
-        common.rings[ring].appended.note(scanner);
+        common.rings[ring].appended.note(&scanner.stats, scanner.batch_first_ns);
         common.output.append(&[records])
     }
 
@@ -208,7 +212,7 @@ impl Shared {
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
         let mut common = self.lock();
         let Common { rings, forgetting, forgotten, output, .. } = &mut *common;
-        forgotten.note(forgetting);
+        forgotten.note(&forgetting.stats, forgetting.batch_first_ns);
         let of = |Registered { cpu, size, appended }: &mut Registered| RingStats {
             cpu: *cpu,
             size: *size,
@@ -347,7 +351,7 @@ fn append(
     common.build_ids.see(mappings);
     mappings.clear();
     for PendingBatch { ring, scanner, .. } in &*pending {
-        common.rings[*ring].appended.note(scanner);
+        common.rings[*ring].appended.note(&scanner.stats, scanner.batch_first_ns);
     }
     common.take(&pieces)?;
     pending.drain(..).for_each(|pending| pending.batch.advance());
@@ -360,7 +364,7 @@ impl Common {
         let Some(flight_recorder) = &mut self.flight_recorder else {
             return if pieces.is_empty() { Ok(()) } else { self.output.append(pieces) };
         };
-        let now = Instant::now();
+        let now = self.clock.now();
         if !pieces.is_empty() {
             flight_recorder.push(pieces, now);
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::stats::Stats;
+use super::stats::{LostRecords, SampleCounts, Stats};
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
@@ -104,49 +104,6 @@ impl EventTable {
         let at = self.ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         Some(self.ids[at].1)
     }
-}
-
-/// Samples of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SampleCounts {
-    /// All that were written.
-    pub(crate) samples: u64,
-    /// Those made by the recorder itself.
-    pub(crate) own: u64,
-    /// Those that interrupted the kernel.
-    pub(crate) in_kernel: u64,
-}
-
-impl SampleCounts {
-    /// What came since `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
-        Self {
-            samples: since(|tally| tally.samples),
-            own: since(|tally| tally.own),
-            in_kernel: since(|tally| tally.in_kernel),
-        }
-    }
-
-    /// Both together.
-    pub(crate) fn and(&self, other: &Self) -> Self {
-        Self {
-            samples: self.samples + other.samples,
-            own: self.own + other.own,
-            in_kernel: self.in_kernel + other.in_kernel,
-        }
-    }
-}
-
-/// Records that a ring had no room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LostRecords {
-    /// How many.
-    pub(crate) records: u64,
-    /// When the last record before them was made, in the recording's clock, where that is known.
-    pub(crate) after_ns: Option<u64>,
-    /// When there was room again.
-    pub(crate) until_ns: Option<u64>,
 }
 
 /// What one ring brought.

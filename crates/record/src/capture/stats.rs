@@ -1,6 +1,47 @@
 //! What a ring brought, as stats: since the recording began, and of each of its files.
 
-use super::scanner::{LostRecords, SampleCounts, Scanner};
+/// Samples of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleCounts {
+    /// All that were written.
+    pub(crate) samples: u64,
+    /// Those made by the recorder itself.
+    pub(crate) own: u64,
+    /// Those that interrupted the kernel.
+    pub(crate) in_kernel: u64,
+}
+
+impl SampleCounts {
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
+        Self {
+            samples: since(|tally| tally.samples),
+            own: since(|tally| tally.own),
+            in_kernel: since(|tally| tally.in_kernel),
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            samples: self.samples + other.samples,
+            own: self.own + other.own,
+            in_kernel: self.in_kernel + other.in_kernel,
+        }
+    }
+}
+
+/// Records that a ring had no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LostRecords {
+    /// How many.
+    pub(crate) records: u64,
+    /// When the last record before them was made, in the recording's clock, where that is known.
+    pub(crate) after_ns: Option<u64>,
+    /// When there was room again.
+    pub(crate) until_ns: Option<u64>,
+}
 
 /// What a ring brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,10 +101,11 @@ pub(crate) struct AppendedStats {
 }
 
 impl AppendedStats {
-    /// What the scanner saw is appended over.
-    pub(crate) fn note(&mut self, scanner: &Scanner) {
-        self.first_ns = self.first_ns.or(scanner.batch_first_ns);
-        self.now.clone_from(&scanner.stats);
+    /// What a scanner saw is handed to the output: all of it so far, and when the first sample of
+    /// its last batch was made.
+    pub(crate) fn note(&mut self, stats: &Stats, batch_first_ns: Option<u64>) {
+        self.first_ns = self.first_ns.or(batch_first_ns);
+        self.now.clone_from(stats);
     }
 
     /// How often events were stopped for sampling too often.

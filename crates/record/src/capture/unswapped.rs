@@ -16,7 +16,7 @@ use tare_format::abi::bindings::{
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_kernel::open::Target;
 
-use super::opening::EventToOpen;
+use super::EventToOpen;
 
 /// What to open, never to be enabled: for each thread whose children count for themselves, an event
 /// of the kernel's own, and one of each PMU. Baseline Linux 6.2 these are swapped apart.

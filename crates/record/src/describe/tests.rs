@@ -73,6 +73,21 @@ fn events_of(path: &Path) -> Vec<EventDescription> {
         .collect()
 }
 
+/// What differs from file to file: places in the file; free memory; the session's own. PMUs are in
+/// the order of their folder there, by name here.
+const OWN_LINES: [&str; 10] = [
+    "captured on",
+    "data ",
+    "feat ",
+    "perf version",
+    "cmdline",
+    "time of",
+    "sample duration",
+    "reference time",
+    "missing",
+    "pmu mappings",
+];
+
 /// perf prints of our description what it prints of its own, line by line; but for what differs
 /// from file to file.
 #[test]
@@ -98,24 +113,10 @@ fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
     let ours = folder.path().join("ours.data");
     write(&ours, events_of(&theirs), features(&Host::default(), &session), None);
     let (ours, theirs) = (header(&ours), header(&theirs));
-    // Places in the file; free memory; the session's own. PMUs are in the order of their folder
-    // there, by name here.
-    let own = [
-        "captured on",
-        "data ",
-        "feat ",
-        "perf version",
-        "cmdline",
-        "time of",
-        "sample duration",
-        "reference time",
-        "missing",
-        "pmu mappings",
-    ];
     let common = |lines: &[String]| {
-        let kept = lines
-            .iter()
-            .filter(|line| !own.iter().any(|own| line.trim_start_matches("# ").starts_with(own)));
+        let kept = lines.iter().filter(|line| {
+            !OWN_LINES.iter().any(|own| line.trim_start_matches("# ").starts_with(own))
+        });
         kept.map(|line| line.split(", free =").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(common(&ours), common(&theirs));
@@ -245,8 +246,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
 }
 
 /// Two kinds of cores, a CPU that is offline, one cache for two CPUs, memory in two nodes.
-#[test]
-fn a_larger_machine() {
+fn larger_machine() -> (tempfile::TempDir, Host) {
     let cpu = |cpu: u32, file: &str| format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
     let mut files = vec![
         ("/sys/devices/system/cpu/present".to_owned(), "0-2"),
@@ -280,7 +280,12 @@ fn a_larger_machine() {
         files.push((cpu(0, &format!("cache/index0/{file}")), value));
     }
     let files: Vec<_> = files.iter().map(|(path, content)| (path.as_str(), *content)).collect();
-    let (_root, host) = machine(&files);
+    machine(&files)
+}
+
+#[test]
+fn a_larger_machine() {
+    let (_root, host) = larger_machine();
     let found = features(&host, &SessionFacts::default());
     let has = |wanted: &dyn Fn(&Feature) -> bool| assert!(found.iter().any(wanted), "{found:#?}");
     has(&|feature| matches!(feature, Feature::CpuCount { available: 3, online: 2 }));

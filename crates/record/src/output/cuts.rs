@@ -1,9 +1,9 @@
 //! Places at which the data of a file may end.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
+
+use super::disk::DiskFile;
 
 use tare_format::Endian;
 use tare_format::record::RecordHeader;
@@ -58,7 +58,7 @@ impl Cuts {
     }
 
     /// The last place up to `limit`. Where there is no file to look into, a record may be cut.
-    pub(super) fn before(&self, limit: u64, file: Option<&File>) -> Cut {
+    pub(super) fn before(&self, limit: u64, file: Option<&dyn DiskFile>) -> Cut {
         let first = Cut { end: self.start, records: 0 };
         let known = self.ends.iter().rev().find(|cut| cut.end <= limit).copied().unwrap_or(first);
         let end = match (self.between, file) {
@@ -73,7 +73,7 @@ impl Cuts {
 
 /// The end of the last record that lies whole between the two places, of which the first is a
 /// record's beginning.
-fn records_up_to(file: &File, start: u64, limit: u64) -> u64 {
+fn records_up_to(file: &dyn DiskFile, start: u64, limit: u64) -> u64 {
     let mut reader = BufReader::with_capacity(1 << 16, From { file, at: start });
     let mut end = start;
     loop {
@@ -96,13 +96,13 @@ fn skip(reader: &mut impl BufRead, bytes: u64) -> bool {
 
 /// A file from a place on, whose own position stays.
 struct From<'a> {
-    file: &'a File,
+    file: &'a dyn DiskFile,
     at: u64,
 }
 
 impl Read for From<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(into, self.at)?;
+        let read = self.file.read_at(into, self.at).map_err(io::Error::from)?;
         self.at += read as u64;
         Ok(read)
     }

@@ -6,23 +6,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+use super::disk::OpenDestination;
 use super::{Destination, OutputError, Result};
 use crate::own_file;
-
-/// An open destination.
-#[derive(Debug)]
-pub(super) enum OpenDestination {
-    /// A file of our own, empty.
-    File { file: File, path: PathBuf },
-    /// `/dev/null`: takes everything at once, and keeps nothing.
-    Null(File),
-    /// What can only be written to from front to end, and may make the writer wait.
-    Stream(File),
-}
 
 /// Opens a destination. Nothing is waited for.
 pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
@@ -47,7 +38,7 @@ pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
                 _ => {
                     let path = behind_links(path).map_err(open)?;
                     keep(&path)?;
-                    Ok(OpenDestination::File { file: create(&path)?, path })
+                    Ok(OpenDestination::File { file: Arc::new(create(&path)?), path })
                 }
             }
         }
@@ -75,7 +66,7 @@ fn stdout() -> Result<OpenDestination> {
     if rustix::termios::isatty(&fd) {
         Err(OutputError::Terminal)
     } else {
-        Ok(OpenDestination::Stream(fd.into()))
+        Ok(OpenDestination::Stream(Arc::new(File::from(fd))))
     }
 }
 
@@ -93,6 +84,7 @@ fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
     }
     let is_null = found.file_type().is_char_device()
         && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    let file = Arc::new(file);
     Ok(if is_null { OpenDestination::Null(file) } else { OpenDestination::Stream(file) })
 }
 

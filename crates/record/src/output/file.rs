@@ -1,19 +1,18 @@
 //! One file of a recording, or a stream: its beginning, its records, its end.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{fdatasync, ftruncate};
 use rustix::io::Errno;
 use tare_format::file::writer::{DATA_SIZE_OFFSET, Description, Ending, data_size};
 
 use super::compressor::Compressor;
 use super::cuts::{Between, Cut, Cuts};
-use super::destination::OpenDestination;
-use super::sink::{Sink, write_at};
+use super::disk::{DiskFile, OpenDestination};
+use super::sink::Sink;
 use super::window_thread::WindowThread;
+use super::write::write_at;
 use super::{Closing, Options, OutputError, OutputStats, Result};
 
 /// How often the data are cut to make room for the file's end.
@@ -22,8 +21,8 @@ const ATTEMPTS: u64 = 4;
 /// What holds the bytes.
 #[derive(Debug)]
 enum Holder {
-    File { file: Arc<File>, path: PathBuf },
-    Null(Arc<File>),
+    File { file: Arc<dyn DiskFile>, path: PathBuf },
+    Null(Arc<dyn DiskFile>),
     Stream,
 }
 
@@ -52,13 +51,9 @@ impl OutputFile {
     pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
         let (holder, sink) = match place {
             OpenDestination::File { file, path } => {
-                let file = Arc::new(file);
                 (Holder::File { file: Arc::clone(&file), path }, Sink::file(file))
             }
-            OpenDestination::Null(file) => {
-                let file = Arc::new(file);
-                (Holder::Null(Arc::clone(&file)), Sink::file(file))
-            }
+            OpenDestination::Null(file) => (Holder::Null(Arc::clone(&file)), Sink::file(file)),
             OpenDestination::Stream(file) => (Holder::Stream, Sink::stream(file)),
         };
         let compressor = options.compress.map(Compressor::new).transpose()?;
@@ -78,7 +73,7 @@ impl OutputFile {
     }
 
     /// The file, where bytes can be written to a place of it.
-    fn file(&self) -> Option<&Arc<File>> {
+    fn file(&self) -> Option<&Arc<dyn DiskFile>> {
         match &self.holder {
             Holder::File { file, .. } | Holder::Null(file) => Some(file),
             Holder::Stream => None,
@@ -189,7 +184,7 @@ impl OutputFile {
         if self.sync
             && let Some(file) = self.file()
         {
-            fdatasync(file)?;
+            file.sync()?;
             self.calls += 1;
         }
         Ok(())
@@ -207,7 +202,7 @@ impl OutputFile {
         if end != self.known_end
             && let Some(file) = self.file()
         {
-            write_at(file, &data_size(end), DATA_SIZE_OFFSET)?;
+            write_at(&**file, &data_size(end), DATA_SIZE_OFFSET)?;
             self.known_end = end;
             self.calls += 1;
         }
@@ -255,7 +250,7 @@ impl OutputFile {
         self.sink.unmap();
         let description = self.with_compression(closing.description).into_owned();
         match self.file().cloned() {
-            Some(file) => self.complete_file(&file, closing.records, &description),
+            Some(file) => self.complete_file(&*file, closing.records, &description),
             None if self.failed.is_some() => Ok(self.sink.end()),
             None => {
                 self.sink.append(&[closing.records, &description.stream_ending()])?;
@@ -272,7 +267,7 @@ impl OutputFile {
     /// ```
     fn complete_file(
         &mut self,
-        file: &File,
+        file: &dyn DiskFile,
         last: &[u8],
         description: &Description,
     ) -> Result<u64> {
@@ -301,14 +296,14 @@ impl OutputFile {
     }
 
     /// Has the header point at the tail, which is in the file, and cuts what lies behind.
-    fn close(&self, file: &File, ending: &Ending, data_end: u64) -> Result<u64> {
+    fn close(&self, file: &dyn DiskFile, ending: &Ending, data_end: u64) -> Result<u64> {
         write_at(file, &ending.header, 0)?;
         let length = data_end + ending.tail.len() as u64;
         if matches!(self.holder, Holder::File { .. }) {
-            ftruncate(file, length)?;
+            file.set_len(length)?;
         }
         if self.sync {
-            fdatasync(file)?;
+            file.sync()?;
         }
         Ok(length)
     }

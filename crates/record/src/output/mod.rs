@@ -13,11 +13,14 @@
 mod compressor;
 mod cuts;
 mod destination;
+pub mod disk;
 mod error;
 mod file;
+mod file_system;
 mod names;
 mod options;
 mod queue;
+mod record_sink;
 mod series;
 mod sink;
 mod stats;
@@ -28,14 +31,20 @@ mod windows;
 mod write;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tare_format::file::writer::Description;
 
-use destination::OpenDestination;
+use crate::clock::{Clock, SystemClock};
+
+use disk::{Disk, OpenDestination};
 pub use error::{OutputError, Result};
+pub use file_system::FileSystem;
 pub use options::{Destination, Options, PathChoice, Switch};
 use queue::Queue;
-use series::FileSeries;
+use record_sink::SinkWriter;
+pub use record_sink::{Closed, RecordSink};
+use series::{FileSeries, OutputBackend};
 pub use stats::{OutputStats, Path};
 
 /// What a file ends with.
@@ -61,6 +70,7 @@ pub struct Output {
 enum Way {
     Direct(Box<FileSeries>),
     Queued(Queue),
+    Sink(SinkWriter),
 }
 
 impl Output {
@@ -70,9 +80,22 @@ impl Output {
     /// # Errors
     /// See [`OutputError`]; [`OutputError::NoReader`] for a FIFO that nobody reads as yet.
     pub fn open(to: &Destination, options: &Options) -> Result<Self> {
-        let place = destination::open(to)?;
+        Self::open_on(Arc::new(FileSystem), Arc::new(SystemClock), to, options)
+    }
+
+    /// The same, on another disk, by another clock.
+    ///
+    /// # Errors
+    /// As [`Output::open`].
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        to: &Destination,
+        options: &Options,
+    ) -> Result<Self> {
+        let place = disk.open(to)?;
         let is_queued = options.compress.is_some() || matches!(place, OpenDestination::Stream(_));
-        let recording = FileSeries::new(place, options)?;
+        let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
         let way = if is_queued {
             Way::Queued(Queue::start(recording, options.queue_bytes)?)
         } else {
@@ -81,12 +104,19 @@ impl Output {
         Ok(Self { way, max_size: options.max_size, step: options.step() })
     }
 
+    /// Hands records to a sink in this process, on the threads that read ring buffers.
+    #[must_use]
+    pub fn to_sink(sink: Box<dyn RecordSink>) -> Self {
+        Self { way: Way::Sink(SinkWriter::new(sink)), max_size: None, step: None }
+    }
+
     /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
         match &self.way {
             Way::Direct(recording) => recording.thread().into_iter().collect(),
             Way::Queued(queue) => queue.threads(),
+            Way::Sink(_) => Vec::new(),
         }
     }
 
@@ -105,6 +135,7 @@ impl Output {
         match &mut self.way {
             Way::Direct(recording) => recording.begin(description),
             Way::Queued(queue) => queue.begin(description),
+            Way::Sink(sink) => sink.begin(description),
         }
     }
 
@@ -119,6 +150,7 @@ impl Output {
         match &mut self.way {
             Way::Direct(recording) => recording.append(records),
             Way::Queued(queue) => queue.append(records),
+            Way::Sink(sink) => sink.append(records),
         }
     }
 
@@ -131,6 +163,7 @@ impl Output {
         match &mut self.way {
             Way::Direct(recording) => recording.flush(),
             Way::Queued(queue) => queue.flush(),
+            Way::Sink(sink) => sink.flush(),
         }
     }
 
@@ -140,6 +173,7 @@ impl Output {
         match &self.way {
             Way::Direct(recording) => recording.written(),
             Way::Queued(queue) => queue.written(),
+            Way::Sink(sink) => sink.stats().bytes,
         }
     }
 
@@ -161,6 +195,7 @@ impl Output {
         match &self.way {
             Way::Direct(recording) => recording.wants_switch(),
             Way::Queued(queue) => queue.wants_switch(),
+            Way::Sink(_) => false,
         }
     }
 
@@ -179,6 +214,7 @@ impl Output {
         match &mut self.way {
             Way::Direct(recording) => recording.switch(closing, beginning, records),
             Way::Queued(queue) => queue.switch(closing, beginning, records),
+            Way::Sink(_) => Err(OutputError::NotSwitchable),
         }
     }
 
@@ -189,6 +225,7 @@ impl Output {
         match &self.way {
             Way::Direct(recording) => recording.so_far(),
             Way::Queued(queue) => queue.so_far(),
+            Way::Sink(sink) => sink.stats(),
         }
     }
 
@@ -198,6 +235,7 @@ impl Output {
         match self.way {
             Way::Direct(recording) => recording.finish(closing),
             Way::Queued(queue) => queue.finish(closing),
+            Way::Sink(sink) => sink.finish(closing),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Names of a recording's files where there are several.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -55,12 +54,16 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Adds the newest file. Where there are more than `max`, the oldest is removed.
-    pub(super) fn add(&mut self, file: PathBuf, max: Option<usize>) -> Result<(), Errno> {
+    pub(super) fn add(
+        &mut self,
+        file: PathBuf,
+        max: Option<usize>,
+        remove: impl Fn(&Path) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         self.files.push_back(file);
         while max.is_some_and(|max| self.files.len() > max.max(1)) {
             let oldest = self.files.pop_front().unwrap_or_default();
-            fs::remove_file(&oldest)
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            remove(&oldest)?;
         }
         Ok(())
     }

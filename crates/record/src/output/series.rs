@@ -1,21 +1,31 @@
 //! A recording: one file or stream, or several files, one after the other.
 
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
-use super::destination::{self, OpenDestination};
+use super::disk::{Disk, OpenDestination};
 use super::file::OutputFile;
-use super::names::{Kept, stamp};
+use super::names::Kept;
 use super::window_thread::WindowThread;
 use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
+use crate::clock::Clock;
+
+/// What an output is made with.
+#[derive(Clone, Debug)]
+pub(super) struct OutputBackend {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
+}
 
 /// A recording that is being written.
 #[derive(Debug)]
 pub(super) struct FileSeries {
     options: Options,
+    backend: OutputBackend,
     /// `None` where the next file could not be made.
     piece: Option<OutputFile>,
     helper: Option<WindowThread>,
@@ -27,7 +37,11 @@ pub(super) struct FileSeries {
 
 impl FileSeries {
     /// Takes over an open place.
-    pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
+    pub(super) fn new(
+        place: OpenDestination,
+        options: &Options,
+        backend: OutputBackend,
+    ) -> Result<Self> {
         let is_file = matches!(place, OpenDestination::File { .. });
         if !is_file && (options.switch.is_some() || options.timestamp) {
             return Err(OutputError::NotSwitchable);
@@ -45,7 +59,8 @@ impl FileSeries {
             options: options.clone(),
             piece,
             helper,
-            began: Instant::now(),
+            began: backend.clock.now(),
+            backend,
             account,
             kept,
             failed: None,
@@ -64,7 +79,7 @@ impl FileSeries {
         if let Some(helper) = self.helper.take() {
             piece.map(helper, self.options.window_bytes);
         }
-        self.began = Instant::now();
+        self.began = self.backend.clock.now();
         Ok(())
     }
 
@@ -98,7 +113,9 @@ impl FileSeries {
     pub(super) fn wants_switch(&self) -> bool {
         match self.options.switch {
             Some(Switch::Size(bytes)) => self.written() >= bytes,
-            Some(Switch::Time(age)) => self.began.elapsed() >= age,
+            Some(Switch::Time(age)) => {
+                self.backend.clock.now().saturating_duration_since(self.began) >= age
+            }
             Some(Switch::Signal) | None => false,
         }
     }
@@ -113,8 +130,10 @@ impl FileSeries {
         let Some(path) = self.finish_piece(closing) else { return Err(OutputError::NotSwitchable) };
         self.still_going()?;
         let finished = self.rename(path.clone())?;
-        let begun = destination::create(&path)
-            .and_then(|file| OutputFile::new(OpenDestination::File { file, path }, &self.options));
+        let begun =
+            self.backend.disk.create(&path).and_then(|file| {
+                OutputFile::new(OpenDestination::File { file, path }, &self.options)
+            });
         match begun {
             Ok(piece) => self.piece = Some(piece),
             Err(error) => {
@@ -148,14 +167,18 @@ impl FileSeries {
     /// that can't be renamed keeps its name, and the recording ends with it.
     fn rename(&mut self, path: PathBuf) -> Result<Option<PathBuf>> {
         if self.options.switch.is_none() && !self.options.timestamp {
-            self.kept.add(path, None)?;
+            self.kept.add(path, None, |_| Ok(()))?;
             return Ok(None);
         }
         let failed =
             |error: Errno| OutputError::Open { path: path.clone(), reason: error.to_string() };
-        let stamped = stamp(&path, SystemTime::now()).map_err(failed);
+        let stamped =
+            self.backend.disk.stamp(&path, self.backend.clock.time_of_day()).map_err(failed);
         let name = stamped.clone().unwrap_or_else(|_| path.clone());
-        let kept = self.kept.add(name, self.options.max_files).map_err(OutputError::from);
+        let Self { kept, backend, options, .. } = self;
+        let kept = kept
+            .add(name, options.max_files, |path| backend.disk.remove(path))
+            .map_err(OutputError::from);
         let renamed = kept.and(stamped);
         self.failed = self.failed.take().or(renamed.clone().err());
         renamed.map(Some)

@@ -1,12 +1,11 @@
 //! The way that bytes take.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use tare_kernel::file_window::WindowError;
 
+use super::disk::DiskFile;
 use super::stats::{OutputStats, Path};
 use super::window_thread::WindowThread;
 use super::windows::{Used, Windows};
@@ -17,7 +16,7 @@ use super::write::{self, FileWriter};
 enum Way {
     Write(FileWriter),
     Mmap(Box<Windows>),
-    Stream { file: File, end: u64, calls: u64 },
+    Stream { file: Arc<dyn DiskFile>, end: u64, calls: u64 },
 }
 
 /// Takes bytes, one piece behind the other.
@@ -34,12 +33,12 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Into a file, from its beginning on, by writes.
-    pub(super) fn file(file: Arc<File>) -> Self {
+    pub(super) fn file(file: Arc<dyn DiskFile>) -> Self {
         Self::of(Way::Write(FileWriter::new(file, 0)))
     }
 
     /// Into a stream.
-    pub(super) fn stream(file: File) -> Self {
+    pub(super) fn stream(file: Arc<dyn DiskFile>) -> Self {
         Self::of(Way::Stream { file, end: 0, calls: 0 })
     }
 
@@ -48,7 +47,7 @@ impl Sink {
     }
 
     /// From here on through windows.
-    pub(super) fn map(&mut self, file: Arc<File>, helper: WindowThread, window_bytes: u64) {
+    pub(super) fn map(&mut self, file: Arc<dyn DiskFile>, helper: WindowThread, window_bytes: u64) {
         self.earlier_calls = self.calls();
         let windows = Windows::new(file, helper, self.end(), window_bytes);
         self.way = Way::Mmap(Box::new(windows));
@@ -67,7 +66,7 @@ impl Sink {
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         match &mut self.way {
             Way::Write(writer) => writer.append(pieces),
-            Way::Stream { file, end, calls } => write::to_stream(file, pieces, end, calls),
+            Way::Stream { file, end, calls } => write::to_stream(&**file, pieces, end, calls),
             Way::Mmap(windows) => {
                 let before = windows.end();
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
@@ -141,9 +140,4 @@ fn behind<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
         &piece[taken..]
     };
     pieces.iter().map(rest).collect()
-}
-
-/// Writes a piece to its place in a file.
-pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> Result<(), Errno> {
-    file.write_all_at(bytes, at).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

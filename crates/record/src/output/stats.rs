@@ -14,6 +14,8 @@ pub enum Path {
     Mmap,
     /// Written to a stream.
     Stream,
+    /// Handed to a sink in this process.
+    Sink,
 }
 
 impl Path {
@@ -24,6 +26,7 @@ impl Path {
             Self::Write => "write",
             Self::Mmap => "mmap",
             Self::Stream => "stream",
+            Self::Sink => "sink",
         }
     }
 }

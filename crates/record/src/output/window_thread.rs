@@ -1,19 +1,19 @@
 //! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds,
 //! in which a ring could run full.
 
-use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::io::Errno;
 use tare_kernel::file_window::{FileWindow, WindowError};
 
+use super::disk::DiskFile;
 use super::{OutputError, Result};
 
 /// A piece of a file that is wanted as a window. Both numbers are multiples of the page size.
 #[derive(Clone, Debug)]
 pub(super) struct WindowRequest {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<dyn DiskFile>,
     pub(super) offset: u64,
     pub(super) len: usize,
 }
@@ -147,7 +147,7 @@ fn open(wanted: &WindowRequest) -> std::result::Result<FileWindow, WindowError> 
     let page = rustix::param::page_size();
     let mut len = wanted.len;
     loop {
-        match FileWindow::open(&*wanted.file, wanted.offset, len) {
+        match wanted.file.window(wanted.offset, len) {
             Err(WindowError::NoSpace { .. } | WindowError::TooLong { .. }) if len >= 2 * page => {
                 len = (len / 2).next_multiple_of(page);
             }

@@ -8,11 +8,11 @@
 //! The first window is small, and each is twice the one before, up to the largest: a short
 //! recording pays for what it needs.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use tare_kernel::file_window::{FileWindow, WindowError};
 
+use super::disk::DiskFile;
 use super::window_thread::{WindowRequest, WindowThread};
 
 /// Bytes of the first window.
@@ -40,7 +40,7 @@ const CALLS_AN_OLD_WINDOW: u64 = 3;
 /// Windows that move along a file.
 #[derive(Debug)]
 pub(super) struct Windows {
-    file: Arc<File>,
+    file: Arc<dyn DiskFile>,
     helper: WindowThread,
     current: Option<FileWindow>,
     /// Where the next byte belongs.
@@ -55,7 +55,12 @@ pub(super) struct Windows {
 
 impl Windows {
     /// The next byte belongs at `end`. `largest` is rounded up to a power of two of pages.
-    pub(super) fn new(file: Arc<File>, helper: WindowThread, end: u64, largest: u64) -> Self {
+    pub(super) fn new(
+        file: Arc<dyn DiskFile>,
+        helper: WindowThread,
+        end: u64,
+        largest: u64,
+    ) -> Self {
         let page = rustix::param::page_size() as u64;
         let largest = largest.clamp(page, 1 << 40).next_power_of_two();
         let mut windows = Self {
@@ -73,7 +78,7 @@ impl Windows {
     }
 
     /// The file.
-    pub(super) fn file(&self) -> Arc<File> {
+    pub(super) fn file(&self) -> Arc<dyn DiskFile> {
         Arc::clone(&self.file)
     }
 

@@ -1,10 +1,11 @@
 //! The plain way into a file: few, large writes.
 
-use std::fs::File;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use rustix::io::{Errno, pwritev, retry_on_intr, writev};
+use rustix::io::Errno;
+
+use super::disk::DiskFile;
 
 /// The kernel takes no more pieces in one call (`UIO_MAXIOV`).
 const PIECES: usize = 1024;
@@ -12,14 +13,14 @@ const PIECES: usize = 1024;
 /// Writes to a file one piece behind the other.
 #[derive(Debug)]
 pub(super) struct FileWriter {
-    file: Arc<File>,
+    file: Arc<dyn DiskFile>,
     end: u64,
     calls: u64,
 }
 
 impl FileWriter {
     /// The next piece belongs at `end`.
-    pub(super) fn new(file: Arc<File>, end: u64) -> Self {
+    pub(super) fn new(file: Arc<dyn DiskFile>, end: u64) -> Self {
         Self { file, end, calls: 0 }
     }
 
@@ -39,7 +40,7 @@ impl FileWriter {
         let Self { file, end, calls } = self;
         all(pieces, |pieces| {
             *calls += 1;
-            let written = pwritev(&*file, pieces, *end)?;
+            let written = file.write_at(pieces, *end)?;
             *end += written as u64;
             Ok(written)
         })
@@ -48,14 +49,14 @@ impl FileWriter {
 
 /// Writes all the pieces to a stream.
 pub(super) fn to_stream(
-    file: &File,
+    file: &dyn DiskFile,
     pieces: &[&[u8]],
     end: &mut u64,
     calls: &mut u64,
 ) -> Result<(), Errno> {
     all(pieces, |pieces| {
         *calls += 1;
-        let written = writev(file, pieces)?;
+        let written = file.write(pieces)?;
         *end += written as u64;
         Ok(written)
     })
@@ -70,11 +71,21 @@ fn all(
         pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| IoSlice::new(piece)).collect();
     let mut left = &mut slices[..];
     while !left.is_empty() {
-        match retry_on_intr(|| write(&left[..left.len().min(PIECES)]))? {
+        match write(&left[..left.len().min(PIECES)])? {
             // A file that takes nothing and has no reason.
             0 => return Err(Errno::IO),
             written => IoSlice::advance_slices(&mut left, written),
         }
     }
     Ok(())
+}
+
+/// Writes bytes to their place in a file.
+pub(super) fn write_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut end = offset;
+    all(&[bytes], |pieces| {
+        let written = file.write_at(pieces, end)?;
+        end += written as u64;
+        Ok(written)
+    })
 }

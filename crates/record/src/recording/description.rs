@@ -3,7 +3,7 @@
 use tare_format::abi::bindings::PERF_SAMPLE_BRANCH_STACK;
 use tare_format::file::writer::{Description, EventDescription, Group};
 
-use crate::describe::{RecordingClock, SessionFacts, features, tracing_data};
+use crate::describe::{SessionFacts, features, tracing_data};
 use crate::error::RecordError;
 use crate::session::Session;
 
@@ -23,7 +23,11 @@ pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Descriptio
     let facts = SessionFacts {
         version: program.version.clone(),
         command_line: program.command_line.clone(),
-        clock: session.options.sampling.clock.and_then(RecordingClock::now),
+        clock: session
+            .options
+            .sampling
+            .clock
+            .and_then(|clockid| session.backend.clock.of_events(clockid)),
         groups: groups(session),
         has_branches: planned.iter().any(|planned| planned.attr.sample_type & branches != 0),
         ..SessionFacts::default()

@@ -9,7 +9,7 @@ use tare_format::file::writer::Feature;
 use tare_format::ledger::Ledger;
 use tare_kernel::cgroup::CpuTime;
 
-use super::{Recording, cost, cpu_ns, followed, ledger};
+use super::{Recording, cost, followed, ledger};
 use crate::error::RecordError;
 use crate::output::{Closing, OutputStats};
 
@@ -31,7 +31,7 @@ impl Recording {
         if self.until_ns.is_some() {
             return Ok(());
         }
-        self.until_ns = Some(cpu_ns());
+        self.until_ns = Some(self.cpu_ns());
         self.cgroup.at_end(self.session.following.as_ref());
         if !self.is_stopped() {
             self.disable_all()?;
@@ -83,7 +83,7 @@ impl Recording {
     /// [`OutputStats::stopped`] tells.
     pub fn finish(mut self, command: Option<CpuTime>) -> Result<Finished, RecordError> {
         self.stop()?;
-        let until_ns = self.until_ns.unwrap_or_else(cpu_ns);
+        let until_ns = self.until_ns.unwrap_or_else(|| self.cpu_ns());
         for thread in std::mem::take(&mut self.threads) {
             let gone = || RecordError::Thread(io::ErrorKind::BrokenPipe.into());
             self.reader.rings.extend(thread.stop().ok_or_else(gone)?.rings);

@@ -6,9 +6,9 @@ use tare_format::file::writer::{Description, Feature};
 use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
-use super::{Recording, State, cpu_ns};
+use super::{Recording, State};
 use crate::capture::reader::{FileStats, RingStats};
-use crate::capture::scanner::SampleCounts;
+use crate::capture::stats::SampleCounts;
 use crate::capture::stats::Stats;
 use crate::output::{self, OutputStats};
 use crate::session::Session;
@@ -36,13 +36,14 @@ impl Recording {
         let so_far = output.so_far();
         let now = Baseline {
             lost: self.events.lost(),
-            recorded: self.clock.recorded(),
+            recorded: self.enabled.so_far(),
             cpu_ns: until_ns,
             wake_ups: self.counts.wake_ups + self.shared.wake_ups(),
             system_calls: self.counts.system_calls + self.shared.wake_ups() + so_far.system_calls,
         };
         let before = &self.before;
-        let started_ns = if before.cpu_ns == 0 { self.clock.started_cpu_ns } else { before.cpu_ns };
+        let started_ns =
+            if before.cpu_ns == 0 { self.enabled.started_cpu_ns } else { before.cpu_ns };
         let mut ledger = Ledger {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
@@ -62,7 +63,7 @@ impl Recording {
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
-                end_cpu_ns: cpu_ns().saturating_sub(until_ns),
+                end_cpu_ns: self.cpu_ns().saturating_sub(until_ns),
                 wake_ups: now.wake_ups - before.wake_ups,
                 system_calls: now.system_calls.saturating_sub(before.system_calls),
                 peak_memory_bytes: peak_memory(&self.session),

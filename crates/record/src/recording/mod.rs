@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use tare_format::file::writer::Description;
 use tare_format::ledger::Ledger;
 use tare_kernel::targets::Targets;
@@ -37,6 +36,7 @@ use crate::capture::opening::Events;
 use crate::capture::poller::{Poller, Source};
 use crate::capture::reader::{Pass, Reader, Shared};
 use crate::capture::threads::ReaderThread;
+use crate::clock::Clock;
 use crate::error::RecordError;
 use crate::options::Begin;
 use crate::output::OutputError;
@@ -66,7 +66,7 @@ pub struct Recording {
     threads: Vec<ReaderThread>,
     poller: Poller,
     targets: Targets,
-    clock: Clock,
+    enabled: EnabledTime,
     counts: Counts,
     deadlines: Deadlines,
     cgroup: CgroupUsage,
@@ -132,39 +132,36 @@ struct Counts {
 
 /// For how long events were enabled, and what the recorder used until then and since.
 #[derive(Debug)]
-struct Clock {
+struct EnabledTime {
+    clock: Arc<dyn Clock>,
     enabled_since: Option<Instant>,
-    recorded: Duration,
+    before: Duration,
     /// The recorder's CPU time when events were first enabled.
     started_cpu_ns: u64,
 }
 
-impl Clock {
-    fn new() -> Self {
-        Self { enabled_since: None, recorded: Duration::ZERO, started_cpu_ns: 0 }
+impl EnabledTime {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, enabled_since: None, before: Duration::ZERO, started_cpu_ns: 0 }
     }
 
     fn enabled(&mut self) {
         if self.started_cpu_ns == 0 {
-            self.started_cpu_ns = cpu_ns();
+            self.started_cpu_ns = self.clock.cpu_ns();
         }
-        self.enabled_since.get_or_insert_with(Instant::now);
+        self.enabled_since.get_or_insert_with(|| self.clock.now());
     }
 
     fn disabled(&mut self) {
-        self.recorded += self.enabled_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.before = self.so_far();
+        self.enabled_since = None;
     }
 
     /// For how long events were enabled.
-    fn recorded(&self) -> Duration {
-        self.recorded + self.enabled_since.map_or(Duration::ZERO, |since| since.elapsed())
+    fn so_far(&self) -> Duration {
+        let since = |since| self.clock.now().saturating_duration_since(since);
+        self.before + self.enabled_since.map_or(Duration::ZERO, since)
     }
-}
-
-/// CPU time of this process so far.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    u64::try_from(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)).unwrap_or(0)
 }
 
 /// When the next thing is due.
@@ -219,7 +216,7 @@ impl Recording {
         let ready = self.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
         self.counts.wake_ups += 1;
         self.counts.system_calls += 1;
-        let now = Instant::now();
+        let now = self.session.backend.clock.now();
         if self.read(now) {
             self.control_rate()?;
         }
@@ -236,6 +233,11 @@ impl Recording {
         Ok(&self.state)
     }
 
+    /// The recorder's CPU time so far.
+    fn cpu_ns(&self) -> u64 {
+        self.session.backend.clock.cpu_ns()
+    }
+
     /// What the recording is doing.
     #[must_use]
     pub fn state(&self) -> &State {
@@ -247,7 +249,7 @@ impl Recording {
     pub fn status(&self) -> Status {
         Status {
             samples: self.shared.samples().iter().map(|event| event.samples).sum(),
-            recorded: self.clock.recorded(),
+            recorded: self.enabled.so_far(),
             throttled: self.shared.throttled(),
             written_bytes: self.shared.with_output(|output| output.written()),
         }
@@ -285,7 +287,7 @@ impl Recording {
         if self.is_stopped() {
             return Ok(());
         }
-        self.clock.enabled();
+        self.enabled.enabled();
         let session = &self.session;
         self.events
             .set_enabled(true, |event| !session.only_tracks(event))
@@ -301,13 +303,13 @@ impl Recording {
         self.events
             .set_enabled(false, |event| !session.only_tracks(event))
             .map_err(event_error("disable the events"))?;
-        self.clock.disabled();
+        self.enabled.disabled();
         Ok(())
     }
 
     /// Stops all events, those that follow processes too.
     fn disable_all(&mut self) -> Result<(), RecordError> {
-        self.clock.disabled();
+        self.enabled.disabled();
         self.events.set_enabled(false, |_| true).map_err(event_error("disable the events"))
     }
 
@@ -318,7 +320,7 @@ impl Recording {
             .set_enabled(true, |event| events[event].start == Start::AtOnce)
             .map_err(event_error("enable the events"))?;
         if self.session.options.begin == Begin::AtOnce {
-            self.clock.enabled();
+            self.enabled.enabled();
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use tare_format::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, Sh
 
 use super::budget::{Controller, SamplesCost, Seen};
 use super::ledger::nanos;
-use super::{Recording, cpu_ns, event_error};
-use crate::capture::scanner::SampleCounts;
+use super::{Recording, event_error};
+use crate::capture::stats::SampleCounts;
 use crate::error::RecordError;
 use crate::options::Budget;
 use crate::plan::PlannedEvent;
@@ -96,40 +96,42 @@ fn rates_at(rates: &[Vec<u64>], step: usize) -> Vec<u64> {
 impl Recording {
     /// Begins at the rate that the costs allow.
     pub(super) fn begin_rate_control(&mut self) -> Result<(), RecordError> {
-        let Some(pace) = &self.rate_control else { return Ok(()) };
-        self.events.set_step(pace.controller.step()).map_err(event_error("choose a rate"))?;
+        let Some(control) = &self.rate_control else { return Ok(()) };
+        self.events.set_step(control.controller.step()).map_err(event_error("choose a rate"))?;
         self.note_rates()
     }
 
     /// Looks at what was used since the last look, and changes the rates where the budget wants it.
     pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
-        let Some(pace) = &mut self.rate_control else { return Ok(()) };
-        let (recorded, throttled) = (self.clock.recorded(), self.shared.throttled());
+        let cpu_ns = self.cpu_ns();
+        let Some(control) = &mut self.rate_control else { return Ok(()) };
+        let (recorded, throttled) = (self.enabled.so_far(), self.shared.throttled());
         // Start-up is apart.
-        let recorder_ns = cpu_ns().saturating_sub(self.clock.started_cpu_ns);
+        let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);
         let seen = Seen {
-            enabled: recorded.saturating_sub(pace.recorded),
-            recorder: Duration::from_nanos(recorder_ns.saturating_sub(pace.recorder_ns)),
-            throttled: throttled.saturating_sub(pace.throttled),
-            samples: pace.samples(self.shared.samples(), self.session.sample_costs()),
+            enabled: recorded.saturating_sub(control.recorded),
+            recorder: Duration::from_nanos(recorder_ns.saturating_sub(control.recorder_ns)),
+            throttled: throttled.saturating_sub(control.throttled),
+            samples: control.samples(self.shared.samples(), self.session.sample_costs()),
         };
-        let changed = pace.controller.look(seen);
-        if pace.controller.floor_wins() {
-            pace.floor += seen.enabled;
+        let changed = control.controller.look(seen);
+        if control.controller.floor_wins() {
+            control.floor += seen.enabled;
         }
-        (pace.recorded, pace.recorder_ns, pace.throttled) = (recorded, recorder_ns, throttled);
+        (control.recorded, control.recorder_ns, control.throttled) =
+            (recorded, recorder_ns, throttled);
         if !changed {
             return Ok(());
         }
-        pace.changes += 1;
-        self.events.set_step(pace.controller.step()).map_err(event_error("change the rate"))?;
+        control.changes += 1;
+        self.events.set_step(control.controller.step()).map_err(event_error("change the rate"))?;
         self.note_rates()
     }
 
     /// Notes the rates in the recording.
     fn note_rates(&self) -> Result<(), RecordError> {
-        let Some(pace) = &self.rate_control else { return Ok(()) };
-        let change = RateChange { after_ns: nanos(self.clock.recorded()), hz: pace.hz() };
+        let Some(control) = &self.rate_control else { return Ok(()) };
+        let change = RateChange { after_ns: nanos(self.enabled.so_far()), hz: control.hz() };
         // An output that takes nothing more says so when the rings are emptied.
         let _ = self.shared.append(&[&note::encode(&change.to_note())?]);
         Ok(())
@@ -137,14 +139,14 @@ impl Recording {
 
     /// What became of the budget, for a ledger that has its costs.
     pub(super) fn kept_budget(&self, ledger: &Ledger) -> Option<ledger::Budget> {
-        let pace = self.rate_control.as_ref()?;
+        let control = self.rate_control.as_ref()?;
         let spent = SamplingCost::new(ledger, ShareOf::Cpus, self.session.number_of_cpus())
             .and_then(|cost| cost.share);
-        let hz = pace.hz().into_iter().max().unwrap_or(0);
-        let Budget { share: asked, min_hz } = pace.budget;
+        let hz = control.hz().into_iter().max().unwrap_or(0);
+        let Budget { share: asked, min_hz } = control.budget;
         // Since the last look, too.
-        let rest = if pace.controller.floor_wins() {
-            self.clock.recorded().saturating_sub(pace.recorded)
+        let rest = if control.controller.floor_wins() {
+            self.enabled.so_far().saturating_sub(control.recorded)
         } else {
             Duration::ZERO
         };
@@ -153,8 +155,8 @@ impl Recording {
             spent,
             min_hz,
             hz,
-            changes: pace.changes,
-            floor_ns: nanos(pace.floor + rest),
+            changes: control.changes,
+            floor_ns: nanos(control.floor + rest),
         })
     }
 }

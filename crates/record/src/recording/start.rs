@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, FINISHED_INIT};
@@ -14,10 +13,11 @@ use tare_kernel::ring::Ring;
 
 use super::targets::TargetTasks;
 use super::{
-    Baseline, CgroupUsage, Clock, Counts, Deadlines, LOOK, RateControl, Recording, Snapshots,
+    Baseline, CgroupUsage, Counts, Deadlines, EnabledTime, LOOK, RateControl, Recording, Snapshots,
     State, description, event_error, followed, ring_size,
 };
-use crate::capture::opening::{self, EventToOpen, Events, Rings};
+use crate::capture::EventToOpen;
+use crate::capture::opening::{self, Events, Rings};
 use crate::capture::poller::{Poller, Source};
 use crate::capture::reader::{CpuRing, Reader, Shared};
 use crate::capture::scanner::{EventTable, Scanner};
@@ -92,7 +92,13 @@ impl Recording {
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
-        let shared = Arc::new(Shared::new(output, readers, &table, keep));
+        let shared = Arc::new(Shared::new(
+            output,
+            readers,
+            &table,
+            keep,
+            Arc::clone(&session.backend.clock),
+        ));
         let Rings { consumed, overwritten } = rings;
         let mut dealt = deal(consumed, readers, &events, &shared, &table)?.into_iter().enumerate();
         let (poller, rings) = dealt.next().map_or_else(
@@ -107,12 +113,6 @@ impl Recording {
             poller.add(file, Source::Target).map_err(RecordError::Poll)?;
         }
         let snapshots = Snapshots::new(overwritten, &table, &shared);
-        let now = Instant::now();
-        let deadlines = Deadlines {
-            flush: now + interval,
-            begin: if let Begin::After(delay) = options.begin { Some(now + delay) } else { None },
-            look: tasks.waited_for.must_be_looked_at().then(|| now + LOOK),
-        };
         Ok(Self {
             ledger,
             description,
@@ -122,10 +122,10 @@ impl Recording {
             snapshots,
             threads,
             poller,
-            targets: tasks.waited_for,
-            clock: Clock::new(),
+            enabled: EnabledTime::new(Arc::clone(&session.backend.clock)),
             counts: Counts::default(),
-            deadlines,
+            deadlines: deadlines(&session, &tasks),
+            targets: tasks.waited_for,
             cgroup: CgroupUsage::default(),
             readers,
             before: Baseline::default(),
@@ -182,6 +182,15 @@ struct Taken {
     threads: Vec<ReaderThread>,
     table: Arc<EventTable>,
     tasks: TargetTasks,
+}
+
+fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
+    let (now, options) = (session.backend.clock.now(), &session.options);
+    Deadlines {
+        flush: now + options.rings.flush_interval,
+        begin: if let Begin::After(delay) = options.begin { Some(now + delay) } else { None },
+        look: tasks.waited_for.must_be_looked_at().then(|| now + LOOK),
+    }
 }
 
 /// The threads of this process, all of which are there by now.

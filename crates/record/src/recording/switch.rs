@@ -6,7 +6,7 @@ use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::ledger::sample_time;
-use super::{Recording, Stopped, cost, cpu_ns};
+use super::{Recording, Stopped, cost};
 use crate::error::RecordError;
 use crate::output::Closing;
 use crate::synthesize;
@@ -31,7 +31,7 @@ impl Recording {
     }
 
     fn next_file(&mut self) -> Result<Option<FinishedFile>, Failed> {
-        let until_ns = cpu_ns();
+        let until_ns = self.cpu_ns();
         let mut running = Vec::new();
         // Of a command, any of its processes may be the one that goes on.
         self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {

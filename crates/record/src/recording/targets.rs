@@ -67,31 +67,30 @@ impl TargetTasks {
                     ..Self::default()
                 }
             }
-            Target::User(uid, _) => {
-                let pids = of_user(*uid, host)?;
-                // Processes come and go while they are looked at; one that went has no threads.
-                let threads = pids
-                    .iter()
-                    .flat_map(|&pid| procfs::threads(host, pid).unwrap_or_default())
-                    .collect();
-                Self {
-                    threads,
-                    existing: Some(synthesize::Targets::Processes(pids)),
-                    ..Self::default()
-                }
-            }
+            Target::User(uid, _) => Self::of_user(*uid, host)?,
             Target::Cpus(_) => Self { existing: Some(synthesize::Targets::All), ..Self::default() },
-            Target::Cgroups { names, .. } => {
-                let known = Cgroups::of(host);
-                let open = |name: &String| -> Result<OwnedFd, RecordError> {
-                    let folder = std::fs::File::open(known.find(host, name)?);
-                    let failed = |source| RecordError::CgroupFolder { name: name.clone(), source };
-                    Ok(folder.map_err(failed)?.into())
-                };
-                let cgroups = names.iter().map(open).collect::<Result<_, _>>()?;
-                Self { cgroups, existing: Some(synthesize::Targets::All), ..Self::default() }
-            }
+            Target::Cgroups { names, .. } => Self::of_cgroups(names, host)?,
         })
+    }
+
+    fn of_user(uid: u32, host: &Host) -> Result<Self, RecordError> {
+        let pids = of_user(uid, host)?;
+        // Processes come and go while they are looked at; one that went has no threads.
+        let threads =
+            pids.iter().flat_map(|&pid| procfs::threads(host, pid).unwrap_or_default()).collect();
+        let existing = Some(synthesize::Targets::Processes(pids));
+        Ok(Self { threads, existing, ..Self::default() })
+    }
+
+    fn of_cgroups(names: &[String], host: &Host) -> Result<Self, RecordError> {
+        let known = Cgroups::of(host);
+        let open = |name: &String| -> Result<OwnedFd, RecordError> {
+            let folder = std::fs::File::open(known.find(host, name)?);
+            let failed = |source| RecordError::CgroupFolder { name: name.clone(), source };
+            Ok(folder.map_err(failed)?.into())
+        };
+        let cgroups = names.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { cgroups, existing: Some(synthesize::Targets::All), ..Self::default() })
     }
 
     /// The folders of cgroups, in the order of their names.

@@ -5,7 +5,7 @@
 )]
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{
@@ -173,11 +173,9 @@ fn what_is_emitted_can_fail() {
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
-/// Of a process that does nothing, perf says the same: a recording of it alone has its name and its
-/// mappings.
-#[test]
-fn perf_describes_a_process_in_the_same_records() {
-    let mut sleeper = Command::new("sleep")
+/// A process that does nothing.
+fn sleeper() -> Child {
+    let sleeper = Command::new("sleep")
         .arg("100")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -187,6 +185,14 @@ fn perf_describes_a_process_in_the_same_records() {
     while std::fs::read(format!("/proc/{}/comm", sleeper.id())).unwrap() != b"sleep\n" {
         std::thread::yield_now();
     }
+    sleeper
+}
+
+/// Of a process that does nothing, perf says the same: a recording of it alone has its name and its
+/// mappings.
+#[test]
+fn perf_describes_a_process_in_the_same_records() {
+    let mut sleeper = sleeper();
     let pid = i32::try_from(sleeper.id()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");

@@ -10,8 +10,10 @@ use tare_format::abi::{Attr, Flags};
 use tare_format::file::Reader;
 use tare_format::file::writer::EventDescription;
 
-use super::super::{Options, destination::OpenDestination};
+use super::super::disk::OpenDestination;
+use super::super::{FileSystem, Options, series::OutputBackend};
 use super::*;
+use crate::clock::SystemClock;
 
 /// A record that holds its number, and filling up to `size` bytes, which is a multiple of eight.
 fn record(number: u64, size: u16) -> Vec<u8> {
@@ -73,8 +75,12 @@ fn stream(
     let reader = std::thread::spawn(move || read_slowly(from, seed, most));
     let capacity = random.usize(1..4 << 20);
     let options = Options { compress, queue_bytes: capacity, ..Options::default() };
-    let recording =
-        FileSeries::new(OpenDestination::Stream(File::from(OwnedFd::from(to))), &options).unwrap();
+    let recording = FileSeries::new(
+        OpenDestination::Stream(Arc::new(File::from(OwnedFd::from(to)))),
+        &options,
+        OutputBackend { disk: Arc::new(FileSystem), clock: Arc::new(SystemClock) },
+    )
+    .unwrap();
     let queue = Queue::start(recording, capacity).unwrap();
     queue.begin(&description()).unwrap();
     let (mut appended, mut failed) = (0, None);

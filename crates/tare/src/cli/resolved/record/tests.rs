@@ -331,7 +331,12 @@ fn where_it_goes() {
         (output("-o - true").destination, output("--output y true").destination),
         (Destination::Stdout, file("y"))
     );
-    let options = |text| output(text).options;
+    refused(&[("-o - --switch-output true", "name a file"), ("-o '' true", "value is required")]);
+}
+
+#[test]
+fn how_it_is_written() {
+    let options = |text| record(text).output.options;
     assert_eq!(
         (options("true").compress, options("-z true").compress, options("-z7 true").compress),
         (None, Some(1), Some(7))
@@ -380,8 +385,6 @@ fn where_it_goes() {
         ("--max-size 0 true", "as in 100M"),
         ("--switch-output=x true", "30s"),
         ("--switch-max-files 3 true", "--switch-output"),
-        ("-o - --switch-output true", "name a file"),
-        ("-o '' true", "value is required"),
     ]);
 }
 

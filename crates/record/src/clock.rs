@@ -1,0 +1,48 @@
+//! The clock, behind a trait so that time can be simulated.
+
+use std::fmt;
+use std::time::{Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::describe::RecordingClock;
+
+/// The clocks that a recorder goes by.
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// The time that passes: deadlines are of this clock.
+    fn now(&self) -> Instant;
+
+    /// The time of day, in names of files.
+    fn time_of_day(&self) -> SystemTime;
+
+    /// CPU time of this process so far, in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+
+    /// A clock of `perf_event_attr.clockid`, beside the time of day. `None`: the kernel's events
+    /// don't take this one.
+    fn of_events(&self, clockid: i32) -> Option<RecordingClock>;
+}
+
+/// The clocks of the running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn time_of_day(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        u64::try_from(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec))
+            .unwrap_or(0)
+    }
+
+    fn of_events(&self, clockid: i32) -> Option<RecordingClock> {
+        RecordingClock::now(clockid)
+    }
+}

@@ -1,0 +1,96 @@
+//! The disk, as far as a recording goes, behind a trait so that its failures can be simulated.
+//! Calls are made for batches of records, never for a single one.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::io::Errno;
+use tare_kernel::file_window::{FileWindow, WindowError};
+
+use super::{Destination, Result};
+
+/// The disk.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Opens a destination. A file that is there already gets another name, ending with `.old`.
+    /// Nothing is waited for.
+    ///
+    /// # Errors
+    /// See [`super::OutputError`].
+    fn open(&self, to: &Destination) -> Result<OpenDestination>;
+
+    /// Makes a file that is not there, or takes an empty one that is ours.
+    ///
+    /// # Errors
+    /// [`super::OutputError::Open`].
+    fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
+
+    /// Gives a finished file a name that ends with the time, and returns it.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn stamp(&self, path: &Path, now: SystemTime) -> std::result::Result<PathBuf, Errno>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn remove(&self, path: &Path) -> std::result::Result<(), Errno>;
+}
+
+/// An open file or stream.
+pub trait DiskFile: fmt::Debug + Send + Sync {
+    /// Writes some of the pieces to a place in a file (`pwritev(2)`), and returns how many bytes.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> std::result::Result<usize, Errno>;
+
+    /// Writes some of the pieces to a stream (`writev(2)`), and returns how many bytes.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn write(&self, pieces: &[IoSlice<'_>]) -> std::result::Result<usize, Errno>;
+
+    /// Reads from a place in a file, and returns how many bytes.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> std::result::Result<usize, Errno>;
+
+    /// Cuts a file, or makes it longer.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn set_len(&self, bytes: u64) -> std::result::Result<(), Errno>;
+
+    /// Waits until a file's data are on the disk.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn sync(&self) -> std::result::Result<(), Errno>;
+
+    /// Maps a part of a file: see [`FileWindow::open`].
+    ///
+    /// # Errors
+    /// See [`WindowError`]. With [`WindowError::NotSupported`] the file is written by writes.
+    fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError>;
+}
+
+/// An open destination.
+#[derive(Debug)]
+pub enum OpenDestination {
+    /// A file of our own, empty.
+    File {
+        /// The file.
+        file: Arc<dyn DiskFile>,
+        /// Its name.
+        path: PathBuf,
+    },
+    /// `/dev/null`: takes everything at once, and keeps nothing.
+    Null(Arc<dyn DiskFile>),
+    /// A destination that can only be written to from front to end, and may make the writer wait.
+    Stream(Arc<dyn DiskFile>),
+}

@@ -1,0 +1,207 @@
+//! Records for a callback in the same process.
+
+use std::ops::ControlFlow;
+
+use tare_format::Endian;
+use tare_format::file::writer::Description;
+use tare_format::record::RecordHeader;
+
+use super::{Closing, OutputError, OutputStats, Path, Result};
+
+/// Nothing more is wanted: the recording ends as if a stream's reader had gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+/// Takes records in the process that records them, on the thread that reads ring buffers: the
+/// caller's, and further ones where the options ask for such. Whatever it does, ring buffers are
+/// not emptied meanwhile.
+pub trait RecordSink: Send {
+    /// What is recorded: events with their attributes and ids, which readers of records need.
+    fn begin(&mut self, description: &Description) -> ControlFlow<Closed>;
+
+    /// Whole records, one behind the other, in the byte order of this machine. Those of several ring
+    /// buffers come in no order of time; a `FINISHED_ROUND` among them says, as in a file, that
+    /// nothing that follows is older than what came before the previous one.
+    fn records(&mut self, records: &[u8]) -> ControlFlow<Closed>;
+
+    /// All records that ring buffers held at this time were handed over.
+    fn flush(&mut self) -> ControlFlow<Closed> {
+        ControlFlow::Continue(())
+    }
+
+    /// The recording ends: the description, with what is known only now.
+    fn finish(&mut self, description: &Description) {
+        let _ = description;
+    }
+}
+
+/// Hands whole records to a sink.
+pub(super) struct SinkWriter {
+    sink: Box<dyn RecordSink>,
+    /// The beginning of a record whose rest comes with the next piece.
+    partial: Vec<u8>,
+    stats: OutputStats,
+}
+
+impl std::fmt::Debug for SinkWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SinkWriter").field("stats", &self.stats).finish_non_exhaustive()
+    }
+}
+
+impl SinkWriter {
+    pub(super) fn new(sink: Box<dyn RecordSink>) -> Self {
+        let stats = OutputStats { path: Path::Sink, ..OutputStats::default() };
+        Self { sink, partial: Vec::new(), stats }
+    }
+
+    /// What became of the recording so far.
+    pub(super) fn stats(&self) -> OutputStats {
+        self.stats.clone()
+    }
+
+    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+        let flow = self.sink.begin(description);
+        self.went_on(flow)
+    }
+
+    /// See [`super::Output::append`].
+    pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<()> {
+        let bytes: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.stats.uncompressed_bytes += bytes;
+        if let Some(why) = &self.stats.stopped {
+            self.stats.dropped_bytes += bytes;
+            return Err(why.clone());
+        }
+        self.stats.bytes += bytes;
+        pieces.iter().try_for_each(|piece| self.append_piece(piece))
+    }
+
+    fn append_piece(&mut self, mut piece: &[u8]) -> Result<()> {
+        if !self.partial.is_empty() {
+            let missing = missing(&self.partial, piece).min(piece.len());
+            let (rest, behind) = piece.split_at(missing);
+            self.partial.extend_from_slice(rest);
+            piece = behind;
+            if !is_whole(&self.partial) {
+                return Ok(());
+            }
+            let flow = self.sink.records(&self.partial);
+            self.partial.clear();
+            self.went_on(flow)?;
+        }
+        let (whole, begun) = piece.split_at(whole_records(piece));
+        self.partial.extend_from_slice(begun);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let flow = self.sink.records(whole);
+        self.went_on(flow)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if let Some(why) = &self.stats.stopped {
+            return Err(why.clone());
+        }
+        let flow = self.sink.flush();
+        self.went_on(flow)
+    }
+
+    /// See [`super::Output::finish`].
+    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+        if self.stats.stopped.is_none() {
+            // A sink that wants no last records has ended anyway.
+            let _ = self.append(&[closing.records]);
+        }
+        self.sink.finish(closing.description);
+        self.stats
+    }
+
+    fn went_on(&mut self, flow: ControlFlow<Closed>) -> Result<()> {
+        if flow.is_continue() {
+            return Ok(());
+        }
+        self.stats.stopped = Some(OutputError::Closed);
+        Err(OutputError::Closed)
+    }
+}
+
+fn size(record: &[u8]) -> Option<usize> {
+    let header = RecordHeader::first(record, Endian::NATIVE)?;
+    Some(header.record_size().max(RecordHeader::SIZE))
+}
+
+/// How many bytes of the first records of `bytes` are whole records.
+fn whole_records(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    while let Some(next) =
+        size(&bytes[end..]).map(|size| end + size).filter(|next| *next <= bytes.len())
+    {
+        end = next;
+    }
+    end
+}
+
+fn is_whole(record: &[u8]) -> bool {
+    size(record).is_some_and(|size| size <= record.len())
+}
+
+/// How many bytes a record lacks whose rest begins `next`.
+fn missing(partial: &[u8], next: &[u8]) -> usize {
+    let header: Vec<u8> = partial.iter().chain(next).take(RecordHeader::SIZE).copied().collect();
+    size(&header).map_or(next.len(), |size| size.saturating_sub(partial.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Collects(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl RecordSink for Collects {
+        fn begin(&mut self, _: &Description) -> ControlFlow<Closed> {
+            ControlFlow::Continue(())
+        }
+
+        fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+            let mut all = self.0.lock().unwrap();
+            all.push(records.to_vec());
+            if all.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(Closed) }
+        }
+    }
+
+    fn record(size: u16, byte: u8) -> Vec<u8> {
+        let mut record = vec![byte; usize::from(size)];
+        record[..6].copy_from_slice(&[9, 0, 0, 0, 0, 0]);
+        record[6..8].copy_from_slice(&size.to_ne_bytes());
+        record
+    }
+
+    #[test]
+    fn records_are_whole_wherever_pieces_end() {
+        let all = [record(24, 1), record(8, 2), record(40, 3)].concat();
+        for first in 0..=all.len() {
+            for second in first..=all.len() {
+                let sink = Collects::default();
+                let mut writer = SinkWriter::new(Box::new(sink.clone()));
+                writer.append(&[&all[..first], &all[first..second], &all[second..]]).unwrap();
+                let got = sink.0.lock().unwrap().clone();
+                assert_eq!(got.concat(), all, "{first} {second}");
+                assert!(got.iter().all(|records| whole_records(records) == records.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_sink_that_wants_no_more_ends_the_recording() {
+        let mut writer = SinkWriter::new(Box::new(Collects::default()));
+        let one = record(8, 0);
+        let taken = (0..200).take_while(|_| writer.append(&[&one]).is_ok()).count();
+        assert_eq!((taken, writer.stats().dropped_bytes), (99, 0));
+        assert_eq!(writer.append(&[&one]), Err(OutputError::Closed));
+        assert_eq!(writer.stats().dropped_bytes, 8);
+    }
+}
