@@ -1,12 +1,16 @@
 //! Rows put together by sort keys.
 
-use indexmap::IndexMap;
+use std::collections::HashMap;
 
-use crate::call_tree::{CallTree, Chain, Order};
+use indexmap::IndexSet;
+
+use crate::call_tree::{CallTree, CallTrees, Chain, Order};
 use crate::filter::Filter;
-use crate::ids::{EventId, FrameId, Id, RowId, ThreadId};
-use crate::key::{Group, Key};
-use crate::profile::{Profile, Row, Weight};
+use crate::ids::{EventId, FrameId, StackId, StringId, ThreadId};
+use crate::key::{Function, Key};
+use crate::numbers::{FrameGroups, Functions};
+use crate::profile::{Profile, Row};
+use crate::tables::Weight;
 
 /// How rows are put together.
 #[derive(Clone, Debug, Default)]
@@ -21,16 +25,18 @@ pub struct Options {
     pub filter: Filter,
 }
 
-/// Samples that have the sort keys in common.
-#[derive(Clone, Debug)]
+/// Samples that have the sort keys in common. Of what is no sort key it has that of its first
+/// sample.
+#[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What they have in common.
-    pub group: Group,
-    /// A frame of theirs: with [`Key::Symbol`] or [`Key::Dso`], all of them have its function or
-    /// file.
-    pub frame: Option<FrameId>,
-    /// The thread of the first.
+    /// The thread's name.
+    pub comm: Option<StringId>,
+    /// The thread.
     pub thread: Option<ThreadId>,
+    /// The CPU; `None` where the recording doesn't say.
+    pub cpu: Option<u32>,
+    /// The frame: with [`Key::Symbol`] or [`Key::Dso`], all samples have its function or file.
+    pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
     pub own: Weight,
     /// What samples weigh that were in it or in what it called; without [`Options::children`] the
@@ -39,33 +45,114 @@ pub struct Entry {
     /// Frames of the longest chain below it, in the order of the trees: what stands nearer to the
     /// root comes first among equals.
     pub depth: u32,
-    members: Vec<(RowId, u32)>,
-    last: Option<RowId>,
+    /// The merged row that was added last.
+    last: u32,
+    /// The last of its chains in [`Table::chains`].
+    chain: u32,
+}
+
+impl Entry {
+    /// The function.
+    #[must_use]
+    pub fn function(&self, profile: &Profile) -> Function {
+        Function::of(profile, self.frame)
+    }
 }
 
 /// The entries of one event, unordered.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// One for each group.
+    /// One for each combination of sort keys.
     pub entries: Vec<Entry>,
     /// What all samples weigh, the hidden ones too: 100%.
     pub all: Weight,
+    /// The event.
+    pub event: EventId,
+    /// What tells entries apart.
+    pub keys: Vec<Key>,
     order: Option<Order>,
+    functions: Functions,
+    merged: Vec<Merged>,
+    chains: Vec<EntryChain>,
+}
+
+/// Stands for no index.
+const NONE: u32 = u32::MAX;
+
+/// A chain of an entry.
+#[derive(Clone, Copy, Debug)]
+struct EntryChain {
+    merged: u32,
+    /// Frames to skip, counted from the root of the trees.
+    skip: u32,
+    /// The one before of the same entry, or [`NONE`].
+    before: u32,
+}
+
+/// Rows that the sort keys, the leaf and the call chain don't tell apart.
+#[derive(Clone, Copy, Debug)]
+struct Merged {
+    /// The first of them.
+    row: Row,
+    /// Their [`RowGroup`].
+    group: u32,
+    weight: Weight,
+}
+
+/// What sort keys tell rows apart by, but for frames. What is no sort key is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct RowGroup {
+    comm: Option<StringId>,
+    tid: Option<i32>,
+    tgid: Option<i32>,
+    cpu: Option<u32>,
+}
+
+impl RowGroup {
+    fn of(profile: &Profile, keys: &[Key], row: &Row) -> Self {
+        let mut group = Self::default();
+        let thread = || row.thread.and_then(|thread| profile.thread(thread));
+        for key in keys {
+            match key {
+                Key::Comm => group.comm = row.comm,
+                Key::Tid => group.tid = thread().map(|thread| thread.tid),
+                Key::Tgid => group.tgid = thread().map(|thread| thread.pid),
+                Key::Cpu => group.cpu = row.cpu,
+                // Frames have groups of their own, and a table is of one event.
+                Key::Dso | Key::Symbol | Key::Event => {}
+            }
+        }
+        group
+    }
 }
 
 impl Table {
-    /// The stacks of an entry as a tree.
+    /// What builds the call trees of entries, without nodes of a smaller period; `None` where trees
+    /// were not asked for.
     #[must_use]
-    pub fn call_tree(&self, profile: &Profile, entry: &Entry) -> CallTree {
-        let mut tree = CallTree::default();
-        let Some(order) = self.order else { return tree };
-        let mut chain = Chain::default();
-        for (row, from) in &entry.members {
-            let Some((row, weight)) = profile.row(*row) else { continue };
-            chain.read(profile, row, order);
-            tree.add(profile, chain.frames.get(*from as usize..).unwrap_or_default(), weight);
+    pub fn call_trees<'a>(&'a self, profile: &'a Profile, least: f64) -> Option<CallTrees<'a>> {
+        Some(CallTrees::new(profile, &self.functions, self.order?, least))
+    }
+
+    /// The call chains of an entry as a tree.
+    #[must_use]
+    pub fn call_tree(&self, trees: &mut CallTrees<'_>, entry: &Entry) -> CallTree {
+        // Nothing of a tree weighs more than its entry.
+        if (entry.total.period as f64) < trees.least() {
+            return CallTree::default();
         }
-        tree
+        let mut chains = Vec::new();
+        let mut at = entry.chain;
+        while let Some(EntryChain { merged, skip, before }) = self.chains.get(at as usize) {
+            if let Some(Merged { row, weight, .. }) = self.merged.get(*merged as usize)
+                && let Some(stack) = row.stack
+            {
+                chains.push(Chain { stack, skip: *skip as usize, weight: *weight });
+            }
+            at = *before;
+        }
+        chains.reverse();
+        trees.tree(chains)
     }
 }
 
@@ -74,83 +161,114 @@ impl Table {
 pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
     let by_frame = options.keys.iter().any(|key| matches!(key, Key::Dso | Key::Symbol));
     // Without a key that looks at frames, all frames of a stack are in the entry of its leaf.
-    let mut filling = Filling {
+    let children = options.children && by_frame;
+    let functions = Functions::of(profile);
+    let (merged, all) = merge(profile, event, options, children || options.trees.is_some());
+    let filling = Filling {
         profile,
-        options,
-        children: options.children && by_frame,
-        entries: IndexMap::default(),
+        groups: FrameGroups::new(profile, &functions, &options.keys, &options.filter),
+        trees: options.trees,
+        entries: Vec::new(),
+        by_key: HashMap::default(),
+        chains: Vec::new(),
     };
-    let reads_chains = filling.children || options.trees.is_some();
+    let (entries, chains) = filling.fill(&merged, children);
+    let keys = options.keys.clone();
+    Table { entries, all, event, keys, order: options.trees, functions, merged, chains }
+}
+
+/// Rows that are shown, merged; and what all rows weigh.
+fn merge(
+    profile: &Profile,
+    event: EventId,
+    options: &Options,
+    with_stacks: bool,
+) -> (Vec<Merged>, Weight) {
+    type Key = (u32, Option<FrameId>, Option<StackId>);
     let mut all = Weight::default();
-    let mut chain = Chain::default();
-    for (index, (row, weight)) in
-        profile.rows().enumerate().filter(|(_, (row, _))| row.event == event)
-    {
+    let mut merged: Vec<Merged> = Vec::new();
+    let mut by_key: HashMap<Key, u32, foldhash::fast::RandomState> = HashMap::default();
+    let mut groups: IndexSet<RowGroup, foldhash::fast::RandomState> = IndexSet::default();
+    for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
         all.add(weight);
-        if options.filter.takes_row(profile, row) {
-            if reads_chains {
-                chain.read(profile, row, options.trees.unwrap_or(Order::Caller));
-            }
-            filling.take(RowId::from_index(index), row, weight, &chain);
+        if !options.filter.takes_row(profile, row) {
+            continue;
+        }
+        let row_group = RowGroup::of(profile, &options.keys, row);
+        let group = u32::try_from(groups.insert_full(row_group).0).unwrap_or(NONE);
+        let stack = row.stack.filter(|_| with_stacks);
+        let next = u32::try_from(merged.len()).unwrap_or(NONE);
+        let at = *by_key.entry((group, row.leaf, stack)).or_insert(next);
+        match merged.get_mut(at as usize) {
+            Some(merged) => merged.weight.add(weight),
+            None => merged.push(Merged { row: Row { stack, ..*row }, group, weight }),
         }
     }
-    Table { entries: filling.entries.into_values().collect(), all, order: options.trees }
+    (merged, all)
 }
 
 struct Filling<'a> {
     profile: &'a Profile,
-    options: &'a Options,
-    children: bool,
-    entries: IndexMap<Group, Entry, foldhash::fast::RandomState>,
+    groups: FrameGroups<'a>,
+    trees: Option<Order>,
+    entries: Vec<Entry>,
+    /// By the groups of row and frame.
+    by_key: HashMap<u64, u32, foldhash::fast::RandomState>,
+    chains: Vec<EntryChain>,
 }
 
 impl Filling<'_> {
-    /// Adds a row to the entry of its leaf, and with children to those of all frames of its chain.
-    fn take(&mut self, id: RowId, row: &Row, weight: Weight, chain: &Chain) {
-        let keeps = self.options.trees.is_some();
-        if let Some(entry) = self.entry(row, row.leaf) {
-            entry.own.add(weight);
-            entry.add(id, weight, 0, chain.frames.len(), keeps);
-        }
-        let frames: &[FrameId] = if self.children { &chain.frames } else { &[] };
-        for (from, frame) in frames.iter().enumerate() {
-            // A function that calls itself is there once.
-            if let Some(entry) =
-                self.entry(row, Some(*frame)).filter(|entry| entry.last != Some(id))
-            {
-                entry.add(id, weight, from, frames.len() - from, keeps);
+    /// Adds each row to the entry of its leaf, and with children to those of all frames of its
+    /// chain.
+    fn fill(mut self, merged: &[Merged], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
+        let is_callee = self.trees == Some(Order::Callee);
+        for (id, row) in (0..).zip(merged) {
+            let frames = self.profile.frames_of(row.row.stack);
+            if let Some(entry) = self.entry(row, row.row.leaf) {
+                self.entries[entry].own.add(row.weight);
+                self.add(entry, (id, row.weight), 0, frames.len());
+            }
+            let frames = if children { frames } else { &[] };
+            for skip in 0..frames.len() {
+                let at = if is_callee { skip } else { frames.len() - 1 - skip };
+                // A function that calls itself is there once.
+                if let Some(entry) = self.entry(row, frames.get(at).copied())
+                    && self.entries[entry].last != id
+                {
+                    self.add(entry, (id, row.weight), skip, frames.len() - skip);
+                }
             }
         }
+        (self.entries, self.chains)
     }
 
-    fn entry(&mut self, row: &Row, frame: Option<FrameId>) -> Option<&mut Entry> {
-        if !self.options.filter.takes_frame(self.profile, frame) {
-            return None;
+    /// The index of the entry of a row when `frame` is what counts of its stack; `None` where that
+    /// is not shown.
+    fn entry(&mut self, row: &Merged, frame: Option<FrameId>) -> Option<usize> {
+        let key = u64::from(row.group) << 32 | u64::from(self.groups.of(frame)?);
+        let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
+        let at = *self.by_key.entry(key).or_insert(next) as usize;
+        if at == self.entries.len() {
+            let Row { comm, thread, cpu, .. } = row.row;
+            let (own, total) = Default::default();
+            let new =
+                Entry { comm, thread, cpu, frame, own, total, depth: 0, last: NONE, chain: NONE };
+            self.entries.push(new);
         }
-        let group = Group::of(self.profile, &self.options.keys, row, frame);
-        let nothing = Weight::default();
-        let new = || Entry {
-            group,
-            frame,
-            thread: row.thread,
-            own: nothing,
-            total: nothing,
-            depth: 0,
-            members: Vec::new(),
-            last: None,
-        };
-        Some(self.entries.entry(group).or_insert_with(new))
+        Some(at)
     }
-}
 
-impl Entry {
-    /// Adds a row whose chain has `depth` frames from place `from` on.
-    fn add(&mut self, row: RowId, weight: Weight, from: usize, depth: usize, keeps: bool) {
-        self.total.add(weight);
-        self.last = Some(row);
-        self.depth = self.depth.max(u32::try_from(depth).unwrap_or(u32::MAX));
-        if keeps && depth > 0 {
-            self.members.push((row, u32::try_from(from).unwrap_or(u32::MAX)));
+    /// Adds a merged row whose chain has `depth` frames behind those to skip.
+    fn add(&mut self, entry: usize, (id, weight): (u32, Weight), skip: usize, depth: usize) {
+        let entry = &mut self.entries[entry];
+        entry.total.add(weight);
+        entry.last = id;
+        entry.depth = entry.depth.max(u32::try_from(depth).unwrap_or(u32::MAX));
+        if self.trees.is_some() && depth > 0 {
+            let before = entry.chain;
+            entry.chain = u32::try_from(self.chains.len()).unwrap_or(NONE);
+            let skip = u32::try_from(skip).unwrap_or(u32::MAX);
+            self.chains.push(EntryChain { merged: id, skip, before });
         }
     }
 }

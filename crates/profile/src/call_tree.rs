@@ -1,12 +1,14 @@
-//! Stacks put together as a tree.
+//! Call chains put together as a tree.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 
-use crate::ids::FrameId;
+use crate::ids::{FrameId, StackId};
 use crate::key::Function;
-use crate::profile::{Profile, Row, Weight};
+use crate::numbers::Functions;
+use crate::profile::Profile;
+use crate::tables::Weight;
 
-/// Which end of the stacks is the root of a tree.
+/// Which end of the call chains is the root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The outermost caller: children are what was called.
@@ -15,46 +17,27 @@ pub enum Order {
     Callee,
 }
 
-/// The frames of a row's call chain, in the order of a tree. Without a recorded chain there are
-/// none.
-#[derive(Debug, Default)]
-pub(crate) struct Chain {
-    pub(crate) frames: Vec<FrameId>,
-}
-
-impl Chain {
-    pub(crate) fn read(&mut self, profile: &Profile, row: &Row, order: Order) {
-        self.frames.clear();
-        self.frames.extend(profile.frames_of(row.stack));
-        if order == Order::Caller {
-            self.frames.reverse();
-        }
-    }
-}
-
-/// A place in a [`CallTree`].
+/// A function in a [`CallTree`].
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The frame: one of those with this function.
     pub frame: FrameId,
+    /// The node above, an index of [`CallTree::nodes`]; `None` for roots.
+    pub parent: Option<usize>,
     /// What chains weigh that go through it.
     pub total: Weight,
     /// What chains weigh that end here.
     pub own: Weight,
-    /// The nodes below: places in [`CallTree::nodes`].
+    /// The nodes below, indices of [`CallTree::nodes`]: the heaviest first.
     pub children: Vec<usize>,
 }
 
-/// Stacks that have been put together. A child stands behind its parent in the list.
+/// Call chains that have been put together. A child stands behind its parent in the list.
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
     nodes: Vec<Node>,
     roots: Vec<usize>,
-    places: HashMap<(usize, Function), usize, foldhash::fast::RandomState>,
 }
-
-/// Stands for the node above the roots.
-const ABOVE: usize = usize::MAX;
 
 impl CallTree {
     /// All nodes.
@@ -63,38 +46,183 @@ impl CallTree {
         &self.nodes
     }
 
-    /// The nodes that no node is above of.
+    /// The nodes without a parent, the heaviest first.
     #[must_use]
     pub fn roots(&self) -> &[usize] {
         &self.roots
     }
+}
 
-    /// Adds a chain, the root first. Functions of one name at one address are one node.
-    pub(crate) fn add(&mut self, profile: &Profile, chain: &[FrameId], weight: Weight) {
-        let mut at = ABOVE;
-        for frame in chain {
-            at = self.child(at, Function::of(profile, Some(*frame)), *frame);
-            if let Some(node) = self.nodes.get_mut(at) {
-                node.total.add(weight);
+/// Chains that are equal, from a frame on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    pub(crate) stack: StackId,
+    /// Frames to skip, counted from the root of the tree.
+    pub(crate) skip: usize,
+    pub(crate) weight: Weight,
+}
+
+/// Builds call trees from chains. It keeps its memory from tree to tree.
+///
+/// A node is split into its children by the function that each of its chains has next. Children
+/// that weigh less than the limit are dropped there, so that nothing below them is looked at.
+#[derive(Debug)]
+pub struct CallTrees<'a> {
+    profile: &'a Profile,
+    functions: &'a Functions,
+    order: Order,
+    /// The least period of a node.
+    least: f64,
+    /// By function: the place in `groups`, or `NONE`.
+    slots: Vec<u32>,
+    groups: Vec<Group>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The chains of a node that have one function next.
+#[derive(Debug)]
+struct Group {
+    function: u32,
+    frame: FrameId,
+    weight: Weight,
+    chains: u32,
+}
+
+/// A node that is still to be split.
+struct Pending {
+    parent: Option<usize>,
+    frame: FrameId,
+    total: Weight,
+    chains: Vec<Chain>,
+}
+
+impl<'a> CallTrees<'a> {
+    pub(crate) fn new(
+        profile: &'a Profile,
+        functions: &'a Functions,
+        order: Order,
+        least: f64,
+    ) -> Self {
+        let slots = vec![NONE; functions.len() + 1];
+        Self { profile, functions, order, least, slots, groups: Vec::new() }
+    }
+
+    /// The least period of a node.
+    pub(crate) fn least(&self) -> f64 {
+        self.least
+    }
+
+    /// The tree of these chains.
+    pub(crate) fn tree(&mut self, chains: Vec<Chain>) -> CallTree {
+        let mut tree = CallTree::default();
+        let mut pending = Vec::new();
+        self.split(None, chains, &mut pending);
+        while let Some(Pending { parent, frame, total, chains }) = pending.pop() {
+            let at = tree.nodes.len();
+            match parent.and_then(|parent| tree.nodes.get_mut(parent)) {
+                Some(parent) => parent.children.push(at),
+                None => tree.roots.push(at),
             }
+            let own = self.split(Some(at), chains, &mut pending);
+            tree.nodes.push(Node { frame, parent, total, own, children: Vec::new() });
         }
-        if let Some(node) = self.nodes.get_mut(at) {
-            node.own.add(weight);
+        tree
+    }
+
+    /// Adds the children of a node to what is pending, the heaviest last. Returns what chains weigh
+    /// that have no further frame.
+    fn split(
+        &mut self,
+        parent: Option<usize>,
+        mut chains: Vec<Chain>,
+        pending: &mut Vec<Pending>,
+    ) -> Weight {
+        let mut own = Weight::default();
+        chains.retain(|chain| {
+            let next = self.next(chain);
+            match next {
+                Some(frame) => self.count(frame, chain.weight),
+                None => own.add(chain.weight),
+            }
+            next.is_some()
+        });
+        let mut groups = std::mem::take(&mut self.groups);
+        self.forget(&groups);
+        groups.retain(|group| group.weight.period as f64 >= self.least);
+        groups.sort_by_cached_key(|group| {
+            (group.weight.period, Reverse(Function::of(self.profile, Some(group.frame))))
+        });
+        let first = pending.len();
+        for (at, group) in (first..).zip(&groups) {
+            let slot = self.slot(group.function);
+            self.slots[slot] = u32::try_from(at - first).unwrap_or(NONE);
+            let chains =
+                Vec::with_capacity(if groups.len() > 1 { group.chains as usize } else { 0 });
+            pending.push(Pending { parent, frame: group.frame, total: group.weight, chains });
+        }
+        self.distribute(chains, &mut pending[first..]);
+        self.forget(&groups);
+        groups.clear();
+        self.groups = groups;
+        own
+    }
+
+    /// Hands each chain to the child that it goes on in, if that is heavy enough.
+    fn distribute(&self, mut chains: Vec<Chain>, children: &mut [Pending]) {
+        let child_of = |chain: &Chain| {
+            let slot = self.slot(self.functions.number(self.next(chain)?));
+            Some(self.slots[slot]).filter(|child| *child != NONE)
+        };
+        if let [only] = children {
+            chains.retain_mut(|chain| {
+                let stays = child_of(chain).is_some();
+                chain.skip += 1;
+                stays
+            });
+            only.chains = chains;
+            return;
+        }
+        for chain in chains {
+            if let Some(child) = child_of(&chain).and_then(|at| children.get_mut(at as usize)) {
+                child.chains.push(Chain { skip: chain.skip + 1, ..chain });
+            }
         }
     }
 
-    fn child(&mut self, parent: usize, function: Function, frame: FrameId) -> usize {
-        let Self { nodes, roots, places } = self;
-        *places.entry((parent, function)).or_insert_with(|| {
-            let at = nodes.len();
-            nodes.push(Node {
-                frame,
-                total: Weight::default(),
-                own: Weight::default(),
-                children: Vec::new(),
-            });
-            nodes.get_mut(parent).map_or(roots, |node| &mut node.children).push(at);
-            at
-        })
+    /// The frame that a chain goes on with.
+    fn next(&self, chain: &Chain) -> Option<FrameId> {
+        let frames = self.profile.frames_of(Some(chain.stack));
+        let at = match self.order {
+            Order::Callee => chain.skip,
+            Order::Caller => frames.len().checked_sub(chain.skip + 1)?,
+        };
+        frames.get(at).copied()
+    }
+
+    fn count(&mut self, frame: FrameId, weight: Weight) {
+        let function = self.functions.number(frame);
+        let slot = self.slot(function);
+        let at = self.slots[slot] as usize;
+        if let Some(group) = self.groups.get_mut(at) {
+            group.weight.add(weight);
+            group.chains += 1;
+        } else {
+            self.slots[slot] = u32::try_from(self.groups.len()).unwrap_or(NONE);
+            self.groups.push(Group { function, frame, weight, chains: 1 });
+        }
+    }
+
+    /// The slots of these groups are free.
+    fn forget(&mut self, groups: &[Group]) {
+        for group in groups {
+            let slot = self.slot(group.function);
+            self.slots[slot] = NONE;
+        }
+    }
+
+    /// Where a function stands in `slots`: the last place is that of what is not known.
+    fn slot(&self, function: u32) -> usize {
+        (function as usize).min(self.slots.len() - 1)
     }
 }

@@ -5,21 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use crate::ids::{EventId, Id, RowId, Set, StringId};
-use crate::profile::{Profile, Row, Weight};
-use crate::tables::Thread;
-
-/// What an event counted in all tasks that had a name last, and what their samples stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// The event.
-    pub event: EventId,
-    /// The last name of the tasks.
-    pub comm: StringId,
-    /// What their samples weigh.
-    pub sampled: Weight,
-    /// Occurrences (nanoseconds for clocks).
-    pub counted: u64,
-}
+use crate::profile::{Profile, Row};
+use crate::tables::{Counted, Thread, Weight};
 
 impl Profile {
     /// Puts rows beside exact counts: `counts` by event and name, where `last_name` tells what a

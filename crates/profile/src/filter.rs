@@ -23,10 +23,16 @@ impl Filter {
         is_among(profile, &self.comms, row.comm)
     }
 
+    /// Whether all frames pass.
+    #[must_use]
+    pub fn takes_all_frames(&self) -> bool {
+        self.dsos.is_empty() && self.symbols.is_empty()
+    }
+
     /// Whether a frame's file and function are among those that are wanted.
     #[must_use]
     pub fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
-        if self.dsos.is_empty() && self.symbols.is_empty() {
+        if self.takes_all_frames() {
             return true;
         }
         let found = frame.and_then(|frame| profile.frame(frame));

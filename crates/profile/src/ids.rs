@@ -1,10 +1,11 @@
-//! Typed places in the tables of a profile.
+//! Typed indices of the tables of a profile. One takes 4 bytes, and so does an `Option` of it.
 
 use std::hash::Hash;
+use std::num::NonZeroU32;
 
 use indexmap::IndexSet;
 
-/// What an id must be able to do to name places in a [`Set`].
+/// An index of a [`Set`].
 pub(crate) trait Id: Copy {
     fn from_index(index: usize) -> Self;
     fn index(self) -> usize;
@@ -14,15 +15,16 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
+        pub struct $name(NonZeroU32);
 
         impl Id for $name {
             fn from_index(index: usize) -> Self {
-                Self(u32::try_from(index).unwrap_or(u32::MAX))
+                let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+                Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
             }
 
             fn index(self) -> usize {
-                self.0 as usize
+                self.0.get() as usize - 1
             }
         }
     )*};
@@ -41,14 +43,16 @@ ids! {
     SymbolId
     /// A place in code.
     FrameId
-    /// A frame and what called it.
+    /// A call chain.
     StackId
     /// Samples that are alike.
     RowId
 }
 
-/// Values that are kept once each, in the order in which they first came. It has at most `u32::MAX`
-/// of them; more are not told apart.
+/// The most values of a [`Set`], and the most call chains; further ones are not told apart.
+pub(crate) const MOST: usize = u32::MAX as usize - 1;
+
+/// Values that are kept once each, in the order in which they first came.
 #[derive(Clone, Debug)]
 pub(crate) struct Set<T> {
     values: IndexSet<T, foldhash::fast::RandomState>,
@@ -62,7 +66,7 @@ impl<T> Default for Set<T> {
 
 impl<T: Hash + Eq> Set<T> {
     pub(crate) fn insert<I: Id>(&mut self, value: T) -> I {
-        if self.values.len() >= u32::MAX as usize {
+        if self.values.len() >= MOST {
             return I::from_index(self.values.get_index_of(&value).unwrap_or(0));
         }
         I::from_index(self.values.insert_full(value).0)

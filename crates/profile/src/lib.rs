@@ -1,12 +1,12 @@
 //! The profile model: samples summed up by command, process, file and symbol.
 //!
 //! ```text
-//! Profile   strings <- dsos <- symbols <- frames <- stacks
+//! Profile   strings <- dsos <- symbols <- frames <- stacks (call chains)
 //!              ^-- events, threads            ^       ^
 //!           rows: (event, thread, command, CPU, leaf, stack) -> samples, period
 //!
-//! Table     rows put together by sort keys: one Entry each, with what it did itself and what it called
-//! CallTree  the stacks of one entry, put together from their callers or from their callees
+//! Table     rows put together by sort keys: one Entry each, with its own weight and what it called
+//! CallTree  the call chains of one entry, put together from their callers or from their callees
 //! ```
 //! Pure: addresses were made names before they come here, and nothing here knows files or
 //! terminals.
@@ -19,15 +19,16 @@ mod filter;
 mod ids;
 mod key;
 mod loss;
+mod numbers;
 mod profile;
+mod stacks;
 mod tables;
 
 pub use aggregate::{Entry, Options, Table, table};
-pub use call_tree::{CallTree, Node, Order};
-pub use exact::Counted;
+pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use filter::Filter;
 pub use ids::{DsoId, EventId, FrameId, RowId, StackId, StringId, SymbolId, ThreadId};
-pub use key::{Function, Group, Key};
+pub use key::{Function, Key, short_name};
 pub use loss::Loss;
-pub use profile::{Profile, Row, Weight};
-pub use tables::{Dso, Event, Frame, Space, Stack, Symbol, Thread};
+pub use profile::{Profile, Row};
+pub use tables::{Counted, Dso, Event, Frame, Space, Symbol, Thread, Weight};

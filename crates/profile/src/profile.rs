@@ -2,10 +2,10 @@
 
 use indexmap::IndexMap;
 
-use crate::exact::Counted;
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
 use crate::loss::Loss;
-use crate::tables::{Dso, Event, Frame, Stack, Symbol, Thread};
+use crate::stacks::Stacks;
+use crate::tables::{Counted, Dso, Event, Frame, Symbol, Thread, Weight};
 
 /// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
 /// told apart.
@@ -21,25 +21,8 @@ pub struct Row {
     pub cpu: Option<u32>,
     /// Where the CPU was.
     pub leaf: Option<FrameId>,
-    /// How it came there; `None` where no call chain was recorded.
+    /// The call chain; `None` where there is none, or where it is not asked for.
     pub stack: Option<StackId>,
-}
-
-/// How much samples weigh together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Weight {
-    /// The occurrences that they stand for (nanoseconds for clocks).
-    pub period: u64,
-    /// How many there are.
-    pub samples: u64,
-}
-
-impl Weight {
-    /// Adds another.
-    pub fn add(&mut self, other: Self) {
-        self.period = self.period.saturating_add(other.period);
-        self.samples = self.samples.saturating_add(other.samples);
-    }
 }
 
 /// Samples, summed up.
@@ -51,7 +34,7 @@ pub struct Profile {
     dsos: Set<Dso>,
     symbols: Set<Symbol>,
     frames: Set<Frame>,
-    stacks: Set<Stack>,
+    stacks: Stacks,
     pub(crate) rows: Set<Row>,
     pub(crate) weights: Vec<Weight>,
     names: IndexMap<ThreadId, StringId>,
@@ -92,15 +75,14 @@ impl Profile {
         self.symbols.insert(symbol)
     }
 
-    /// Keeps a place in code.
+    /// Keeps a frame.
     pub fn add_frame(&mut self, frame: Frame) -> FrameId {
         self.frames.insert(frame)
     }
 
-    /// Keeps a frame that was called from a stack.
-    pub fn add_stack(&mut self, caller: Option<StackId>, frame: FrameId) -> StackId {
-        let depth = caller.and_then(|caller| self.stack(caller)).map_or(0, |caller| caller.depth);
-        self.stacks.insert(Stack { caller, frame, depth: depth.saturating_add(1) })
+    /// Keeps a call chain, the innermost frame first; `None` where there are no frames.
+    pub fn add_stack(&mut self, frames: &[FrameId]) -> Option<StackId> {
+        self.stacks.insert(frames)
     }
 
     /// Adds samples that are alike.
@@ -193,22 +175,21 @@ impl Profile {
         self.symbols.get(id)
     }
 
-    /// A place in code.
+    /// A frame.
     #[must_use]
     pub fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.frames.get(id)
     }
 
-    /// A stack.
-    #[must_use]
-    pub fn stack(&self, id: StackId) -> Option<&Stack> {
-        self.stacks.get(id)
+    /// All frames, in the order of their ids.
+    pub(crate) fn frame_ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+        (0..self.frames.len()).map(FrameId::from_index)
     }
 
-    /// The frames of a stack, the innermost first.
-    pub fn frames_of(&self, id: Option<StackId>) -> impl Iterator<Item = FrameId> + '_ {
-        std::iter::successors(id.and_then(|id| self.stack(id)), |stack| self.stack(stack.caller?))
-            .map(|stack| stack.frame)
+    /// The frames of a call chain, the innermost first; none where there is no chain.
+    #[must_use]
+    pub fn frames_of(&self, id: Option<StackId>) -> &[FrameId] {
+        id.map_or(&[], |id| self.stacks.get(id))
     }
 
     /// The rows, with what they weigh.

@@ -1,6 +1,6 @@
 //! What the tables hold.
 
-use crate::ids::{DsoId, FrameId, StackId, StringId, SymbolId};
+use crate::ids::{DsoId, EventId, StringId, SymbolId};
 
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ pub enum Space {
     Unknown,
 }
 
-/// A place in code.
+/// A frame of a call chain, or where a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Where it was.
@@ -68,13 +68,32 @@ pub struct Frame {
     pub address: u64,
 }
 
-/// A frame, and the stack that it was called from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stack {
-    /// `None` is the root.
-    pub caller: Option<StackId>,
-    /// The innermost frame.
-    pub frame: FrameId,
-    /// Frames in the stack.
-    pub depth: u32,
+/// What an event counted in all tasks that had a name last, and what their samples stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The event.
+    pub event: EventId,
+    /// The last name of the tasks.
+    pub comm: StringId,
+    /// What their samples weigh.
+    pub sampled: Weight,
+    /// Occurrences (nanoseconds for clocks).
+    pub counted: u64,
+}
+
+/// How much samples weigh together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight {
+    /// The occurrences that they stand for (nanoseconds for clocks).
+    pub period: u64,
+    /// How many there are.
+    pub samples: u64,
+}
+
+impl Weight {
+    /// Adds another.
+    pub fn add(&mut self, other: Self) {
+        self.period = self.period.saturating_add(other.period);
+        self.samples = self.samples.saturating_add(other.samples);
+    }
 }

@@ -1,10 +1,10 @@
 //! Columns of a table: figures and sort keys.
 
 use std::cmp::Ordering;
-
-use tare_profile::{Entry, Function, Key, Profile, Space, StringId, Weight};
+use std::fmt::{self, Write};
 
 use tare_format::printable;
+use tare_profile::{Entry, Function, Key, Profile, Space, StringId, Table, Weight, short_name};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +51,20 @@ impl Column {
         }
     }
 
-    /// What stands in it for an entry.
-    pub(crate) fn cell(self, profile: &Profile, entry: &Entry, all: Weight) -> String {
+    /// Writes what stands in it for an entry.
+    pub(crate) fn cell(
+        self,
+        out: &mut impl Write,
+        profile: &Profile,
+        table: &Table,
+        entry: &Entry,
+    ) -> fmt::Result {
         match self {
-            Self::Children => format!("{:.2}%", percent(entry.total, all)),
-            Self::Overhead => format!("{:.2}%", percent(entry.own, all)),
-            Self::Samples => entry.own.samples.to_string(),
-            Self::Period => entry.own.period.to_string(),
-            Self::Key(key) => key_cell(key, profile, entry),
+            Self::Children => write!(out, "{:.2}%", percent(entry.total, table.all)),
+            Self::Overhead => write!(out, "{:.2}%", percent(entry.own, table.all)),
+            Self::Samples => write!(out, "{}", entry.own.samples),
+            Self::Period => write!(out, "{}", entry.own.period),
+            Self::Key(key) => key_cell(out, key, profile, table, entry),
         }
     }
 
@@ -73,24 +79,35 @@ impl Column {
                 .then_with(|| nearer_the_root(left, right)),
             Self::Overhead | Self::Period => right.own.period.cmp(&left.own.period),
             Self::Samples => right.own.samples.cmp(&left.own.samples),
-            Self::Key(Key::Comm) => text(left.group.comm).cmp(&text(right.group.comm)),
-            Self::Key(Key::Tid) => left.group.tid.cmp(&right.group.tid),
-            Self::Key(Key::Tgid) => left.group.tgid.cmp(&right.group.tgid),
-            Self::Key(Key::Dso) => left.group.dso.map(text).cmp(&right.group.dso.map(text)),
-            Self::Key(Key::Cpu) => left.group.cpu.cmp(&right.group.cpu),
-            Self::Key(Key::Event) => left.group.event.cmp(&right.group.event),
+            Self::Key(Key::Comm) => text(left.comm).cmp(&text(right.comm)),
+            Self::Key(key @ (Key::Tid | Key::Tgid)) => {
+                number(key, profile, left).cmp(&number(key, profile, right))
+            }
+            Self::Key(Key::Dso) => {
+                let name = |entry: &Entry| text(short_name(profile, entry.frame));
+                name(left).cmp(&name(right))
+            }
+            Self::Key(Key::Cpu) => left.cpu.cmp(&right.cpu),
+            // A table is of one event.
+            Self::Key(Key::Event) => Ordering::Equal,
             Self::Key(Key::Symbol) => {
                 let name = |function| match function {
-                    Some(Function::Named(symbol)) => {
+                    Function::Named(symbol) => {
                         profile.symbol(symbol).map(|symbol| profile.string(symbol.name))
                     }
                     _ => None,
                 };
-                let by_name = name(left.group.function).cmp(&name(right.group.function));
-                by_name.then_with(|| left.group.function.cmp(&right.group.function))
+                let (left, right) = (left.function(profile), right.function(profile));
+                name(left).cmp(&name(right)).then_with(|| left.cmp(&right))
             }
         }
     }
+}
+
+/// The number of an entry's thread or process.
+pub(crate) fn number(key: Key, profile: &Profile, entry: &Entry) -> Option<i32> {
+    let thread = profile.thread(entry.thread?)?;
+    Some(if key == Key::Tid { thread.tid } else { thread.pid })
 }
 
 /// Of one thread callers stand above what they call, where both weigh the same.
@@ -103,34 +120,36 @@ pub(crate) fn percent(part: Weight, all: Weight) -> f64 {
     if all.period == 0 { 0.0 } else { 100.0 * part.period as f64 / all.period as f64 }
 }
 
-fn key_cell(key: Key, profile: &Profile, entry: &Entry) -> String {
-    let text = |id: Option<StringId>| {
-        id.map_or("[unknown]".into(), |id| printable(profile.string(id)).into_owned())
+fn key_cell(
+    out: &mut impl Write,
+    key: Key,
+    profile: &Profile,
+    table: &Table,
+    entry: &Entry,
+) -> fmt::Result {
+    const UNKNOWN: &str = "[unknown]";
+    let text = |out: &mut dyn Write, id: Option<StringId>| match id {
+        Some(id) => out.write_str(&printable(profile.string(id))),
+        None => out.write_str(UNKNOWN),
     };
-    match key {
-        Key::Comm => text(entry.group.comm),
-        Key::Tid => {
-            let name = entry.thread.and_then(|thread| profile.name_of(thread));
-            entry
-                .group
-                .tid
-                .map_or_else(|| "[unknown]".into(), |tid| format!("{tid:>7}:{}", text(name)))
+    match (key, number(key, profile, entry)) {
+        (Key::Comm, _) => text(out, entry.comm),
+        (Key::Tid | Key::Tgid, None) => out.write_str(UNKNOWN),
+        (Key::Tgid, Some(tgid)) => write!(out, "{tgid:>7}"),
+        (Key::Tid, Some(tid)) => {
+            write!(out, "{tid:>7}:")?;
+            text(out, entry.thread.and_then(|thread| profile.name_of(thread)))
         }
-        Key::Tgid => {
-            entry.group.tgid.map_or_else(|| "[unknown]".into(), |tgid| format!("{tgid:>7}"))
+        (Key::Dso, _) => text(out, short_name(profile, entry.frame)),
+        (Key::Cpu, _) => match entry.cpu {
+            Some(cpu) => write!(out, "{cpu:03}"),
+            None => out.write_str("-001"),
+        },
+        (Key::Event, _) => text(out, profile.event(table.event).map(|event| event.name)),
+        (Key::Symbol, _) => {
+            write!(out, "[{}] ", space_letter(profile, entry))?;
+            function(out, profile, entry.function(profile))
         }
-        Key::Dso => text(entry.group.dso.flatten()),
-        Key::Cpu => {
-            entry.group.cpu.flatten().map_or_else(|| "-001".into(), |cpu| format!("{cpu:03}"))
-        }
-        Key::Event => {
-            text(entry.group.event.and_then(|event| profile.event(event)).map(|event| event.name))
-        }
-        Key::Symbol => format!(
-            "[{}] {}",
-            space_letter(profile, entry),
-            function(profile, entry.group.function.unwrap_or(Function::Unknown))
-        ),
     }
 }
 
@@ -150,13 +169,14 @@ fn space_letter(profile: &Profile, entry: &Entry) -> char {
 }
 
 /// A function's name, or its address with 16 digits.
-fn function(profile: &Profile, function: Function) -> String {
+fn function(out: &mut impl Write, profile: &Profile, function: Function) -> fmt::Result {
     match function {
-        Function::Named(symbol) => profile
-            .symbol(symbol)
-            .map_or_else(String::new, |symbol| printable(profile.string(symbol.name)).into_owned()),
-        Function::Address(_, 0) => format!("{:016x}", 0),
-        Function::Address(_, address) => format!("{address:#018x}"),
-        Function::Unknown => "[unknown]".into(),
+        Function::Named(symbol) => match profile.symbol(symbol) {
+            Some(symbol) => out.write_str(&printable(profile.string(symbol.name))),
+            None => Ok(()),
+        },
+        Function::Address(_, 0) => write!(out, "{:016x}", 0),
+        Function::Address(_, address) => write!(out, "{address:#018x}"),
+        Function::Unknown => out.write_str("[unknown]"),
     }
 }

@@ -1,41 +1,44 @@
 //! `--json`: one document, with its version.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, BufWriter, Write};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, Formatter};
-use tare_profile::{CallTree, Entry, Event, EventId, Function, Key, Loss, Profile, Weight};
+use tare_profile::{CallTree, Entry, Function, Key, Loss, Profile, StringId, Table, Weight};
 
+use crate::column::number;
 use crate::rows::rows;
 use crate::{Column, View};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
 
+/// What is written: `serde_json` goes through it, and nothing of it is ever whole in memory.
 #[derive(Serialize)]
-struct Document<L> {
+struct Document<'a, L> {
     version: u32,
     tool: &'static str,
-    events: Vec<Table>,
+    events: Tables<'a>,
     /// Where tasks were counted exactly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    counted: Vec<Counted>,
-    loss: Losses,
+    counted: Vec<Counted<'a>>,
+    loss: Losses<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
 }
 
 /// What the samples of a command name stand for beside what its tasks counted.
 #[derive(Serialize)]
-struct Counted {
-    event: String,
-    comm: String,
+struct Counted<'a> {
+    event: Cow<'a, str>,
+    comm: Cow<'a, str>,
     sampled: Sum,
     counted: u64,
 }
 
 #[derive(Serialize)]
-struct Losses {
+struct Losses<'a> {
     lost_records: u64,
     lost_samples: u64,
     throttled: u64,
@@ -43,57 +46,132 @@ struct Losses {
     outside_samples_left_out: u64,
     malformed_samples: u64,
     late_records: u64,
-    unread: Vec<String>,
+    unread: &'a [String],
+}
+
+/// The tables of all events that have samples, one after the other.
+struct Tables<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+}
+
+impl Serialize for Tables<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { profile, view } = *self;
+        let tables = profile.events().map(|(id, _)| rows(profile, id, view));
+        serializer.collect_seq(tables.filter(|table| table.all.samples > 0).map(|table| Event {
+            event: text(profile, profile.event(table.event).map(|event| event.name)),
+            all: sum(table.all),
+            graph_percent_limit: view.graph.map(|graph| graph.percent_limit),
+            entries: Entries { profile, view, table },
+        }))
+    }
 }
 
 #[derive(Serialize)]
-struct Table {
-    event: String,
+struct Event<'a> {
+    event: Cow<'a, str>,
     #[serde(flatten)]
     all: Sum,
-    entries: Vec<Row>,
+    /// Branches below so many percent of all samples are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph_percent_limit: Option<f64>,
+    entries: Entries<'a>,
 }
 
-#[derive(Serialize)]
+struct Entries<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+    table: Table,
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { profile, view, table } = self;
+        let mut trees =
+            view.graph.and_then(|graph| table.call_trees(profile, graph.least(table.all)));
+        serializer.collect_seq(table.entries.iter().map(|entry| {
+            let tree = trees.as_mut().map(|trees| table.call_tree(trees, entry));
+            Row { graph: Graph { profile, tree: tree.unwrap_or_default() }, ..self.row(entry) }
+        }))
+    }
+}
+
+#[derive(Clone, Copy, Serialize)]
 struct Sum {
     samples: u64,
     period: u64,
 }
 
-#[derive(Default, Serialize)]
-struct Row {
+/// In hexadecimal: JavaScript's numbers have 53 bits.
+struct Address(u64);
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    comm: Option<String>,
+    comm: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tgid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dso: Option<String>,
+    dso: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
+    path: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    symbol: Option<String>,
-    /// In hexadecimal: JavaScript's numbers have 53 bits.
+    symbol: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
+    address: Option<Address>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unresolved: Option<String>,
+    unresolved: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<u32>,
-    own: Option<Sum>,
+    own: Sum,
     total: Option<Sum>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    graph: Vec<Branch>,
+    #[serde(skip_serializing_if = "Graph::is_empty")]
+    graph: Graph<'a>,
 }
 
-/// A place in a call graph. The list has a branch's parent before it.
+/// A call graph as a list, in which a branch's parent stands before it.
+struct Graph<'a> {
+    profile: &'a Profile,
+    tree: CallTree,
+}
+
+impl Graph<'_> {
+    fn is_empty(&self) -> bool {
+        self.tree.nodes().is_empty()
+    }
+}
+
+impl Serialize for Graph<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.tree.nodes().iter().map(|node| {
+            let function = Function::of(self.profile, Some(node.frame));
+            Branch {
+                parent: node.parent,
+                symbol: symbol(self.profile, function),
+                address: address(self.profile, function),
+                own: sum(node.own),
+                total: sum(node.total),
+            }
+        }))
+    }
+}
+
+/// A function in a call graph.
 #[derive(Serialize)]
-struct Branch {
-    /// The place of the parent in the list; `null` is the root.
+struct Branch<'a> {
+    /// The index of the parent in the list; `null` is the root.
     parent: Option<usize>,
-    symbol: Option<String>,
-    address: Option<String>,
+    symbol: Option<Cow<'a, str>>,
+    address: Option<Address>,
     own: Sum,
     total: Sum,
 }
@@ -108,21 +186,24 @@ pub fn json(
     view: &View,
     ledger: Option<&impl Serialize>,
 ) -> io::Result<()> {
-    let tables = profile
-        .events()
-        .map(|(id, event)| table(profile, id, event, view))
-        .filter(|table| table.all.samples > 0);
-    let text = |id| String::from_utf8_lossy(profile.string(id)).into_owned();
     let counted = profile.counted().iter().map(|known| Counted {
-        event: profile.event(known.event).map_or_else(String::new, |event| text(event.name)),
-        comm: text(known.comm),
-        sampled: Sum { samples: known.sampled.samples, period: known.sampled.period },
+        event: text(profile, profile.event(known.event).map(|event| event.name)),
+        comm: text(profile, Some(known.comm)),
+        sampled: sum(known.sampled),
         counted: known.counted,
     });
-    let (events, counted, loss) = (tables.collect(), counted.collect(), losses(&profile.loss));
-    let document =
-        Document { version: VERSION, tool: "tare report", events, counted, loss, ledger };
-    json_line(out, &document)
+    let document = Document {
+        version: VERSION,
+        tool: "tare report",
+        events: Tables { profile, view },
+        counted: counted.collect(),
+        loss: losses(&profile.loss),
+        ledger,
+    };
+    // The writer of `serde_json` is called for each word: here that is a copy of some bytes.
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    json_line(&mut out, &document)?;
+    out.flush()
 }
 
 /// Writes any value in one line, with no character that a terminal acts on.
@@ -134,7 +215,7 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
     writeln!(out)
 }
 
-fn losses(loss: &Loss) -> Losses {
+fn losses(loss: &Loss) -> Losses<'_> {
     Losses {
         lost_records: loss.lost_records,
         lost_samples: loss.lost_samples,
@@ -143,7 +224,7 @@ fn losses(loss: &Loss) -> Losses {
         outside_samples_left_out: loss.outside_samples,
         malformed_samples: loss.malformed_samples,
         late_records: loss.late_records,
-        unread: loss.unread.clone(),
+        unread: &loss.unread,
     }
 }
 
@@ -151,76 +232,55 @@ fn sum(weight: Weight) -> Sum {
     Sum { samples: weight.samples, period: weight.period }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// A text of the profile; empty where there is none.
+fn text(profile: &Profile, id: Option<StringId>) -> Cow<'_, str> {
+    id.map_or(Cow::Borrowed(""), |id| String::from_utf8_lossy(profile.string(id)))
 }
 
-fn table(profile: &Profile, id: EventId, event: &Event, view: &View) -> Table {
-    let table = rows(profile, id, view);
-    let entries = table.entries.iter().map(|entry| {
-        let mut row = row(profile, entry, view);
-        if view.graph.is_some() {
-            row.graph = branches(profile, &table.call_tree(profile, entry));
+impl<'a> Entries<'a> {
+    /// An entry without its graph.
+    fn row(&self, entry: &Entry) -> Row<'a> {
+        let Self { profile, view, table } = self;
+        let text = |id| text(profile, Some(id));
+        let is_key = |key| table.keys.contains(&key);
+        let thread = |key| number(key, profile, entry).filter(|_| is_key(key));
+        let has = |key| view.columns.contains(&Column::Key(key));
+        let frame = entry.frame.and_then(|frame| profile.frame(frame));
+        let dso = frame.filter(|_| has(Key::Dso) || has(Key::Symbol));
+        let dso = dso.and_then(|frame| profile.dso(frame.dso?));
+        let by_symbol = is_key(Key::Symbol);
+        let function = if by_symbol { entry.function(profile) } else { Function::Unknown };
+        let unresolved = frame.filter(|_| by_symbol).and_then(|frame| frame.function.err());
+        Row {
+            comm: entry.comm.filter(|_| is_key(Key::Comm)).map(text),
+            tid: thread(Key::Tid),
+            tgid: thread(Key::Tgid),
+            dso: dso.map(|dso| text(dso.short)),
+            path: dso.filter(|_| has(Key::Symbol)).map(|dso| text(dso.path)),
+            symbol: symbol(profile, function),
+            address: address(profile, function),
+            unresolved: unresolved.map(text),
+            cpu: entry.cpu.filter(|_| is_key(Key::Cpu)),
+            own: sum(entry.own),
+            total: view.children.then(|| sum(entry.total)),
+            graph: Graph { profile, tree: CallTree::default() },
         }
-        row
-    });
-    Table {
-        event: text(profile.string(event.name)),
-        all: sum(table.all),
-        entries: entries.collect(),
     }
 }
 
-fn row(profile: &Profile, entry: &Entry, view: &View) -> Row {
-    let group = entry.group;
-    let mut row = Row {
-        comm: group.comm.map(|comm| text(profile.string(comm))),
-        tid: group.tid,
-        tgid: group.tgid,
-        ..Row::default()
-    };
-    row.cpu = group.cpu.flatten();
-    row.own = Some(sum(entry.own));
-    row.total = view.children.then(|| sum(entry.total));
-    let frame = entry.frame.and_then(|frame| profile.frame(frame));
-    let has = |key| view.columns.contains(&Column::Key(key));
-    if has(Key::Dso) || has(Key::Symbol) {
-        let dso = frame.and_then(|frame| profile.dso(frame.dso?));
-        row.dso = dso.map(|dso| text(profile.string(dso.short)));
-        row.path = dso.filter(|_| has(Key::Symbol)).map(|dso| text(profile.string(dso.path)));
-    }
-    if let Some(function) = group.function {
-        (row.symbol, row.address) = name_and_address(profile, function);
-        row.unresolved =
-            frame.and_then(|frame| frame.function.err()).map(|reason| text(profile.string(reason)));
-    }
-    row
+/// The name of a function that has one.
+fn symbol(profile: &Profile, function: Function) -> Option<Cow<'_, str>> {
+    let Function::Named(symbol) = function else { return None };
+    profile.symbol(symbol).map(|symbol| text(profile, Some(symbol.name)))
 }
 
-fn name_and_address(profile: &Profile, function: Function) -> (Option<String>, Option<String>) {
+/// The first address of a function that has a name, else the sampled address.
+fn address(profile: &Profile, function: Function) -> Option<Address> {
     match function {
-        Function::Named(symbol) => {
-            let symbol = profile.symbol(symbol);
-            (
-                symbol.map(|symbol| text(profile.string(symbol.name))),
-                symbol.map(|symbol| format!("{:#x}", symbol.start)),
-            )
-        }
-        Function::Address(_, address) => (None, Some(format!("{address:#x}"))),
-        Function::Unknown => (None, None),
+        Function::Named(symbol) => profile.symbol(symbol).map(|symbol| Address(symbol.start)),
+        Function::Address(_, address) => Some(Address(address)),
+        Function::Unknown => None,
     }
-}
-
-fn branches(profile: &Profile, tree: &CallTree) -> Vec<Branch> {
-    let mut parents = vec![None; tree.nodes().len()];
-    for (at, node) in tree.nodes().iter().enumerate() {
-        node.children.iter().for_each(|child| parents[*child] = Some(at));
-    }
-    let branch = |(node, parent): (&tare_profile::Node, Option<usize>)| {
-        let (symbol, address) = name_and_address(profile, Function::of(profile, Some(node.frame)));
-        Branch { parent, symbol, address, own: sum(node.own), total: sum(node.total) }
-    };
-    tree.nodes().iter().zip(parents).map(branch).collect()
 }
 
 /// Compact JSON in which characters that a terminal acts on are escaped, also those that JSON

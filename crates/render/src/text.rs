@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use tare_profile::{Entry, Event, EventId, Key, Profile, StringId, Table, Weight};
+use tare_profile::{Entry, Event, Key, Profile, StringId, Table, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
@@ -29,7 +29,7 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
     for (id, event) in profile.events() {
         let table = rows(profile, id, &elided.view);
         if table.all.samples > 0 {
-            section(out, profile, (id, event), &elided.view, &table)?;
+            section(out, profile, event, &elided.view, &table)?;
         }
     }
     Ok(())
@@ -88,65 +88,103 @@ fn losses(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
 fn section(
     out: &mut dyn Write,
     profile: &Profile,
-    (id, event): (EventId, &Event),
+    event: &Event,
     view: &View,
     table: &Table,
 ) -> io::Result<()> {
     let name = printable(profile.string(event.name));
     writeln!(out, "# Samples: {} of event '{name}'", rounded(table.all.samples))?;
     writeln!(out, "# Event count (approx.): {}", table.all.period)?;
-    if let Some(line) = unresolved(profile, id, table.all) {
+    if let Some(line) = unresolved(profile, table) {
         writeln!(out, "# {line}")?;
     }
     writeln!(out, "#")?;
-    let cells: Vec<Vec<String>> = table
-        .entries
-        .iter()
-        .map(|entry| {
-            view.columns.iter().map(|column| column.cell(profile, entry, table.all)).collect()
-        })
-        .collect();
-    let titles: Vec<String> =
-        view.columns.iter().map(|column| column.title(view.children).to_owned()).collect();
-    let widths: Vec<usize> = (0..titles.len())
-        .map(|at| width(view.columns[at], &titles[at], cells.iter().map(|cells| &cells[at])))
-        .collect();
-    writeln!(out, "# {}", line(view, &titles, &widths))?;
-    let dots: Vec<_> = widths.iter().map(|width| ".".repeat(*width)).collect();
+    let mut lines = Lines::new(profile, view, table);
+    out.write_all(lines.titles(view).as_bytes())?;
+    let dots: Vec<_> = lines.columns.iter().map(|(_, width)| ".".repeat(*width)).collect();
     writeln!(out, "# {}\n#", dots.join("  "))?;
-    for (entry, cells) in table.entries.iter().zip(&cells) {
-        writeln!(out, "  {}", line(view, cells, &widths))?;
-        graph(out, profile, view, table, entry)?;
+    let mut trees = view
+        .graph
+        .and_then(|graph| Some((graph, table.call_trees(profile, graph.least(table.all))?)));
+    for entry in &table.entries {
+        out.write_all(lines.entry(entry).as_bytes())?;
+        if let Some((graph, trees)) = &mut trees {
+            let own = if view.children { entry.total } else { entry.own };
+            tree(out, profile, &table.call_tree(trees, entry), *graph, own, table.all)?;
+        }
     }
     writeln!(out, "\n")
 }
 
-fn graph(
-    out: &mut dyn Write,
-    profile: &Profile,
-    view: &View,
-    table: &Table,
-    entry: &Entry,
-) -> io::Result<()> {
-    let Some(graph) = view.graph else { return Ok(()) };
-    let own = if view.children { entry.total } else { entry.own };
-    tree(out, profile, &table.call_tree(profile, entry), graph, own, table.all)
+/// Writes the lines of a table, each into the same memory.
+struct Lines<'a> {
+    profile: &'a Profile,
+    table: &'a Table,
+    /// With their widths.
+    columns: Vec<(Column, usize)>,
+    text: String,
+    cell: String,
 }
 
-fn width<'a>(column: Column, title: &str, cells: impl Iterator<Item = &'a String>) -> usize {
-    let widest = cells.map(|cell| cell.width()).max().unwrap_or(0);
-    widest.max(title.width()).max(column.figure_width().unwrap_or(0))
-}
+impl<'a> Lines<'a> {
+    /// Goes through all entries for the widths of the columns.
+    fn new(profile: &'a Profile, view: &View, table: &'a Table) -> Self {
+        let (text, cell) = Default::default();
+        let mut lines = Self { profile, table, columns: Vec::new(), text, cell };
+        for column in &view.columns {
+            let title = column.title(view.children).width();
+            let least = title.max(column.figure_width().unwrap_or(0));
+            let widths = table.entries.iter().map(|entry| lines.format(*column, entry));
+            let width = widths.max().unwrap_or(0).max(least);
+            lines.columns.push((*column, width));
+        }
+        lines
+    }
 
-/// Cells with two spaces between them, nothing behind the last.
-fn line(view: &View, cells: &[String], widths: &[usize]) -> String {
-    let padded = view.columns.iter().zip(cells).zip(widths).map(|((column, cell), width)| {
-        let filling = " ".repeat(width.saturating_sub(cell.width()));
-        if column.figure_width().is_some() { filling + cell } else { format!("{cell}{filling}") }
-    });
-    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-}
+    fn titles(&mut self, view: &View) -> &str {
+        self.line("# ", |lines, column| {
+            lines.cell.clear();
+            lines.cell.push_str(column.title(view.children));
+            lines.cell.width()
+        })
+    }
 
+    fn entry(&mut self, entry: &Entry) -> &str {
+        self.line("  ", |lines, column| lines.format(column, entry))
+    }
+
+    /// Cells with two spaces between them, nothing behind the last. `cell` makes each one, and
+    /// returns its width.
+    fn line(&mut self, front: &str, mut cell: impl FnMut(&mut Self, Column) -> usize) -> &str {
+        self.text.clear();
+        self.text.push_str(front);
+        for at in 0..self.columns.len() {
+            let (column, width) = self.columns[at];
+            let filling = width.saturating_sub(cell(self, column));
+            let blanks = std::iter::repeat_n(' ', filling);
+            self.text.push_str(if at > 0 { "  " } else { "" });
+            if column.figure_width().is_some() {
+                self.text.extend(blanks);
+                self.text.push_str(&self.cell);
+            } else {
+                self.text.push_str(&self.cell);
+                self.text.extend(blanks);
+            }
+        }
+        let end = self.text.trim_end().len().max(front.len());
+        self.text.truncate(end);
+        self.text.push('\n');
+        &self.text
+    }
+
+    /// Formats a cell, and returns its width.
+    fn format(&mut self, column: Column, entry: &Entry) -> usize {
+        self.cell.clear();
+        // A string takes all that is written to it.
+        let _ = column.cell(&mut self.cell, self.profile, self.table, entry);
+        if self.cell.is_ascii() { self.cell.len() } else { self.cell.width() }
+    }
+}
 /// A count as `perf report` rounds it: thousands are K, millions M.
 fn rounded(count: u64) -> String {
     let units = ["", "K", "M", "G"];
@@ -155,9 +193,10 @@ fn rounded(count: u64) -> String {
 }
 
 /// The share of samples whose place in code has no name, by reason; `None` where all have one.
-fn unresolved(profile: &Profile, event: EventId, all: Weight) -> Option<String> {
+fn unresolved(profile: &Profile, table: &Table) -> Option<String> {
+    let all = table.all;
     let mut by_reason: BTreeMap<StringId, Weight> = BTreeMap::new();
-    for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
+    for (row, weight) in profile.rows().filter(|(row, _)| row.event == table.event) {
         if let Some(Err(reason)) =
             row.leaf.and_then(|leaf| profile.frame(leaf)).map(|frame| frame.function)
         {

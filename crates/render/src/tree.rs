@@ -12,10 +12,17 @@ use tare_format::printable;
 pub struct Graph {
     /// Which end of the stacks is the root.
     pub order: Order,
-    /// Branches that weigh less than so many percent of all samples are not shown.
+    /// Branches that weigh less than so many percent of all samples are left out.
     pub percent_limit: f64,
     /// Leave out the first function where it is the only one: the row has named it.
     pub skips_first: bool,
+}
+
+impl Graph {
+    /// The least period of a branch that is shown.
+    pub(crate) fn least(&self, all: Weight) -> f64 {
+        (all.period as f64 * self.percent_limit / 100.0).floor()
+    }
 }
 
 /// Columns before a graph.
@@ -25,8 +32,8 @@ const MARGIN: usize = 12;
 /// lines below it longer.
 const DEEPEST: usize = 256;
 
-/// Writes the graph of an entry that weighs `own`, and an empty line; nothing where there is no
-/// graph.
+/// Writes the graph of an entry that weighs `own`, and an empty line; nothing where the tree is
+/// empty.
 pub(crate) fn tree(
     out: &mut dyn Write,
     profile: &Profile,
@@ -35,11 +42,11 @@ pub(crate) fn tree(
     own: Weight,
     all: Weight,
 ) -> io::Result<()> {
-    let drawing = Drawing { profile, tree, graph, all };
-    let mut roots = drawing.shown(tree.roots());
+    let drawing = Drawing { profile, tree, all };
+    let mut roots = tree.roots();
     let mut margin = MARGIN;
     let mut written = false;
-    let only = if let [only] = roots.as_slice() {
+    let only = if let [only] = roots {
         tree.nodes().get(*only).filter(|node| node.total.period == own.period)
     } else {
         None
@@ -55,17 +62,16 @@ pub(crate) fn tree(
                 written = true;
             }
         }
-        roots = drawing.shown(&last.children);
+        roots = &last.children;
     }
     written |= !roots.is_empty();
-    drawing.branches(out, &roots, margin, &mut vec![true])?;
+    drawing.branches(out, roots, margin, &mut vec![true])?;
     if written { writeln!(out) } else { Ok(()) }
 }
 
 struct Drawing<'a> {
     profile: &'a Profile,
     tree: &'a CallTree,
-    graph: Graph,
     all: Weight,
 }
 
@@ -89,21 +95,6 @@ impl<'a> Drawing<'a> {
                 },
             ),
         }
-    }
-
-    /// The nodes that weigh enough, the heaviest first.
-    fn shown(&self, nodes: &[usize]) -> Vec<usize> {
-        let least = (self.all.period as f64 * self.graph.percent_limit / 100.0).floor();
-        let weight = |at: &usize| self.node(*at).map_or(0, |node| node.total.period);
-        let mut shown: Vec<_> =
-            nodes.iter().copied().filter(|at| weight(at) as f64 >= least).collect();
-        shown.sort_by_cached_key(|at| {
-            (
-                std::cmp::Reverse(weight(at)),
-                self.node(*at).map(|node| Function::of(self.profile, Some(node.frame))),
-            )
-        });
-        shown
     }
 
     /// A node, and those below it as long as no chain ends or branches off. The last one has the
@@ -155,7 +146,7 @@ impl<'a> Drawing<'a> {
                 }
             }
             open.push(true);
-            self.branches(out, &self.shown(&last.children), margin, open)?;
+            self.branches(out, &last.children, margin, open)?;
             open.pop();
         }
         Ok(())

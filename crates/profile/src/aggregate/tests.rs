@@ -13,8 +13,7 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
     let thread = profile.add_thread(Thread { pid: 7, tid: 8 });
     for (comm, functions, period) in stacks {
         let comm = profile.add_string(comm.as_bytes());
-        let mut stack = None;
-        let mut leaf = None;
+        let mut frames = Vec::new();
         for name in *functions {
             let start = u64::from(name.as_bytes()[0]);
             let name = profile.add_string(name.as_bytes());
@@ -25,9 +24,9 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
                 function: Ok(symbol),
                 address: start,
             });
-            stack = Some(profile.add_stack(stack, frame));
-            leaf = Some(frame);
+            frames.insert(0, frame);
         }
+        let (leaf, stack) = (frames.first().copied(), profile.add_stack(&frames));
         let row = Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack };
         profile.add_samples(row, Weight { period: *period, samples: 1 });
     }
@@ -90,7 +89,8 @@ fn trees_run_from_either_end() {
     let tree = |order| {
         let options = Options { keys: vec![Key::Comm], trees: Some(order), ..Options::default() };
         let table = table(&profile, event, &options);
-        let tree = table.call_tree(&profile, &table.entries[0]);
+        let mut trees = table.call_trees(&profile, 0.0).unwrap();
+        let tree = table.call_tree(&mut trees, &table.entries[0]);
         let line = |node: &Node| {
             (name(&profile, node.frame), node.total.period, node.own.period, node.children.len())
         };

@@ -13,7 +13,7 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
     let thread = profile.add_thread(Thread { pid: 7, tid: 8 });
     for (comm, functions, period) in stacks {
         let comm = profile.add_string(comm.as_bytes());
-        let (mut stack, mut leaf) = (None, None);
+        let mut frames = Vec::new();
         for name in *functions {
             let start = u64::from(name.as_bytes()[0]);
             let name = profile.add_string(name.as_bytes());
@@ -24,9 +24,9 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
                 function: Ok(symbol),
                 address: start,
             });
-            stack = Some(profile.add_stack(stack, frame));
-            leaf = Some(frame);
+            frames.insert(0, frame);
         }
+        let (leaf, stack) = (frames.first().copied(), profile.add_stack(&frames));
         profile.add_samples(
             Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack },
             Weight { period: *period, samples: 1 },

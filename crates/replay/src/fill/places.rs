@@ -96,8 +96,7 @@ impl Places {
         frames.extend(
             chain.1.iter().map(|address| self.frame(profile, machine, Space::User, pid, *address)),
         );
-        let stack =
-            frames.iter().rev().fold(None, |caller, frame| Some(profile.add_stack(caller, *frame)));
+        let stack = profile.add_stack(&frames);
         self.chain = frames;
         stack
     }
