@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
-use crate::loss::Loss;
+use crate::losses::Losses;
 use crate::stacks::Stacks;
 use crate::tables::{Counted, Dso, Event, Frame, Symbol, Thread, Weight};
 
@@ -41,7 +41,7 @@ pub struct Profile {
     counts: IndexMap<(ThreadId, EventId), u64>,
     pub(crate) counted: Vec<Counted>,
     /// What is not in the rows.
-    pub loss: Loss,
+    pub losses: Losses,
 }
 
 impl Profile {

@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 
 use serde::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, Formatter};
-use tare_profile::{CallTree, Entry, Function, Key, Loss, Profile, StringId, Table, Weight};
+use tare_profile::{CallTree, Entry, Function, Key, Profile, StringId, Table, Weight};
 
 use crate::column::number;
+use crate::losses::unread_lines;
 use crate::rows::rows;
 use crate::{Column, View};
 
@@ -23,7 +24,7 @@ struct Document<'a, L> {
     /// Where tasks were counted exactly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counted: Vec<Counted<'a>>,
-    loss: Losses<'a>,
+    loss: Losses,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
 }
@@ -38,7 +39,7 @@ struct Counted<'a> {
 }
 
 #[derive(Serialize)]
-struct Losses<'a> {
+struct Losses {
     lost_records: u64,
     lost_samples: u64,
     throttled: u64,
@@ -46,7 +47,10 @@ struct Losses<'a> {
     outside_samples_left_out: u64,
     malformed_samples: u64,
     late_records: u64,
-    unread: &'a [String],
+    unwound_stacks: u64,
+    incomplete_stacks: u64,
+    aux_bytes_left_out: u64,
+    unread: Vec<String>,
 }
 
 /// The tables of all events that have samples, one after the other.
@@ -197,7 +201,7 @@ pub fn json(
         tool: "tare report",
         events: Tables { profile, view },
         counted: counted.collect(),
-        loss: losses(&profile.loss),
+        loss: losses(&profile.losses),
         ledger,
     };
     // The writer of `serde_json` is called for each word: here that is a copy of some bytes.
@@ -215,16 +219,19 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
     writeln!(out)
 }
 
-fn losses(loss: &Loss) -> Losses<'_> {
+fn losses(losses: &tare_profile::Losses) -> Losses {
     Losses {
-        lost_records: loss.lost_records,
-        lost_samples: loss.lost_samples,
-        throttled: loss.throttled,
-        own_samples_left_out: loss.own_samples,
-        outside_samples_left_out: loss.outside_samples,
-        malformed_samples: loss.malformed_samples,
-        late_records: loss.late_records,
-        unread: &loss.unread,
+        lost_records: losses.lost_records,
+        lost_samples: losses.lost_samples,
+        throttled: losses.throttled,
+        own_samples_left_out: losses.own_samples,
+        outside_samples_left_out: losses.outside_samples,
+        malformed_samples: losses.malformed_records,
+        late_records: losses.late_records,
+        unwound_stacks: losses.unwound_stacks,
+        incomplete_stacks: losses.incomplete_stacks,
+        aux_bytes_left_out: losses.aux_bytes,
+        unread: unread_lines(losses),
     }
 }
 

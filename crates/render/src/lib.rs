@@ -8,6 +8,7 @@ mod column;
 mod counts;
 mod json;
 mod ledger;
+mod losses;
 mod rows;
 mod text;
 mod tree;
@@ -16,6 +17,7 @@ pub use column::Column;
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use ledger::ledger_lines;
+pub use losses::loss_lines;
 pub use text::text;
 pub use tree::Graph;
 

@@ -7,6 +7,7 @@ use tare_profile::{Entry, Event, Key, Profile, StringId, Table, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
+use crate::losses::loss_lines;
 use crate::rows::rows;
 use crate::tree::tree;
 use crate::{Column, View};
@@ -22,9 +23,11 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
     writeln!(
         out,
         "# Total Lost Samples: {}",
-        profile.loss.lost_records.saturating_add(profile.loss.lost_samples)
+        profile.losses.lost_records.saturating_add(profile.losses.lost_samples)
     )?;
-    losses(out, profile)?;
+    for line in loss_lines(&profile.losses) {
+        writeln!(out, "# {}", printable(line.as_bytes()))?;
+    }
     writeln!(out, "#")?;
     for (id, event) in profile.events() {
         let table = rows(profile, id, &elided.view);
@@ -64,25 +67,6 @@ impl<'a> Elided<'a> {
             .iter()
             .try_for_each(|(name, value)| writeln!(out, "# {name}: {}\n#", printable(value)))
     }
-}
-
-/// One line for each thing that is missing.
-fn losses(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
-    let loss = &profile.loss;
-    let counted = [
-        (loss.throttled, "times an event was throttled: it has fewer samples than it would"),
-        (loss.malformed_samples, "samples could not be decoded"),
-        (loss.late_records, "records came too late to be put in order of time"),
-        (loss.outside_samples, "samples of what is not the command's are left out"),
-        (
-            loss.own_samples,
-            "samples of the recorder itself are left out (--include-self keeps them)",
-        ),
-    ];
-    for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
-        writeln!(out, "# {count} {what}")?;
-    }
-    loss.unread.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))
 }
 
 fn section(

@@ -4,23 +4,28 @@ use std::collections::HashMap;
 
 use tare_format::abi::bindings::{
     PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK,
-    PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_KERNEL,
-    PERF_RECORD_MISC_USER,
+    PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL,
 };
 use tare_format::file::Description;
 use tare_format::file::features::{ARCH, OSRELEASE};
-use tare_format::limits;
 use tare_format::record::{
-    BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record,
+    BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
 };
 use tare_symbols::{
-    AddressSpaces, BuildId, Dso, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions,
-    Symbolizer, Unresolved,
+    AddressSpaces, Dso, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions, Symbolizer,
+    Unresolved,
 };
 
-use super::family::Family;
-use super::stacks::Stacks;
-use super::tasks::Tasks;
+use crate::build_ids::BuildIds;
+use crate::callchain::{self, CodeAddress};
+use crate::copied_stack::CopiedStacks;
+use crate::cpumode::CpuMode;
+use crate::replayed::Replayed;
+use crate::threads::{Thread, Threads};
+
+/// Paths of cgroups that are kept, and the bytes of one: a machine has some hundreds.
+const CGROUPS: usize = 1 << 16;
+const CGROUP_PATH_BYTES: usize = 1 << 12;
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
@@ -28,92 +33,61 @@ const PROT_EXEC: u32 = 4;
 /// The kernel's name in a recording.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
-/// Where a CPU was.
+/// An address as the DSO that it lies in has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// The kernel.
-    Kernel,
-    /// A program.
-    User,
-    /// A hypervisor or a guest: nothing is known of their addresses.
-    Other,
-}
-
-impl Mode {
-    /// The mode that a record's `misc` tells.
-    #[must_use]
-    pub fn of(misc: u16) -> Self {
-        match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
-            PERF_RECORD_MISC_KERNEL => Self::Kernel,
-            PERF_RECORD_MISC_USER => Self::User,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// Where an address lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct DsoAddress {
     /// The DSO.
     pub dso: DsoId,
     /// What the DSO calls the address.
     pub address: u64,
 }
 
-/// Threads, address spaces and symbols.
+/// The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
 #[derive(Debug)]
 pub struct Machine {
-    pub(crate) tasks: Tasks,
-    pub(super) family: Family,
-    pub(crate) spaces: AddressSpaces,
-    pub(crate) dsos: DsoTable,
-    pub(crate) symbolizer: Symbolizer,
+    pub(crate) threads: Threads,
+    pub(crate) build_ids: BuildIds,
+    pub(crate) stacks: CopiedStacks,
+    spaces: AddressSpaces,
+    dsos: DsoTable,
+    symbolizer: Symbolizer,
     /// Paths by the ids that samples carry.
-    pub(crate) cgroups: HashMap<u64, Vec<u8>>,
-    pub(super) stacks: Stacks,
-    build_ids: HashMap<Vec<u8>, BuildId>,
+    cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
+    unwound: Vec<u64>,
 }
 
 impl Machine {
     pub(crate) fn new(options: SymbolOptions) -> Self {
-        let (tasks, spaces, dsos) =
-            (Tasks::default(), AddressSpaces::default(), DsoTable::default());
-        let (family, symbolizer, stacks) =
-            (Family::default(), Symbolizer::new(options.clone()), Stacks::new(options));
         Self {
-            tasks,
-            family,
-            spaces,
-            dsos,
-            symbolizer,
+            threads: Threads::default(),
+            build_ids: BuildIds::default(),
+            stacks: CopiedStacks::new(options.clone()),
+            spaces: AddressSpaces::default(),
+            dsos: DsoTable::default(),
+            symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
-            stacks,
-            build_ids: HashMap::new(),
             kernel: None,
+            unwound: Vec::new(),
         }
     }
 
     /// Learns which kernel was recorded, and the build ids that a recording lists.
-    pub(super) fn learn(&mut self, description: &Description) {
+    pub(crate) fn learn(&mut self, description: &Description) {
         let features = description.features();
         let text = |feature| features.text(feature).ok().map(<[u8]>::to_vec);
         let kernel = self.symbolizer.recorded_kernel();
         kernel.release = text(OSRELEASE).or(kernel.release.take());
         kernel.arch = text(ARCH).or(kernel.arch.take());
-        if let Ok(build_ids) = features.build_ids() {
-            build_ids.for_each(|listed| self.learn_build_id(&listed));
+        for listed in features.build_ids().into_iter().flatten() {
+            self.learn_build_id(&listed);
         }
     }
 
-    /// The kernel's build id may be listed under its name or under the path of its image.
     fn learn_build_id(&mut self, listed: &RecordedBuildId<'_>) {
-        let Some(id) = BuildId::new(listed.build_id) else { return };
-        let (path, is_module) = (listed.path, is_module(listed.path));
-        if path == KERNEL || listed.is_kernel && !is_module && path.starts_with(b"/") {
-            self.symbolizer.recorded_kernel().build_id = Some(id);
+        if let Some(kernel) = self.build_ids.add(listed) {
+            self.symbolizer.recorded_kernel().build_id = Some(kernel);
         }
-        self.build_ids.insert(listed.path.to_vec(), id);
     }
 
     /// Takes in what a record changes.
@@ -122,9 +96,9 @@ impl Machine {
             // With a new program come new maps, which replace those in their way. The others stay:
             // a thread that is about to leave execve(2) still has return addresses of the program
             // before.
-            Record::Comm(comm) => self.tasks.name(comm),
+            Record::Comm(comm) => self.threads.set_comm(comm),
             Record::Fork(task) => {
-                self.tasks.fork(task);
+                self.threads.fork(task);
                 // Of what ran before the recording, the recorder describes each process's maps
                 // itself.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
@@ -132,11 +106,13 @@ impl Machine {
                 }
             }
             Record::Exit(task) => {
-                if let Some((pid, _)) = self.tasks.exit(task).filter(|(pid, tid)| pid == tid) {
+                if let Some((pid, _)) = self.threads.exit(task).filter(|(pid, tid)| pid == tid) {
                     self.spaces.remove(pid);
                 }
             }
-            Record::Mmap(mmap) if Mode::of(raw.misc) == Mode::Kernel => self.map_kernel(mmap),
+            Record::Mmap(mmap) if CpuMode::of_misc(raw.misc) == CpuMode::Kernel => {
+                self.map_kernel(mmap);
+            }
             Record::Mmap(mmap)
                 if u32::from(raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK
                     != PERF_RECORD_MISC_GUEST_KERNEL =>
@@ -144,8 +120,10 @@ impl Machine {
                 self.map_user(mmap);
             }
             Record::Ksymbol(ksymbol) => self.map_ksymbol(ksymbol),
-            Record::Cgroup(cgroup) if self.cgroups.len() < limits::LIST_ITEMS as usize => {
-                self.cgroups.insert(cgroup.id, cgroup.path.to_vec());
+            Record::Cgroup(cgroup)
+                if self.cgroups.len() < CGROUPS && cgroup.path.len() <= CGROUP_PATH_BYTES =>
+            {
+                self.cgroups.insert(cgroup.id, cgroup.path.into());
             }
             Record::BuildId(listed) => self.learn_build_id(listed),
             _ => {}
@@ -153,8 +131,7 @@ impl Machine {
     }
 
     fn intern(&mut self, kind: DsoKind, name: &[u8], file: &RecordedFile<'_>) -> Option<DsoId> {
-        let recorded = if let RecordedFile::BuildId(id) = file { BuildId::new(id) } else { None };
-        let build_id = recorded.or_else(|| self.build_ids.get(name).copied());
+        let build_id = self.build_ids.of(name, file);
         self.dsos.intern(Dso { kind, name: name.to_vec(), build_id })
     }
 
@@ -205,16 +182,22 @@ impl Machine {
         }
     }
 
+    /// A thread as it is now.
+    #[must_use]
+    pub fn thread(&self, tid: i32) -> Option<&Thread> {
+        self.threads.get(tid)
+    }
+
     /// The name of a thread, where it is known. Untrusted.
     #[must_use]
     pub fn comm(&self, tid: i32) -> Option<&[u8]> {
-        self.tasks.comm(tid)
+        self.threads.get(tid)?.comm()
     }
 
     /// The path of a cgroup by the id that samples carry. Untrusted.
     #[must_use]
     pub fn cgroup(&self, id: u64) -> Option<&[u8]> {
-        self.cgroups.get(&id).map(Vec::as_slice)
+        self.cgroups.get(&id).map(AsRef::as_ref)
     }
 
     /// What is known of a DSO.
@@ -224,31 +207,48 @@ impl Machine {
     }
 
     /// The DSO that an address lies in; `None` where nothing was mapped.
-    pub fn place(&self, mode: Mode, pid: i32, address: u64) -> Option<Place> {
+    pub fn dso_address(&self, mode: CpuMode, pid: i32, address: u64) -> Option<DsoAddress> {
         let map = match mode {
-            Mode::Kernel => self.spaces.find_kernel(address),
-            Mode::User => self.spaces.find_user(pid, address),
-            Mode::Other => None,
+            CpuMode::Kernel => self.spaces.find_kernel(address),
+            CpuMode::User => self.spaces.find_user(pid, address),
+            _ => None,
         };
         if let Some(map) = map {
-            return Some(Place { dso: map.dso, address: map.to_dso(address) });
+            return Some(DsoAddress { dso: map.dso, address: map.to_dso(address) });
         }
         // A recording has the kernel's text. What runs while it starts lies behind, and call chains
         // of the idle thread begin there.
         let kernel = self
             .kernel
-            .filter(|_| mode == Mode::Kernel)
+            .filter(|_| mode == CpuMode::Kernel)
             .filter(|kernel| address >= kernel.start)?;
-        let place = Place { dso: kernel.dso, address: kernel.to_dso(address) };
-        self.symbol(place).is_ok().then_some(place)
+        let at = DsoAddress { dso: kernel.dso, address: kernel.to_dso(address) };
+        self.symbol(at).is_ok().then_some(at)
+    }
+
+    /// The call chain of a sample, the innermost address first: at most `most` addresses that were
+    /// recorded, and as many of a copied stack. Empty where there is none.
+    pub fn callchain(
+        &mut self,
+        sample: &Replayed<'_, Sample<'_>>,
+        most: usize,
+        chain: &mut Vec<CodeAddress>,
+    ) {
+        let layouts = sample.description.lookup().layouts();
+        let layout = sample.event.and_then(|event| layouts.get(event));
+        callchain::read(sample.fields, layout, most, chain);
+        let Self { stacks, dsos, spaces, unwound, .. } = self;
+        stacks.unwind((dsos, spaces), sample.fields, most, unwound);
+        let user = unwound.iter().map(|ip| CodeAddress { mode: CpuMode::User, address: *ip });
+        chain.extend(user);
     }
 
     /// The symbol that an address in a DSO lies in.
     ///
     /// # Errors
     /// There is none: why.
-    pub fn symbol(&self, place: Place) -> Result<Symbol, Unresolved> {
-        self.symbolizer.find(&self.dsos, place.dso, place.address)
+    pub fn symbol(&self, at: DsoAddress) -> Result<Symbol, Unresolved> {
+        self.symbolizer.find(&self.dsos, at.dso, at.address)
     }
 
     /// The name of a symbol. Untrusted.
@@ -261,12 +261,6 @@ impl Machine {
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
         self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
     }
-}
-
-/// Whether a path of kernel code is a module's: `[name]`, or a file `name.ko`, packed or not.
-fn is_module(path: &[u8]) -> bool {
-    path.starts_with(b"[") && !path.starts_with(b"[kernel.kallsyms]")
-        || path.windows(3).any(|part| part == b".ko")
 }
 
 /// Memory that the kernel gives a name and no file.

@@ -44,6 +44,20 @@ impl Description {
         }
     }
 
+    /// Of events that no file describes: those of rings in this process.
+    #[must_use]
+    pub fn of_events(endian: Endian, events: impl IntoIterator<Item = Event>) -> Self {
+        let mut description = Self::new(endian);
+        for Event { attr, ids, name } in events {
+            let before = description.events.len();
+            description.add_event(attr, ids);
+            if let Some(event) = description.events.get_mut(before) {
+                event.name = name;
+            }
+        }
+        description
+    }
+
     /// The events, in the order of the recording.
     #[must_use]
     pub fn events(&self) -> &[Event] {

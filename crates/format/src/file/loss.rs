@@ -75,6 +75,15 @@ impl Losses {
         }
     }
 
+    /// Takes in what was left out elsewhere.
+    pub fn extend(&mut self, other: &Self) {
+        let room = limits::GAPS - self.gaps.len();
+        self.gaps.extend(other.gaps.iter().take(room));
+        self.more += other.gaps.len().saturating_sub(room) as u64 + other.more;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.unfinished |= other.unfinished;
+    }
+
     /// The first gaps, at most [`limits::GAPS`], as they were met.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {

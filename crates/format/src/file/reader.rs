@@ -90,6 +90,13 @@ impl<R: Read> Reader<R> {
         Ok(Self::new(source, PIPE_HEADER_SIZE as u64, None, endian, Header::Pipe))
     }
 
+    /// Opens bytes that are records from the first on: those of one ring in the folder of
+    /// `perf record --threads`. What describes them stands elsewhere.
+    #[must_use]
+    pub fn records(source: R, endian: Endian) -> Self {
+        Self::new(source, 0, None, endian, Header::Pipe)
+    }
+
     fn new(source: R, offset: u64, end: Option<u64>, endian: Endian, header: Header) -> Self {
         let description = Description::new(endian);
         Self {
@@ -166,6 +173,18 @@ impl<R: Read> Reader<R> {
             };
         }
         Ok(Some(Entry { offset, record, description: &self.description, payload }))
+    }
+
+    /// Whether [`Reader::next_record`] has one more.
+    ///
+    /// # Errors
+    /// The source can't be read.
+    pub fn has_record(&mut self) -> io::Result<bool> {
+        if self.unpacker.find_record(self.endian, &mut self.losses).is_some() {
+            return Ok(true);
+        }
+        self.finish_pending()?;
+        Ok(self.find_record()?.is_some())
     }
 
     /// A record out of a compressed one. It lies where that does. Nothing but records is

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use perf_event_open_sys::bindings::{
     PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
-    PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_SAMPLE_PERIOD, PERF_SAMPLE_READ, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 
 use super::{RawRecord, kind};
@@ -97,6 +97,15 @@ impl Layout {
             None
         };
         time_ns.filter(|time_ns| *time_ns != 0)
+    }
+
+    /// The front of a sample that [`super::Sample::decode_front`] needs, in bytes; `None`: it says
+    /// itself how long it is.
+    #[must_use]
+    pub fn front_size(&self) -> Option<usize> {
+        let head = IDENTIFIER | bit(PERF_SAMPLE_IP) | TID | TIME | bit(PERF_SAMPLE_ADDR);
+        let head = head | ID | STREAM_ID | CPU | bit(PERF_SAMPLE_PERIOD);
+        (!self.has(bit(PERF_SAMPLE_READ))).then(|| 8 * self.words(head))
     }
 
     fn has_trailer(&self, record: &RawRecord<'_>) -> bool {

@@ -193,6 +193,21 @@ impl<'a> Sample<'a> {
             .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
+    /// The front of a record of kind `SAMPLE`: its head and the counts of its group. What follows
+    /// is not looked at, and may be missing.
+    ///
+    /// # Errors
+    /// The record ends before that.
+    pub fn decode_front(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
+        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
+        let mut front = || {
+            let mut sample = Self { head: fields.head()?, ..Self::default() };
+            sample.fill_counts(&mut fields)?;
+            Some(sample)
+        };
+        front().ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+    }
+
     fn whole(fields: &mut Fields<'a, '_>) -> Option<Self> {
         let mut sample = Self { head: fields.head()?, ..Self::default() };
         sample.fill_sized(fields)?;
@@ -202,9 +217,7 @@ impl<'a> Sample<'a> {
 
     /// The fields that say their own size.
     fn fill_sized(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
-        if fields.has(PERF_SAMPLE_READ) {
-            self.read = Some(ReadValues::decode(&mut fields.cursor, fields.layout.read_format)?);
-        }
+        self.fill_counts(fields)?;
         if fields.has(PERF_SAMPLE_CALLCHAIN) {
             let count = fields.cursor.u64()?;
             self.callchain = Some(fields.cursor.words(count)?);
@@ -221,6 +234,13 @@ impl<'a> Sample<'a> {
         }
         if fields.has(PERF_SAMPLE_STACK_USER) {
             self.stack_user = Some(fields.stack()?);
+        }
+        Some(())
+    }
+
+    fn fill_counts(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
+        if fields.has(PERF_SAMPLE_READ) {
+            self.read = Some(ReadValues::decode(&mut fields.cursor, fields.layout.read_format)?);
         }
         Some(())
     }

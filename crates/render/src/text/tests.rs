@@ -91,14 +91,16 @@ fn a_graph_has_its_trunk_and_its_branches() {
 #[test]
 fn what_is_missing_is_said() {
     let mut profile = profile(&[("x", &["a"], 60)]);
-    profile.loss.lost_records = 7;
-    profile.loss.own_samples = 3;
-    profile.loss.unread.push("at byte 99: the data end within a record\x1b".into());
+    profile.losses.lost_records = 7;
+    profile.losses.own_samples = 3;
+    let why = "the data end within a record\x1b".to_owned();
+    profile.losses.gaps.push(tare_profile::Gap { offset: 99, bytes: 4, why });
     let text = shown(
         &profile,
         &View { columns: vec![Column::Overhead], order: vec![Column::Overhead], ..View::default() },
     );
-    assert!(text.contains("# Total Lost Samples: 7\n# 3 samples of the recorder itself"), "{text}");
+    assert!(text.contains("# Total Lost Samples: 7\n# 7 records were lost"), "{text}");
+    assert!(text.contains("\n# 3 samples of the recorder itself"), "{text}");
     assert!(text.contains("within a record\\u{1b}\n"), "{text}");
 }
 

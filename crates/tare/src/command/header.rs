@@ -1,15 +1,14 @@
 //! `--header` of `tare report` and `tare script`: what a recording says of its machine, its session
 //! and its events.
 
-use std::fs::File;
 use std::io::{self, Write};
 
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
-use tare_format::file::{Description, Event, Features, Header, Reader};
+use tare_format::file::{Description, Event, Features, Header};
 use tare_format::printable;
 use tare_format::record::kind;
-use tare_replay::event_name;
+use tare_replay::{Recording, Tracepoints};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,23 +21,24 @@ pub(crate) enum Extent {
 /// `--header-only`. Of a stream what comes before the first of the kernel's records.
 pub(crate) fn write_only(
     out: &mut dyn Write,
-    mut reader: Reader<File>,
+    mut recording: Recording,
     extent: Extent,
 ) -> anyhow::Result<()> {
     writeln!(out, "# ========")?;
-    if let Header::File(header) = reader.header() {
+    if let Header::File(header) = recording.header() {
         writeln!(
             out,
             "# data offset    : {}\n# data size      : {}",
             header.data.offset, header.data.size
         )?;
     }
-    if reader.description().events().is_empty() {
-        while reader.next_record()?.is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START)
-        {
-        }
+    if recording.description().events().is_empty() {
+        while recording
+            .next_record()?
+            .is_some_and(|entry| entry.record.kind >= kind::USER_TYPE_START)
+        {}
     }
-    features(out, reader.description(), extent)?;
+    features(out, recording.description(), extent)?;
     writeln!(out, "# ========\n#")?;
     Ok(())
 }
@@ -76,8 +76,10 @@ fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> i
         let words: Vec<_> = words.into_iter().map(printable).collect();
         writeln!(out, "# cmdline : {} ", words.join(" "))?;
     }
-    for (place, described) in description.events().iter().enumerate() {
-        writeln!(out, "# {}", event(described, place))?;
+    let mut tracepoints = Tracepoints::default();
+    tracepoints.learn(description);
+    for described in description.events() {
+        writeln!(out, "# {}", event(described, &tracepoints))?;
     }
     if let Ok(pmus) = features.pmu_mappings() {
         let pmus: Vec<_> = pmus
@@ -157,7 +159,7 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
 }
 
 /// An event's attributes by the kernel's names; those that are 0 are left out.
-fn event(event: &Event, place: usize) -> String {
+fn event(event: &Event, tracepoints: &Tracepoints) -> String {
     let Attr {
         kind,
         config,
@@ -170,7 +172,7 @@ fn event(event: &Event, place: usize) -> String {
         precise_ip,
         ..
     } = &event.attr;
-    let mut words = vec![format!("event : name = {}", printable(&event_name(event, place)))];
+    let mut words = vec![format!("event : name = {}", printable(&tracepoints.event_name(event)))];
     if !event.ids.is_empty() {
         let shown: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
         let more = if event.ids.len() > shown.len() {

@@ -1,5 +1,6 @@
-//! One module a command, and what commands share: orders (`control`), what a recording says of itself (`header`), signals (`interrupt`), and
-//! remedies (`remedy`).
+//! One module a command, and what commands share: orders (`control`), what a recording says of
+//! itself (`header`), signals (`interrupt`), opening recordings (`recording`), and remedies
+//! (`remedy`).
 
 mod control;
 pub(crate) mod doctor;
@@ -8,6 +9,7 @@ mod interrupt;
 pub(crate) mod list;
 pub(crate) mod overhead;
 pub(crate) mod record;
+mod recording;
 mod remedy;
 pub(crate) mod report;
 pub(crate) mod script;

@@ -2,58 +2,60 @@
 
 mod stats;
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use tare_format::file::{Description, Header, Reader};
+use tare_format::file::{Description, Header};
 use tare_format::printable;
-use tare_replay::{FillError, has_chains};
+use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::{Part, Report, Wanted};
 use crate::command::header::{self, Extent};
+use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
     let report = Report::resolve(raw)?;
-    let reader = tare_replay::open(&report.input)?;
+    let recording = open(&report.input)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match report.part {
-        Part::Stats => stats::write(&mut out, reader)?,
-        Part::Header => header::write_only(&mut out, reader, Extent::Usual)?,
-        Part::Table | Part::HeaderAndTable => table(&mut out, reader, &report)?,
+        Part::Stats => stats::write(&mut out, recording)?,
+        Part::Header => header::write_only(&mut out, recording, Extent::Usual)?,
+        Part::Table | Part::HeaderAndTable => table(&mut out, recording, &report)?,
     }
     out.flush()?;
     Ok(Exit::Success)
 }
 
-fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::Result<()> {
-    let is_pipe = *reader.header() == Header::Pipe;
+fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+    let is_pipe = *recording.header() == Header::Pipe;
     let wants_chains = |description: &Description| {
-        report.graph != Wanted::None && (is_pipe || has_chains(description))
+        report.graph != Wanted::None && (is_pipe || has_callchains(description))
     };
-    let frames = report.needs_places() || wants_chains(reader.description());
-    let filled =
-        tare_replay::fill(reader, &report.profile(frames)).map_err(|error| match error {
-            FillError::NoSampleTimes => {
-                Refusal::usage(format!("--time in percent: {error}")).into()
-            }
-            FillError::Io(error) => anyhow::Error::from(error),
-        })?;
-    let chains = has_chains(&filled.description);
+    let frames = report.needs_places() || wants_chains(recording.description());
+    let summary =
+        tare_replay::summarize(recording, &report.profile(frames)).map_err(
+            |error| match error {
+                Error::NoSampleTimes => {
+                    Refusal::usage(format!("--time in percent: {error}")).into()
+                }
+                error => anyhow::Error::from(error),
+            },
+        )?;
+    let chains = has_callchains(&summary.description);
     if matches!(report.graph, Wanted::Asked(_)) && !chains {
         return Err(Refusal::usage(
             "-g: no call chains were recorded (record them: tare record -g)",
         )
         .into());
     }
-    if report.exact && filled.profile.counted().is_empty() {
+    if report.exact && summary.profile.counted().is_empty() {
         let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
         return Err(Refusal::usage(why).into());
     }
-    if filled.profile.rows().next().is_none() && filled.profile.loss.own_samples == 0 {
-        let lost = if filled.profile.loss.is_empty() {
+    if summary.profile.rows().next().is_none() && summary.profile.losses.own_samples == 0 {
+        let lost = if summary.profile.losses.is_empty() {
             ""
         } else {
             ", or none that can be read (tare report --stats tells what is there)"
@@ -62,21 +64,21 @@ fn table(out: &mut dyn Write, reader: Reader<File>, report: &Report) -> anyhow::
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     if report.part == Part::HeaderAndTable {
-        header::write(out, &filled.description, Extent::Usual)?;
+        header::write(out, &summary.description, Extent::Usual)?;
     }
     let view = report.view(chains);
     if report.json {
-        tare_render::json(out, &filled.profile, &view, filled.ledger.as_ref())?;
+        tare_render::json(out, &summary.profile, &view, summary.ledger.as_ref())?;
         return Ok(());
     }
-    tare_render::text(out, &filled.profile, &view)?;
+    tare_render::text(out, &summary.profile, &view)?;
     if report.threads {
-        tare_render::counts(out, &filled.profile)?;
+        tare_render::counts(out, &summary.profile)?;
     }
     if report.exact || report.is_by_command() {
-        tare_render::counted(out, &filled.profile)?;
+        tare_render::counted(out, &summary.profile)?;
     }
-    let lines = filled.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
+    let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())
 }

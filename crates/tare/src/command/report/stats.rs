@@ -1,12 +1,11 @@
 //! `--stats`: how many records of each kind there are, as `perf report --stats` shows them.
 
-use std::fs::File;
 use std::io::Write;
 
-use tare_format::file::{Description, Losses, Reader};
+use tare_format::file::{Description, Entry, Losses};
 use tare_format::printable;
-use tare_format::record::kind;
-use tare_replay::event_name;
+use tare_format::record::{Sample, kind};
+use tare_replay::{GroupCounts, Recording, Tracepoints};
 
 #[derive(Default)]
 struct Counts {
@@ -14,29 +13,39 @@ struct Counts {
     kinds: Vec<u64>,
     unknown: u64,
     samples: Vec<u64>,
+    groups: GroupCounts,
 }
 
-pub(super) fn write(out: &mut dyn Write, mut reader: Reader<File>) -> anyhow::Result<()> {
+pub(super) fn write(out: &mut dyn Write, mut recording: Recording) -> anyhow::Result<()> {
     let mut counts = Counts { kinds: vec![0; 1 + kind::COMPRESSED2 as usize], ..Counts::default() };
-    while let Some(entry) = reader.next_record()? {
+    while let Some(entry) = recording.next_record()? {
         let number = usize::try_from(entry.record.kind).unwrap_or(usize::MAX);
         match counts.kinds.get_mut(number) {
             Some(count) => *count += 1,
             None => counts.unknown += 1,
         }
-        if entry.record.kind == kind::PERF_RECORD_SAMPLE
-            && let Some(place) = entry.description.lookup().of(&entry.record)
-        {
-            if counts.samples.len() <= place {
-                counts.samples.resize(place + 1, 0);
-            }
-            counts.samples[place] += 1;
+        if entry.record.kind == kind::PERF_RECORD_SAMPLE {
+            counts.add_sample(&entry);
         }
     }
-    counts.write(out, reader.description(), reader.losses())
+    counts.write(out, recording.description(), &recording.losses())
 }
 
 impl Counts {
+    /// A sample with the counts of its group is one of each member that has counted anything.
+    fn add_sample(&mut self, entry: &Entry<'_>) {
+        let lookup = entry.description.lookup();
+        let Some(event) = lookup.of(&entry.record) else { return };
+        let layout = lookup.layouts().get(event);
+        let front = layout.and_then(|layout| Sample::decode_front(&entry.record, layout).ok());
+        let Self { samples, groups, .. } = self;
+        samples.resize(entry.description.events().len(), 0);
+        match front.and_then(|sample| sample.read) {
+            Some(read) => groups.members(&read, lookup).for_each(|of| samples[of.event] += 1),
+            None => samples[event] += 1,
+        }
+    }
+
     fn write(
         &self,
         out: &mut dyn Write,
@@ -60,13 +69,15 @@ impl Counts {
                 percent(self.unknown)
             )?;
         }
-        for (place, event) in description.events().iter().enumerate() {
-            let count = self.samples.get(place).copied().unwrap_or(0);
+        let mut tracepoints = Tracepoints::default();
+        tracepoints.learn(description);
+        for (index, event) in description.events().iter().enumerate() {
+            let count = self.samples.get(index).copied().unwrap_or(0);
             if count > 0 {
                 writeln!(
                     out,
                     "{} stats:\n{:>16} events: {count:>10}",
-                    printable(&event_name(event, place)),
+                    printable(&tracepoints.event_name(event)),
                     "SAMPLE"
                 )?;
             }

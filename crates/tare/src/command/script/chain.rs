@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use tare_format::abi::bindings::{
-    PERF_CONTEXT_HV, PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
-};
 use tare_format::record::Sample;
 
 use super::fields::Fields;
 use super::line;
-use tare_replay::{Machine, Mode, Place};
+use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
 /// Texts that are kept: most addresses come many times.
 const KEPT: usize = 1 << 18;
@@ -24,10 +21,10 @@ struct Named {
 /// Writes addresses.
 #[derive(Debug)]
 pub(super) struct Chains {
-    named: HashMap<(Place, Fields), Named>,
+    named: HashMap<(DsoAddress, Fields), Named>,
     max_stack: usize,
     stop_at: Vec<String>,
-    chain: Vec<(Mode, u64)>,
+    chain: Vec<CodeAddress>,
 }
 
 impl Chains {
@@ -40,16 +37,16 @@ impl Chains {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        (mode, pid): (Mode, i32),
-        ip: u64,
+        pid: i32,
+        CodeAddress { mode, address: ip }: CodeAddress,
         fields: Fields,
     ) {
         if fields.contains(Fields::IP) {
             text.push(b' ');
             line::hex(text, ip, 16);
         }
-        let place = machine.place(mode, pid, ip);
-        self.symbol(text, machine, place, fields);
+        let at = machine.dso_address(mode, pid, ip);
+        self.symbol(text, machine, at, fields);
     }
 
     /// Adds a call chain, a line for each frame.
@@ -57,22 +54,20 @@ impl Chains {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        sample: &Sample<'_>,
+        sample: &Replayed<'_, Sample<'_>>,
         fields: Fields,
     ) {
         let mut chain = std::mem::take(&mut self.chain);
-        addresses(machine, sample, self.max_stack, &mut chain);
-        for (mode, ip) in &chain {
-            let place = machine.place(*mode, sample.head.pid.unwrap_or(-1), *ip);
+        machine.callchain(sample, self.max_stack, &mut chain);
+        for CodeAddress { mode, address: ip } in &chain {
+            let at = machine.dso_address(*mode, sample.fields.head.pid.unwrap_or(-1), *ip);
             if fields.contains(Fields::IP) {
                 // An address of a program's file says more than one of a process that is gone.
-                let shown = place
-                    .filter(|place| is_user(machine, *place))
-                    .map_or(*ip, |place| place.address);
+                let shown = at.filter(|at| is_user(machine, *at)).map_or(*ip, |at| at.address);
                 text.push(b'\t');
                 line::hex(text, shown, 16);
             }
-            let is_last = self.symbol(text, machine, place, fields);
+            let is_last = self.symbol(text, machine, at, fields);
             text.push(b'\n');
             if is_last {
                 break;
@@ -86,42 +81,42 @@ impl Chains {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        place: Option<Place>,
+        at: Option<DsoAddress>,
         fields: Fields,
     ) -> bool {
         let shown = fields & (Fields::SYM | Fields::SYMOFF | Fields::DSO);
-        let Some(place) = place else {
+        let Some(at) = at else {
             text.extend_from_slice(if shown.contains(Fields::SYM) { b" [unknown]" } else { b"" });
             text.extend_from_slice(if shown.contains(Fields::DSO) { b" ([unknown])" } else { b"" });
             return false;
         };
-        if let Some(named) = self.named.get(&(place, shown)) {
+        if let Some(named) = self.named.get(&(at, shown)) {
             text.extend_from_slice(&named.text);
             return named.is_last;
         }
-        let named = self.name(machine, place, shown);
+        let named = self.name(machine, at, shown);
         text.extend_from_slice(&named.text);
         let is_last = named.is_last;
         if self.named.len() >= KEPT {
             self.named.clear();
         }
-        self.named.insert((place, shown), named);
+        self.named.insert((at, shown), named);
         is_last
     }
 
-    fn name(&self, machine: &mut Machine, place: Place, shown: Fields) -> Named {
+    fn name(&self, machine: &mut Machine, at: DsoAddress, shown: Fields) -> Named {
         let mut text = Vec::new();
         let mut is_last = false;
         if shown.contains(Fields::SYM) {
             text.push(b' ');
-            match machine.symbol(place) {
+            match machine.symbol(at) {
                 Ok(symbol) => {
                     let name = machine.symbol_name(symbol);
                     line::name(&mut text, name.as_bytes());
                     is_last = self.stop_at.iter().any(|stop| stop == name);
                     if shown.contains(Fields::SYMOFF) {
                         text.extend_from_slice(b"+0x");
-                        line::hex(&mut text, place.address.wrapping_sub(symbol.start), 0);
+                        line::hex(&mut text, at.address.wrapping_sub(symbol.start), 0);
                     }
                 }
                 Err(_) => text.extend_from_slice(b"[unknown]"),
@@ -129,40 +124,13 @@ impl Chains {
         }
         if shown.contains(Fields::DSO) {
             text.extend_from_slice(b" (");
-            line::name(&mut text, machine.dso_name(place.dso));
+            line::name(&mut text, machine.dso_name(at.dso));
             text.push(b')');
         }
         Named { text: text.into(), is_last }
     }
 }
 
-/// The addresses of a sample's call chain, the innermost first: at most `most` that were recorded,
-/// and as many of a copied stack.
-pub(super) fn addresses(
-    machine: &mut Machine,
-    sample: &Sample<'_>,
-    most: usize,
-    chain: &mut Vec<(Mode, u64)>,
-) {
-    chain.clear();
-    let mut mode = Mode::User;
-    for ip in sample.callchain.iter().flat_map(|recorded| recorded.iter()) {
-        match ip {
-            PERF_CONTEXT_HV => mode = Mode::Other,
-            PERF_CONTEXT_KERNEL => mode = Mode::Kernel,
-            PERF_CONTEXT_USER => mode = Mode::User,
-            // Not a context but garbage that was taken for a return address: perf shows nothing of
-            // such a chain.
-            PERF_CONTEXT_MAX.. => return chain.clear(),
-            _ if chain.len() >= most => break,
-            _ => chain.push((mode, ip)),
-        }
-    }
-    let mut unwound = Vec::new();
-    machine.unwind(sample, most, &mut unwound);
-    chain.extend(unwound.into_iter().map(|ip| (Mode::User, ip)));
-}
-
-fn is_user(machine: &Machine, place: Place) -> bool {
-    machine.dso(place.dso).is_some_and(|dso| !dso.kind.is_kernel())
+fn is_user(machine: &Machine, at: DsoAddress) -> bool {
+    machine.dso(at.dso).is_some_and(|dso| !dso.kind.is_kernel())
 }

@@ -5,7 +5,7 @@ use tare_format::record::{Cgroup, FileId, Mmap, Namespaces, Record, Switch, Task
 
 use super::line;
 use crate::cli::resolved::script::Shown;
-use tare_replay::Moment;
+use tare_replay::Replayed;
 
 /// Whether a record is to be printed, and process and thread that it is about; `None` as its
 /// trailer says.
@@ -31,11 +31,11 @@ pub(super) fn is_shown(
 }
 
 /// Adds the record itself: its kind and fields, and the end of the line.
-pub(super) fn record(text: &mut Vec<u8>, moment: &Moment<'_>, record: &Record<'_>) {
+pub(super) fn record(text: &mut Vec<u8>, record: &Replayed<'_, Record<'_>>) {
     text.extend_from_slice(b"PERF_RECORD_");
-    text.extend_from_slice(kind::name(moment.raw.kind).unwrap_or("UNKNOWN").as_bytes());
-    match record {
-        Record::Mmap(mmap) => map(text, moment, mmap),
+    text.extend_from_slice(kind::name(record.raw.kind).unwrap_or("UNKNOWN").as_bytes());
+    match record.fields {
+        Record::Mmap(mmap) => map(text, record.raw.misc, mmap),
         Record::Comm(comm) => {
             text.extend_from_slice(if comm.is_exec { b" exec: " } else { b": " });
             line::name(text, comm.comm);
@@ -57,7 +57,7 @@ pub(super) fn record(text: &mut Vec<u8>, moment: &Moment<'_>, record: &Record<'_
     text.push(b'\n');
 }
 
-fn map(text: &mut Vec<u8>, moment: &Moment<'_>, mmap: &Mmap<'_>) {
+fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
     let Mmap { pid, tid, start, len, pgoff, .. } = mmap;
     text.extend_from_slice(
         format!(" {pid}/{tid}: [{}({}) @ {}", hex(*start), hex(*len), hex(*pgoff)).as_bytes(),
@@ -76,7 +76,7 @@ fn map(text: &mut Vec<u8>, moment: &Moment<'_>, mmap: &Mmap<'_>) {
     }
     let flag = |is_set: bool, letter: char| if is_set { letter } else { '-' };
     if mmap.file == FileId::None {
-        let is_data = u32::from(moment.raw.misc) & PERF_RECORD_MISC_MMAP_DATA != 0;
+        let is_data = u32::from(misc) & PERF_RECORD_MISC_MMAP_DATA != 0;
         text.extend_from_slice(if is_data { b"]: r " } else { b"]: x " });
     } else {
         let (prot, is_shared) = (mmap.prot, mmap.flags & 1 != 0);

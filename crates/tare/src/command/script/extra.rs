@@ -10,7 +10,7 @@ use tare_format::record::{Branch, Branches, Registers, Sample};
 use super::chain::Chains;
 use super::fields::Fields;
 use super::line;
-use tare_replay::{Machine, Mode};
+use tare_replay::{CpuMode, Machine};
 
 /// Where samples of an event have their own address: page faults have that of the memory.
 pub(super) fn has_data_address(attr: &Attr) -> bool {
@@ -31,11 +31,15 @@ pub(super) fn before_ip(
         line::hex(text, addr, 16);
         if has_data_address && fields.intersects(Fields::SYM | Fields::DSO) {
             let pid = sample.head.pid.unwrap_or(-1);
-            let other = if Mode::of(misc) == Mode::Kernel { Mode::User } else { Mode::Kernel };
-            let place = machine
-                .place(Mode::of(misc), pid, addr)
-                .or_else(|| machine.place(other, pid, addr));
-            chains.symbol(text, machine, place, fields);
+            let other = if CpuMode::of_misc(misc) == CpuMode::Kernel {
+                CpuMode::User
+            } else {
+                CpuMode::Kernel
+            };
+            let at = machine
+                .dso_address(CpuMode::of_misc(misc), pid, addr)
+                .or_else(|| machine.dso_address(other, pid, addr));
+            chains.symbol(text, machine, at, fields);
         }
     }
     if let Some(source) = sample.data_src.filter(|_| fields.contains(Fields::DATA_SRC)) {
@@ -67,9 +71,9 @@ pub(super) fn behind_ip(
         } else if fields.contains(Fields::BRSTACKSYM) {
             for (address, end) in [(branch.from, "/"), (branch.to, "")] {
                 // Which half of the address space it is tells user from kernel.
-                let mode = if address >> 63 == 1 { Mode::Kernel } else { Mode::User };
-                let place = machine.place(mode, sample.head.pid.unwrap_or(-1), address);
-                chains.symbol(text, machine, place, Fields::SYM | Fields::SYMOFF);
+                let mode = if address >> 63 == 1 { CpuMode::Kernel } else { CpuMode::User };
+                let at = machine.dso_address(mode, sample.head.pid.unwrap_or(-1), address);
+                chains.symbol(text, machine, at, Fields::SYM | Fields::SYMOFF);
                 text.extend_from_slice(end.as_bytes());
             }
             text.extend_from_slice(format!("{} ", flags(&branch)).as_bytes());

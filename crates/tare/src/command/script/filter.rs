@@ -3,7 +3,7 @@
 use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
-use tare_replay::Machine;
+use tare_replay::{Machine, Replayed};
 
 pub(super) struct Passing<'a> {
     filter: &'a Filter,
@@ -19,17 +19,18 @@ impl<'a> Passing<'a> {
         time_ns.is_some_and(|time_ns| time_ns > self.filter.time_ns.1)
     }
 
-    pub(super) fn passes(&mut self, machine: &Machine, sample: &Sample<'_>) -> bool {
+    pub(super) fn passes(&mut self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let Filter { comms, pids, tids, cpus, time_ns: (first, last) } = self.filter;
+        let head = &sample.fields.head;
         let among = |list: &[i32], id: Option<i32>| {
             list.is_empty() || id.is_some_and(|id| list.contains(&id))
         };
-        sample.head.time_ns.is_none_or(|time_ns| (*first..=*last).contains(&time_ns))
-            && among(pids, sample.head.pid)
-            && among(tids, sample.head.tid)
-            && (cpus.is_empty() || sample.head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
+        head.time_ns.is_none_or(|time_ns| (*first..=*last).contains(&time_ns))
+            && among(pids, head.pid)
+            && among(tids, head.tid)
+            && (cpus.is_empty() || head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
             && (comms.is_empty() || {
-                let comm = sample.head.tid.and_then(|tid| machine.comm(tid)).unwrap_or_default();
+                let comm = head.tid.and_then(|tid| machine.comm(tid)).unwrap_or_default();
                 comms.iter().any(|wanted| wanted.as_bytes() == comm)
             })
     }

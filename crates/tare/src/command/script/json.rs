@@ -10,11 +10,10 @@ use serde::Serialize;
 use tare_format::abi::Sampling;
 use tare_format::record::Sample;
 
-use super::chain;
-use super::tracing::Tracing;
 use crate::cli::resolved::script::Script;
 use tare_format::ledger::Ledger;
-use tare_replay::{Account, Machine, Mode, Moment};
+use tare_profile::Losses;
+use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -69,14 +68,14 @@ struct Frame {
 /// Makes objects.
 pub(super) struct Objects<'a> {
     script: &'a Script,
-    tracing: Tracing,
-    chain: Vec<(Mode, u64)>,
+    tracepoints: Tracepoints,
+    chain: Vec<CodeAddress>,
     samples: u64,
 }
 
 impl<'a> Objects<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
-        Self { script, tracing: Tracing::default(), chain: Vec::new(), samples: 0 }
+        Self { script, tracepoints: Tracepoints::default(), chain: Vec::new(), samples: 0 }
     }
 
     /// Adds what stands before the first sample.
@@ -89,41 +88,39 @@ impl<'a> Objects<'a> {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        moment: &Moment<'_>,
-        sample: &Sample<'_>,
+        sample: &Replayed<'_, Sample<'_>>,
     ) -> std::io::Result<()> {
-        self.tracing.learn(moment.description);
-        let Some(event) = moment.event.and_then(|event| moment.description.events().get(event))
-        else {
+        self.tracepoints.learn(sample.description);
+        let events = sample.description.events();
+        let Some(event) = sample.event.and_then(|event| events.get(event)) else {
             return Ok(());
         };
         self.samples += 1;
-        let (mode, pid) = (Mode::of(moment.raw.misc), sample.head.pid.unwrap_or(-1));
-        let trace = sample.raw.and_then(|raw| {
-            let mut trace = Vec::new();
-            self.tracing.print(&mut trace, machine, event.attr.config, raw);
-            (!trace.is_empty()).then(|| text_of(&trace))
+        let head = &sample.fields.head;
+        let (mode, pid) = (CpuMode::of_misc(sample.raw.misc), head.pid.unwrap_or(-1));
+        let trace = sample.fields.raw.and_then(|raw| {
+            let trace = self.tracepoints.fields(machine, event.attr.config, raw);
+            (!trace.is_empty()).then(|| text_of(trace))
         });
         let has_chain = self.script.callchains && event.attr.has_callchain();
         if has_chain {
-            chain::addresses(machine, sample, self.script.max_stack, &mut self.chain);
+            machine.callchain(sample, self.script.max_stack, &mut self.chain);
         }
         let fixed =
             if let Sampling::Period(period) = event.attr.sampling { Some(period) } else { None };
         let line = SampleLine {
-            event: text_of(&self.tracing.event_name(event)),
-            time_ns: moment.time_ns,
-            comm: sample.head.tid.and_then(|tid| machine.comm(tid)).map(text_of),
-            pid: sample.head.pid,
-            tid: sample.head.tid,
-            cpu: sample.head.cpu,
-            period: sample.head.period.or(fixed),
-            at: sample.head.ip.map(|ip| frame(machine, (mode, pid), ip)),
-            addr: sample.head.addr.map(|addr| format!("{addr:#x}")),
+            event: text_of(&self.tracepoints.event_name(event)),
+            time_ns: sample.time_ns,
+            comm: head.tid.and_then(|tid| machine.comm(tid)).map(text_of),
+            pid: head.pid,
+            tid: head.tid,
+            cpu: head.cpu,
+            period: head.period.or(fixed),
+            at: head.ip.map(|address| frame(machine, pid, CodeAddress { mode, address })),
+            addr: head.addr.map(|addr| format!("{addr:#x}")),
             trace,
-            callchain: has_chain.then(|| {
-                self.chain.iter().map(|(mode, ip)| frame(machine, (*mode, pid), *ip)).collect()
-            }),
+            callchain: has_chain
+                .then(|| self.chain.iter().map(|at| frame(machine, pid, *at)).collect()),
         };
         tare_render::json_line(text, &Line::Sample(Box::new(line)))
     }
@@ -132,24 +129,25 @@ impl<'a> Objects<'a> {
     pub(super) fn end(
         &self,
         text: &mut Vec<u8>,
-        account: &Account,
+        losses: &Losses,
         ledger: Option<&Ledger>,
     ) -> std::io::Result<()> {
         tare_render::json_line(
             text,
-            &Line::End { samples: self.samples, loss: account.lines(), ledger },
+            &Line::End { samples: self.samples, loss: tare_render::loss_lines(losses), ledger },
         )
     }
 }
 
-fn frame(machine: &mut Machine, (mode, pid): (Mode, i32), ip: u64) -> Frame {
+fn frame(machine: &mut Machine, pid: i32, at: CodeAddress) -> Frame {
+    let CodeAddress { mode, address: ip } = at;
     let mut frame =
         Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
-    let Some(place) = machine.place(mode, pid, ip) else { return frame };
-    frame.dso = Some(text_of(machine.dso_name(place.dso)));
-    match machine.symbol(place) {
+    let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
+    frame.dso = Some(text_of(machine.dso_name(at.dso)));
+    match machine.symbol(at) {
         Ok(symbol) => {
-            frame.offset = Some(place.address.wrapping_sub(symbol.start));
+            frame.offset = Some(at.address.wrapping_sub(symbol.start));
             frame.symbol = Some(machine.symbol_name(symbol).to_owned());
         }
         Err(why) => frame.unresolved = Some(why.to_string()),

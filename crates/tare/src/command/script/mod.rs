@@ -9,18 +9,19 @@ mod filter;
 mod json;
 mod line;
 mod sample;
-mod tracing;
 
+use std::io::Write;
 use std::ops::ControlFlow;
 
 use tare_format::file::Description;
-use tare_format::record::kind;
-use tare_replay::{Replay, What};
+use tare_format::record::{Record, Sample, kind};
+use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::script::{Output, Script};
 use crate::command::header;
+use crate::command::recording::open;
 use crate::exit::{self, Exit, Refusal};
 use json::Objects;
 use line::Lines;
@@ -29,76 +30,130 @@ use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let script = Script::new(raw)?;
-    let reader = tare_replay::open(&script.input)?;
+    let recording = open(&script.input)?;
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
-        Output::Header(extent) => header::write_only(lines.text(), reader, extent)?,
-        Output::Text(extent) => {
-            text(&script, Replay::new(reader, script.symbols.clone()), extent, &mut lines)?;
-        }
-        Output::Json => objects(&script, Replay::new(reader, script.symbols.clone()), &mut lines)?,
+        Output::Header(extent) => header::write_only(lines.text(), recording, extent)?,
+        Output::Text(extent) => text(&script, recording, extent, &mut lines)?,
+        Output::Json => objects(&script, recording, &mut lines)?,
     }
     lines.flush()?;
     Ok(Exit::Success)
 }
 
+fn replay(script: &Script) -> Replay {
+    Replay::new(Options { symbols: script.symbols.clone(), ..Options::default() })
+}
+
 fn text(
     script: &Script,
-    mut replay: Replay,
-    mut header: Option<header::Extent>,
-    lines: &mut Lines<impl std::io::Write>,
+    mut recording: Recording,
+    header: Option<header::Extent>,
+    lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let mut printer = Printer::new(script);
-    let mut filter = filter::Passing::new(&script.filter);
-    let account = replay.run::<anyhow::Error>(&mut |machine, moment| {
-        if filter.is_past(moment.time_ns) {
+    let (printer, filter) = (Printer::new(script), filter::Passing::new(&script.filter));
+    let mut sink = TextSink { printer, filter, header, lines };
+    let losses = replay(script).run(&mut recording, &mut sink);
+    lines.flush()?;
+    let ledger = ledger(recording.description());
+    let recorder = ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
+    let losses = tare_render::loss_lines(&losses?);
+    losses.iter().chain(&recorder).for_each(|line| exit::say(line));
+    Ok(())
+}
+
+/// Prints each record as lines.
+struct TextSink<'a, W> {
+    printer: Printer<'a>,
+    filter: filter::Passing<'a>,
+    /// Still to be printed.
+    header: Option<header::Extent>,
+    lines: &'a mut Lines<W>,
+}
+
+impl<W: Write> TextSink<'_, W> {
+    /// What a stream says of itself comes before the kernel's first record.
+    fn begin<T>(&mut self, record: &Replayed<'_, T>) -> anyhow::Result<()> {
+        if let Some(extent) = self.header.take_if(|_| record.raw.kind < kind::USER_TYPE_START) {
+            header::write(self.lines.text(), record.description, extent)?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink for TextSink<'_, W> {
+    type Error = anyhow::Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        if self.filter.is_past(sample.time_ns) {
             return Ok(ControlFlow::Break(()));
         }
-        // What a stream says of itself comes before the kernel's first record.
-        if let Some(extent) = header.take_if(|_| moment.raw.kind < kind::USER_TYPE_START) {
-            header::write(lines.text(), moment.description, extent)?;
+        self.begin(sample)?;
+        if self.filter.passes(machine, sample) {
+            let text = self.lines.text();
+            self.printer.sample(text, machine, sample).map_err(Refusal::usage)?;
+            self.lines.end()?;
         }
-        match moment.what {
-            What::Sample(sample) if filter.passes(machine, sample) => {
-                printer.sample(lines.text(), machine, moment, sample).map_err(Refusal::usage)?;
-            }
-            What::Sample(_) => {}
-            What::Other(record) => {
-                printer.other(lines.text(), machine, moment, record).map_err(Refusal::usage)?;
-            }
-        }
-        lines.end()?;
         Ok(ControlFlow::Continue(()))
-    });
-    lines.flush()?;
-    let recorder =
-        ledger(replay.description()).as_ref().map(tare_render::ledger_lines).unwrap_or_default();
-    account?.lines().iter().chain(&recorder).for_each(|line| exit::say(line));
-    Ok(())
+    }
+
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        if self.filter.is_past(record.time_ns) {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.begin(record)?;
+        self.printer.other(self.lines.text(), machine, record).map_err(Refusal::usage)?;
+        self.lines.end()?;
+        Ok(ControlFlow::Continue(()))
+    }
 }
 
 fn objects(
     script: &Script,
-    mut replay: Replay,
-    lines: &mut Lines<impl std::io::Write>,
+    mut recording: Recording,
+    lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let mut objects = Objects::new(script);
-    let mut filter = filter::Passing::new(&script.filter);
+    let (objects, filter) = (Objects::new(script), filter::Passing::new(&script.filter));
     Objects::begin(lines.text())?;
-    let account = replay.run::<anyhow::Error>(&mut |machine, moment| {
-        if filter.is_past(moment.time_ns) {
+    let mut sink = ObjectSink { objects, filter, lines };
+    let losses = replay(script).run(&mut recording, &mut sink)?;
+    let ledger = ledger(recording.description());
+    sink.objects.end(sink.lines.text(), &losses, ledger.as_ref())?;
+    Ok(())
+}
+
+/// Prints each sample as a JSON object.
+struct ObjectSink<'a, W> {
+    objects: Objects<'a>,
+    filter: filter::Passing<'a>,
+    lines: &'a mut Lines<W>,
+}
+
+impl<W: Write> Sink for ObjectSink<'_, W> {
+    type Error = anyhow::Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        if self.filter.is_past(sample.time_ns) {
             return Ok(ControlFlow::Break(()));
         }
-        if let What::Sample(sample) = moment.what
-            && filter.passes(machine, sample)
-        {
-            objects.sample(lines.text(), machine, moment, sample)?;
-            lines.end()?;
+        if self.filter.passes(machine, sample) {
+            self.objects.sample(self.lines.text(), machine, sample)?;
+            self.lines.end()?;
         }
         Ok(ControlFlow::Continue(()))
-    })?;
-    objects.end(lines.text(), &account, ledger(replay.description()).as_ref())?;
-    Ok(())
+    }
 }
 
 /// What the recorder said about itself last.

@@ -9,9 +9,8 @@ use super::events;
 use super::extra;
 use super::fields::{Fields, Selection};
 use super::line;
-use super::tracing::Tracing;
 use crate::cli::resolved::script::{Clock, Script};
-use tare_replay::{Machine, Mode, Moment};
+use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
 /// Writes samples.
 pub(super) struct Printer<'a> {
@@ -19,7 +18,7 @@ pub(super) struct Printer<'a> {
     events: Vec<Printed>,
     name_width: usize,
     chains: Chains,
-    tracing: Tracing,
+    tracepoints: Tracepoints,
     /// The time that others are counted from.
     since_ns: Option<u64>,
 }
@@ -43,7 +42,7 @@ impl<'a> Printer<'a> {
             events: Vec::new(),
             name_width: 0,
             chains,
-            tracing: Tracing::default(),
+            tracepoints: Tracepoints::default(),
             since_ns: None,
         }
     }
@@ -53,9 +52,9 @@ impl<'a> Printer<'a> {
         if self.events.len() == description.events().len() {
             return Ok(());
         }
-        self.tracing.learn(description);
+        self.tracepoints.learn(description);
         let names: Vec<_> =
-            description.events().iter().map(|event| self.tracing.event_name(event)).collect();
+            description.events().iter().map(|event| self.tracepoints.event_name(event)).collect();
         let mut selection: Selection = self.script.selection.clone();
         let with_name = |(event, name): (&'_ Event, &Vec<u8>)| {
             (event.attr.clone(), String::from_utf8_lossy(name).into_owned())
@@ -87,11 +86,10 @@ impl<'a> Printer<'a> {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        moment: &Moment<'_>,
-        sample: &Sample<'_>,
+        sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<(), String> {
-        self.learn(moment.description)?;
-        let Some(event) = moment.event.and_then(|event| self.events.get(event)) else {
+        self.learn(sample.description)?;
+        let Some(event) = sample.event.and_then(|event| self.events.get(event)) else {
             return Ok(());
         };
         let (fields, has_chain, period) = (event.fields, event.has_chain, event.period);
@@ -99,28 +97,28 @@ impl<'a> Printer<'a> {
             return Ok(());
         }
         let who = Who {
-            comm_tid: sample.head.tid.unwrap_or(-1),
-            pid: sample.head.pid,
-            tid: sample.head.tid,
-            cpu: sample.head.cpu,
-            time_ns: moment.time_ns,
-            misc: moment.raw.misc,
-            kind: moment.raw.kind,
+            comm_tid: sample.fields.head.tid.unwrap_or(-1),
+            pid: sample.fields.head.pid,
+            tid: sample.fields.head.tid,
+            cpu: sample.fields.head.cpu,
+            time_ns: sample.time_ns,
+            misc: sample.raw.misc,
+            kind: sample.raw.kind,
         };
         self.front(text, machine, &who, fields, has_chain);
         if fields.contains(Fields::PERIOD) {
-            line::decimal(text, sample.head.period.unwrap_or(period), 10, b' ');
+            line::decimal(text, sample.fields.head.period.unwrap_or(period), 10, b' ');
             text.push(b' ');
         }
         if fields.contains(Fields::EVENT) {
-            let name = moment
+            let name = sample
                 .event
                 .and_then(|event| self.events.get(event))
                 .map_or(&[][..], |event| &event.name);
             line::padded_name(text, name, self.name_width);
             text.extend_from_slice(b": ");
         }
-        self.details(text, machine, moment, sample);
+        self.details(text, machine, sample);
         text.push(b'\n');
         Ok(())
     }
@@ -130,32 +128,27 @@ impl<'a> Printer<'a> {
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
-        moment: &Moment<'_>,
-        sample: &Sample<'_>,
+        sample: &Replayed<'_, Sample<'_>>,
     ) {
-        let Some(event) = moment.event.and_then(|event| self.events.get(event)) else { return };
+        let Some(event) = sample.event.and_then(|event| self.events.get(event)) else { return };
         let fields = event.fields;
-        if let Some(raw) = sample.raw.filter(|_| fields.contains(Fields::TRACE)) {
-            self.tracing.print(text, machine, event.config, raw);
+        if let Some(raw) = sample.fields.raw.filter(|_| fields.contains(Fields::TRACE)) {
+            line::name(text, self.tracepoints.fields(machine, event.config, raw));
         }
-        let (misc, about) = (moment.raw.misc, (fields, event.has_data_address));
-        extra::before_ip(text, (machine, &mut self.chains), sample, misc, about);
+        let (misc, about) = (sample.raw.misc, (fields, event.has_data_address));
+        extra::before_ip(text, (machine, &mut self.chains), sample.fields, misc, about);
         if fields.contains(Fields::IP) {
             if event.has_chain {
                 text.push(b'\n');
                 self.chains.chain(text, machine, sample, fields);
             } else {
-                let mode = Mode::of(misc);
-                self.chains.address(
-                    text,
-                    machine,
-                    (mode, sample.head.pid.unwrap_or(-1)),
-                    sample.head.ip.unwrap_or(0),
-                    fields,
-                );
+                let head = &sample.fields.head;
+                let (mode, address) = (CpuMode::of_misc(misc), head.ip.unwrap_or(0));
+                let (pid, at) = (head.pid.unwrap_or(-1), CodeAddress { mode, address });
+                self.chains.address(text, machine, pid, at, fields);
             }
         }
-        extra::behind_ip(text, (machine, &mut self.chains), sample, fields);
+        extra::behind_ip(text, (machine, &mut self.chains), sample.fields, fields);
     }
 
     /// Adds a record other than a sample, where it was asked for.
@@ -166,19 +159,19 @@ impl<'a> Printer<'a> {
         &mut self,
         text: &mut Vec<u8>,
         machine: &Machine,
-        moment: &Moment<'_>,
-        record: &Record<'_>,
+        record: &Replayed<'_, Record<'_>>,
     ) -> Result<(), String> {
-        let Some(about) = events::is_shown(record, moment.raw.kind, &self.script.shown) else {
+        let Some(about) = events::is_shown(record.fields, record.raw.kind, &self.script.shown)
+        else {
             return Ok(());
         };
-        self.learn(moment.description)?;
-        if moment.raw.kind != kind::FINISHED_ROUND
-            && let Some(event) = self.events.get(moment.event.unwrap_or(0))
+        self.learn(record.description)?;
+        if record.raw.kind != kind::FINISHED_ROUND
+            && let Some(event) = self.events.get(record.event.unwrap_or(0))
         {
             let (fields, has_chain) = (event.fields, event.has_chain);
-            let layout = moment.description.lookup().layouts().get(moment.event.unwrap_or(0));
-            let id = layout.map(|layout| layout.sample_id(&moment.raw)).unwrap_or_default();
+            let layout = record.description.lookup().layouts().get(record.event.unwrap_or(0));
+            let id = layout.map(|layout| layout.sample_id(&record.raw)).unwrap_or_default();
             let (pid, tid) = about.map_or((id.pid, id.tid), |(pid, tid)| {
                 (id.pid.or(Some(pid)), id.tid.or(Some(tid)))
             });
@@ -188,13 +181,13 @@ impl<'a> Printer<'a> {
                 pid,
                 tid,
                 cpu: id.cpu.or(Some(0)),
-                time_ns: moment.time_ns,
-                misc: moment.raw.misc,
-                kind: moment.raw.kind,
+                time_ns: record.time_ns,
+                misc: record.raw.misc,
+                kind: record.raw.kind,
             };
             self.front(text, machine, &who, fields, has_chain);
         }
-        events::record(text, moment, record);
+        events::record(text, record);
         Ok(())
     }
 

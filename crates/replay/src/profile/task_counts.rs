@@ -9,28 +9,19 @@ use std::collections::BTreeMap;
 
 use tare_format::abi::Flags;
 use tare_format::file::Description;
+use tare_format::ledger::{FollowMode, Ledger};
 use tare_format::record::TaskRead;
 use tare_profile::{EventId, Profile, StringId};
 
-use super::history::History;
-use tare_format::ledger::{FollowMode, Ledger};
-
-/// The counts of tasks.
-#[derive(Default)]
-pub(crate) struct Counts {
-    reads: Vec<Read>,
-}
-
-struct Read {
-    place: usize,
-    tid: i32,
-    time_ns: u64,
-    count: Sum,
+/// The counts of tasks that ended, by event and by the name that they had then.
+#[derive(Debug, Default)]
+pub(super) struct TaskCounts {
+    sums: BTreeMap<(usize, StringId), Sum>,
 }
 
 /// Counts of events that may share counters. A task has a copy of an event for each CPU: all of
 /// them are enabled wherever it runs, and the one of that CPU is running.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     value: u64,
     enabled_ns: u64,
@@ -54,65 +45,52 @@ impl Sum {
     }
 }
 
-impl Counts {
-    /// Takes in what the event at a place had counted in a task that ended then.
-    pub(crate) fn add(&mut self, place: usize, read: &TaskRead<'_>, value: u64, time_ns: u64) {
+impl TaskCounts {
+    /// Takes in what the event with this index had counted in a task that ended.
+    pub(super) fn add(&mut self, event: usize, comm: StringId, read: &TaskRead<'_>, value: u64) {
         let count = Sum {
             value,
             enabled_ns: read.values.enabled_ns.unwrap_or(1),
             running_ns: read.values.running_ns.unwrap_or(1),
         };
-        self.reads.push(Read { place, tid: read.tid, time_ns, count });
+        self.sums.entry((event, comm)).or_default().add(count);
     }
 
-    /// The sums by event and name, as tasks were called when they ended; empty where not all of it
-    /// is known.
-    pub(crate) fn by_name(
+    /// The sums by event and name; empty where not all of it is known. `last_name` is what the
+    /// thread with a number was called last.
+    pub(super) fn by_name(
         &self,
         profile: &mut Profile,
-        history: &History,
+        last_name: impl Fn(&mut Profile, i32) -> StringId,
         events: &[EventId],
-        description: &Description,
-        ledger: Option<&Ledger>,
+        (description, ledger): (&Description, &Ledger),
     ) -> BTreeMap<(EventId, StringId), u64> {
         let mut sums = BTreeMap::new();
-        let Some(ledger) = ledger else { return sums };
         let Some(follow) =
             ledger.follow.as_ref().filter(|follow| follow.mode == FollowMode::Inherit)
         else {
             return sums;
         };
-        let holder = follow.root;
-        for (place, event) in description.events().iter().enumerate() {
-            let Some(counted) = ledger.events.get(place).and_then(|event| event.counted) else {
+        for (index, event) in description.events().iter().enumerate() {
+            let Some(counted) = ledger.events.get(index).and_then(|event| event.counted) else {
                 continue;
             };
             if !event.attr.flags.contains(Flags::INHERIT_STAT) {
                 continue;
             }
-            let Some(id) = events.get(place).copied() else { continue };
+            let Some(id) = events.get(index).copied() else { continue };
+            let of_event = || self.sums.iter().filter(|((event, _), _)| *event == index);
             // Kernels that write no such records leave nothing to tell the tasks apart by.
-            if follow.tasks.is_some_and(|tasks| tasks > 1)
-                && !self.reads.iter().any(|read| read.place == place)
-            {
+            if follow.tasks.is_some_and(|tasks| tasks > 1) && of_event().next().is_none() {
                 continue;
             }
-            let mut of_event: BTreeMap<StringId, Sum> = BTreeMap::new();
-            for read in self.reads.iter().filter(|read| read.place == place) {
-                let name = history
-                    .at(read.tid, read.time_ns)
-                    .unwrap_or_else(|| profile.add_string(format!(":{}", read.tid).as_bytes()));
-                of_event.entry(name).or_default().add(read.count);
-            }
             let mut rest = counted;
-            for (name, sum) in of_event {
+            for ((_, name), sum) in of_event() {
                 let count = sum.scaled(event.ids.len());
-                sums.insert((id, name), count);
+                sums.insert((id, *name), count);
                 rest = rest.saturating_sub(count);
             }
-            let name = history
-                .last(holder)
-                .unwrap_or_else(|| profile.add_string(format!(":{holder}").as_bytes()));
+            let name = last_name(profile, follow.root);
             let sum: &mut u64 = sums.entry((id, name)).or_default();
             *sum = sum.saturating_add(rest);
         }

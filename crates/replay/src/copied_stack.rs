@@ -1,31 +1,33 @@
 //! User call chains of which a recording has the makings: registers, and a copy of the stack.
 
 use tare_format::record::{Registers as Recorded, Sample};
-use tare_symbols::{Registers, SymbolOptions, Unwinder, Unwound};
-
-use super::Machine;
+use tare_symbols::{AddressSpaces, DsoTable, Registers, SymbolOptions, Unwinder, Unwound};
 
 /// `PERF_SAMPLE_REGS_ABI_64`.
 const ABI_64: u64 = 2;
 
 /// Unwinds copies of stacks, and counts how far that went.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub(crate) struct CopiedStacks {
     unwinder: Unwinder,
-    pub(super) unwound: u64,
-    pub(super) incomplete: u64,
+    pub(crate) unwound: u64,
+    pub(crate) incomplete: u64,
 }
 
-impl Stacks {
-    pub(super) fn new(options: SymbolOptions) -> Self {
+impl CopiedStacks {
+    pub(crate) fn new(options: SymbolOptions) -> Self {
         Self { unwinder: Unwinder::new(options), unwound: 0, incomplete: 0 }
     }
-}
 
-impl Machine {
     /// The user part of a sample's call chain, the innermost address first, at most `most`; nothing
     /// where there is no copy of its stack.
-    pub fn unwind(&mut self, sample: &Sample<'_>, most: usize, addresses: &mut Vec<u64>) {
+    pub(crate) fn unwind(
+        &mut self,
+        (dsos, spaces): (&DsoTable, &AddressSpaces),
+        sample: &Sample<'_>,
+        most: usize,
+        addresses: &mut Vec<u64>,
+    ) {
         addresses.clear();
         let (Some(recorded), Some(stack)) =
             (sample.regs_user, sample.stack_user.filter(|stack| stack.room > 0))
@@ -36,19 +38,15 @@ impl Machine {
         if recorded.abi == 0 {
             return;
         }
-        self.stacks.unwound += 1;
-        let space = sample.head.pid.and_then(|pid| self.spaces.of(pid));
+        self.unwound += 1;
+        let space = sample.head.pid.and_then(|pid| spaces.of(pid));
         let end = match registers(&recorded).zip(space) {
-            Some((registers, space)) => self.stacks.unwinder.unwind(
-                (&self.dsos, space),
-                &registers,
-                stack.bytes,
-                most,
-                addresses,
-            ),
+            Some((registers, space)) => {
+                self.unwinder.unwind((dsos, space), &registers, stack.bytes, most, addresses)
+            }
             None => Unwound::Incomplete,
         };
-        self.stacks.incomplete += u64::from(end == Unwound::Incomplete);
+        self.incomplete += u64::from(end == Unwound::Incomplete);
     }
 }
 

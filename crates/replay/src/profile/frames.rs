@@ -2,49 +2,45 @@
 
 use std::collections::HashMap;
 
-use tare_format::Words;
-use tare_format::abi::bindings::{
-    PERF_CONTEXT_GUEST, PERF_CONTEXT_GUEST_KERNEL, PERF_CONTEXT_GUEST_USER, PERF_CONTEXT_HV,
-    PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER, PERF_RECORD_MISC_CPUMODE_MASK,
-    PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_HYPERVISOR,
-    PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
-};
 use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
 use tare_symbols::Unresolved;
 
-use crate::{Machine, Mode};
+use crate::callchain::CodeAddress;
+use crate::cpumode::CpuMode;
+use crate::machine::Machine;
 
 /// What was found so far: an address in a DSO is looked up once.
-#[derive(Default)]
-pub(crate) struct Places {
+#[derive(Debug, Default)]
+pub(super) struct Frames {
     frames: HashMap<(Space, tare_symbols::DsoId, u64), FrameId, foldhash::fast::RandomState>,
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
-    symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
+    /// The frames of the call chain that is being added.
     chain: Vec<FrameId>,
+    symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
 }
 
-impl Places {
+impl Frames {
     /// The frame of an address in a process.
-    pub(crate) fn frame(
+    pub(super) fn frame(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        space: Space,
         pid: i32,
-        address: u64,
+        CodeAddress { mode, address }: CodeAddress,
     ) -> FrameId {
-        let Some(place) = machine.place(mode(space), pid, address) else {
+        let space = space(mode);
+        let Some(at) = machine.dso_address(mode, pid, address) else {
             let why = profile.add_string(Unresolved::NoMapping.to_string().as_bytes());
             return profile.add_frame(Frame { space, dso: None, function: Err(why), address });
         };
-        let key = (space, place.dso, place.address);
+        let key = (space, at.dso, at.address);
         if let Some(frame) = self.frames.get(&key) {
             return *frame;
         }
-        let dso = self.dso(profile, machine, place.dso);
-        let (function, address) = match machine.symbol(place) {
+        let dso = self.dso(profile, machine, at.dso);
+        let (function, address) = match machine.symbol(at) {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
-            Err(why) => (Err(profile.add_string(why.to_string().as_bytes())), place.address),
+            Err(why) => (Err(profile.add_string(why.to_string().as_bytes())), at.address),
         };
         let frame = profile.add_frame(Frame { space, dso: Some(dso), function, address });
         self.frames.insert(key, frame);
@@ -75,66 +71,34 @@ impl Places {
         })
     }
 
-    /// The stack of a recorded call chain and of the unwound addresses behind it, both with the
-    /// innermost address first; `None` where there is no address.
-    pub(crate) fn stack(
+    /// The stack of a call chain, which has the innermost address first; `None` where there is no
+    /// address.
+    pub(super) fn stack(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
         pid: i32,
-        chain: (Words<'_>, &[u64]),
+        chain: &[CodeAddress],
     ) -> Option<StackId> {
-        let mut space = Space::User;
         let mut frames = std::mem::take(&mut self.chain);
         frames.clear();
-        for address in chain.0.iter() {
-            match context(address) {
-                Some(context) => space = context,
-                None => frames.push(self.frame(profile, machine, space, pid, address)),
-            }
-        }
-        frames.extend(
-            chain.1.iter().map(|address| self.frame(profile, machine, Space::User, pid, *address)),
-        );
+        frames.extend(chain.iter().map(|at| self.frame(profile, machine, pid, *at)));
         let stack = profile.add_stack(&frames);
         self.chain = frames;
         stack
     }
 }
 
-/// Where a sample was, by its record's `misc`.
-pub(crate) fn space(misc: u16) -> Space {
-    match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
-        PERF_RECORD_MISC_KERNEL => Space::Kernel,
-        PERF_RECORD_MISC_USER => Space::User,
-        PERF_RECORD_MISC_GUEST_KERNEL => Space::GuestKernel,
-        PERF_RECORD_MISC_GUEST_USER => Space::GuestUser,
-        PERF_RECORD_MISC_HYPERVISOR => Space::Hypervisor,
-        _ => Space::Unknown,
+/// A CPU's mode in the profile's terms.
+pub(super) fn space(mode: CpuMode) -> Space {
+    match mode {
+        CpuMode::Kernel => Space::Kernel,
+        CpuMode::User => Space::User,
+        CpuMode::GuestKernel => Space::GuestKernel,
+        CpuMode::GuestUser => Space::GuestUser,
+        CpuMode::Hypervisor => Space::Hypervisor,
+        CpuMode::Unknown => Space::Unknown,
     }
-}
-
-fn mode(space: Space) -> Mode {
-    match space {
-        Space::Kernel => Mode::Kernel,
-        Space::User => Mode::User,
-        _ => Mode::Other,
-    }
-}
-
-/// Where the addresses of a call chain are that follow a marker; `None`: it is no marker.
-fn context(address: u64) -> Option<Space> {
-    if address < PERF_CONTEXT_MAX {
-        return None;
-    }
-    Some(match address {
-        PERF_CONTEXT_KERNEL => Space::Kernel,
-        PERF_CONTEXT_USER => Space::User,
-        PERF_CONTEXT_GUEST | PERF_CONTEXT_GUEST_KERNEL => Space::GuestKernel,
-        PERF_CONTEXT_GUEST_USER => Space::GuestUser,
-        PERF_CONTEXT_HV => Space::Hypervisor,
-        _ => Space::Unknown,
-    })
 }
 
 /// What tables show of a path: its last part; of what a just-in-time compiler made, the process, as
@@ -159,15 +123,6 @@ mod tests {
         assert_eq!(
             (short_name(b"/tmp/perf-12.map"), short_name(b"/tmp/perf-.map")),
             (b"[JIT] tid 12".to_vec(), b"perf-.map".to_vec())
-        );
-    }
-
-    #[test]
-    fn markers_are_the_highest_addresses() {
-        assert_eq!(context(0xffff_ffff_8100_0000), None);
-        assert_eq!(
-            (context(u64::MAX - 127), context(u64::MAX - 511)),
-            (Some(Space::Kernel), Some(Space::User))
         );
     }
 }

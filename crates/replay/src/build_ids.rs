@@ -1,0 +1,38 @@
+//! Which version of each DSO was recorded: the one list of build ids of a recording.
+
+use std::collections::HashMap;
+
+use tare_format::record::{BuildId as Listed, FileId};
+use tare_symbols::{BuildId, limits};
+
+/// Build ids by the path or the name that they were recorded with.
+#[derive(Debug, Default)]
+pub(crate) struct BuildIds {
+    by_name: HashMap<Vec<u8>, BuildId>,
+}
+
+impl BuildIds {
+    /// Takes in a listed one; a later one for the same name replaces it. Returns it where it is the
+    /// kernel's, which may be listed under its name or under the path of its image.
+    pub(crate) fn add(&mut self, listed: &Listed<'_>) -> Option<BuildId> {
+        let id = BuildId::new(listed.build_id)?;
+        let (path, is_module) = (listed.path, is_module(listed.path));
+        if self.by_name.len() < limits::DSOS {
+            self.by_name.insert(path.to_vec(), id);
+        }
+        let is_image = listed.is_kernel && !is_module && path.starts_with(b"/");
+        (path == b"[kernel.kallsyms]" || is_image).then_some(id)
+    }
+
+    /// The build id of a DSO: that of its own record of a mapping, else the listed one.
+    pub(crate) fn of(&self, name: &[u8], recorded: &FileId<'_>) -> Option<BuildId> {
+        let own = if let FileId::BuildId(id) = recorded { BuildId::new(id) } else { None };
+        own.or_else(|| self.by_name.get(name).copied())
+    }
+}
+
+/// Whether a path of kernel code is a module's: `[name]`, or a file `name.ko`, packed or not.
+fn is_module(path: &[u8]) -> bool {
+    path.starts_with(b"[") && !path.starts_with(b"[kernel.kallsyms]")
+        || path.windows(3).any(|part| part == b".ko")
+}

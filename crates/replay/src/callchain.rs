@@ -1,0 +1,68 @@
+//! Call chains as they were recorded: return addresses with markers between them, and for the user
+//! part the branch stack, where the CPU kept one of calls (LBR).
+
+use tare_format::abi::bindings::{
+    PERF_CONTEXT_MAX, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED, PERF_SAMPLE_BRANCH_CALL_STACK,
+};
+use tare_format::record::{Branches, Layout, Sample};
+
+use crate::cpumode::CpuMode;
+
+/// An address of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeAddress {
+    /// What it lies in.
+    pub mode: CpuMode,
+    /// The address.
+    pub address: u64,
+}
+
+/// Adds the recorded call chain of a sample, at most `most` addresses, the innermost first.
+///
+/// With `PERF_SAMPLE_BRANCH_CALL_STACK` the user part is the branch stack's: where the innermost
+/// call went, then where each call came from (`lbr_callchain_add_lbr_ip` in
+/// `tools/perf/util/machine.c`).
+pub(crate) fn read(
+    sample: &Sample<'_>,
+    layout: Option<&Layout>,
+    most: usize,
+    chain: &mut Vec<CodeAddress>,
+) {
+    chain.clear();
+    let of_calls = layout.is_some_and(|layout| {
+        layout.branch_sample_type & u64::from(PERF_SAMPLE_BRANCH_CALL_STACK) != 0
+    });
+    let calls = sample.branches.filter(|_| of_calls);
+    let mut mode = CpuMode::User;
+    for ip in sample.callchain.iter().flat_map(|recorded| recorded.iter()) {
+        if ip < PERF_CONTEXT_MAX {
+            if chain.len() >= most {
+                break;
+            }
+            chain.push(CodeAddress { mode, address: ip });
+        } else if let (PERF_CONTEXT_USER, Some(calls)) = (ip, calls.filter(has_calls)) {
+            add_calls(&calls, most, chain);
+            break;
+        } else if ip == PERF_CONTEXT_USER_DEFERRED {
+            // The user part comes in a record of its own.
+            break;
+        } else if let Some(context) = CpuMode::of_context(ip) {
+            mode = context;
+        } else {
+            // Garbage that was taken for a return address: perf shows nothing of such a chain.
+            chain.clear();
+            break;
+        }
+    }
+}
+
+fn has_calls(calls: &Branches<'_>) -> bool {
+    calls.iter().next().is_some()
+}
+
+fn add_calls(calls: &Branches<'_>, most: usize, chain: &mut Vec<CodeAddress>) {
+    let innermost = calls.iter().next().map(|call| call.to);
+    let addresses = innermost.into_iter().chain(calls.iter().map(|call| call.from));
+    let user = addresses.map(|address| CodeAddress { mode: CpuMode::User, address });
+    chain.extend(user.take(most.saturating_sub(chain.len())));
+}

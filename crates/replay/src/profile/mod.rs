@@ -1,0 +1,69 @@
+//! A recording as a profile: a sink that sums samples up.
+
+mod frames;
+mod sink;
+mod task_counts;
+mod threads;
+
+use tare_format::file::Description;
+use tare_format::ledger::Ledger;
+use tare_profile::Profile;
+
+use crate::error::Error;
+use crate::recording::Recording;
+use crate::replay::{Detail, Options, Replay};
+
+pub use sink::{ProfileSink, has_callchains};
+
+/// How samples are summed up.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileOptions {
+    /// From when to when.
+    pub time: TimeRange,
+    /// Rows are told apart by CPU.
+    pub by_cpu: bool,
+    /// Rows are told apart by frame and stack. Without it no address is looked up, which is some
+    /// ten times as fast.
+    pub frames: bool,
+    /// Keep the recorder's own samples.
+    pub include_self: bool,
+    /// Samples weigh what their commands' tasks counted.
+    pub exact: bool,
+    /// Where symbols are looked for.
+    pub symbols: tare_symbols::SymbolOptions,
+}
+
+/// From when to when samples are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum TimeRange {
+    /// All of them.
+    #[default]
+    All,
+    /// In nanoseconds of the recording's clock, both included.
+    Nanoseconds(u64, u64),
+    /// Of the time from the first sample to the last.
+    Percent(f64, f64),
+}
+
+/// A profile that is whole, and what the recording said about itself.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The samples, and what is missing.
+    pub profile: Profile,
+    /// Events and features.
+    pub description: Description,
+    /// What the recorder said about itself, where it was tare.
+    pub ledger: Option<Ledger>,
+}
+
+/// Reads a recording to its end, and sums its samples up.
+///
+/// # Errors
+/// [`Error::Read`] and [`Error::NoSampleTimes`].
+pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<Summary, Error> {
+    let mut sink = ProfileSink::new(options, recording.description())?;
+    let detail = if options.frames { Detail::Full } else { Detail::Front };
+    let replay = Replay::new(Options { detail, symbols: options.symbols.clone() });
+    let losses = replay.run(&mut recording, &mut sink)?;
+    Ok(sink.finish(recording.description(), losses))
+}

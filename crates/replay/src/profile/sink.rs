@@ -1,0 +1,250 @@
+//! Sums samples up.
+
+use std::ops::ControlFlow;
+
+use tare_format::abi::Sampling;
+use tare_format::file::Description;
+use tare_format::ledger::Ledger;
+use tare_format::record::{Record, Sample, TaskRead};
+use tare_profile::{EventId, Losses, Profile, Row, StringId, Thread, Weight};
+
+use super::frames::Frames;
+use super::task_counts::TaskCounts;
+use super::threads::ThreadTable;
+use super::{ProfileOptions, Summary, TimeRange};
+use crate::callchain::CodeAddress;
+use crate::cpumode::CpuMode;
+use crate::error::Error;
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+use crate::sink::Sink;
+use crate::tracepoints::Tracepoints;
+
+/// A profile while it is filled.
+#[derive(Debug)]
+pub struct ProfileSink {
+    profile: Profile,
+    threads: ThreadTable,
+    counts: TaskCounts,
+    tracepoints: Tracepoints,
+    events: Vec<EventId>,
+    periods: Vec<u64>,
+    frames: Option<Frames>,
+    chain: Vec<CodeAddress>,
+    from_ns: u64,
+    to_ns: u64,
+    by_cpu: bool,
+    include_self: bool,
+    exact: bool,
+}
+
+impl Sink for ProfileSink {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.learn(sample.description);
+        if let Some(event) = sample.event.filter(|_| self.takes_time(sample.time_ns)) {
+            self.add(machine, sample, event);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.learn(record.description);
+        match record.fields {
+            Record::Comm(comm) => {
+                let name = self.profile.add_string(comm.comm);
+                self.threads.rename(comm.tid, Some(name));
+            }
+            Record::Fork(task) => {
+                let comm = machine.comm(task.tid);
+                let name = comm.map(|comm| self.profile.add_string(comm));
+                self.threads.rename(task.tid, name);
+            }
+            Record::Read => self.count(machine, record),
+            _ => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl ProfileSink {
+    /// An empty profile of a recording.
+    ///
+    /// # Errors
+    /// [`Error::NoSampleTimes`].
+    pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
+        let (from_ns, to_ns) = match options.time {
+            TimeRange::All => (0, u64::MAX),
+            TimeRange::Nanoseconds(from, to) => (from, to),
+            TimeRange::Percent(from, to) => percent_of(description, from, to)?,
+        };
+        let mut sink = Self {
+            profile: Profile::default(),
+            threads: ThreadTable::default(),
+            counts: TaskCounts::default(),
+            tracepoints: Tracepoints::default(),
+            events: Vec::new(),
+            periods: Vec::new(),
+            frames: options.frames.then(Frames::default),
+            chain: Vec::new(),
+            from_ns,
+            to_ns,
+            by_cpu: options.by_cpu,
+            include_self: options.include_self,
+            exact: options.exact,
+        };
+        let swapper = sink.profile.add_string(b"swapper");
+        sink.threads.rename(0, Some(swapper));
+        sink.learn(description);
+        Ok(sink)
+    }
+
+    /// Takes in events that became known since.
+    fn learn(&mut self, description: &Description) {
+        if self.events.len() == description.events().len() {
+            return;
+        }
+        self.tracepoints.learn(description);
+        for (index, event) in description.events().iter().enumerate().skip(self.events.len()) {
+            let name = self.profile.add_string(&self.tracepoints.event_name(event));
+            self.events.push(self.profile.name_event(index, name));
+            self.periods.push(match event.attr.sampling {
+                Sampling::None => 0,
+                Sampling::Period(period) | Sampling::Frequency(period) => period,
+            });
+        }
+    }
+
+    /// Whether a sample lies in the time that is asked for. One without a time does.
+    fn takes_time(&self, time_ns: Option<u64>) -> bool {
+        time_ns.is_none_or(|time_ns| (self.from_ns..=self.to_ns).contains(&time_ns))
+    }
+
+    fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
+        let Some(event) = self.events.get(index).copied() else { return };
+        let head = &sample.fields.head;
+        // What doesn't say how many occurrences it stands for has its event's period, as in perf.
+        let of_event = self.periods.get(index).copied().unwrap_or(0);
+        let weight = Weight { period: head.period.unwrap_or(of_event), samples: 1 };
+        let cpu = head.cpu.filter(|_| self.by_cpu);
+        let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
+        let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
+        let (thread, comm) = (Some(thread.id), Some(thread.comm));
+        let Some(frames) = &mut self.frames else {
+            let row = match self.threads.row(at, event, cpu) {
+                Some(row) => return self.profile.add_to_row(row, weight),
+                None => Row { event, thread, comm, cpu, leaf: None, stack: None },
+            };
+            let row = self.profile.add_samples(row, weight);
+            return self.threads.keep_row(at, event, cpu, row);
+        };
+        let profile = &mut self.profile;
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let mut frame = |at| frames.frame(profile, machine, pid, at);
+        let leaf = head.ip.map(|address| frame(CodeAddress { mode, address }));
+        let mut stack = None;
+        if sample.fields.callchain.is_some() {
+            machine.callchain(sample, usize::MAX, &mut self.chain);
+            stack = frames.stack(profile, machine, pid, &self.chain);
+        }
+        self.profile.add_samples(Row { event, thread, comm, cpu, leaf, stack }, weight);
+    }
+
+    /// Takes in the count of a task that ended. Events in a group have the counts of all: the
+    /// record's own is the one with its id.
+    fn count(&mut self, machine: &Machine, record: &Replayed<'_, Record<'_>>) {
+        let lookup = record.description.lookup();
+        let Some((index, layout)) =
+            record.event.and_then(|index| Some((index, lookup.layouts().get(index)?)))
+        else {
+            return;
+        };
+        let Some(event) = self.events.get(index).copied() else { return };
+        let Ok(read) = TaskRead::decode(&record.raw, layout) else { return };
+        let own = read
+            .values
+            .values()
+            .find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(index)));
+        let Some(value) = own.map(|own| own.value) else { return };
+        let (_, thread) = self.threads.find(&mut self.profile, machine, (read.pid, read.tid));
+        self.counts.add(index, thread.comm, &read, value);
+        self.profile.add_count(thread.id, event, value);
+    }
+
+    /// The profile of all that was replayed; `losses` is what the replay missed.
+    #[must_use]
+    pub fn finish(mut self, description: &Description, losses: Losses) -> Summary {
+        self.tracepoints.learn(description);
+        for (index, event) in description.events().iter().enumerate() {
+            let name = self.profile.add_string(&self.tracepoints.event_name(event));
+            self.profile.name_event(index, name);
+        }
+        self.profile.losses = losses;
+        self.name_threads();
+        let ledger = description.notes().iter().rev().find_map(|note| Ledger::from_note(note));
+        if let Some(Ledger { recorder, .. }) =
+            ledger.as_ref().filter(|ledger| !self.include_self && !ledger.recorder.included)
+        {
+            let is_own = |thread: &Thread| recorder.tids.contains(&thread.tid);
+            let own = self.profile.remove_rows(|profile, row| {
+                row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own)
+            });
+            self.profile.losses.own_samples = own.samples;
+        }
+        self.compare(description, ledger.as_ref());
+        Summary { profile: self.profile, description: description.clone(), ledger }
+    }
+
+    /// Names each thread as it was called last, with or without samples under that name.
+    fn name_threads(&mut self) {
+        let rows = self.profile.rows().map(|(row, _)| row);
+        let threads: Vec<_> = rows.filter_map(|row| Some((row.thread?, row.comm?))).collect();
+        for (id, comm) in threads {
+            let thread = self.profile.thread(id).copied();
+            let last = thread.and_then(|thread| self.threads.last_comm(thread.tid));
+            self.profile.name_thread(id, last.unwrap_or(comm));
+        }
+    }
+
+    /// Puts samples beside exact counts, and has them weigh as much where that is asked for.
+    fn compare(&mut self, description: &Description, ledger: Option<&Ledger>) {
+        let Self { counts, threads, profile, events, .. } = self;
+        let Some(ledger) = ledger else { return };
+        let last_of = |profile: &mut Profile, tid: i32| -> StringId {
+            let unnamed = || profile.add_string(format!(":{tid}").as_bytes());
+            threads.last_comm(tid).unwrap_or_else(unnamed)
+        };
+        let by_name = counts.by_name(profile, last_of, events, (description, ledger));
+        let last_name = |thread: &Thread| threads.last_comm(thread.tid);
+        profile.compare_with_counts(&by_name, last_name);
+        if self.exact {
+            profile.weigh_by_counts(last_name);
+        }
+    }
+}
+
+/// Whether any event's samples have call chains.
+#[must_use]
+pub fn has_callchains(description: &Description) -> bool {
+    description.events().iter().any(|event| event.attr.has_callchain())
+}
+
+fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Error> {
+    let (first, last) =
+        description.features().sample_time_ns().map_err(|_| Error::NoSampleTimes)?;
+    let length = last.saturating_sub(first) as f64;
+    let at = |percent: f64| {
+        let part = std::time::Duration::from_secs_f64(length * percent / 100.0 / 1e9);
+        first.saturating_add(part.as_nanos().try_into().unwrap_or(u64::MAX))
+    };
+    Ok((at(from), at(to)))
+}

@@ -1,0 +1,107 @@
+//! Threads in a profile, each found once.
+
+use std::collections::HashMap;
+
+use tare_profile::{EventId, Profile, RowId, StringId, Thread, ThreadId};
+
+use crate::machine::Machine;
+
+/// What is known of threads in the profile's own terms. Most samples come from the thread of the
+/// sample before.
+#[derive(Debug, Default)]
+pub(super) struct ThreadTable {
+    indices: HashMap<(i32, i32), usize, foldhash::fast::RandomState>,
+    threads: Vec<Known>,
+    last: Option<((i32, i32), usize)>,
+    /// What each thread was called last, by its number.
+    last_comms: HashMap<i32, StringId, foldhash::fast::RandomState>,
+}
+
+/// A thread, as long as its version is the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    version: u64,
+    pub(super) id: ThreadId,
+    pub(super) comm: StringId,
+    /// Where alike samples without a place in code were added.
+    rows: [Option<(EventId, Option<u32>, RowId)>; 4],
+}
+
+/// A thread in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Index(usize);
+
+impl ThreadTable {
+    /// A thread as the machine has it now.
+    pub(super) fn find(
+        &mut self,
+        profile: &mut Profile,
+        machine: &Machine,
+        (pid, tid): (i32, i32),
+    ) -> (Index, Known) {
+        let thread = machine.thread(tid);
+        let version = thread.map_or(0, crate::Thread::version);
+        let index = match self.last {
+            Some((last, index)) if last == (pid, tid) => Some(index),
+            _ => self.indices.get(&(pid, tid)).copied(),
+        };
+        let found = index.and_then(|index| Some((index, *self.threads.get(index)?)));
+        if let Some((index, known)) = found.filter(|(_, known)| known.version == version) {
+            self.last = Some(((pid, tid), index));
+            return (Index(index), known);
+        }
+        let comm = match thread.and_then(crate::Thread::comm) {
+            Some(comm) => profile.add_string(comm),
+            None => profile.add_string(format!(":{tid}").as_bytes()),
+        };
+        let id = profile.add_thread(Thread { pid, tid });
+        profile.name_thread(id, comm);
+        let known = Known { version, id, comm, rows: [None; 4] };
+        let index = index.unwrap_or(self.threads.len());
+        match self.threads.get_mut(index) {
+            Some(old) => *old = known,
+            None => self.threads.push(known),
+        }
+        self.indices.insert((pid, tid), index);
+        self.last = Some(((pid, tid), index));
+        (Index(index), known)
+    }
+
+    /// The row of alike samples.
+    pub(super) fn row(
+        &self,
+        Index(index): Index,
+        event: EventId,
+        cpu: Option<u32>,
+    ) -> Option<RowId> {
+        let rows = self.threads.get(index)?.rows.iter().flatten();
+        rows.filter(|row| (row.0, row.1) == (event, cpu)).map(|row| row.2).next()
+    }
+
+    /// Keeps the row for the next samples that are alike.
+    pub(super) fn keep_row(
+        &mut self,
+        Index(index): Index,
+        event: EventId,
+        cpu: Option<u32>,
+        row: RowId,
+    ) {
+        if let Some(known) = self.threads.get_mut(index) {
+            known.rows.rotate_right(1);
+            known.rows[0] = Some((event, cpu, row));
+        }
+    }
+
+    /// A thread got its name, or its parent's.
+    pub(super) fn rename(&mut self, tid: i32, comm: Option<StringId>) {
+        match comm {
+            Some(comm) => self.last_comms.insert(tid, comm),
+            None => self.last_comms.remove(&tid),
+        };
+    }
+
+    /// What a thread was called last.
+    pub(super) fn last_comm(&self, tid: i32) -> Option<StringId> {
+        self.last_comms.get(&tid).copied()
+    }
+}

@@ -1,0 +1,144 @@
+//! Opening a recording: a file, a stream, or the folder that `perf record --threads` writes.
+//!
+//! ```text
+//! perf.data/data      header, events, features, what was there before    read first
+//! perf.data/data.0    records of one ring, without a header              \  the one whose last
+//! perf.data/data.1    ...                                                /  record is oldest
+//! ```
+//! Source: `tools/perf/Documentation/perf.data-directory-format.txt`.
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::Path;
+
+use tare_format::file::features::DIR_FORMAT;
+use tare_format::file::{Description, Entry, Header, Losses, OpenError, Reader};
+
+use crate::error::Error;
+
+/// Files of one folder: one for each ring.
+const PARTS: usize = 1 << 16;
+
+/// A recording that is being read from its front to its end.
+#[derive(Debug)]
+pub struct Recording {
+    main: Reader<File>,
+    parts: Vec<Part>,
+}
+
+/// The records of one ring, in order of time.
+#[derive(Debug)]
+struct Part {
+    reader: Reader<File>,
+    /// Of its last record; `None` at its end.
+    time_ns: Option<u64>,
+}
+
+impl Recording {
+    /// Opens a file, a FIFO, or a folder.
+    ///
+    /// # Errors
+    /// All of [`Error`] but the last two.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => Error::Absent(path.to_owned()),
+            _ => Error::Open { path: path.to_owned(), source },
+        };
+        let file = File::open(path).map_err(failed)?;
+        if !file.metadata().is_ok_and(|meta| meta.is_dir()) {
+            return Self::from_file(file, path);
+        }
+        let main = File::open(path.join("data")).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::NoRecording(path.to_owned()),
+            _ => Error::Open { path: path.to_owned(), source },
+        })?;
+        let mut recording = Self::from_file(main, path)?;
+        if recording.description().features().section(DIR_FORMAT).is_some() {
+            recording.parts = recording.open_parts(path).map_err(failed)?;
+        }
+        Ok(recording)
+    }
+
+    /// A file or a stream that is open already. What can't be sought in is read as a stream.
+    /// `path` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Open`] and [`Error::Format`].
+    pub fn from_file(mut file: File, path: &Path) -> Result<Self, Error> {
+        let is_file = file.stream_position().is_ok();
+        let reader = if is_file { Reader::open(file) } else { Reader::stream(file) };
+        let main = reader.map_err(|source| match source {
+            OpenError::Io(source) => Error::Open { path: path.to_owned(), source },
+            source => Error::Format { path: path.to_owned(), source },
+        })?;
+        Ok(Self { main, parts: Vec::new() })
+    }
+
+    fn open_parts(&self, folder: &Path) -> io::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for number in 0..PARTS {
+            let file = match File::open(folder.join(format!("data.{number}"))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                opened => opened?,
+            };
+            let reader = Reader::records(file, self.main.endian());
+            parts.push(Part { reader, time_ns: Some(0) });
+        }
+        Ok(parts)
+    }
+
+    /// How the recording is laid out.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        self.main.header()
+    }
+
+    /// Events and features: of a file from the start, of a stream as its records come.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        self.main.description()
+    }
+
+    /// What could not be read so far.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        let mut losses = self.main.losses().clone();
+        self.parts.iter().for_each(|part| losses.extend(part.reader.losses()));
+        losses
+    }
+
+    /// The next record; `None` at the end of the data, whole or not.
+    ///
+    /// # Errors
+    /// The source can't be read. Malformed data are no error.
+    pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
+        if self.parts.is_empty() || self.main.has_record()? {
+            return self.main.next_record();
+        }
+        let Some(index) = self.next_part()? else { return Ok(None) };
+        let (description, part) = (self.main.description(), &mut self.parts[index]);
+        let Some(entry) = part.reader.next_record()? else { return Ok(None) };
+        part.time_ns = description.lookup().time_ns(&entry.record).or(part.time_ns);
+        Ok(Some(Entry { description, ..entry }))
+    }
+
+    /// Of the parts that have a record, the one that stands at the oldest time.
+    fn next_part(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            let open = self.parts.iter().enumerate();
+            let open = open.filter_map(|(index, part)| Some((part.time_ns?, index)));
+            let Some((_, index)) = open.min() else { return Ok(None) };
+            if self.parts[index].reader.has_record()? {
+                return Ok(Some(index));
+            }
+            self.parts[index].time_ns = None;
+        }
+    }
+
+    /// Of a folder: everything older than this was handed out. `None` where only records of kind
+    /// `FINISHED_ROUND` say so.
+    #[must_use]
+    pub fn complete_before_ns(&self) -> Option<u64> {
+        self.parts.iter().filter_map(|part| part.time_ns).min()
+    }
+}

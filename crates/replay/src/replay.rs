@@ -1,0 +1,310 @@
+//! Records in order of time, each with the state of the recorded machine.
+
+use std::ops::ControlFlow;
+
+use tare_format::abi::Flags;
+use tare_format::file::{Description, Entry, Losses as Unread};
+use tare_format::order::{Ordered, Sorter};
+use tare_format::record::{Layout, RawRecord, Record, Sample, SampleHead, kind};
+use tare_profile::{Gap, Losses};
+
+use crate::error::Error;
+use crate::group::{GroupCounts, Member};
+use crate::machine::Machine;
+use crate::recording::Recording;
+use crate::replayed::Replayed;
+use crate::sink::Sink;
+
+/// Of a folder's records, how many are pushed before those that are due go out.
+const BATCH: u32 = 1 << 10;
+
+/// How a recording is replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How much of each sample is kept until its turn.
+    pub detail: Detail,
+    /// Where symbols are looked for.
+    pub symbols: tare_symbols::SymbolOptions,
+}
+
+/// How much of each sample is kept until its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// All of it; address spaces are followed.
+    #[default]
+    Full,
+    /// Event, thread, time, CPU, address, period, and the counts of groups. Records of mappings are
+    /// left out, and no address has a file: some ten times as fast.
+    Front,
+}
+
+/// A replay: records are pushed in the order in which rings were drained, and reach a sink in order
+/// of time. It holds at most [`tare_format::limits::SORT_BYTES`] of records, and what a machine
+/// has of threads and mappings.
+#[derive(Debug)]
+pub struct Replay {
+    detail: Detail,
+    sorter: Sorter,
+    is_described: bool,
+    state: State,
+}
+
+/// What is known at the time of the last record that went out.
+#[derive(Debug)]
+struct State {
+    detail: Detail,
+    machine: Machine,
+    losses: Losses,
+    groups: GroupCounts,
+    members: Vec<Member>,
+}
+
+impl Replay {
+    /// Nothing is pushed yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let Options { detail, symbols } = options;
+        let (machine, losses) = (Machine::new(symbols), Losses::default());
+        let (groups, members) = (GroupCounts::default(), Vec::new());
+        let state = State { detail, machine, losses, groups, members };
+        Self { detail, sorter: Sorter::default(), is_described: false, state }
+    }
+
+    /// Replays a recording to its end, or to where the sink breaks, and says what is missing.
+    ///
+    /// # Errors
+    /// [`Error::Read`], and the sink's own.
+    pub fn run<S: Sink>(
+        mut self,
+        recording: &mut Recording,
+        sink: &mut S,
+    ) -> Result<Losses, S::Error>
+    where
+        S::Error: From<Error>,
+    {
+        let mut flow = ControlFlow::Continue(());
+        let mut pushed = 0;
+        while flow.is_continue() {
+            let Some(entry) = recording.next_record().map_err(Error::Read)? else { break };
+            flow = self.push(&entry, sink)?;
+            pushed += 1;
+            if pushed == BATCH && flow.is_continue() {
+                pushed = 0;
+                if let Some(time_ns) = recording.complete_before_ns() {
+                    flow = self.complete_before(time_ns, recording.description(), sink)?;
+                }
+            }
+        }
+        if flow.is_continue() {
+            self.finish(recording.description(), sink)?;
+        }
+        let mut losses = self.losses();
+        add_unread(&mut losses, &recording.losses());
+        Ok(losses)
+    }
+
+    /// Takes a record in, and hands out what is due. A record of kind `FINISHED_ROUND` says that
+    /// every ring was drained.
+    ///
+    /// # Errors
+    /// The sink's own.
+    pub fn push<S: Sink>(
+        &mut self,
+        entry: &Entry<'_>,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        let Entry { offset, record, description, payload } = *entry;
+        if !self.is_described {
+            self.is_described = true;
+            self.state.machine.learn(description);
+        }
+        let aux_bytes = payload.map_or(0, |payload| payload.size);
+        self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
+        let Some(record) = self.kept(record, description) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if let Some(time_ns) = description.lookup().time_ns(&record) {
+            self.sorter.push(time_ns, offset, &record);
+        } else {
+            if self.state.deliver(description, (None, record), sink)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if record.kind == kind::FINISHED_ROUND && !has_backward_rings(description) {
+                self.sorter.round();
+            }
+        }
+        self.drain(description, sink)
+    }
+
+    /// Every record older than this was pushed: hands out what is due. What knows nothing of its
+    /// rings says so with a record of kind `FINISHED_ROUND` instead.
+    ///
+    /// # Errors
+    /// The sink's own.
+    pub fn complete_before<S: Sink>(
+        &mut self,
+        time_ns: u64,
+        description: &Description,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        self.sorter.complete_before(time_ns);
+        self.drain(description, sink)
+    }
+
+    /// Everything was pushed: hands out the rest.
+    ///
+    /// # Errors
+    /// The sink's own.
+    pub fn finish<S: Sink>(
+        &mut self,
+        description: &Description,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.sorter.finish();
+        self.drain(description, sink).map(drop)
+    }
+
+    /// What is missing of what was pushed so far.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        let stacks = &self.state.machine.stacks;
+        Losses {
+            late_records: self.sorter.late(),
+            unwound_stacks: stacks.unwound,
+            incomplete_stacks: stacks.incomplete,
+            ..self.state.losses.clone()
+        }
+    }
+
+    /// The part of a record that waits for its turn; `None` where nothing needs it.
+    fn kept<'a>(&self, record: RawRecord<'a>, description: &Description) -> Option<RawRecord<'a>> {
+        if self.detail == Detail::Full {
+            return Some(record);
+        }
+        match record.kind {
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 => None,
+            kind::PERF_RECORD_SAMPLE => {
+                let layout = description.lookup().layout_of(&record);
+                let size = layout.and_then(Layout::front_size);
+                let front = size.and_then(|size| record.body.get(..size));
+                Some(RawRecord { body: front.unwrap_or(record.body), ..record })
+            }
+            _ => Some(record),
+        }
+    }
+
+    fn drain<S: Sink>(
+        &mut self,
+        description: &Description,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        while let Some(Ordered { time_ns, record, .. }) = self.sorter.pop() {
+            if self.state.deliver(description, (Some(time_ns), record), sink)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl State {
+    fn deliver<S: Sink>(
+        &mut self,
+        description: &Description,
+        (time_ns, raw): (Option<u64>, RawRecord<'_>),
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        if raw.kind == kind::PERF_RECORD_SAMPLE {
+            return self.deliver_sample(description, (time_ns, raw), sink);
+        }
+        let Ok(record) = raw.decode() else {
+            self.losses.malformed_records += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.notice(&record);
+        if raw.kind >= kind::USER_TYPE_START {
+            self.machine.threads.learn(description);
+            if raw.kind == kind::HEADER_FEATURE {
+                self.machine.learn(description);
+            }
+        }
+        self.machine.apply(&raw, &record);
+        let event = description.lookup().of(&raw);
+        let record = Replayed { time_ns, description, event, raw, fields: &record };
+        sink.record(&mut self.machine, &record)
+    }
+
+    /// Counts what a record says was lost.
+    fn notice(&mut self, record: &Record<'_>) {
+        let losses = &mut self.losses;
+        match record {
+            Record::Lost(lost) => {
+                losses.lost_records = losses.lost_records.saturating_add(lost.lost);
+                losses.lost_events += 1;
+            }
+            Record::LostSamples { lost } => {
+                losses.lost_samples = losses.lost_samples.saturating_add(*lost);
+            }
+            Record::Throttle(_) => losses.throttled += 1,
+            _ => {}
+        }
+    }
+
+    fn deliver_sample<S: Sink>(
+        &mut self,
+        description: &Description,
+        (time_ns, raw): (Option<u64>, RawRecord<'_>),
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        let event = description.lookup().of(&raw);
+        let layout = event.and_then(|event| description.lookup().layouts().get(event));
+        let sample = layout.map(|layout| match self.detail {
+            Detail::Full => Sample::decode(&raw, layout),
+            Detail::Front => Sample::decode_front(&raw, layout),
+        });
+        let Some(Ok(fields)) = sample else {
+            self.losses.malformed_records += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.members.clear();
+        if let Some(read) = &fields.read {
+            self.members.extend(self.groups.members(read, description.lookup()));
+        }
+        if !self.machine.threads.keeps(fields.head.tid) {
+            self.losses.outside_samples += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        if fields.read.is_none() {
+            let sample = Replayed { time_ns, description, event, raw, fields: &fields };
+            return sink.sample(&mut self.machine, &sample);
+        }
+        for Member { event, id, period } in &self.members {
+            let head = SampleHead { id: Some(*id), period: Some(*period), ..fields.head };
+            let (event, fields) = (Some(*event), &Sample { head, ..fields });
+            let sample = Replayed { time_ns, description, event, raw, fields };
+            if sink.sample(&mut self.machine, &sample)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Whether the recording has rings that were overwritten and read at the end alone (`--overwrite`):
+/// marks between them say nothing of such rings.
+fn has_backward_rings(description: &Description) -> bool {
+    description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
+}
+
+/// Adds what could not be read of a recording.
+fn add_unread(losses: &mut Losses, unread: &Unread) {
+    let gap = |gap: &tare_format::file::Gap| Gap {
+        offset: gap.offset,
+        bytes: gap.bytes,
+        why: gap.why.to_string(),
+    };
+    losses.gaps.extend(unread.gaps().iter().map(gap));
+    losses.more_gaps = unread.more();
+    losses.unread_bytes = unread.bytes();
+    losses.is_unfinished = unread.unfinished;
+}

@@ -1,0 +1,38 @@
+//! What is handed the records of a recording, one after the other.
+
+use std::ops::ControlFlow;
+
+use tare_format::record::{Record, Sample};
+
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+
+/// Takes samples and other records. An exporter takes each sample, [`crate::ProfileSink`] sums them
+/// up.
+pub trait Sink {
+    /// Why it can't go on.
+    type Error;
+
+    /// Takes a sample; ends the replay early with [`ControlFlow::Break`].
+    ///
+    /// # Errors
+    /// The sink's own.
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Self::Error>;
+
+    /// Takes any other record.
+    ///
+    /// # Errors
+    /// The sink's own.
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> Result<ControlFlow<()>, Self::Error> {
+        let _ = (machine, record);
+        Ok(ControlFlow::Continue(()))
+    }
+}

@@ -1,0 +1,234 @@
+//! Threads as time goes on: what each is called, and whether it is the recorded command's.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tare_format::file::Description;
+use tare_format::ledger::{FollowMode, Ledger};
+use tare_format::record::{Comm, Task};
+
+/// Threads that have ended and are still known: what is recorded of a thread can be younger than
+/// its end.
+const ENDED: usize = 1 << 16;
+
+/// Threads that are known at one time. Linux itself allows 4,194,304 on a machine.
+const THREADS: usize = 1 << 22;
+
+/// The threads of the recorded machine. Records are taken in in order of time, and each changes
+/// one thread: a thread that begins takes its name and its command over from its parent.
+///
+/// ```text
+/// thread 7:  --- "sh" ---| FORK: name and command of thread 5 |--- COMM: "make" ---  time
+/// root of the command:  --- forked by tare ---| COMM with exec: from here on the command's
+/// ```
+#[derive(Debug)]
+pub(crate) struct Threads {
+    by_tid: HashMap<i32, Thread, foldhash::fast::RandomState>,
+    ended: VecDeque<(i32, u64)>,
+    versions: u64,
+    command: Option<Command>,
+    notes: usize,
+}
+
+/// A thread at a point in time.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pid: i32,
+    comm: Option<Arc<[u8]>>,
+    version: u64,
+    is_commands: bool,
+}
+
+impl Thread {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Its name; `None` where no record has named it. Untrusted.
+    #[must_use]
+    pub fn comm(&self) -> Option<&[u8]> {
+        self.comm.as_deref()
+    }
+
+    /// Another number after each change: as long as it is the same, so are name and process.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// The command of a recording that can hold samples of other tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Command {
+    /// The thread that the recorder forked, and that executed the command.
+    root: i32,
+    /// Whether the events saw the whole system.
+    is_system: bool,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        let comm = Some(Arc::from(&b"swapper"[..]));
+        let idle = Thread { pid: 0, comm, version: 0, is_commands: false };
+        Self {
+            by_tid: HashMap::from_iter([(0, idle)]),
+            ended: VecDeque::new(),
+            versions: 0,
+            command: None,
+            notes: 0,
+        }
+    }
+}
+
+impl Threads {
+    /// Looks for the note that says how the command was followed.
+    pub(crate) fn learn(&mut self, description: &Description) {
+        let notes = description.notes();
+        for note in notes.iter().skip(self.notes) {
+            if let Some(follow) = Ledger::from_note(note).and_then(|ledger| ledger.follow) {
+                let (root, is_system) = (follow.root, follow.mode == FollowMode::System);
+                // Inherited events begin with the program.
+                let has_others = follow.mode != FollowMode::Inherit && root != 0;
+                self.command = has_others.then_some(Command { root, is_system });
+            }
+        }
+        self.notes = notes.len();
+    }
+
+    pub(crate) fn get(&self, tid: i32) -> Option<&Thread> {
+        self.by_tid.get(&tid)
+    }
+
+    /// A thread got a name; with `is_exec` from a new program.
+    pub(crate) fn set_comm(&mut self, comm: &Comm<'_>) {
+        let is_root = self.command.is_some_and(|command| command.root == comm.tid);
+        let was_commands = self.get(comm.tid).is_some_and(|thread| thread.is_commands);
+        let is_commands = was_commands || is_root && comm.is_exec;
+        self.insert(comm.tid, comm.pid, Some(comm.comm.into()), is_commands);
+    }
+
+    /// A thread began.
+    pub(crate) fn fork(&mut self, task: &Task) {
+        let parent = self.get(task.ptid);
+        let comm = parent.and_then(|parent| parent.comm.clone());
+        let is_commands = parent.is_some_and(|parent| parent.is_commands);
+        self.insert(task.tid, task.pid, comm, is_commands);
+    }
+
+    fn insert(&mut self, tid: i32, pid: i32, comm: Option<Arc<[u8]>>, is_commands: bool) {
+        if self.by_tid.len() >= THREADS && !self.by_tid.contains_key(&tid) {
+            return;
+        }
+        self.versions += 1;
+        let thread = Thread { pid, comm, version: self.versions, is_commands };
+        self.by_tid.insert(tid, thread);
+    }
+
+    /// A thread ended. The thread that is forgotten for it, if any: its process and its number.
+    pub(crate) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
+        let version = self.get(task.tid)?.version;
+        self.ended.push_back((task.tid, version));
+        let (tid, version) =
+            if self.ended.len() > ENDED { self.ended.pop_front()? } else { return None };
+        let is_same = self.get(tid).is_some_and(|thread| thread.version == version && tid != 0);
+        let thread = if is_same { self.by_tid.remove(&tid) } else { None };
+        thread.map(|thread| (thread.pid, tid))
+    }
+
+    /// Whether a sample of this thread is the command's; where the recording holds nothing else,
+    /// all are. A thread is known by its number until that is another's: what a thread does when it
+    /// ends comes after its EXIT record.
+    pub(crate) fn keeps(&self, tid: Option<i32>) -> bool {
+        let Some(command) = self.command else { return true };
+        match tid {
+            Some(tid) if command.is_system || tid == command.root => {
+                self.get(tid).is_some_and(|thread| thread.is_commands)
+            }
+            _ => !command.is_system,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tid: i32, ptid: i32) -> Task {
+        Task { pid: tid, ppid: ptid, tid, ptid, time_ns: 1 }
+    }
+
+    fn exec(tid: i32, comm: &[u8]) -> Comm<'_> {
+        Comm { pid: tid, tid, comm, is_exec: true }
+    }
+
+    fn following(root: i32, is_system: bool) -> Threads {
+        Threads { command: Some(Command { root, is_system }), ..Threads::default() }
+    }
+
+    fn comm(threads: &Threads, tid: i32) -> Option<&[u8]> {
+        threads.get(tid).and_then(Thread::comm)
+    }
+
+    #[test]
+    fn a_child_has_its_parents_name_until_it_gets_its_own() {
+        let mut threads = Threads::default();
+        assert_eq!((comm(&threads, 0), comm(&threads, 1)), (Some(&b"swapper"[..]), None));
+        threads.set_comm(&exec(1, b"sh"));
+        threads.fork(&task(2, 1));
+        assert_eq!(comm(&threads, 2), Some(&b"sh"[..]));
+        threads.set_comm(&exec(2, b"ls"));
+        assert_eq!((comm(&threads, 2), comm(&threads, 1)), (Some(&b"ls"[..]), Some(&b"sh"[..])));
+    }
+
+    #[test]
+    fn ended_threads_are_forgotten_in_time_but_not_those_that_took_their_number() {
+        let mut threads = Threads::default();
+        for tid in [1, 2] {
+            threads.fork(&task(tid, 0));
+            assert_eq!(threads.exit(&task(tid, 0)), None);
+        }
+        threads.fork(&task(2, 0));
+        let mut forgotten = Vec::new();
+        for tid in 3..i32::try_from(ENDED).unwrap() + 3 {
+            threads.fork(&task(tid, 0));
+            forgotten.extend(threads.exit(&task(tid, 0)));
+        }
+        assert_eq!(forgotten, [(1, 1)]);
+        assert!(threads.get(1).is_none() && threads.get(2).is_some());
+    }
+
+    #[test]
+    fn other_tasks_are_left_out_and_so_is_what_came_before_exec() {
+        let mut threads = following(7, true);
+        threads.fork(&task(8, 7));
+        assert!(!threads.keeps(Some(7)) && !threads.keeps(Some(8)), "not executed yet");
+        threads.set_comm(&exec(7, b"sh"));
+        assert!(threads.keeps(Some(7)) && !threads.keeps(Some(8)) && !threads.keeps(None));
+        threads.fork(&task(9, 7));
+        threads.fork(&task(10, 9));
+        threads.exit(&task(9, 7));
+        assert!(threads.keeps(Some(9)) && threads.keeps(Some(10)));
+        threads.fork(&task(9, 50));
+        assert!(!threads.keeps(Some(9)), "the number is another thread's now");
+        assert!(!threads.keeps(Some(50)) && threads.keeps(Some(10)));
+    }
+
+    #[test]
+    fn in_its_own_cgroup_all_but_what_came_before_exec_is_the_commands() {
+        let mut threads = following(7, false);
+        assert!(!threads.keeps(Some(7)), "killed before it executed anything");
+        threads.set_comm(&exec(7, b"sh"));
+        assert!(threads.keeps(Some(99)) && threads.keeps(None) && threads.keeps(Some(7)));
+        assert!(Threads::default().keeps(Some(7)));
+    }
+
+    #[test]
+    fn threads_that_descend_from_each_other_are_not_the_commands() {
+        let mut threads = following(7, true);
+        threads.fork(&task(1, 2));
+        threads.fork(&task(2, 1));
+        assert!(!threads.keeps(Some(1)));
+    }
+}

@@ -1,0 +1,68 @@
+//! Tracepoints: what their samples' raw bytes say.
+
+use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
+use tare_format::file::{Description, Event, features};
+use tare_format::tracepoint::{Names, TracingData};
+
+use crate::cpumode::CpuMode;
+use crate::event_name::of_attr;
+use crate::machine::Machine;
+
+/// The descriptions of a recording's tracepoints.
+#[derive(Debug, Default)]
+pub struct Tracepoints {
+    data: Option<TracingData>,
+    text: Vec<u8>,
+}
+
+impl Tracepoints {
+    /// Takes the descriptions in, once they are there.
+    pub fn learn(&mut self, description: &Description) {
+        if self.data.is_none() {
+            let section = description.features().section(features::TRACING_DATA);
+            self.data = section.and_then(|section| TracingData::parse(section).ok());
+        }
+    }
+
+    /// An event's name: as the recording says, else as its tracepoint or its attributes say.
+    /// Untrusted.
+    #[must_use]
+    pub fn event_name(&self, event: &Event) -> Vec<u8> {
+        let tracepoint = || {
+            let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;
+            data.name(event.attr.config).map(String::into_bytes)
+        };
+        event.name.clone().or_else(tracepoint).unwrap_or_else(|| of_attr(&event.attr).into_bytes())
+    }
+
+    /// The fields of a sample of a tracepoint as text, by the tracepoint's own format; empty where
+    /// the recording doesn't describe it. `id` is the event's `config`. Untrusted.
+    pub fn fields(&mut self, machine: &mut Machine, id: u64, raw: &[u8]) -> &[u8] {
+        self.text.clear();
+        if let Some(data) = &self.data
+            && let Some(format) = data.format(id)
+        {
+            format.print(raw, data.endian, &mut Kernel { machine, data }, &mut self.text);
+        }
+        &self.text
+    }
+}
+
+/// What addresses of the recorded kernel are called.
+struct Kernel<'a> {
+    machine: &'a mut Machine,
+    data: &'a TracingData,
+}
+
+impl Names for Kernel<'_> {
+    fn symbol(&mut self, address: u64) -> Option<(String, u64)> {
+        let found = self.machine.dso_address(CpuMode::Kernel, -1, address)?;
+        let symbol = self.machine.symbol(found).ok()?;
+        let start = address.wrapping_sub(found.address.wrapping_sub(symbol.start));
+        Some((self.machine.symbol_name(symbol).to_owned(), start))
+    }
+
+    fn text(&mut self, address: u64) -> Option<String> {
+        self.data.printk(address).map(str::to_owned)
+    }
+}
