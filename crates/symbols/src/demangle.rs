@@ -1,30 +1,159 @@
 //! Names as they stand in source code.
 
-use cpp_demangle::{DemangleOptions, ParseOptions};
+use std::borrow::Cow;
+
+use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions, Symbol};
 
 /// A C++ or Rust symbol as a reader knows it, without parameters and hashes; any other name as it
 /// is. Bytes that are no UTF-8 are replaced.
 pub(crate) fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
-    // Of a name such as `_ZN1a1bEv.part.0` the compiler's suffix stays what it is.
     if !(text.starts_with("_Z") || text.starts_with("_R") || text.starts_with("__Z")) {
         return text.into_owned();
     }
-    if let Ok(rust) = rustc_demangle::try_demangle(&text) {
+    if let Ok(rust) = rustc_demangle::try_demangle(&text)
+        && (text.starts_with("_R") || has_rust_hash(&text))
+    {
         return format!("{rust:#}");
     }
-    cpp(text.as_bytes()).unwrap_or_else(|| text.into_owned())
+    // A symbol's version is no part of its name.
+    let (mangled, version) = text.split_at(text.find('@').unwrap_or(text.len()));
+    match cpp(mangled.as_bytes()) {
+        Some(name) => name + version,
+        None => text.into_owned(),
+    }
 }
 
+/// Whether the last part of a `_ZN` name is a hash, `17h` and 16 digits: such names are Rust's before
+/// it had a mangling of its own.
+fn has_rust_hash(name: &str) -> bool {
+    name.rsplit_once("17h").is_some_and(|(_, hash)| {
+        let (digits, end) = hash.split_at_checked(16).unwrap_or_default();
+        end.starts_with('E') && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
+
+/// A C++ name as `c++filt -p` and perf have it.
 fn cpp(name: &[u8]) -> Option<String> {
     const LONGEST: usize = 4096;
     const DEPTH: u32 = 96;
+    let name = &name[..name.len().min(LONGEST)];
     let parse = ParseOptions::default().recursion_limit(DEPTH);
-    let symbol =
-        cpp_demangle::Symbol::new_with_options(name.get(..name.len().min(LONGEST))?, &parse)
-            .ok()?;
-    let options = DemangleOptions::default().no_params().no_return_type().recursion_limit(DEPTH);
-    symbol.demangle_with_options(&options).ok()
+    let whole = Symbol::new_with_options(name, &parse);
+    // Of a thunk, what it leads to has its parameters.
+    let is_special = name.starts_with(b"_ZT") || name.starts_with(b"_ZGT");
+    let options = DemangleOptions::default().no_return_type().recursion_limit(DEPTH);
+    let options = if is_special { options } else { options.no_params() };
+    let text = match whole {
+        Ok(symbol) => symbol.demangle_with_options(&options),
+        Err(_) => without_type(name, &parse)?.demangle_with_options(&options),
+    };
+    let text = text.ok()?;
+    let text = if is_special { special(&text) } else { without_qualifiers(&text).into() };
+    Some(packs(&literals(&user_literal(text).replace("_GLOBAL__N_1", "(anonymous namespace)"))))
+}
+
+/// A name whose type the demangling crate can't read, for an expression of `sr` (a member of a
+/// dependent type) in it: neither result nor parameters are shown, so that the name alone will do.
+fn without_type<'a>(name: &'a [u8], parse: &ParseOptions) -> Option<BorrowedSymbol<'a>> {
+    let (symbol, behind) = BorrowedSymbol::with_tail_and_options(name, parse).ok()?;
+    behind.windows(2).any(|part| part == b"sr").then_some(symbol)
+}
+
+/// Tables and thunks, which the demangling crate writes in braces.
+fn special(text: &str) -> String {
+    // What the compiler split off, ` [clone .cold]`, is not told apart in other names either.
+    let text = text.split(" [clone ").next().unwrap_or(text);
+    let within = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
+    // `{virtual override thunk({offset(-16)}, a::b(int))}`
+    let thunk = |open: &str| Some(within(open, ")}")?.split_once("}, ")?.1);
+    if let Some(class) = within("{vtable(", ")}") {
+        format!("vtable for {class}")
+    } else if let Some(class) = within("{vtt(", ")}") {
+        format!("VTT for {class}")
+    } else if let Some(function) = thunk("{virtual override thunk({offset(") {
+        format!("non-virtual thunk to {function}")
+    } else if let Some(function) = thunk("{virtual override thunk({virtual offset(") {
+        format!("virtual thunk to {function}")
+    } else if let Some((class, base)) =
+        text.strip_prefix("construction vtable for ").and_then(|rest| rest.split_once("-in-"))
+    {
+        format!("construction vtable for {base}-in-{class}")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A member function's qualifiers belong to the parameters that are left out.
+fn without_qualifiers(mut text: &str) -> &str {
+    const QUALIFIERS: [&str; 4] = [" &&", " &", " const", " volatile"];
+    while let Some(rest) = QUALIFIERS.iter().find_map(|qualifier| text.strip_suffix(qualifier)) {
+        text = rest;
+    }
+    text
+}
+
+/// `operator_km::operator ""` -> `operator"" _km`
+fn user_literal(text: String) -> String {
+    let suffix = text.strip_suffix("::operator \"\"");
+    match suffix.and_then(|front| front.rsplit_once("operator")) {
+        Some((scope, name)) => format!("{scope}operator\"\" {name}"),
+        None => text,
+    }
+}
+
+/// Numbers among template arguments have suffixes: `(unsigned long)15` -> `15ul`.
+fn literals(text: &str) -> Cow<'_, str> {
+    const TYPES: [(&str, &str); 5] = [
+        ("(unsigned long)", "ul"),
+        ("(long)", "l"),
+        ("(unsigned int)", "u"),
+        ("(long long)", "ll"),
+        ("(unsigned long long)", "ull"),
+    ];
+    let mut text = Cow::from(text);
+    for (kind, suffix) in TYPES {
+        if !text.contains(kind) {
+            continue;
+        }
+        let mut parts = text.split(kind);
+        let mut changed = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let digits = part.strip_prefix('-').unwrap_or(part);
+            let behind = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+            if behind.len() == digits.len() || !behind.starts_with(['>', ',', ')']) {
+                changed.extend([kind, part]);
+            } else {
+                changed.extend([&part[..part.len() - behind.len()], suffix, behind]);
+            }
+        }
+        text = changed.into();
+    }
+    text
+}
+
+/// Empty packs of template arguments: `look<int, >` -> `look<int>`.
+fn packs(text: &str) -> String {
+    if !text.contains(", >") && !text.contains("<, ") && !text.contains(", , ") {
+        return text.to_owned();
+    }
+    let mut changed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let is_operator = changed.trim_end_matches('<').ends_with("operator");
+        let is_first = (changed.ends_with('<') || changed.ends_with(", ")) && !is_operator;
+        if rest.starts_with(", >") && !is_operator {
+            // What closes twice has a space between, as all of them.
+            changed.push_str(if changed.ends_with('>') { " " } else { "" });
+            rest = &rest[2..];
+        } else if rest.starts_with(", ") && is_first {
+            rest = &rest[2..];
+        } else {
+            changed.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    changed
 }
 
 #[cfg(test)]
@@ -48,5 +177,86 @@ mod tests {
     fn nesting_without_end_is_left_as_it_is() {
         let deep = format!("_Z1f{}", "P".repeat(100_000));
         assert!(!demangle(deep.as_bytes()).is_empty());
+    }
+
+    #[test]
+    fn what_the_demangling_crate_writes_otherwise_is_mended() {
+        for (mangled, expected) in [
+            ("_Z4lookIiJEEiT_DpT0_", "look<int>"),
+            ("_Z4lookI4packIiEJEEiT_DpT0_", "look<pack<int> >"),
+            ("_Z4lookIJEiEvv", "look<int>"),
+            ("_Z4lookIiJEiEvv", "look<int, int>"),
+            ("_ZThn16_N1C1gEi", "non-virtual thunk to C::g(int)"),
+            ("_ZTv0_n24_N1CD0Ev", "virtual thunk to C::~C()"),
+            ("_ZTv0_n24_N1CD0Ev.cold", "virtual thunk to C::~C()"),
+            ("_ZN1a1bEv.part.0", "a::b"),
+            ("_ZTV1C", "vtable for C"),
+            ("_ZTT1C", "VTT for C"),
+            ("_ZTC1C0_1B", "construction vtable for B-in-C"),
+            ("_ZTI1C", "typeinfo for C"),
+            ("_Z2srIiEN2enIXsr2isIT_E5valueEiE4typeES2_", "sr<int>"),
+            (
+                "_Z3litILm1ELln2ELb1ELc97ELj4ELx5ELy6ELs7EEiv",
+                "lit<1ul, -2l, true, (char)97, 4u, 5ll, 6ull, (short)7>",
+            ),
+            ("_ZNO1Q1mEv", "Q::m"),
+            ("_ZZ4mainENKUliE_clEi", "main::{lambda(int)#1}::operator()"),
+            ("_Zli3_kmy", "operator\"\" _km"),
+            ("_ZdlPvm@CXXABI_1.3.9", "operator delete@CXXABI_1.3.9"),
+            ("_ZN12_GLOBAL__N_110messages_cE", "(anonymous namespace)::messages_c"),
+            ("_ZN1aeqERKS_S1_", "a::operator=="),
+            ("_Zone", "_Zone"),
+            ("_Zstrange_name_with_sr", "_Zstrange_name_with_sr"),
+        ] {
+            assert_eq!(demangle(mangled.as_bytes()), expected, "{mangled}");
+        }
+    }
+
+    /// Of a thousand functions and tables of libstdc++, spread over all of them.
+    #[test]
+    fn names_of_libstdcxx_are_those_of_cxxfilt() {
+        let run = |program: &str, args: &[&str]| {
+            let output = std::process::Command::new(program).args(args).output().ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            (output.status.success() && !text.is_empty()).then_some(text)
+        };
+        let library = run("cc", &["-print-file-name=libstdc++.so.6"]).unwrap_or_default();
+        let Some(symbols) = run("nm", &["-D", "--defined-only", library.trim()]) else {
+            return println!("skipped: no nm of a libstdc++");
+        };
+        let name = |line: &str| Some(line.rsplit(' ').next()?.split('@').next()?.to_owned());
+        let mut names: Vec<_> = symbols.lines().filter_map(name).collect();
+        names.retain(|name| name.starts_with("_Z"));
+        names.sort();
+        names.dedup();
+        let names: Vec<_> = names.iter().step_by((names.len() / 1000).max(1)).take(1000).collect();
+        let mut args = vec!["-p"];
+        args.extend(names.iter().map(|name| name.as_str()));
+        let Some(theirs) = run("c++filt", &args) else {
+            return println!("skipped: no c++filt");
+        };
+        assert!(names.len() >= 900 && theirs.lines().count() == names.len());
+        // c++filt writes std::string and its like in full, perf doesn't.
+        let short = |name: &str| {
+            let name = name.replace(
+                "basic_string<char, std::char_traits<char>, std::allocator<char> >",
+                "string",
+            );
+            let name = ["ostream", "istream", "iostream"].iter().fold(name, |name, stream| {
+                name.replace(&format!("basic_{stream}<char, std::char_traits<char> >"), stream)
+            });
+            name.replace("string > >", "string> >").replace("basic_", "").replace("> >", ">>")
+        };
+        let pairs = names.iter().zip(theirs.lines());
+        let differ: Vec<_> = pairs
+            .map(|(name, theirs)| (name, demangle(name.as_bytes()), theirs))
+            .filter(|(_, ours, theirs)| short(ours) != short(theirs))
+            .collect();
+        assert!(
+            differ.len() * 100 <= names.len(),
+            "{} of {}: {differ:#?}",
+            differ.len(),
+            names.len()
+        );
     }
 }

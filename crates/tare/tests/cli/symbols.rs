@@ -44,16 +44,40 @@ int main(void) {
 }
 "#;
 
+/// Spins in functions of templates: one with an empty pack, one whose result is an expression of a
+/// dependent type, and one with numbers.
+const TEMPLATES: &str = r#"
+volatile unsigned long n;
+inline void spin() { for (long i = 0; i < 60000000; i++) n++; }
+template <class T> struct is { static const bool value = true; };
+template <bool, class T> struct enable { typedef T type; };
+template <class T, class... U> __attribute__((noinline)) int look(T, U...) { spin(); return 1; }
+template <class T> __attribute__((noinline)) typename enable<is<T>::value, int>::type
+expression(T) { spin(); return 2; }
+template <unsigned long N> __attribute__((noinline)) int number() { spin(); return N; }
+int main() { return look(1) + expression(2) + number<15>() - 18; }
+"#;
+
 /// Compiles C; `None`, with the reason, where nothing here can.
 fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let (text, binary) = (folder.join(format!("{name}.c")), folder.join(name));
+    compile_with("cc", folder, source, &format!("{name}.c"), flags)
+}
+
+fn compile_with(
+    compiler: &str,
+    folder: &Path,
+    source: &str,
+    name: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let (text, binary) = (folder.join(name), folder.join(name).with_extension(""));
     std::fs::write(&text, source).unwrap();
-    let mut cc = Command::new("cc");
+    let mut cc = Command::new(compiler);
     let built = cc.args(["-O1", "-o"]).arg(&binary).arg(&text).args(flags).status();
     if built.is_ok_and(|status| status.success()) {
         return Some(binary);
     }
-    println!("skipped: no C compiler");
+    println!("skipped: no {compiler}");
     None
 }
 
@@ -224,6 +248,19 @@ fn only_maps_of_root_and_of_the_reader_are_believed() {
     std::fs::rename(&map, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &map).unwrap();
     assert!(!both_show(&file, None, &symfs, "compiled"), "a symbolic link");
+}
+
+#[test]
+fn templates_are_named_as_in_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let Some(binary) = compile_with("c++", folder, TEMPLATES, "templates.cpp", &[]) else { return };
+    if record(&binary, &file).is_none() {
+        return;
+    }
+    for name in ["look<int>", "expression<int>", "number<15ul>"] {
+        assert!(both_show(&file, None, &[], name), "{:?}", names("report", &file, None, &[]));
+    }
 }
 
 /// How many functions of the kernel have names in a report.
