@@ -27,6 +27,8 @@ mod pseudo_file;
 pub mod ring;
 pub mod schedule;
 pub mod signals;
+#[cfg(any(test, feature = "fake"))]
+pub mod simulated;
 pub mod targets;
 pub mod timestamp;
 pub mod tracefs;

@@ -1,4 +1,84 @@
-//! Records perf events of the kernel into `perf.data`, as a library.
+//! Records events of the kernel (`perf_event_open(2)`) into `perf.data`, or hands the records to a
+//! callback in the same process.
+//!
+//! ```text
+//! Options -> Recorder -> Recording -> Finished
+//!            plan        process      ledger
+//!
+//! kernel -> ring buffers -> capture (headers, ids) -> output (write, mmap, queue, zstd) -> perf.data
+//!                              |                        \- or RecordSink: a callback           ^
+//!                              +-- ledger: samples, losses, cost --- in a note at the end -----+
+//! ```
+//!
+//! - [`Options`] say what is recorded. A [`Recorder`] plans that on this machine: the kernel is
+//!   asked whether it takes the events, and [`Recorder::plan`] says what will be opened.
+//! - [`Recorder::start`] opens the events and gives a [`Recording`]. It has no thread of its own,
+//!   unless the options ask for more readers or the output needs one: whoever holds it waits for its
+//!   file (`AsFd`) and its [`Recording::deadline`], and calls [`Recording::process`].
+//! - [`Recording::finish`] gives the ledger: what was recorded, what was lost, what it cost.
+//! - [`Output`](output::Output) is a file, several files, a stream, or a
+//!   [`RecordSink`](output::RecordSink).
+//! - Nothing here prints, reads the environment, exits, or handles a signal. Warnings are values
+//!   ([`Warning`]), errors closed enums. A caller blocks or ignores SIGXFSZ and SIGPIPE, which
+//!   limits and closed pipes send to a writer; where an output is mapped
+//!   ([`PathChoice::Mmap`](output::PathChoice::Mmap)), it handles SIGBUS
+//!   (`tare_kernel::bus_error`), which a file that somebody truncates sends.
+//! - Memory is bounded: by the ring buffers, by the output's queue, and by the flight recorder's
+//!   limit where only the last seconds are kept.
+//! - Kernel, clock and disk are interfaces: [`Backend`], [`clock::Clock`], [`output::disk::Disk`].
+//!
+//! # Example
+//! A thread of this process, recorded by another, whose samples are counted as they come:
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use std::sync::{Arc, mpsc};
+//!
+//! use rustix::event::{PollFd, PollFlags, Timespec, poll};
+//! use tare_format::file::writer::Description;
+//! use tare_record::options::{Cpus, Options, Target};
+//! use tare_record::output::{Closed, Output, RecordSink};
+//! use tare_record::{Backend, Recorder, Start, State};
+//!
+//! /// Counts bytes of records.
+//! struct Counter(Arc<AtomicU64>);
+//!
+//! impl RecordSink for Counter {
+//!     fn begin(&mut self, _events: &Description) -> ControlFlow<Closed> {
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+//!         self.0.fetch_add(records.len() as u64, Ordering::Relaxed);
+//!         ControlFlow::Continue(())
+//!     }
+//! }
+//!
+//! let (tell, told) = mpsc::channel();
+//! let (stop, stopped) = mpsc::channel::<()>();
+//! let busy = std::thread::spawn(move || {
+//!     tell.send(rustix::thread::gettid().as_raw_nonzero().get()).ok();
+//!     while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {}
+//! });
+//! let target = Target::Threads(vec![told.recv()?], Cpus::All);
+//! let recorder = Recorder::new(Options { target, ..Options::default() }, Backend::default())?;
+//! print!("{}", recorder.plan());
+//!
+//! let bytes = Arc::new(AtomicU64::new(0));
+//! let output = Output::to_sink(Box::new(Counter(Arc::clone(&bytes))));
+//! let mut recording = recorder.start(Start { output, command: None, files: None })?;
+//! while recording.status().samples < 10 && *recording.process()? == State::Recording {
+//!     let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+//!     poll(&mut [PollFd::new(&recording, PollFlags::IN)], Some(&soon))?;
+//! }
+//! let finished = recording.finish(None)?;
+//! stop.send(()).ok();
+//! busy.join().ok();
+//! assert!(finished.ledger.events[0].samples >= 10 && bytes.load(Ordering::Relaxed) > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
 
 mod capture;
 pub mod clock;
