@@ -7,4 +7,5 @@
 pub mod compare;
 pub mod count;
 pub mod overhead;
+pub mod stat;
 pub mod statistics;

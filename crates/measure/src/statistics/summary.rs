@@ -40,6 +40,17 @@ impl Summary {
             interval: Some(Interval { low: mean - half, high: mean + half }),
         })
     }
+
+    /// The same for values that are never negative, as counts and times: nor is their mean, and the
+    /// interval ends at 0.
+    #[must_use]
+    pub fn of_amounts(values: &[f64]) -> Option<Self> {
+        let mut summary = Self::of(values)?;
+        if let Some(interval) = &mut summary.interval {
+            interval.low = interval.low.max(0.0);
+        }
+        Some(summary)
+    }
 }
 
 /// The value that this share of the values lies below, between two values in proportion; none where

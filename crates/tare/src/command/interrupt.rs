@@ -59,6 +59,8 @@ pub(crate) fn pass_on(
 /// It can't be waited for.
 pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended>> {
     child.signal(Signal::TERM.as_raw());
+    // A stopped process takes the signal when it goes on.
+    child.signal(Signal::CONT.as_raw());
     let until = Instant::now() + PATIENCE;
     loop {
         match child.try_wait() {
@@ -68,7 +70,11 @@ pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended
             Err(error) => return Err(error.into()),
             Ok(Some(ended)) => return Ok(Some(ended)),
             Ok(None) if Instant::now() >= until => {
-                say(&format!("the command (process {}) goes on: it ignores SIGTERM", child.pid()));
+                say(&format!(
+                    "the command (process {}) goes on: it did not end within {} s of SIGTERM",
+                    child.pid(),
+                    PATIENCE.as_secs()
+                ));
                 return Ok(None);
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod advice;
 mod budget;
 mod doctor;
 mod events;
@@ -26,6 +27,8 @@ mod stat_attr;
 mod stat_cgroup;
 mod stat_follow;
 mod stat_like_perf;
+mod stat_output;
+mod stat_time;
 mod symbols;
 mod three;
 mod uprobe;

@@ -1,49 +1,9 @@
-//! `tare stat` as users and their scripts meet it: statuses, signals, what the command inherits,
-//! targets, times, outputs.
+//! `tare stat` as users and their scripts meet it: statuses, what the command inherits, targets.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal};
-use serde_json::Value;
-
-use crate::support::{Guarded, sh, stat, stderr, tare};
-
-/// The first column of `-x,` lines.
-fn counts(output: &Output) -> Vec<String> {
-    stderr(output)
-        .lines()
-        .filter(|line| line.contains(',') && !line.starts_with("tare:"))
-        .map(|line| line.split(',').next().unwrap_or_default().to_owned())
-        .collect()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().expect("tare itself is not killed")
-}
-
-/// Waits until something holds, for half a minute at most: machines under test are slow at times.
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}: waited in vain");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn signal(child: &Child, signal: Signal) {
-    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-fn spawn(args: &[&str]) -> Child {
-    tare().arg("stat").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
+use crate::support::{Guarded, csv_values, sh, spawn_stat, stat, status, stderr};
 
 #[test]
 fn the_status_is_the_commands_own() {
@@ -184,72 +144,6 @@ fn the_command_inherits_what_it_would_have_had() {
 }
 
 #[test]
-fn the_command_lives_on_if_tare_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (started, done) = (folder.path().join("started"), folder.path().join("done"));
-    let script = format!("touch {}; sleep 0.3; touch {}", started.display(), done.display());
-    let mut child = spawn(&["-e", "page-faults", "sh", "-c", &script]);
-    wait_until("the command starts", || started.exists());
-    signal(&child, Signal::KILL);
-    child.wait().unwrap();
-    assert!(!done.exists());
-    wait_until("the command ends", || done.exists());
-}
-
-#[test]
-fn an_interrupt_ends_the_command_and_partial_counts_are_shown() {
-    for (name, expected) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let folder = tempfile::tempdir().unwrap();
-        let started = folder.path().join("started");
-        let child = spawn(&[
-            "-x,",
-            "-e",
-            "page-faults",
-            "sh",
-            "-c",
-            &format!("touch {}; exec sleep 60", started.display()),
-        ]);
-        wait_until("the command starts", || started.exists());
-        signal(&child, name);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(status(&output), expected, "{output:?}");
-        assert!(counts(&output)[0].parse::<u32>().unwrap() > 10, "{output:?}");
-    }
-}
-
-#[test]
-fn a_second_interrupt_no_longer_waits_for_a_command_that_ignores_the_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let started = folder.path().join("started");
-    let script = format!(
-        "trap '' INT; trap 'exit 5' TERM; touch {}; while :; do sleep 0.01; done",
-        started.display()
-    );
-    let mut child = spawn(&["-x,", "-e", "page-faults", "sh", "-c", &script]);
-    wait_until("the command starts", || started.exists());
-    signal(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none(), "the command had its say");
-    signal(&child, Signal::INT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((status(&output), counts(&output).len()), (5, 1), "{output:?}");
-}
-
-#[test]
-fn without_a_command_an_interrupt_shows_the_counts_and_is_130() {
-    if !crate::support::is_root() {
-        return;
-    }
-    let child = spawn(&["-a", "-x,", "-e", "context-switches", "-I", "10"]);
-    // The interval lines say that counting has begun.
-    std::thread::sleep(Duration::from_millis(200));
-    signal(&child, Signal::INT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(status(&output), 130, "{output:?}");
-    assert!(counts(&output).len() > 1, "{output:?}");
-}
-
-#[test]
 fn no_zombie_and_no_process_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("mark");
@@ -274,7 +168,7 @@ fn three_hundred_events_at_once() {
         env!("CARGO_BIN_EXE_tare")
     ));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "20\n", "{output:?}");
-    let counts = counts(&output);
+    let counts = csv_values(&output);
     assert_eq!(counts.len(), 300);
     assert!(
         counts.iter().all(|count| *count == counts[0] && count.parse::<u32>().unwrap() > 10),
@@ -310,13 +204,17 @@ fn running_processes_and_threads() {
         if option == "-t" {
             busy = Guarded::spawn(Command::new("sleep").arg("0.4"));
         }
-        let child = spawn(&[option, &busy.id().to_string(), "-x,", "-e", "page-faults:u"]);
+        let child = spawn_stat(&[option, &busy.id().to_string(), "-x,", "-e", "page-faults:u"]);
         if option == "-p" {
             busy.end();
         }
         busy.wait().unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(status(&output), if counts(&output).is_empty() { 2 } else { 0 }, "{output:?}");
+        assert_eq!(
+            status(&output),
+            if csv_values(&output).is_empty() { 2 } else { 0 },
+            "{output:?}"
+        );
     }
 }
 
@@ -331,7 +229,7 @@ fn a_child_is_counted_with_its_parent_unless_told_not_to() {
             ]
             .concat(),
         );
-        counts(&output)[0].parse::<u32>().unwrap()
+        csv_values(&output)[0].parse::<u32>().unwrap()
     };
     let (all, own) = (faults(&[]), faults(&["-i"]));
     assert!(all > own + 50, "{all} with children, {own} without");
@@ -360,236 +258,6 @@ fn whole_machine_by_cpu_core_socket_and_node() {
     );
     assert!(lines(&["-a", "--per-node"])[0].starts_with("N0,"));
     assert_eq!(lines(&["-a"]).len(), 1);
-}
-
-#[test]
-fn intervals_add_up_to_the_totals() {
-    let output = stat(&[
-        "--json",
-        "-o",
-        "-",
-        "-I",
-        "20",
-        "-e",
-        "page-faults:u",
-        "sh",
-        "-c",
-        "for i in 1 2 3 4 5 6; do ls / >/dev/null; sleep 0.01; done >&2",
-    ]);
-    let document = document(&output);
-    let intervals = document["intervals"].as_array().unwrap();
-    assert!(intervals.len() > 2, "{document}");
-    let sum: f64 =
-        intervals.iter().map(|interval| interval["events"][0]["value"].as_f64().unwrap()).sum();
-    assert_eq!(Some(sum), document["events"][0]["value"].as_f64());
-    let counted =
-        stat(&["-I", "10", "--interval-count", "3", "-x,", "-e", "page-faults:u", "sleep", "60"]);
-    assert_eq!((counts(&counted).len(), status(&counted)), (3, 143), "{counted:?}");
-}
-
-#[test]
-fn a_timeout_and_a_delay() {
-    let output = stat(&["--timeout", "100", "-x,", "-e", "page-faults:u", "sleep", "60"]);
-    assert_eq!((status(&output), counts(&output).len()), (143, 1), "{output:?}");
-    // All of the command's faults lie before the delay ends.
-    let delayed = stat(&[
-        "-D",
-        "300",
-        "-x,",
-        "-e",
-        "page-faults:u",
-        "sh",
-        "-c",
-        "ls / >/dev/null; sleep 0.6",
-    ]);
-    assert!(counts(&delayed)[0].parse::<u32>().unwrap() < 10, "{delayed:?}");
-}
-
-#[test]
-fn orders_come_over_descriptors_and_fifos() {
-    let folder = tempfile::tempdir().unwrap();
-    let (control, ack) = (folder.path().join("control"), folder.path().join("ack"));
-    sh(&format!("mkfifo {} {}", control.display(), ack.display()));
-    // The program under test counts exactly what lies between its own orders.
-    let script = format!(
-        "read_ack() {{ read line <&4; [ \"$line\" = ack ]; }}; exec 3>{0} 4<>{1}; ls / >/dev/null; echo enable >&3; read_ack; ls / >/dev/null; echo disable >&3; read_ack; ls / >/dev/null; echo nonsense >&3; echo ping >&3; read_ack",
-        control.display(),
-        ack.display()
-    );
-    let fifo = format!("fifo:{},{}", control.display(), ack.display());
-    let whole = counts(&stat(&[
-        "-x,",
-        "-e",
-        "page-faults:u",
-        "sh",
-        "-c",
-        "ls / >/dev/null; ls / >/dev/null; ls / >/dev/null",
-    ]))[0]
-        .parse::<f64>()
-        .unwrap();
-    let output =
-        stat(&["-D", "-1", "--control", &fifo, "-x,", "-e", "page-faults:u", "sh", "-c", &script]);
-    assert_eq!(status(&output), 0, "{output:?}");
-    assert!(
-        stderr(&output).contains("'nonsense' is none of enable, disable, ping, stop"),
-        "{output:?}"
-    );
-    let between = counts(&output)[0].parse::<f64>().unwrap();
-    assert!(between > 20.0 && between < whole * 0.6, "{between} of {whole}");
-    let stopped = sh(&format!(
-        "(echo stop; sleep 5) | {} stat --control fd:0 -x, -e page-faults:u sleep 60",
-        env!("CARGO_BIN_EXE_tare")
-    ));
-    assert_eq!(status(&stopped), 143, "{stopped:?}");
-}
-
-#[test]
-fn before_and_after_each_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let echo = |word: &str| format!("echo {word} >> {}", log.display());
-    let output = stat(&[
-        "-r2",
-        "--pre",
-        &echo("pre"),
-        "--post",
-        &echo("post"),
-        "-e",
-        "page-faults",
-        "sh",
-        "-c",
-        &echo("run"),
-    ]);
-    assert_eq!(status(&output), 0, "{output:?}");
-    assert_eq!(
-        fs::read_to_string(&log).unwrap().split_whitespace().collect::<Vec<_>>(),
-        ["pre", "run", "post", "pre", "run", "post"]
-    );
-}
-
-#[test]
-fn repeated_runs_have_a_mean_a_deviation_and_an_interval() {
-    let document =
-        document(&stat(&["-r8", "--json", "-o", "-", "-e", "page-faults:u,task-clock", "true"]));
-    let clock = &document["events"][1];
-    let runs: Vec<f64> =
-        clock["runs"].as_array().unwrap().iter().map(|run| run.as_f64().unwrap()).collect();
-    let mean = runs.iter().sum::<f64>() / 8.0;
-    assert_eq!((runs.len(), document["runs"].as_u64()), (8, Some(8)));
-    assert!((clock["value"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9);
-    let (low, high) =
-        (clock["interval_95"][0].as_f64().unwrap(), clock["interval_95"][1].as_f64().unwrap());
-    assert!(
-        low < mean && mean < high && clock["standard_deviation"].as_f64().unwrap() > 0.0,
-        "{clock}"
-    );
-    assert_eq!(document["times"]["elapsed_seconds"].as_array().unwrap().len(), 8);
-}
-
-#[test]
-fn only_the_time() {
-    let output = stat(&["--null", "true"]);
-    assert!(
-        stderr(&output).contains("seconds time elapsed")
-            && !stderr(&output).contains("page-faults"),
-        "{output:?}"
-    );
-}
-
-#[test]
-fn a_missing_event_is_a_reason_and_a_verdict_only_if_wanted() {
-    // Type 4242 is nobody's PMU.
-    let output = stat(&["-x,", "-e", "4242:1,page-faults:u", "true"]);
-    assert_eq!(
-        (status(&output), counts(&output)[0].as_str()),
-        (0, "<not supported>"),
-        "{output:?}"
-    );
-    assert!(
-        stderr(&output)
-            .contains("tare: not counted: 4242:1 (the kernel or its PMU does not have this event)"),
-        "{output:?}"
-    );
-    assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "true"])), 3);
-    assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "false"])), 1);
-    assert_eq!(status(&stat(&["--strict", "true"])), 0, "the default events are what there is");
-    let repeated = stat(&["-r3", "-e", "4242:1", "true"]);
-    assert_eq!(stderr(&repeated).matches("tare: not counted").count(), 1, "{repeated:?}");
-    let document = document(&stat(&["--json", "-o", "-", "-e", "4242:1", "true"]));
-    assert!(
-        document["events"][0]["value"].is_null() && document["events"][0]["reason"].is_string(),
-        "{document}"
-    );
-}
-
-#[test]
-fn the_default_events_adapt_in_one_line() {
-    let output = stat(&["true"]);
-    let text = stderr(&output);
-    assert!(
-        text.contains("task-clock")
-            && text.contains("page-faults")
-            && !text.contains("<not supported>"),
-        "{text}"
-    );
-    assert!(text.lines().filter(|line| line.starts_with("tare:")).count() <= 1, "{text}");
-}
-
-#[test]
-fn files_are_the_owners_and_links_in_shared_folders_are_not_followed() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("counts");
-    let path = file.to_str().unwrap();
-    stat(&["-x,", "-o", path, "-e", "page-faults:u", "true"]);
-    stat(&["-x,", "-o", path, "--append", "-e", "page-faults:u", "true"]);
-    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    stat(&["-x,", "-o", path, "-e", "page-faults:u", "true"]);
-    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 1);
-    let shared = folder.path().join("shared");
-    fs::create_dir(&shared).unwrap();
-    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
-    std::os::unix::fs::symlink(&file, shared.join("link")).unwrap();
-    let refused = stat(&["-o", shared.join("link").to_str().unwrap(), "true"]);
-    assert_eq!(status(&refused), 125, "{refused:?}");
-    assert!(stderr(&refused).contains("symbolic link"), "{refused:?}");
-}
-
-#[test]
-fn names_from_outside_do_not_reach_the_terminal_as_they_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let hostile = folder.path().join("a\u{1b}[31m,\"b");
-    fs::copy(which("sleep"), &hostile).unwrap();
-    let mut child = Guarded::spawn(Command::new(&hostile).arg("60"));
-    wait_until("the program has its name", || {
-        fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("a\u{1b}")
-    });
-    let id = child.id().to_string();
-    let of = |form: &[&str]| {
-        stderr(&stat(
-            &[form, &["-p", &id, "--per-thread", "--timeout", "50", "-e", "page-faults:u"]]
-                .concat(),
-        ))
-    };
-    let (text, csv, lines) = (of(&[]), of(&["-x,"]), of(&["-j"]));
-    child.end();
-    for form in [&text, &csv, &lines] {
-        assert!(!form.contains('\u{1b}') && form.contains(&id), "{form}");
-    }
-    assert_eq!(csv.trim_end().split(',').count(), 8, "{csv}");
-    let line: Value = serde_json::from_str(&lines).unwrap();
-    assert_eq!(line["thread"], format!("a\u{1b}[31m,\"b-{id}"));
-    let title = stderr(&stat(&["-e", "page-faults:u", "true", "\u{1b}]0;owned\u{7}"]));
-    assert!(!title.contains('\u{1b}') && !title.contains('\u{7}'), "{title}");
-}
-
-fn which(program: &str) -> std::path::PathBuf {
-    ["/bin", "/usr/bin"]
-        .iter()
-        .map(|folder| Path::new(folder).join(program))
-        .find(|path| path.exists())
-        .expect("coreutils")
 }
 
 #[test]

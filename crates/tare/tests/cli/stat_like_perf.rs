@@ -1,19 +1,23 @@
 //! `-x` and `-j` beside the real `perf stat`: the same columns, keys and order, and the same counts
 //! where they are certain.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::{Map, Value};
 
-use crate::support::{is_root, sh, stat, stderr};
+use crate::support::{Guarded, is_root, sh, stat, status, stderr};
 
-/// perf's output for the same arguments, or a skip.
+/// perf's lines for the same arguments, or a skip.
 fn perf(args: &[&str]) -> Option<Vec<String>> {
-    let Ok(output) = Command::new("perf").env("LC_ALL", "C").arg("stat").args(args).output() else {
+    run_perf(args).map(|output| lines(&stderr(&output)))
+}
+
+fn run_perf(args: &[&str]) -> Option<Output> {
+    let output = Command::new("perf").env("LC_ALL", "C").arg("stat").args(args).output();
+    if output.is_err() {
         println!("skipped: perf is not installed");
-        return None;
-    };
-    Some(lines(&stderr(&output)))
+    }
+    output.ok()
 }
 
 fn lines(text: &str) -> Vec<String> {
@@ -163,4 +167,167 @@ fn a_separator_of_the_users_choice() {
         assert_eq!(stderr(&output).trim_end_matches('\n').split(wanted).count(), 7, "{output:?}");
     }
     assert!(sh("true").status.success());
+}
+
+/// perf sends SIGTERM when the time is up, and that end is no failure; what the command says itself
+/// about that signal is.
+#[test]
+fn the_end_that_was_asked_for_has_perfs_status() {
+    let cases: [&[&str]; 4] = [
+        &["--timeout", "100", "-e", "page-faults:u", "sleep", "60"],
+        &["--timeout", "200", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.01; done"],
+        &["-I", "20", "--interval-count", "2", "-e", "page-faults:u", "sleep", "0.2"],
+        &["-r2", "--timeout", "100", "-e", "page-faults:u", "sleep", "60"],
+    ];
+    for case in cases {
+        let Some(theirs) = run_perf(case) else { return };
+        let ours = stat(case);
+        assert_eq!(status(&ours), status(&theirs), "{case:?}\n{ours:?}\n{theirs:?}");
+    }
+}
+
+#[test]
+fn the_summary_column_is_perfs() {
+    if !is_root() {
+        return;
+    }
+    let cases: [&[&str]; 6] = [
+        &["--summary", "-e", "page-faults", "true"],
+        &["-I", "40", "--summary", "-e", "page-faults,task-clock", "sleep", "0.06"],
+        &["-I", "40", "--summary", "--no-csv-summary", "-e", "page-faults", "sleep", "0.06"],
+        &["-a", "-A", "-I", "40", "--summary", "-e", "page-faults", "sleep", "0.06"],
+        &["-a", "--per-socket", "-I", "40", "--summary", "-e", "cs", "sleep", "0.06"],
+        &["-r2", "--summary", "-e", "page-faults", "true"],
+    ];
+    for case in cases {
+        let Some(theirs) = perf(&[&["-x,"], case].concat()) else { return };
+        let ours = lines(&stderr(&stat(&[&["-x,"], case].concat())));
+        // The last interval, which ends with the command, may fall together with its end.
+        let totals = |lines: &[String]| {
+            let is_interval = |line: &String| {
+                let first = line.split(',').next().unwrap_or_default();
+                first.starts_with(' ') && first.trim().parse::<f64>().is_ok()
+            };
+            let totals = lines.iter().filter(|line| !is_interval(line));
+            totals.map(|line| line.split(',').map(shape).collect()).collect::<Vec<Vec<_>>>()
+        };
+        assert_eq!(totals(&ours), totals(&theirs), "{case:?}\n{ours:#?}\n{theirs:#?}");
+    }
+}
+
+/// Rows, their order and their units, with `<not supported>` where the machine lacks an event.
+#[test]
+fn the_default_events_have_perfs_rows() {
+    if !is_root() {
+        return;
+    }
+    let cases: [&[&str]; 4] =
+        [&["true"], &["-d", "true"], &["-a", "sleep", "0.05"], &["-C0", "sleep", "0.05"]];
+    for case in cases {
+        let Some(theirs) = perf(&[&["-x,"], case].concat()) else { return };
+        let ours = stderr(&stat(&[&["-x,"], case].concat()));
+        let rows = |lines: &[String]| {
+            let row = |line: &String| {
+                let columns: Vec<&str> = line.split(',').collect();
+                let missing = if columns[0].starts_with('<') { columns[0] } else { "counted" };
+                [missing, columns[1], columns[2]].map(str::to_owned)
+            };
+            lines.iter().map(row).collect::<Vec<_>>()
+        };
+        assert!(!ours.contains("tare:"), "{ours}");
+        assert_eq!(rows(&lines(&ours)), rows(&theirs), "{case:?}\n{ours}\n{theirs:#?}");
+        let text = |lines: &[String]| {
+            let missing = lines.iter().filter(|line| line.contains("<not supported>"));
+            missing
+                .map(|line| line.split_whitespace().nth(2).map(str::to_owned))
+                .collect::<Vec<_>>()
+        };
+        let Some(theirs) = perf(case) else { return };
+        assert_eq!(text(&lines(&stderr(&stat(case)))), text(&theirs), "{case:?}");
+    }
+}
+
+#[test]
+fn the_title_is_perfs() {
+    if !is_root() {
+        return;
+    }
+    let busy = Guarded::busy();
+    let id = busy.id().to_string();
+    let cases: [&[&str]; 7] = [
+        &["sh", "-c", "exit 0"],
+        &["-r2", "true"],
+        &["-a", "sleep", "0.05"],
+        &["-C0", "sleep", "0.05"],
+        &["-p", &id, "--timeout", "100"],
+        &["-t", &id, "--timeout", "100"],
+        &["-I", "30", "--summary", "sleep", "0.05"],
+    ];
+    for case in cases {
+        let Some(theirs) = run_perf(&[&["-e", "page-faults"], case].concat()) else { return };
+        let ours = stat(&[&["-e", "page-faults"], case].concat());
+        let title = |output: &Output| {
+            let text = stderr(output);
+            text.lines().find(|line| line.contains(" stats for ")).map(str::to_owned)
+        };
+        assert!(title(&theirs).is_some(), "{theirs:?}");
+        assert_eq!(title(&ours), title(&theirs), "{case:?}");
+    }
+}
+
+/// Of an option that is typed twice the last one counts, unless perf adds them up.
+#[test]
+fn repeated_options_mean_what_they_mean_to_perf() {
+    if !is_root() {
+        return;
+    }
+    let busy = Guarded::busy();
+    let id = busy.id().to_string();
+    let none = std::process::id().to_string();
+    let cases: [&[&str]; 8] = [
+        &["-e", "page-faults", "-e", "dummy", "-x;", "-x,", "true"],
+        &["-x,", "-e", "page-faults", "-r3", "-r1", "true"],
+        &[
+            "-x,",
+            "-e",
+            "task-clock",
+            "-C0",
+            "-C0-1",
+            "-C0",
+            "-A",
+            "-A",
+            "-a",
+            "-a",
+            "sleep",
+            "0.05",
+        ],
+        &[
+            "-x,",
+            "-e",
+            "task-clock",
+            "-p",
+            &none,
+            "-p",
+            &id,
+            "--timeout",
+            "9999",
+            "--timeout",
+            "100",
+        ],
+        &["-x,", "-e", "task-clock", "-t", &none, "-t", &id, "--timeout", "100"],
+        &["-x,", "-e", "page-faults", "-D", "10", "-D", "0", "-i", "-i", "sleep", "0.05"],
+        &["-x,", "-e", "page-faults", "-o", "/no/such/folder/x", "-o", "/dev/stderr", "true"],
+        &["-j", "-j", "-e", "task-clock", "true"],
+    ];
+    for case in cases {
+        let Some(theirs) = run_perf(case) else { return };
+        let ours = stat(case);
+        assert_eq!(status(&ours), status(&theirs), "{case:?}\n{ours:?}\n{theirs:?}");
+        let columns = |output: &Output| {
+            let text = stderr(output);
+            let lines = lines(&text).into_iter().filter(|line| !line.contains("caution"));
+            lines.map(|line| line.split(',').map(shape).collect()).collect::<Vec<Vec<_>>>()
+        };
+        assert_eq!(columns(&ours), columns(&theirs), "{case:?}\n{ours:?}\n{theirs:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The path of a workload of `workloads/`, compiled if need be. A machine without a C compiler
 /// can't build tare either.
@@ -34,6 +34,49 @@ pub(crate) fn sh(line: &str) -> Output {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs `tare stat` in the background, its output captured.
+pub(crate) fn spawn_stat(args: &[&str]) -> Child {
+    tare()
+        .arg("stat")
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("tare was built")
+}
+
+/// The first column of `-x,` lines on stderr.
+pub(crate) fn csv_values(output: &Output) -> Vec<String> {
+    stderr(output)
+        .lines()
+        .filter(|line| line.contains(',') && !line.starts_with("tare:"))
+        .map(|line| line.split(',').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// The JSON document on stdout.
+pub(crate) fn document(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+pub(crate) fn status(output: &Output) -> i32 {
+    output.status.code().expect("tare itself is not killed")
+}
+
+/// Waits until something holds, for half a minute at most: machines under test are slow at times.
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: waited in vain");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
+        .expect("the process is there");
 }
 
 /// Samples that `tare script` leaves out, as they are of tare's own child before it executed the

@@ -7,13 +7,17 @@ use clap::{Arg, Command};
 
 /// Writes `-z3` as `-z=3`, the form that clap takes for an option whose value can be missing. What
 /// follows the first word that is no option belongs to the command that is run, and stays as it is.
-pub(super) fn with_equals(mut args: Vec<OsString>, tare: &Command) -> Vec<OsString> {
+/// Returns whether `--` stands before it.
+pub(super) fn put_equals(args: &mut [OsString], tare: &Command) -> bool {
     let Some(command) = args.get(1).and_then(|name| tare.find_subcommand(name)) else {
-        return args;
+        return false;
     };
     let mut at = 2;
     while let Some(word) = args.get(at).map(|word| word.as_bytes().to_vec()) {
-        if word == b"--" || !word.starts_with(b"-") || word == b"-" {
+        if word == b"--" {
+            return true;
+        }
+        if !word.starts_with(b"-") || word == b"-" {
             break;
         }
         at += 1;
@@ -25,7 +29,7 @@ pub(super) fn with_equals(mut args: Vec<OsString>, tare: &Command) -> Vec<OsStri
         };
         at += usize::from(takes_next);
     }
-    args
+    false
 }
 
 fn long_option<'a>(command: &'a Command, name: &[u8]) -> Option<&'a Arg> {
@@ -83,7 +87,9 @@ mod tests {
             let words = |text: &str| {
                 text.split(' ').map(OsStr::new).map(OsStr::to_owned).collect::<Vec<_>>()
             };
-            assert_eq!(with_equals(words(typed), &crate::cli::raw::Tare::command()), words(read));
+            let mut args = words(typed);
+            let dashes = put_equals(&mut args, &crate::cli::raw::Tare::command());
+            assert_eq!((args, dashes), (words(read), typed.contains(" -- ")));
         }
     }
 }

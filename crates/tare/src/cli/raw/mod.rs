@@ -38,19 +38,26 @@ pub struct Tare {
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
+    #[command(args_override_self = true)]
     Stat(Box<Stat>),
     /// Measure what sampling costs on this machine, or what profilers cost a program.
+    #[command(args_override_self = true)]
     Overhead(Box<Overhead>),
     /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into
     /// a perf.data file.
+    #[command(args_override_self = true)]
     Record(Box<Record>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
+    #[command(args_override_self = true)]
     Script(Box<Script>),
     /// Show what a recording holds, by command, file and function.
+    #[command(args_override_self = true)]
     Report(Box<Report>),
     /// Show the events that this machine has, and why it lacks others.
+    #[command(args_override_self = true)]
     List(List),
     /// Show what this machine and user can do, and what would lift each limit.
+    #[command(args_override_self = true)]
     Doctor(Doctor),
 }
 
@@ -62,9 +69,13 @@ impl Tare {
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = std::mem::ManuallyDrop::new(Self::command());
-        let args = attached::with_equals(args.into_iter().collect(), &command);
+        let mut args: Vec<OsString> = args.into_iter().collect();
+        let after_dashes = attached::put_equals(&mut args, &command);
         let matches = std::mem::ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
         let mut tare = Self::from_arg_matches(&matches)?;
+        if let Command::Stat(stat) = &mut tare.command {
+            stat.after_dashes = after_dashes;
+        }
         let filter_positions = match &mut tare.command {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
@@ -87,5 +98,73 @@ impl Tare {
                 .collect();
         }
         Ok(tare)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use clap::{Arg, ArgAction};
+
+    use super::*;
+
+    /// Options that perf adds up; of all others it takes the last.
+    const ACCUMULATE: [&str; 6] =
+        ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose"];
+
+    /// Two values that the option takes.
+    fn two_values(arg: &Arg) -> [String; 2] {
+        match &arg.get_possible_values()[..] {
+            [first, .., last] => [first.get_name().to_owned(), last.get_name().to_owned()],
+            _ => ["1".to_owned(), "2".to_owned()],
+        }
+    }
+
+    fn typed(command: &str, arg: &Arg, value: &str) -> Vec<OsString> {
+        let name = arg
+            .get_long()
+            .map_or_else(|| format!("-{}", arg.get_short().unwrap()), |long| format!("--{long}"));
+        let takes_value = arg.get_action().takes_values();
+        let word = if takes_value { format!("{name}={value}") } else { name };
+        ["tare", command, &word].map(OsString::from).to_vec()
+    }
+
+    /// perf's parse-options replaces what was typed before, and so does every option of the commands
+    /// that perf has.
+    #[test]
+    fn of_a_repeated_option_the_last_one_counts() {
+        let mut seen = 0;
+        for name in ["stat", "record", "report", "script"] {
+            let mut tare = Tare::command();
+            tare.build();
+            let command = tare.find_subcommand(name).unwrap();
+            let options = command.get_arguments().filter(|arg| !arg.is_positional());
+            let is_own = |arg: &&Arg| !["help", "version"].contains(&arg.get_id().as_str());
+            for arg in options.filter(is_own) {
+                let [first, second] = two_values(arg);
+                let mut words = typed(name, arg, &first);
+                words.extend(typed(name, arg, &second).split_off(2));
+                let matches = match Tare::command().try_get_matches_from(&words) {
+                    Ok(matches) => matches,
+                    // Another option is required beside it: that is checked after all are read.
+                    Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => continue,
+                    Err(error) => panic!("{words:?}: {error}"),
+                };
+                let (_, matches) = matches.subcommand().unwrap();
+                let id = arg.get_id().as_str();
+                if matches!(arg.get_action(), ArgAction::Set) {
+                    let values: Vec<_> = matches.get_raw(id).unwrap().collect();
+                    assert_eq!(values, [second.as_str()], "{words:?}");
+                } else if matches!(arg.get_action(), ArgAction::Append) {
+                    let is_fields = name == "script" && id == "fields";
+                    assert!(
+                        ACCUMULATE.contains(&id) || is_fields,
+                        "{words:?}: perf takes the last"
+                    );
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 100, "only {seen} options were tried");
     }
 }

@@ -28,7 +28,7 @@ pub struct Report {
         short,
         long = "sort",
         value_name = "KEY,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         help_heading = "Rows"
     )]
     pub sort: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Report {
         short = 'F',
         long,
         value_name = "COLUMN,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         help_heading = "Rows"
     )]
     pub fields: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Report {
         long,
         alias = "comm",
         value_name = "NAME,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         help_heading = "Which"
     )]
     pub comms: Vec<String>,
@@ -88,7 +88,7 @@ pub struct Report {
         long,
         alias = "dso",
         value_name = "NAME,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         help_heading = "Which"
     )]
     pub dsos: Vec<String>,
@@ -99,7 +99,7 @@ pub struct Report {
         long,
         alias = "symbol",
         value_name = "NAME,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         help_heading = "Which"
     )]
     pub symbols: Vec<String>,

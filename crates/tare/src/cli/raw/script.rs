@@ -54,15 +54,15 @@ pub struct Script {
     pub deltatime: bool,
 
     /// Only samples of these programs (names of threads)
-    #[arg(short = 'c', long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(short = 'c', long, value_name = "NAMES", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub comms: Vec<String>,
 
     /// Only samples of these processes
-    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    #[arg(long, value_name = "PIDS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub pid: Vec<i32>,
 
     /// Only samples of these threads
-    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    #[arg(long, value_name = "TIDS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub tid: Vec<i32>,
 
     /// Only samples of these CPUs, such as 0,2-3
@@ -82,7 +82,7 @@ pub struct Script {
     pub max_stack: usize,
 
     /// End call chains at one of these symbols
-    #[arg(long, value_name = "SYMBOLS", value_delimiter = ',')]
+    #[arg(long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub stop_bt: Vec<String>,
 
     /// Names as they stand in the file, not as in source code

@@ -51,7 +51,7 @@ pub struct Stat {
     pub strict: bool,
 
     /// Count running processes
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', help_heading = "Where")]
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
     pub pid: Vec<i32>,
 
     /// Count running threads
@@ -59,7 +59,7 @@ pub struct Stat {
         short,
         long,
         value_name = "TID,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         conflicts_with = "pid",
         help_heading = "Where"
     )]
@@ -78,7 +78,7 @@ pub struct Stat {
     pub cgroup: Vec<String>,
 
     /// Count every event in every one of these cgroups
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["pid", "tid"], help_heading = "Where")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, conflicts_with_all = ["pid", "tid"], help_heading = "Where")]
     pub for_each_cgroup: Vec<String>,
 
     /// How what the command starts is counted: inherit (from its execve on) or cgroup (no cost per
@@ -102,9 +102,13 @@ pub struct Stat {
     #[arg(long, value_name = "N", requires = "interval_print", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub interval_count: Option<u64>,
 
-    /// Print the totals too after the intervals
-    #[arg(long, requires = "interval_print", help_heading = "When")]
+    /// Print the totals too after the intervals; in CSV their first column is `summary`
+    #[arg(long, help_heading = "When")]
     pub summary: bool,
+
+    /// Leave the column `summary` out
+    #[arg(long, help_heading = "Output")]
+    pub no_csv_summary: bool,
 
     /// Start counting so many milliseconds after the command (-1: when --control says so)
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..), help_heading = "When")]
@@ -190,6 +194,10 @@ pub struct Stat {
     /// Comparing two commands.
     #[command(flatten)]
     pub versus: super::Versus,
+
+    /// Whether `--` stands before the command.
+    #[arg(skip)]
+    pub after_dashes: bool,
 
     /// The command to count, and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

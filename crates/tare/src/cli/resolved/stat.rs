@@ -14,9 +14,9 @@ use crate::cli::resolved::versus::Versus;
 use crate::cli::resolved::{events, place};
 use crate::exit::Refusal;
 
-/// The events that a user gets who names none, in perf's order. Those that a machine lacks are left
-/// out, in one line.
-const DEFAULT: &str = "task-clock,context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
+/// The events that a user gets who names none, in perf's order, after a clock.
+const DEFAULT: &str =
+    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 /// What each `-d` adds.
 const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
@@ -29,7 +29,7 @@ const DETAILED: [&str; 3] = [
 pub struct Stat {
     /// The events.
     pub groups: Vec<EventGroup>,
-    /// Whether the user named them; if not, those that this machine lacks are left out.
+    /// Whether the user named them; if not, one that this user may not count is no failure.
     pub by_name: bool,
     /// Whether this machine is known to have no CPU PMU.
     pub no_cpu_pmu: bool,
@@ -58,7 +58,7 @@ pub struct Stat {
     /// What to run after each run.
     pub post: Option<String>,
     /// What results look like and where they go.
-    pub output: Output,
+    pub output: StatOutput,
     /// What the command is compared with, and how.
     pub versus: Option<Versus>,
     /// 1: what is done; 2: every attribute.
@@ -77,7 +77,12 @@ pub enum Target {
     /// In these threads.
     Threads(Vec<i32>),
     /// On these CPUs.
-    Cpus(CpuList),
+    Cpus {
+        /// The CPUs.
+        cpus: CpuList,
+        /// Whether the user listed them; if not, they are all.
+        listed: bool,
+    },
     /// In cgroups, by name; an empty name is the whole machine.
     Cgroups {
         /// Their names.
@@ -148,7 +153,7 @@ pub enum Destination {
 
 /// What results look like and where they go.
 #[derive(Clone, Debug)]
-pub struct Output {
+pub struct StatOutput {
     /// What they look like.
     pub form: Form,
     /// Where they go.
@@ -157,6 +162,17 @@ pub struct Output {
     pub metric_only: bool,
     /// Whether digits of large numbers are grouped.
     pub big_numbers: bool,
+    /// Whether the sums have a first column `summary` in CSV.
+    pub summary_column: bool,
+}
+
+impl StatOutput {
+    /// Whether results for programs go to stderr, where messages would stand among them.
+    #[must_use]
+    pub fn is_data_on_stderr(&self) -> bool {
+        let stderr = matches!(self.destination, Destination::Stderr | Destination::Descriptor(2));
+        stderr && self.form != Form::Text
+    }
 }
 
 impl Stat {
@@ -165,6 +181,9 @@ impl Stat {
     /// # Errors
     /// A [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::Stat, host: &Host) -> Result<Self, Refusal> {
+        if !raw.after_dashes {
+            no_subcommand(&raw.command)?;
+        }
         let target = target(&raw, host)?;
         let aggregation = aggregation(&raw, &target)?;
         let begin = match raw.delay {
@@ -184,7 +203,7 @@ impl Stat {
             ));
         }
         let sources = Sources::new(host.clone());
-        let (groups, by_name) = counted(&raw, &sources)?;
+        let (groups, by_name) = counted(&raw, &target, &sources)?;
         let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {
             versus,
@@ -215,6 +234,38 @@ impl Stat {
     }
 }
 
+impl Stat {
+    /// What is counted, in the words of perf's title.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        match &self.target {
+            Target::Command | Target::CommandInCgroup(_) => {
+                format!("'{}'", words.collect::<Vec<_>>().join(" "))
+            }
+            Target::Processes(pids) => format!("process id '{}'", list(pids)),
+            Target::Threads(tids) => format!("thread id '{}'", list(tids)),
+            Target::Cpus { listed: false, .. } => "'system wide'".to_owned(),
+            Target::Cpus { cpus, .. } => format!("'CPU(s) {cpus}'"),
+            Target::Cgroups { names, .. } => format!("cgroup '{}'", names.join(",")),
+        }
+    }
+}
+
+/// perf has subcommands here, which would be taken for commands to run.
+fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
+    let instead = match command.first().and_then(|word| word.to_str()) {
+        Some("record") => "`tare stat --json -o FILE COMMAND` keeps counts in a file",
+        Some("report") => "`tare stat --json -o FILE COMMAND` writes a file that jq reads",
+        _ => return Ok(()),
+    };
+    let name = command[0].to_string_lossy();
+    Err(Refusal::usage(format!(
+        "perf's 'stat {name}' is not there: {instead}; `tare stat -- {name}` runs a command called {name}"
+    )))
+}
+
 fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     let cpus = |text: &Option<String>| place::cpus(text.as_deref(), host);
     if !raw.pid.is_empty() {
@@ -233,7 +284,7 @@ fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
         return Err(Refusal::usage("--follow is for what a command starts: give one"));
     }
     if raw.all_cpus || raw.cpu.is_some() || raw.command.is_empty() {
-        return Ok(Target::Cpus(cpus(&raw.cpu)?));
+        return Ok(Target::Cpus { cpus: cpus(&raw.cpu)?, listed: raw.cpu.is_some() });
     }
     match raw.follow {
         None | Some(raw::Follow::Inherit) => Ok(Target::Command),
@@ -264,7 +315,7 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
         (raw.per_node, Aggregation::Node, "--per-node"),
     ];
     let counts_cpus =
-        matches!(target, Target::Cpus(_) | Target::Cgroups { .. } | Target::CommandInCgroup(_));
+        matches!(target, Target::Cpus { .. } | Target::Cgroups { .. } | Target::CommandInCgroup(_));
     if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
         return match counts_cpus {
             true => Ok(aggregation),
@@ -282,7 +333,11 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
     }
 }
 
-fn counted(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool), Refusal> {
+fn counted(
+    raw: &raw::Stat,
+    target: &Target,
+    sources: &Sources,
+) -> Result<(Vec<EventGroup>, bool), Refusal> {
     if raw.null {
         return Ok((Vec::new(), true));
     }
@@ -291,6 +346,9 @@ fn counted(raw: &raw::Stat, sources: &Sources) -> Result<(Vec<EventGroup>, bool)
     let parse =
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
+        // A task's clock stands still while other tasks run: whole CPUs are clocked by their own.
+        let of_cpus = matches!(target, Target::Cpus { .. } | Target::Cgroups { .. });
+        groups.extend(parse(if of_cpus { "cpu-clock" } else { "task-clock" })?);
         groups.extend(parse(DEFAULT)?);
     }
     for more in DETAILED.iter().take(raw.detailed.into()) {
@@ -323,7 +381,7 @@ fn metrics(groups: &[EventGroup]) -> Vec<Metric> {
     Metric::all(events.map(|event| (event.name.clone(), event.unit.clone(), event.scale)))
 }
 
-fn output(raw: &raw::Stat) -> Output {
+fn output(raw: &raw::Stat) -> StatOutput {
     let form = match (&raw.field_separator, raw.json_lines, raw.json) {
         (Some(separator), ..) => {
             Form::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() })
@@ -338,5 +396,11 @@ fn output(raw: &raw::Stat) -> Output {
         (None, Some(fd)) => Destination::Descriptor(fd),
         (None, None) => Destination::Stderr,
     };
-    Output { form, destination, metric_only: raw.metric_only, big_numbers: !raw.no_big_num }
+    StatOutput {
+        form,
+        destination,
+        metric_only: raw.metric_only,
+        big_numbers: !raw.no_big_num,
+        summary_column: raw.summary && !raw.no_csv_summary,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tare_events::Event;
 use tare_measure::count::{Scope, plan_exact};
 
 use super::session::Session;
@@ -30,9 +31,9 @@ impl Turns {
         // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
-            Target::Cpus(cpus) | Target::CommandInCgroup(cpus) | Target::Cgroups { cpus, .. } => {
-                Scope::Cpus(cpus.clone())
-            }
+            Target::Cpus { cpus, .. }
+            | Target::CommandInCgroup(cpus)
+            | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
             _ => Scope::Tasks(vec![own]),
         };
         let sets = plan_exact(session.kernel, &stat.groups, &scope)
@@ -47,7 +48,7 @@ impl Turns {
 
     fn announce(&self, stat: &Stat) {
         let sets = self.sets.len();
-        if sets < 2 {
+        if sets < 2 || stat.output.is_data_on_stderr() {
             return;
         }
         match stat.runs {
@@ -69,6 +70,11 @@ impl Turns {
     /// The groups of a run, or of a turn of time.
     pub(super) fn set(&self, number: usize) -> &[usize] {
         &self.sets[number % self.sets.len()]
+    }
+
+    /// The events of a set.
+    pub(super) fn events<'a>(&self, set: usize, stat: &'a Stat) -> Vec<&'a Event> {
+        self.set(set).iter().flat_map(|&group| &stat.groups[group].events).collect()
     }
 
     /// How many sets there are.

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use tare_events::EventGroup;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
 use tare_kernel::host::Topology;
 use tare_kernel::targets::Targets;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
+use tare_measure::stat::{Run, ThreadNames};
 
 use super::exact::{TURN, Turns};
-use super::run::{End, Names, OnInterval, Run};
 use super::session::Session;
 use crate::cli::resolved::stat::{Begin, Target};
 use crate::command::control::{self, Control, Order};
@@ -21,13 +22,41 @@ use crate::command::interrupt::{end_child, pass_on};
 /// How often threads that can't be waited for are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Called after each interval with what was counted in it, and how long after the start it ended.
+pub(super) type OnInterval<'a> = &'a mut dyn FnMut(&Run, Duration) -> anyhow::Result<()>;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The command or the targets ended, or the time was up.
+    Done,
+    /// The user ended it with this signal.
+    Signal(i32),
+}
+
+/// A run that is over.
+pub(super) struct EndedRun {
+    pub(super) run: Run,
+    pub(super) end: End,
+    /// tare ended the command: the time was up, or `--control` said stop.
+    ended_by_tare: bool,
+}
+
+impl EndedRun {
+    /// Whether this status of the command is the end that the user asked for: SIGTERM of tare's.
+    pub(super) fn is_own_end(&self, status: u8) -> bool {
+        let by_sigterm = 128 + Signal::TERM.as_raw();
+        self.ended_by_tare && self.end == End::Done && i32::from(status) == by_sigterm
+    }
+}
+
 /// Counts one run, with the set of events whose turn it is.
 pub(super) fn run(
     session: &Session<'_>,
     turns: &Turns,
     number: u32,
     on_interval: OnInterval<'_>,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<EndedRun> {
     let turn = number as usize % turns.len();
     let chosen: Vec<usize> = if turns.in_time { (0..turns.len()).collect() } else { vec![turn] };
     let set = |&turn: &usize| {
@@ -43,15 +72,22 @@ pub(super) fn run(
     let scope = session.scope(child.as_ref(), folder)?;
     let counters = session.open(&sets, &scope)?;
     let control = session.stat.control.as_deref().map(Control::open).transpose()?;
-    let mut live = Live::new(
+    let mut live = Live {
         session,
-        &scope,
+        topology: topology(session, &scope),
         turn,
+        last: vec![Snapshot::default(); counters.len()],
         counters,
+        enabled_since: None,
+        counted: Duration::ZERO,
+        current: 0,
+        started: Instant::now(),
+        child: None,
         control,
-        session.targets()?,
-        session.names(&scope),
-    );
+        targets: session.targets()?,
+        names: session.names(&scope),
+        last_shown: Duration::ZERO,
+    };
     live.start(child)?;
     live.wait(on_interval)
 }
@@ -71,7 +107,7 @@ struct Live<'a> {
     child: Option<RunningChild>,
     control: Option<Control>,
     targets: Targets,
-    names: Names,
+    names: ThreadNames,
     last_shown: Duration,
 }
 
@@ -110,36 +146,7 @@ fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) ->
     true
 }
 
-impl<'a> Live<'a> {
-    /// A run of these counters, one for each set of `--exact` that takes turns in time; `turn` is
-    /// the set of this run.
-    fn new(
-        session: &'a Session<'a>,
-        scope: &'a Scope,
-        turn: usize,
-        counters: Vec<Counters>,
-        control: Option<Control>,
-        targets: Targets,
-        names: Names,
-    ) -> Self {
-        Self {
-            session,
-            topology: topology(session, scope),
-            turn,
-            last: vec![Snapshot::default(); counters.len()],
-            counters,
-            enabled_since: None,
-            counted: Duration::ZERO,
-            current: 0,
-            started: Instant::now(),
-            child: None,
-            control,
-            targets,
-            names,
-            last_shown: Duration::ZERO,
-        }
-    }
-
+impl Live<'_> {
     /// Enables what doesn't start by itself, and lets the command go.
     fn start(&mut self, child: Option<WaitingChild>) -> anyhow::Result<()> {
         if self.session.stat.schedule.begin == Begin::AtOnce && !self.session.starts_on_exec() {
@@ -167,7 +174,7 @@ impl<'a> Live<'a> {
     }
 
     /// Waits for the end of the run, and reads.
-    fn wait(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<Run> {
+    fn wait(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<EndedRun> {
         let schedule = self.session.stat.schedule;
         let start = self.started;
         let mut deadlines = Deadlines {
@@ -276,7 +283,6 @@ impl<'a> Live<'a> {
         ended: Option<Ended>,
         elapsed: Duration,
         counted: Duration,
-        end: End,
     ) -> Run {
         let mut all = Vec::new();
         let mut subjects = Vec::new();
@@ -291,11 +297,10 @@ impl<'a> Live<'a> {
             rows: all,
             subjects,
             names: self.names.clone(),
-            turn: self.turn,
+            set: self.turn,
             ended,
             elapsed,
             counted,
-            end,
         }
     }
 
@@ -306,7 +311,7 @@ impl<'a> Live<'a> {
             now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
         self.last = now;
         let length = elapsed - std::mem::replace(&mut self.last_shown, elapsed);
-        on_interval(&self.run_of(&delta, None, elapsed, length, End::Done), elapsed)
+        on_interval(&self.run_of(&delta, None, elapsed, length), elapsed)
     }
 
     fn finish(
@@ -314,7 +319,7 @@ impl<'a> Live<'a> {
         ended: Option<Option<Ended>>,
         interrupted: Option<i32>,
         on_interval: OnInterval<'_>,
-    ) -> anyhow::Result<Run> {
+    ) -> anyhow::Result<EndedRun> {
         let ended = ended.flatten();
         // What a command started may go on; counts are those at its end.
         if ended.is_none() || !matches!(self.session.stat.target, Target::Command) {
@@ -329,11 +334,10 @@ impl<'a> Live<'a> {
             self.interval(on_interval)?;
         }
         let end = interrupted.map_or(End::Done, End::Signal);
-        let ended = if ended.is_none() && self.child.is_some() {
-            self.child.as_mut().map_or(Ok(None), end_child)?
-        } else {
-            ended
-        };
-        Ok(self.run_of(&totals, ended, elapsed, self.counted.min(elapsed), end))
+        let ended_by_tare = ended.is_none() && self.child.is_some();
+        let ended =
+            if ended_by_tare { self.child.as_mut().map_or(Ok(None), end_child)? } else { ended };
+        let run = self.run_of(&totals, ended, elapsed, self.counted.min(elapsed));
+        Ok(EndedRun { run, end, ended_by_tare })
     }
 }

@@ -1,15 +1,11 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
-//! `session` is what all runs share, `live` sees one through to its `run`, `exact` plans turns.
-//! `report` turns what was counted into lines, and `output` writes them. `versus` compares two
-//! commands.
+//! `session` is what all runs share, `live` sees one through, `exact` plans turns, `output` writes
+//! what `tare_measure::stat` makes of the counts. `versus` compares two commands.
 
 mod exact;
 mod live;
-mod opening;
 mod output;
-mod report;
-mod run;
 mod session;
 mod versus;
 
@@ -20,17 +16,17 @@ use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
-use tare_measure::count::Outcome as Counted;
+use tare_measure::count::{Aggregation, Outcome as Counted};
+use tare_measure::stat::{Description, MissingEvents, Results};
 
 use self::exact::Turns;
+use self::live::End;
 use self::output::Writer;
-use self::report::Results;
-use self::run::{End, Run};
 use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::stat::Stat;
-use crate::exit::{Exit, Refusal};
+use crate::cli::resolved::stat::{Stat, Target};
+use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::Stat) -> Outcome {
     let host = Host::default();
@@ -47,31 +43,51 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let signals = Signals::block().context("cannot wait for signals")?;
     // The output is opened before the command runs: a result that can't be written must not cost a
     // run.
-    let mut writer = Writer::open(&stat.output)?;
+    let keys = stat.aggregation != Aggregation::All;
+    let mut writer = Writer::open(&stat.output, keys)?;
     let session = Session::new(stat, host, &System, &signals, files)?;
     let turns = Turns::plan(stat, &session)?;
-    let mut results = Results::new(stat);
+    let mut results = Results::new(describe(stat), turns.len());
     let mut status = None;
     let mut number = 0;
     let end = loop {
         if stat.runs.is_some_and(|runs| number >= runs) {
             break End::Done;
         }
-        let run = one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
+        let counted = one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
         number += 1;
-        status = status.or(run.ended.map(|ended| ended.status).filter(|&status| status != 0));
-        let end = run.end;
-        results.add(run, &turns);
-        if end != End::Done {
-            break end;
+        status = status.or(counted.status);
+        if counted.end != End::Done {
+            break counted.end;
         }
     };
-    results.add_missed(&turns);
+    if !turns.in_time {
+        for set in 0..turns.len() {
+            tell_missing(stat, &results.add_uncounted(set, &turns.events(set, stat)));
+        }
+    }
     if stat.schedule.interval.is_none() || stat.schedule.summary {
         writer.totals(&results)?;
     }
     writer.finish(&results)?;
     Ok(exit(stat, &results, end, status))
+}
+
+fn describe(stat: &Stat) -> Description {
+    Description {
+        target: stat.title(),
+        command: stat.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        in_cgroup: matches!(stat.target, Target::CommandInCgroup(_)),
+        exact: stat.exact,
+        repeated: stat.repeated,
+    }
+}
+
+/// How a run ended.
+struct OneRun {
+    end: End,
+    /// The command's status, unless it is 0 or tare ended the command as the user asked.
+    status: Option<u8>,
 }
 
 /// Counts one run of the command, or the one session of running targets.
@@ -80,21 +96,38 @@ fn one_run(
     session: &Session<'_>,
     turns: &Turns,
     number: u32,
-    results: &mut Results<'_>,
+    results: &mut Results,
     writer: &mut Writer,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<OneRun> {
     if let Some(pre) = &stat.pre {
         shell("--pre", pre)?;
     }
-    let run = live::run(session, turns, number, &mut |run, interval| {
-        results.say_what_is_missing(&run.rows, &run.subjects);
-        let lines = results.interval(run, interval);
-        writer.interval(&lines, results)
+    let ended = live::run(session, turns, number, &mut |run, interval| {
+        tell_missing(stat, &results.newly_missing(&run.rows, &run.subjects));
+        writer.interval(interval, &results.interval(run))
     })?;
     if let Some(post) = &stat.post {
         shell("--post", post)?;
     }
-    Ok(run)
+    tell_missing(stat, &results.newly_missing(&ended.run.rows, &ended.run.subjects));
+    let status = ended.run.ended.map(|ended| ended.status);
+    let status = status.filter(|&status| status != 0 && !ended.is_own_end(status));
+    let end = ended.end;
+    results.add(ended.run);
+    Ok(OneRun { end, status })
+}
+
+/// Tells on stderr which events have no count, and why, in one line. Not where data goes there: the
+/// rows say which, `--json` also why.
+fn tell_missing(stat: &Stat, missing: &[MissingEvents]) {
+    if missing.is_empty() || stat.output.is_data_on_stderr() {
+        return;
+    }
+    let texts: Vec<String> = missing
+        .iter()
+        .map(|missing| format!("{} ({})", missing.events.join(", "), missing.reason))
+        .collect();
+    say(&format!("not counted: {}; see `tare doctor`", texts.join("; ")));
 }
 
 /// Runs a command of the user's own beside the counting, and waits for it.
@@ -114,7 +147,7 @@ fn shell(option: &str, command: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn exit(stat: &Stat, results: &Results<'_>, end: End, status: Option<u8>) -> Exit {
+fn exit(stat: &Stat, results: &Results, end: End, status: Option<u8>) -> Exit {
     let missing = results.rows().iter().any(|row| !matches!(row.last, Counted::Counted(_)));
     match (status, end) {
         (Some(status), _) => Exit::Command(status),

@@ -14,13 +14,50 @@ use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
-use tare_measure::count::{Aggregation, Cgroup, Counters, Scope, Start};
+use tare_measure::count::{Aggregation, Cgroup, Counters, Options, Scope, Start, needed_files};
+use tare_measure::stat::ThreadNames;
 
-use super::opening;
-use super::run::Names;
 use crate::cli::resolved::stat::{Begin, Stat, Target};
 use crate::command::remedy;
 use crate::exit::{Exit, Refusal};
+
+/// Descriptors beside those of events: the standard ones, pipes, signals, outputs.
+const OTHER_FILES: usize = 24;
+
+/// Opens events, with as many descriptors as that takes and the remedy where it fails.
+pub(super) struct Opener<'a> {
+    pub(super) stat: &'a Stat,
+    pub(super) host: &'a Host,
+    pub(super) kernel: &'a dyn Kernel,
+    pub(super) files: &'a FileLimit,
+}
+
+impl Opener<'_> {
+    /// Opens each of these sets of groups on the scope.
+    pub(super) fn open(
+        &self,
+        sets: &[Vec<EventGroup>],
+        scope: &Scope,
+        start: Start,
+    ) -> anyhow::Result<Vec<Counters>> {
+        let options = Options {
+            start,
+            inheritance: self.stat.inheritance,
+            leave_out_forbidden: !self.stat.by_name,
+            no_cpu_pmu: self.stat.no_cpu_pmu,
+            pinned: self.stat.exact,
+        };
+        let needed = sets.iter().map(|set| needed_files(set, scope)).sum::<usize>() + OTHER_FILES;
+        if self.files.soft().is_some_and(|soft| soft < needed as u64) {
+            self.files.raise();
+        }
+        let open = |set: &Vec<EventGroup>| {
+            Counters::open(self.kernel, set, scope, options)
+                .map_err(|error| remedy::for_open(&error, self.host, self.files).into())
+        };
+        sets.iter().map(open).collect()
+    }
+}
 
 /// What all runs have in common.
 pub(super) struct Session<'a> {
@@ -60,7 +97,8 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Vec<Counters>> {
         let start = if self.starts_on_exec() { Start::OnExec } else { Start::WhenEnabled };
         let opened =
-            opening::open(self.stat, self.host, self.kernel, &self.files, sets, scope, start)?;
+            Opener { stat: self.stat, host: self.host, kernel: self.kernel, files: &self.files }
+                .open(sets, scope, start)?;
         if let Some(error) = nothing_permitted(&opened, scope) {
             return Err(self.explain(&error).into());
         }
@@ -116,7 +154,7 @@ impl<'a> Session<'a> {
                 Scope::Tasks(tids.into_iter().collect())
             }
             (Target::Threads(tids), _) => Scope::Tasks(tids.clone()),
-            (Target::Cpus(cpus), _) => Scope::Cpus(cpus.clone()),
+            (Target::Cpus { cpus, .. }, _) => Scope::Cpus(cpus.clone()),
             (Target::Cgroups { names, pairing, cpus }, _) => {
                 let known = Cgroups::of(self.host);
                 let open = |name: &String| -> anyhow::Result<Option<Cgroup>> {
@@ -140,12 +178,12 @@ impl<'a> Session<'a> {
     }
 
     /// What threads are called when counting begins; they may be gone when it ends.
-    pub(super) fn names(&self, scope: &Scope) -> Names {
+    pub(super) fn names(&self, scope: &Scope) -> ThreadNames {
         match scope {
             Scope::Tasks(tids) if self.stat.aggregation == Aggregation::Thread => {
                 tids.iter().filter_map(|&tid| Some((tid, procfs::name(self.host, tid)?))).collect()
             }
-            _ => Names::new(),
+            _ => ThreadNames::new(),
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Output {
 
     /// What of running processes is described: no, or a list of task, mmap, cgroup; or all
     /// [default: all]
-    #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub synth: Vec<String>,
 
     /// Leave out the table of build ids

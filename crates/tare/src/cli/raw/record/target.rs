@@ -6,7 +6,7 @@ pub struct Target {
     pub all_cpus: bool,
 
     /// Record running processes
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', help_heading = "Where")]
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
     pub pid: Vec<i32>,
 
     /// Record running threads
@@ -14,7 +14,7 @@ pub struct Target {
         short,
         long,
         value_name = "TID,…",
-        value_delimiter = ',',
+        value_delimiter = ',', action = clap::ArgAction::Set,
         conflicts_with = "pid",
         help_heading = "Where"
     )]

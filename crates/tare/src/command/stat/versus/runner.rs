@@ -14,7 +14,8 @@ use tare_measure::compare::pairs::{Bench, Progress};
 use tare_measure::compare::{Measurement, Side};
 use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
-use super::super::{opening, shell};
+use super::super::session::Opener;
+use super::super::shell;
 use super::progress::Bar;
 use tare_record::own_file;
 
@@ -127,15 +128,9 @@ impl<'a> Runner<'a> {
         let child = WaitingChild::fork(command, &self.signals, &self.files)?;
         let scope = Scope::Command(child.pid());
         let groups = std::slice::from_ref(&self.stat.groups);
-        let opened = opening::open(
-            self.stat,
-            self.host,
-            &System,
-            &self.files,
-            groups,
-            &scope,
-            Start::OnExec,
-        )?;
+        let opener =
+            Opener { stat: self.stat, host: self.host, kernel: &System, files: &self.files };
+        let opened = opener.open(groups, &scope, Start::OnExec)?;
         let counters = opened.first().context("no events")?;
         let (ended, interrupted) =
             wait(child.start().context("cannot start the command")?, &self.signals)?;

@@ -3,37 +3,39 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::super::report::{Line, Results, Value};
-use super::{NOT_COUNTED, NOT_SUPPORTED};
-use crate::cli::resolved::stat::{Output, Target};
 use tare_format::printable;
-use tare_measure::count::{Key, Metric};
-use tare_measure::statistics::Summary;
+
+use super::Columns;
+use super::line::{Line, Value};
+use super::results::Results;
+use super::spread::{self, spread};
+use crate::count::{Key, Metric};
+use crate::statistics::Summary;
 
 /// Lines of intervals after which the heading is repeated.
 const HEADING_EVERY: usize = 25;
 /// Columns of a count, right-aligned.
 const VALUE: usize = 18;
 
-pub(super) fn totals(
-    out: &mut dyn Write,
-    output: &Output,
-    lines: &[Line],
-    results: &Results<'_>,
-) -> io::Result<()> {
-    let runs = results.runs();
-    let repeated = results.stat().repeated;
+/// Writes the sums over everything, with the times, under perf's title.
+///
+/// # Errors
+/// The writer's own.
+pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::Result<()> {
+    let (runs, lines) = (results.runs(), results.lines());
+    let description = results.description();
+    let repeated = description.repeated;
     writeln!(
         out,
-        "\n Counts of {}{}:\n",
-        results.title(),
-        if repeated { format!(" ({runs} runs)") } else { String::new() }
+        "\n Performance counter stats for {}{}:\n",
+        printable(&description.target),
+        if runs > 1 { format!(" ({runs} runs)") } else { String::new() }
     )?;
-    let columns = Columns::of(lines, results.shows_keys());
-    if output.metric_only {
-        metrics(out, lines, &columns, None)?;
+    let table = Table::of(&lines, columns);
+    if columns.metric_only {
+        metrics(out, &lines, &table, None)?;
     } else {
-        lines.iter().try_for_each(|line| writeln!(out, "{}", columns.line(line, output)))?;
+        lines.iter().try_for_each(|line| writeln!(out, "{}", table.line(line)))?;
     }
     if !lines.is_empty() {
         writeln!(out)?;
@@ -44,7 +46,7 @@ pub(super) fn totals(
         (&times.user, "seconds user"),
         (&times.system, "seconds sys"),
     ] {
-        let Some(summary) = Summary::of(values) else { continue };
+        let Some(summary) = Summary::of_amounts(values) else { continue };
         writeln!(
             out,
             "{:>VALUE$.6} {what}{}",
@@ -52,7 +54,7 @@ pub(super) fn totals(
             if repeated { spread(&summary, 6) } else { String::new() }
         )?;
     }
-    if matches!(results.stat().target, Target::CommandInCgroup(_)) {
+    if description.in_cgroup {
         writeln!(
             out,
             "\n (counted in a cgroup of its own, so that the command's execve is in the counts; --follow=inherit begins after it)"
@@ -64,15 +66,19 @@ pub(super) fn totals(
     writeln!(out)
 }
 
-pub(super) fn interval(
+/// Writes what was counted in an interval that ended `at` after the start. `since_heading` is the
+/// number of lines since the last heading, 0 at first.
+///
+/// # Errors
+/// The writer's own.
+pub fn interval(
     out: &mut dyn Write,
-    output: &Output,
+    columns: Columns,
     at: Duration,
     lines: &[Line],
-    keys: bool,
     since_heading: &mut usize,
 ) -> io::Result<()> {
-    let columns = Columns::of(lines, keys);
+    let table = Table::of(lines, columns);
     if *since_heading == 0 {
         writeln!(out, "#{:>12} {:>VALUE$} event", "seconds", "count")?;
     }
@@ -81,11 +87,11 @@ pub(super) fn interval(
     } else {
         *since_heading + lines.len()
     };
-    if output.metric_only {
-        return metrics(out, lines, &columns, Some(at));
+    if columns.metric_only {
+        return metrics(out, lines, &table, Some(at));
     }
     lines.iter().try_for_each(|line| {
-        writeln!(out, "{:13.6} {}", at.as_secs_f64(), columns.line(line, output).trim_end())
+        writeln!(out, "{:13.6} {}", at.as_secs_f64(), table.line(line).trim_end())
     })
 }
 
@@ -93,7 +99,7 @@ pub(super) fn interval(
 fn metrics(
     out: &mut dyn Write,
     lines: &[Line],
-    columns: &Columns,
+    table: &Table,
     at: Option<Duration>,
 ) -> io::Result<()> {
     for same in lines.chunk_by(|a, b| a.key == b.key) {
@@ -106,24 +112,24 @@ fn metrics(
                 })
             })
             .collect();
-        writeln!(out, "{at}{}{}", columns.key(&same[0]), figures.join("   "))?;
+        writeln!(out, "{at}{}{}", table.key(&same[0]), figures.join("   "))?;
     }
     Ok(())
 }
 
 /// The widths of a table.
-struct Columns {
-    keys: bool,
+struct Table {
+    columns: Columns,
     key: usize,
     unit: usize,
     event: usize,
 }
 
-impl Columns {
-    fn of(lines: &[Line], keys: bool) -> Self {
+impl Table {
+    fn of(lines: &[Line], columns: Columns) -> Self {
         let widest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
         Self {
-            keys,
+            columns,
             key: widest(&|line| key(line).chars().count()),
             unit: widest(&|line| line.unit.chars().count()),
             event: widest(&|line| name(line).chars().count()).max(24),
@@ -131,22 +137,31 @@ impl Columns {
     }
 
     fn key(&self, line: &Line) -> String {
-        if self.keys { format!("{:<width$} ", key(line), width = self.key) } else { String::new() }
+        if self.columns.keys {
+            format!("{:<width$} ", key(line), width = self.key)
+        } else {
+            String::new()
+        }
     }
 
-    fn line(&self, line: &Line, output: &Output) -> String {
+    fn line(&self, line: &Line) -> String {
+        let digits = |value: f64| match &line.spread {
+            Some(summary) => spread::decimals(summary, decimals(line, value)),
+            None => decimals(line, value),
+        };
         let value = match line.value {
-            Value::Counted(value) => number(value, decimals(line, value), output.big_numbers),
-            Value::NotCounted(_) => NOT_COUNTED.to_owned(),
-            Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
+            Value::Counted(value) => number(value, digits(value), self.columns.big_numbers),
+            Value::NotCounted(_) | Value::NotSupported(_) => {
+                line.missing().unwrap_or_default().to_owned()
+            }
         };
         let metric =
             line.metric.as_ref().map_or_else(String::new, |metric| format!("# {}", figure(metric)));
         let spread = line
             .spread
             .as_ref()
-            .map_or_else(String::new, |summary| spread(summary, decimals(line, summary.mean)));
-        let share = if line.running_share < 1.0 && !line.runs.is_empty() {
+            .map_or_else(String::new, |summary| spread(summary, digits(summary.mean)));
+        let share = if line.is_scaled() {
             format!("  ({:.2}% running, scaled)", line.running_share * 100.0)
         } else {
             String::new()
@@ -201,17 +216,6 @@ fn decimals(line: &Line, value: f64) -> usize {
         (false, true) => 1,
         (false, false) => 0,
     }
-}
-
-fn spread(summary: &Summary, decimals: usize) -> String {
-    let (Some(deviation), Some(interval)) = (summary.deviation, summary.interval) else {
-        return String::new();
-    };
-    let percent = if summary.mean == 0.0 { 0.0 } else { deviation / summary.mean.abs() * 100.0 };
-    format!(
-        "  ± {deviation:.decimals$} ({percent:.1}%)  [{:.decimals$} .. {:.decimals$}]",
-        interval.low, interval.high
-    )
 }
 
 /// A number with its digits in groups of three: 1,234,567.

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use tare_measure::count::Key;
-use tare_measure::statistics::Summary;
 
-use super::super::report::{Line, Results, Value};
-use crate::cli::resolved::stat::Target;
+use super::line::{Line, Value};
+use super::results::Results;
+use crate::count::Key;
+use crate::statistics::Summary;
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -45,7 +45,7 @@ struct Times {
     peak_memory_bytes: Vec<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Event {
     event: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,24 +71,25 @@ struct Event {
     metric: Option<Metric>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Metric {
     value: f64,
     unit: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Interval {
     at_seconds: f64,
     events: Vec<Event>,
 }
 
 /// The intervals so far.
-#[derive(Default)]
-pub(super) struct Intervals(Vec<Interval>);
+#[derive(Debug, Default)]
+pub struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    pub(super) fn add(&mut self, at: Duration, lines: &[Line]) {
+    /// Adds the lines of an interval that ended `at` after the start.
+    pub fn add(&mut self, at: Duration, lines: &[Line]) {
         self.0.push(Interval {
             at_seconds: at.as_secs_f64(),
             events: lines.iter().map(event).collect(),
@@ -96,25 +97,20 @@ impl Intervals {
     }
 }
 
-pub(super) fn write(
-    out: &mut dyn Write,
-    results: &Results<'_>,
-    intervals: Intervals,
-) -> io::Result<()> {
+/// Writes the document.
+///
+/// # Errors
+/// The writer's own.
+pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io::Result<()> {
+    let description = results.description();
     let times = results.times();
     let document = Document {
         version: VERSION,
         tool: "tare stat",
-        command: results
-            .stat()
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        target: results.title(),
-        follow: matches!(results.stat().target, Target::CommandInCgroup(_))
-            .then_some(Follow { mode: "cgroup", counts_exec: true }),
-        exact: results.stat().exact,
+        command: description.command.clone(),
+        target: description.target.clone(),
+        follow: description.in_cgroup.then_some(Follow { mode: "cgroup", counts_exec: true }),
+        exact: description.exact,
         runs: results.runs(),
         events: results.lines().iter().map(event).collect(),
         intervals: intervals.0,
@@ -157,7 +153,7 @@ fn event(line: &Line) -> Event {
             .map(|interval| [interval.low, interval.high]),
         running_ns: line.running_ns,
         running_share: line.running_share,
-        scaled: line.running_share < 1.0,
+        scaled: line.is_scaled(),
         metric: line
             .metric
             .as_ref()

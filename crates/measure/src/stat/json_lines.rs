@@ -2,44 +2,39 @@
 //! output).
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use serde_json::Value as Json;
-
-use super::super::report::{Line, Value};
-use super::csv::deviation_percent;
-use super::{NOT_COUNTED, NOT_SUPPORTED};
-use crate::cli::resolved::stat::Output;
 use tare_kernel::host::Place;
-use tare_measure::count::Key;
 
-pub(super) fn lines(
-    out: &mut dyn Write,
-    output: &Output,
-    at: Option<Duration>,
-    lines: &[Line],
-    keys: bool,
-) -> io::Result<()> {
-    for line in lines.iter().filter(|line| !output.metric_only || line.metric.is_some()) {
+use super::line::{Line, Value};
+use super::{Columns, Span};
+use crate::count::Key;
+
+/// Writes a JSON object a line.
+///
+/// # Errors
+/// The writer's own.
+pub fn lines(out: &mut dyn Write, columns: Columns, span: Span, lines: &[Line]) -> io::Result<()> {
+    for line in lines.iter().filter(|line| !columns.metric_only || line.metric.is_some()) {
         let mut fields: Vec<(&str, String)> = Vec::new();
-        if let Some(at) = at {
+        if let Span::Interval(at) = span {
             fields.push(("interval", format!("{:.9}", at.as_secs_f64())));
         }
-        if keys {
+        if columns.keys {
             key(&mut fields, line);
         }
-        if !output.metric_only {
+        if !columns.metric_only {
             fields.push(("counter-value", text(&value(line))));
             fields.push(("unit", text(&line.unit)));
         }
         fields.push(("event", text(&line.event)));
         fields.extend(line.cgroup.iter().map(|cgroup| ("cgroup", text(cgroup))));
-        if !output.metric_only {
+        if !columns.metric_only {
             fields.extend(
-                deviation_percent(line).map(|percent| ("variance", format!("{percent:.2}"))),
+                line.deviation_percent().map(|percent| ("variance", format!("{percent:.2}"))),
             );
             fields.push(("event-runtime", line.running_ns.to_string()));
-            fields.push(("pcnt-running", format!("{:.2}", line.running_share * 100.0)));
+            fields.push(("pcnt-running", format!("{:.2}", line.perf_running_percent())));
         }
         let metric = line.metric.as_ref();
         fields.push(("metric-value", format!("{:.6}", metric.map_or(0.0, |metric| metric.value))));
@@ -71,8 +66,7 @@ fn key(fields: &mut Vec<(&str, String)>, line: &Line) {
 fn value(line: &Line) -> String {
     match line.value {
         Value::Counted(value) => format!("{value:.6}"),
-        Value::NotCounted(_) => NOT_COUNTED.to_owned(),
-        Value::NotSupported(_) => NOT_SUPPORTED.to_owned(),
+        Value::NotCounted(_) | Value::NotSupported(_) => line.missing().unwrap_or_default().into(),
     }
 }
 

@@ -1,0 +1,95 @@
+//! Where results go, and in which form.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::time::Duration;
+
+use anyhow::Context;
+use tare_measure::stat::{Columns, Line, Results, Span, csv, document, json_lines, text};
+
+use crate::cli::resolved::stat::{Destination, Form, StatOutput};
+use crate::own_file;
+
+/// Writes results as they come.
+pub(super) struct Writer {
+    out: BufWriter<Box<dyn Write>>,
+    form: Form,
+    columns: Columns,
+    /// What the sums are called in CSV.
+    total: Span,
+    intervals: document::Intervals,
+    /// Lines since the last heading of intervals.
+    since_heading: usize,
+}
+
+impl Writer {
+    /// Opens the destination. `keys`: lines have a column for what was summed up.
+    pub(super) fn open(output: &StatOutput, keys: bool) -> anyhow::Result<Self> {
+        Ok(Self {
+            out: open(output)?,
+            form: output.form.clone(),
+            columns: Columns {
+                metric_only: output.metric_only,
+                big_numbers: output.big_numbers,
+                keys,
+            },
+            total: if output.summary_column { Span::Summary } else { Span::Total },
+            intervals: document::Intervals::default(),
+            since_heading: 0,
+        })
+    }
+
+    /// Writes what was counted in an interval that ended `at` after the start.
+    pub(super) fn interval(&mut self, at: Duration, lines: &[Line]) -> anyhow::Result<()> {
+        let (out, columns, span) = (&mut self.out, self.columns, Span::Interval(at));
+        match &self.form {
+            Form::Text => text::interval(out, columns, at, lines, &mut self.since_heading),
+            Form::Csv(separator) => csv::lines(out, separator, columns, span, lines),
+            Form::JsonLines => json_lines::lines(out, columns, span, lines),
+            Form::Document => {
+                self.intervals.add(at, lines);
+                return Ok(());
+            }
+        }
+        .and_then(|()| self.out.flush())
+        .context("cannot write the results")
+    }
+
+    /// Writes the sums over everything.
+    pub(super) fn totals(&mut self, results: &Results) -> anyhow::Result<()> {
+        let (out, columns) = (&mut self.out, self.columns);
+        match &self.form {
+            Form::Text => text::totals(out, columns, results),
+            Form::Csv(separator) => {
+                csv::lines(out, separator, columns, self.total, &results.lines())
+            }
+            Form::JsonLines => json_lines::lines(out, columns, self.total, &results.lines()),
+            Form::Document => Ok(()),
+        }
+        .context("cannot write the results")
+    }
+
+    /// Writes what is still to be written.
+    pub(super) fn finish(mut self, results: &Results) -> anyhow::Result<()> {
+        let document = match self.form {
+            Form::Document => document::write(&mut self.out, results, self.intervals),
+            _ => Ok(()),
+        };
+        document.and_then(|()| self.out.flush()).context("cannot write the results")
+    }
+}
+
+/// Opens the destination. A file is readable by its owner alone.
+pub(super) fn open(output: &StatOutput) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> = match &output.destination {
+        Destination::Stderr => Box::new(io::stderr()),
+        Destination::Stdout => Box::new(io::stdout()),
+        Destination::Descriptor(fd) => Box::new(File::from(
+            tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?,
+        )),
+        Destination::File { path, append } => Box::new(
+            own_file::create(path, *append).with_context(|| format!("-o {}", path.display()))?,
+        ),
+    };
+    Ok(BufWriter::new(out))
+}

@@ -1,0 +1,184 @@
+//! What `tare stat` writes, and where: missing events, repeated runs, files, hostile names.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Guarded, csv_values, document, stat, status, stderr, tare, wait_until};
+
+#[test]
+fn repeated_runs_have_a_mean_a_deviation_and_an_interval() {
+    let document =
+        document(&stat(&["-r8", "--json", "-o", "-", "-e", "page-faults:u,task-clock", "true"]));
+    let clock = &document["events"][1];
+    let runs: Vec<f64> =
+        clock["runs"].as_array().unwrap().iter().map(|run| run.as_f64().unwrap()).collect();
+    let mean = runs.iter().sum::<f64>() / 8.0;
+    assert_eq!((runs.len(), document["runs"].as_u64()), (8, Some(8)));
+    assert!((clock["value"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9);
+    let (low, high) =
+        (clock["interval_95"][0].as_f64().unwrap(), clock["interval_95"][1].as_f64().unwrap());
+    assert!(
+        low < mean && mean < high && clock["standard_deviation"].as_f64().unwrap() > 0.0,
+        "{clock}"
+    );
+    assert_eq!(document["times"]["elapsed_seconds"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn only_the_time() {
+    let output = stat(&["--null", "true"]);
+    assert!(
+        stderr(&output).contains("seconds time elapsed")
+            && !stderr(&output).contains("page-faults"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_missing_event_is_a_reason_and_a_verdict_only_if_wanted() {
+    // Type 4242 is nobody's PMU.
+    let output = stat(&["-x,", "-e", "4242:1,page-faults:u", "true"]);
+    assert_eq!(
+        (status(&output), csv_values(&output)[0].as_str()),
+        (0, "<not supported>"),
+        "{output:?}"
+    );
+    let output = stat(&["-e", "4242:1,page-faults:u", "true"]);
+    assert!(
+        stderr(&output)
+            .contains("tare: not counted: 4242:1 (the kernel or its PMU does not have this event)"),
+        "{output:?}"
+    );
+    assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "true"])), 3);
+    assert_eq!(status(&stat(&["--strict", "-e", "4242:1", "false"])), 1);
+    assert_eq!(status(&stat(&["--strict", "true"])), 0, "the default events are what there is");
+    let repeated = stat(&["-r3", "-e", "4242:1", "true"]);
+    assert_eq!(stderr(&repeated).matches("tare: not counted").count(), 1, "{repeated:?}");
+    let document = document(&stat(&["--json", "-o", "-", "-e", "4242:1", "true"]));
+    assert!(
+        document["events"][0]["value"].is_null() && document["events"][0]["reason"].is_string(),
+        "{document}"
+    );
+}
+
+#[test]
+fn why_default_events_are_missing_is_said_in_one_line() {
+    let output = stat(&["true"]);
+    let text = stderr(&output);
+    assert!(text.contains("task-clock") && text.contains("page-faults"), "{text}");
+    assert!(text.lines().filter(|line| line.starts_with("tare:")).count() <= 1, "{text}");
+}
+
+#[test]
+fn files_are_the_owners_and_links_in_shared_folders_are_not_followed() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counts");
+    let path = file.to_str().unwrap();
+    stat(&["-x,", "-o", path, "-e", "page-faults:u", "true"]);
+    stat(&["-x,", "-o", path, "--append", "-e", "page-faults:u", "true"]);
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    stat(&["-x,", "-o", path, "-e", "page-faults:u", "true"]);
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 1);
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    std::os::unix::fs::symlink(&file, shared.join("link")).unwrap();
+    let refused = stat(&["-o", shared.join("link").to_str().unwrap(), "true"]);
+    assert_eq!(status(&refused), 125, "{refused:?}");
+    assert!(stderr(&refused).contains("symbolic link"), "{refused:?}");
+}
+
+#[test]
+fn names_from_outside_do_not_reach_the_terminal_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = folder.path().join("a\u{1b}[31m,\"b");
+    fs::copy(which("sleep"), &hostile).unwrap();
+    let mut child = Guarded::spawn(Command::new(&hostile).arg("60"));
+    wait_until("the program has its name", || {
+        fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("a\u{1b}")
+    });
+    let id = child.id().to_string();
+    let of = |form: &[&str]| {
+        stderr(&stat(
+            &[form, &["-p", &id, "--per-thread", "--timeout", "50", "-e", "page-faults:u"]]
+                .concat(),
+        ))
+    };
+    let (text, csv, lines) = (of(&[]), of(&["-x,"]), of(&["-j"]));
+    child.end();
+    for form in [&text, &csv, &lines] {
+        assert!(!form.contains('\u{1b}') && form.contains(&id), "{form}");
+    }
+    assert_eq!(csv.trim_end().split(',').count(), 8, "{csv}");
+    let line: Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(line["thread"], format!("a\u{1b}[31m,\"b-{id}"));
+    let title = stderr(&stat(&["-e", "page-faults:u", "true", "\u{1b}]0;owned\u{7}"]));
+    assert!(!title.contains('\u{1b}') && !title.contains('\u{7}'), "{title}");
+}
+
+fn which(program: &str) -> std::path::PathBuf {
+    ["/bin", "/usr/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(program))
+        .find(|path| path.exists())
+        .expect("coreutils")
+}
+
+/// What is said beside the results would be taken for one of them.
+#[test]
+fn machine_forms_on_stderr_are_data_and_nothing_else() {
+    for events in [&[][..], &["-e", "4242:1,page-faults:u"]] {
+        let of = |form: &str| stderr(&stat(&[&[form], events, &["true"]].concat()));
+        for line in of("-x,").lines() {
+            assert!(line.split(',').count() == 7, "{line}");
+        }
+        for line in of("-j").lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        }
+        let text = of("--json");
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    }
+    // Elsewhere the reason is told.
+    let output = stat(&["-x,", "-o", "-", "-e", "4242:1", "true"]);
+    assert!(stderr(&output).starts_with("tare: not counted: 4242:1 ("), "{output:?}");
+}
+
+#[test]
+fn an_event_that_was_never_counted_has_a_running_share_of_zero() {
+    let document = document(&stat(&["--json", "-o", "-", "-e", "4242:1,page-faults:u", "true"]));
+    let share = |event: usize| document["events"][event]["running_share"].as_f64();
+    assert_eq!((share(0), share(1)), (Some(0.0), Some(1.0)), "{document}");
+    assert_eq!(document["events"][0]["scaled"], false, "{document}");
+}
+
+/// perf keeps counts in a file with `stat record`. Nobody means a command that is called so.
+#[test]
+fn perfs_own_subcommands_are_not_run_as_commands() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["record", "report"] {
+        let program = folder.path().join(name);
+        fs::write(&program, "#!/bin/sh\necho ran\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let run = |words: &[&str]| {
+            tare().arg("stat").args(words).env("PATH", &path).output().expect("tare was built")
+        };
+        for words in [&[name][..], &["-e", "page-faults", name, "true"], &["-r", "2", name]] {
+            let refused = run(words);
+            assert_eq!(status(&refused), 2, "{refused:?}");
+            assert!(refused.stdout.is_empty(), "{refused:?}");
+            let text = stderr(&refused);
+            let remedies = [format!("-- {name}"), "--json".to_owned()];
+            assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
+        }
+        for words in [&["--", name][..], &["-e", "page-faults", "--", name]] {
+            assert_eq!(run(words).stdout, b"ran\n", "{words:?}");
+        }
+    }
+}
