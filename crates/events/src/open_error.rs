@@ -14,6 +14,9 @@ pub enum OpenError {
         event: String,
         /// Whether whole CPUs were asked for.
         per_cpu: bool,
+        /// The thread or process that was to be counted; 0 is the calling thread. `None` for whole
+        /// CPUs.
+        task: Option<i32>,
         /// The kernel's answer.
         errno: Errno,
     },
@@ -64,7 +67,12 @@ impl OpenError {
         let event = event.to_owned();
         let per_cpu = !matches!(target, Target::Task(_) | Target::TaskOnCpu(..));
         match (errno, target) {
-            (Errno::ACCESS | Errno::PERM, _) => Self::NotPermitted { event, per_cpu, errno },
+            (Errno::ACCESS | Errno::PERM, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => {
+                Self::NotPermitted { event, per_cpu, task: Some(tid), errno }
+            }
+            (Errno::ACCESS | Errno::PERM, _) => {
+                Self::NotPermitted { event, per_cpu, task: None, errno }
+            }
             (Errno::MFILE | Errno::NFILE, _) => Self::TooManyFiles { needed, opened },
             (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => Self::NoSuchTask(tid),
             _ => Self::Other { event, errno },

@@ -102,4 +102,4 @@ pub use options::Options;
 pub use recorder::{Recorder, Start};
 pub use recording::{Finished, Recording, State, Status, Stopped};
 pub use session::{Backend, CostOfSample};
-pub use warning::{Feature, FinishedFile, Notice, Warning};
+pub use warning::{Feature, FinishedFile, Notice, RingLimit, Warning};

@@ -34,6 +34,8 @@ pub enum Warning {
         bytes: u64,
         /// What was wanted.
         wanted_bytes: u64,
+        /// What stood in the way.
+        limit: RingLimit,
     },
     /// Running processes can't be described: the recording goes on in the same file.
     NotSwitched {
@@ -80,4 +82,13 @@ pub enum Notice {
     Warning(Warning),
     /// A file was completed; the recording goes on in the next one.
     Finished(Box<FinishedFile>),
+}
+
+/// What keeps ring buffers small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingLimit {
+    /// The memory that this user may lock (`RLIMIT_MEMLOCK`, `kernel.perf_event_mlock_kb`).
+    LockedMemory,
+    /// The size of this process's address space (`RLIMIT_AS`).
+    AddressSpace,
 }

@@ -15,6 +15,7 @@ use crate::exit::Exit;
 /// Runs tare with these arguments, the program's name first, and returns its exit status.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> u8 {
+    let name = args.get(1).cloned();
     let outcome = match Tare::parse_typed(args) {
         Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
@@ -23,7 +24,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
-        Err(error) => Ok(cli::refuse(&error)),
+        Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };
     // Nobody else writes out what stdout still holds: there is no runtime around this function.
     let flushed = std::io::stdout().flush().context("cannot write to stdout");

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub use cpus::{CpuList, CpuListError};
 pub use hotplug::{CpuChanges, CpuWatch};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
-pub use process::{CapabilitySet, Rights, locked_memory, open_files};
+pub use process::{CapabilitySet, Rights, address_space, locked_memory, open_files};
 pub use surroundings::{Container, Engine, Hypervisor};
 pub use topology::{Place, Topology};
 

@@ -91,6 +91,12 @@ pub fn locked_memory() -> Rlimit {
     getrlimit(Resource::Memlock)
 }
 
+/// How many bytes the address space of this process may have.
+#[must_use]
+pub fn address_space() -> Rlimit {
+    getrlimit(Resource::As)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -313,22 +313,10 @@ impl Opening<'_> {
         if let Some(reason) = Unavailable::from_errno(errno, event, per_cpu) {
             return Ok(reason);
         }
-        let name = event.name.clone();
-        Err(match (errno, target) {
-            (Errno::ACCESS | Errno::PERM, _) if self.options.leave_out_forbidden => {
-                return Ok(Unavailable::NotPermitted);
-            }
-            (Errno::ACCESS | Errno::PERM, _) => {
-                OpenError::NotPermitted { event: name, per_cpu, errno }
-            }
-            (Errno::MFILE | Errno::NFILE, _) => {
-                OpenError::TooManyFiles { needed: self.needed, opened: self.opened }
-            }
-            (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => {
-                OpenError::NoSuchTask(tid)
-            }
-            _ => OpenError::Other { event: name, errno },
-        })
+        if self.options.leave_out_forbidden && matches!(errno, Errno::ACCESS | Errno::PERM) {
+            return Ok(Unavailable::NotPermitted);
+        }
+        Err(OpenError::from_errno(errno, &event.name, target, self.opened, self.needed))
     }
 
     /// The attribute with what depends on the scope and the options.

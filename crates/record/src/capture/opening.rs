@@ -83,10 +83,12 @@ impl Events {
                 let leader = leader.and_then(leads).map(|one| &*one.file);
                 match kernel.open(&attr, target, leader) {
                     Ok(file) => opened.push(Opened { event, step, cpu, target, file }),
-                    Err(errno) => match refusal(errno, name, target, needed, opened.len()) {
-                        OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
-                        error => return Err(error),
-                    },
+                    Err(errno) => {
+                        match OpenError::from_errno(errno, name, target, opened.len(), needed) {
+                            OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
+                            error => return Err(error),
+                        }
+                    }
                 }
             }
         }
@@ -326,24 +328,18 @@ fn open_unswapped(
         match kernel.open(&attr, target, None) {
             Ok(file) => files.push(file),
             Err(Errno::SRCH) => {}
-            Err(errno) => return Err(refusal(errno, &name, target, needed, opened + files.len())),
+            Err(errno) => {
+                return Err(OpenError::from_errno(
+                    errno,
+                    &name,
+                    target,
+                    opened + files.len(),
+                    needed,
+                ));
+            }
         }
     }
     Ok(files)
-}
-
-fn refusal(errno: Errno, name: &str, target: Target, needed: usize, opened: usize) -> OpenError {
-    let event = name.to_owned();
-    match (errno, target) {
-        (Errno::ACCESS | Errno::PERM, _) => OpenError::NotPermitted {
-            event,
-            per_cpu: !matches!(target, Target::TaskOnCpu(..) | Target::Task(_)),
-            errno,
-        },
-        (Errno::MFILE | Errno::NFILE, _) => OpenError::TooManyFiles { needed, opened },
-        (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => OpenError::NoSuchTask(tid),
-        _ => OpenError::Other { event, errno },
-    }
 }
 
 #[cfg(test)]
@@ -380,7 +376,7 @@ mod tests {
         let second = |attr: &Attr, _: Target| attr.config == 2;
         let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
         assert!(
-            matches!(error(Errno::PERM), OpenError::NotPermitted { event, per_cpu: false, errno: Errno::PERM } if event == "second")
+            matches!(error(Errno::PERM), OpenError::NotPermitted { event, task: Some(_), errno: Errno::PERM, .. } if event == "second")
         );
         assert!(matches!(
             error(Errno::ACCESS),

@@ -275,7 +275,9 @@ impl<'a> Settling<'a> {
             Some(reason) => failed(NotTaken::Unavailable(reason)),
             None if matches!(errno, Errno::ACCESS | Errno::PERM) => {
                 let per_cpu = self.per_cpu;
-                OpenError::NotPermitted { event: event(), per_cpu, errno }.into()
+                // Events are tried on the recorder's own thread.
+                let task = (!per_cpu).then_some(0);
+                OpenError::NotPermitted { event: event(), per_cpu, task, errno }.into()
             }
             None => failed(NotTaken::Kernel(errno)),
         }

@@ -1,9 +1,9 @@
 //! How large rings are, and how many threads read them.
 
 use rustix::param::page_size;
-use tare_kernel::host::{CapabilitySet, Host, locked_memory};
+use tare_kernel::host::{CapabilitySet, Host, address_space, locked_memory};
 
-use crate::warning::Warning;
+use crate::warning::{RingLimit, Warning};
 
 /// What a ring has where memory may be locked.
 const LARGEST: usize = 8 << 20;
@@ -22,9 +22,17 @@ pub(super) fn bytes(asked: Option<u64>, rings: usize, host: &Host) -> usize {
 }
 
 /// A warning where ring buffers came out smaller than they could be, or than was asked for.
-pub(super) fn warning(asked: Option<u64>, smallest: usize) -> Option<Warning> {
+/// `tried` is what [`bytes`] said.
+pub(super) fn warning(asked: Option<u64>, tried: usize, smallest: usize) -> Option<Warning> {
     let (bytes, wanted_bytes) = (smallest as u64, asked.unwrap_or(LARGEST as u64));
-    (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes })
+    // As much as was tried may be locked: where mapping fell back all the same, and the address
+    // space is limited, that is why.
+    let limit = if smallest < tried && address_space().current.is_some() {
+        RingLimit::AddressSpace
+    } else {
+        RingLimit::LockedMemory
+    };
+    (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes, limit })
 }
 
 /// The largest power of two that each ring can have, with its page of control.
@@ -64,11 +72,15 @@ mod tests {
 
     #[test]
     fn smaller_rings_are_said() {
-        assert_eq!(warning(None, LARGEST), None);
-        assert_eq!(warning(Some(4096), 4096), None);
+        assert_eq!(warning(None, LARGEST, LARGEST), None);
+        assert_eq!(warning(Some(4096), 4096, 4096), None);
         assert_eq!(
-            warning(None, 65536),
-            Some(Warning::SmallRings { bytes: 65536, wanted_bytes: LARGEST as u64 })
+            warning(None, 65536, 65536),
+            Some(Warning::SmallRings {
+                bytes: 65536,
+                wanted_bytes: LARGEST as u64,
+                limit: RingLimit::LockedMemory
+            })
         );
     }
 

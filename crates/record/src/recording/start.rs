@@ -52,8 +52,9 @@ impl Recording {
         let recorder = recorder(&session, &output, &threads);
         let events = open(&session, &tasks, &recorder, files)?;
         let wanted_bytes = options.rings.bytes;
-        let rings = events.rings(ring_size::bytes(wanted_bytes, events.number_of_rings(), host))?;
-        let warning = ring_size::warning(wanted_bytes, rings.smallest());
+        let tried = ring_size::bytes(wanted_bytes, events.number_of_rings(), host);
+        let rings = events.rings(tried)?;
+        let warning = ring_size::warning(wanted_bytes, tried, rings.smallest());
         let ids = events.ids().map_err(event_error("read the ids of events"))?;
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);

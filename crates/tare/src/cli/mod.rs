@@ -3,24 +3,73 @@
 pub mod raw;
 pub mod resolved;
 
+use std::ffi::OsStr;
 use std::io::Write;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, say};
 
-/// Answers `--help` and `--version`, or says in tare's way what is wrong with the arguments.
-pub(crate) fn refuse(error: &clap::Error) -> Exit {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
+/// Answers `--help` and `--version`, or says in tare's way what is wrong with the arguments, of
+/// which `name` is the first.
+pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let help = match name.and_then(OsStr::to_str) {
+        Some(name) if is_subcommand(name) => format!("tare {name} --help"),
+        _ => "tare --help".to_owned(),
+    };
+    match (error.kind(), text(ContextKind::InvalidArg), text(ContextKind::InvalidSubcommand)) {
+        (
+            ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let written = error.print().is_ok();
-        return if error.use_stderr() || !written { Exit::Usage } else { Exit::Success };
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+            ..,
+        ) => {
+            let written = error.print().is_ok();
+            if written && !error.use_stderr() {
+                return Exit::Success;
+            }
+        }
+        (ErrorKind::UnknownArgument, Some(option), _) => {
+            let near = near(&option, &error, ContextKind::SuggestedArg);
+            say(&format!("there is no option '{option}' here{near}; `{help}` lists them all"));
+        }
+        (ErrorKind::InvalidSubcommand, _, Some(name)) => {
+            let near = near(&name, &error, ContextKind::SuggestedSubcommand);
+            say(&format!("there is no command '{name}'{near}; `{help}` lists them all"));
+        }
+        _ => {
+            let typed = text(ContextKind::InvalidValue).unwrap_or_default();
+            if near(&typed, &error, ContextKind::SuggestedValue).is_empty() {
+                error.remove(ContextKind::SuggestedValue);
+            }
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            let _ = write!(std::io::stderr(), "tare: {text}");
+        }
     }
-    let text = error.render().to_string();
-    let _ = write!(std::io::stderr(), "tare: {}", text.strip_prefix("error: ").unwrap_or(&text));
     Exit::Usage
+}
+
+fn is_subcommand(name: &str) -> bool {
+    use clap::CommandFactory;
+    raw::Tare::command().find_subcommand(name).is_some()
+}
+
+/// The one of clap's suggestions that was surely meant, as part of a sentence: at most two letters
+/// differ, and at most a third of them. clap's own measure also finds words that only begin alike.
+fn near(typed: &str, error: &clap::Error, kind: ContextKind) -> String {
+    let suggested = match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.as_str()],
+        Some(ContextValue::Strings(all)) => all.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let letters = |word: &str| word.trim_start_matches('-').to_owned();
+    let distance = |other: &str| strsim::damerau_levenshtein(&letters(typed), &letters(other));
+    let is_near = |other: &&str| distance(other) <= 2.min(letters(typed).len() / 3);
+    let nearest = suggested.into_iter().filter(is_near).min_by_key(|other| distance(other));
+    nearest.map_or_else(String::new, |near| format!("; a similar one is '{near}'"))
 }

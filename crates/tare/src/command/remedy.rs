@@ -2,9 +2,13 @@
 
 use std::io::Write;
 
+use rustix::io::Errno;
 use tare_events::OpenError;
+use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+use tare_format::abi::{Attr, Flags};
 use tare_kernel::child::{CommandError, FileLimit};
 use tare_kernel::host::Host;
+use tare_kernel::open::{Kernel, System, Target};
 use tare_measure::count::Counters;
 
 use crate::exit::{Exit, Refusal, say};
@@ -12,6 +16,9 @@ use crate::exit::{Exit, Refusal, say};
 /// An error of opening events, with the command that mends it.
 pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
     let remedy = match error {
+        OpenError::NotPermitted { task: Some(tid), .. } if is_closed(*tid, &System) => format!(
+            "process {tid} is another user's, or protected: run tare as that user, or with CAP_PERFMON or CAP_SYS_PTRACE (`tare doctor` says how)"
+        ),
         OpenError::NotPermitted { per_cpu, .. } => {
             let level = host
                 .sysctl("kernel.perf_event_paranoid")
@@ -35,6 +42,23 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
     let exit =
         if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
     Refusal { exit, message }
+}
+
+/// Whether it is the task that this user may not look at, and not the event: attaching takes what
+/// ptrace(2) takes, or `CAP_PERFMON` (`perf_check_permission`, `kernel/events/core.c`). Asks with an
+/// event that is allowed on an own task and never happens.
+fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
+    let attr = Attr {
+        kind: PERF_TYPE_SOFTWARE,
+        config: PERF_COUNT_SW_DUMMY.into(),
+        flags: Flags::DISABLED | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV,
+        ..Attr::default()
+    };
+    let refused = |tid| {
+        let answer = kernel.open(&attr, Target::Task(tid), None);
+        matches!(answer, Err(Errno::ACCESS | Errno::PERM))
+    };
+    tid != 0 && refused(tid) && !refused(0)
 }
 
 /// The error of a command that measures another: it says itself how tare is to end.

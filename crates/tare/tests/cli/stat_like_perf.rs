@@ -284,7 +284,7 @@ fn repeated_options_mean_what_they_mean_to_perf() {
     let busy = Guarded::busy();
     let id = busy.id().to_string();
     let none = std::process::id().to_string();
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 7] = [
         &["-e", "page-faults", "-e", "dummy", "-x;", "-x,", "true"],
         &["-x,", "-e", "page-faults", "-r3", "-r1", "true"],
         &[
@@ -317,7 +317,6 @@ fn repeated_options_mean_what_they_mean_to_perf() {
         &["-x,", "-e", "task-clock", "-t", &none, "-t", &id, "--timeout", "100"],
         &["-x,", "-e", "page-faults", "-D", "10", "-D", "0", "-i", "-i", "sleep", "0.05"],
         &["-x,", "-e", "page-faults", "-o", "/no/such/folder/x", "-o", "/dev/stderr", "true"],
-        &["-j", "-j", "-e", "task-clock", "true"],
     ];
     for case in cases {
         let Some(theirs) = run_perf(case) else { return };

@@ -5,7 +5,9 @@ use tare_events::Unavailable;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_record::options::Follow;
-use tare_record::{Feature, Following, NotFollowed, NotTaken, PlanError, RecordError, Warning};
+use tare_record::{
+    Feature, Following, NotFollowed, NotTaken, PlanError, RecordError, RingLimit, Warning,
+};
 
 use crate::cli::resolved::events;
 use crate::command::remedy;
@@ -44,8 +46,13 @@ pub(super) fn warning(warning: &Warning) -> String {
                 "user space only: kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=1` lets the kernel in)"
             )
         }
-        Warning::SmallRings { bytes, wanted_bytes } => {
-            let remedy = "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK";
+        Warning::SmallRings { bytes, wanted_bytes, limit } => {
+            let remedy = match limit {
+                RingLimit::LockedMemory => {
+                    "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK"
+                }
+                RingLimit::AddressSpace => "raise 'ulimit -v'",
+            };
             format!(
                 "rings of {} KiB a CPU instead of {}: {remedy} for larger ones, which lose less",
                 bytes >> 10,

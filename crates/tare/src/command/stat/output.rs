@@ -8,7 +8,7 @@ use anyhow::Context;
 use tare_measure::stat::{Columns, Line, Results, Span, csv, document, json_lines, text};
 
 use crate::cli::resolved::stat::{Destination, Form, StatOutput};
-use crate::own_file;
+use tare_record::own_file;
 
 /// Writes results as they come.
 pub(super) struct Writer {

@@ -206,6 +206,7 @@ fn nothing_permitted(opened: &[Counters], scope: &Scope) -> Option<OpenError> {
     counters.all(|counter| counter.unavailable().is_some()).then(|| OpenError::NotPermitted {
         event: forbidden.subject.event.name.clone(),
         per_cpu: scope.is_per_cpu(),
+        task: if let Scope::Tasks(tids) = scope { tids.first().copied() } else { None },
         errno: rustix::io::Errno::ACCESS,
     })
 }
