@@ -138,10 +138,20 @@ impl Machine {
     fn map_kernel(&mut self, mmap: &Mmap<'_>) {
         let symbol = mmap.path.strip_prefix(KERNEL);
         let dso = match symbol {
-            Some(_) => self.intern(DsoKind::Kernel, KERNEL, &mmap.file),
-            None => self.intern(DsoKind::Module, &module_name(mmap.path), &mmap.file),
+            Some(_) => {
+                let build_id = self.build_ids.of(KERNEL, &mmap.file);
+                let kernel = self.symbolizer.recorded_kernel();
+                kernel.build_id = build_id.or(kernel.build_id);
+                Dso { kind: DsoKind::Kernel, name: KERNEL.to_vec(), build_id: kernel.build_id }
+            }
+            // Build ids are listed by the path that was recorded.
+            None => Dso {
+                kind: DsoKind::Module,
+                name: module_name(mmap.path),
+                build_id: self.build_ids.of(mmap.path, &mmap.file),
+            },
         };
-        let Some(dso) = dso else { return };
+        let Some(dso) = self.dsos.intern(dso) else { return };
         if let Some(symbol) = symbol.filter(|_| mmap.pgoff != 0) {
             self.symbolizer.recorded_kernel().reference = Some((symbol.to_vec(), mmap.pgoff));
         }

@@ -76,21 +76,31 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// Takes a line apart: `ADDRESS TYPE NAME`, and the module behind a tab or a space.
     fn parse(line: &'a [u8]) -> Option<Self> {
-        let digits = line
-            .iter()
-            .position(|byte| *byte == b' ')
-            .filter(|digits| (1..=16).contains(digits))?;
-        let address = line[..digits].iter().try_fold(0_u64, |sum, digit| {
-            Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?))
-        })?;
-        let (kind, rest) = line.get(digits + 1..)?.split_first()?;
-        let rest = rest.strip_prefix(b" ")?;
-        let mut words =
-            rest.split(|byte| matches!(byte, b'\t' | b' ')).filter(|word| !word.is_empty());
-        let name = words.next()?;
-        let module = words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]"));
-        Some(Self { address, kind: *kind, name, module })
+        let (mut address, mut digits) = (0_u64, 0);
+        while let Some(digit) = line.get(digits).and_then(|byte| hex_digit(*byte)) {
+            address = address << 4 | digit;
+            digits += 1;
+        }
+        let [b' ', kind, b' ', rest @ ..] = line.get(digits..)? else { return None };
+        if !(1..=16).contains(&digits) {
+            return None;
+        }
+        let is_space = |byte: &u8| matches!(byte, b'\t' | b' ');
+        let (name, behind) = rest.split_at(rest.iter().position(is_space).unwrap_or(rest.len()));
+        let module =
+            behind.trim_ascii().strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]"));
+        (!name.is_empty()).then_some(Self { address, kind: *kind, name, module })
+    }
+}
+
+fn hex_digit(byte: u8) -> Option<u64> {
+    match byte {
+        b'0'..=b'9' => Some(u64::from(byte - b'0')),
+        b'a'..=b'f' => Some(u64::from(byte - b'a' + 10)),
+        b'A'..=b'F' => Some(u64::from(byte - b'A' + 10)),
+        _ => None,
     }
 }
 

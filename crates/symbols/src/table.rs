@@ -36,11 +36,20 @@ impl NewSymbol {
     }
 }
 
-/// Where a name begins: its offset in one of the table's [`Names`].
+/// Where a name begins: its offset in one of the table's [`Names`], and in the highest bit which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NameAt {
-    offset: u32,
-    is_stub: bool,
+struct NameAt(u32);
+
+impl NameAt {
+    const STUB: u32 = 1 << 31;
+
+    fn is_stub(self) -> bool {
+        self.0 & Self::STUB != 0
+    }
+
+    fn offset(self) -> usize {
+        (self.0 & !Self::STUB) as usize
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +71,8 @@ struct Names {
 impl Names {
     /// A name without its NUL byte; what is longer than a reader's limit is cut.
     fn get(&self, at: NameAt) -> &[u8] {
-        let names = if at.is_stub { &self.stubs } else { &self.symbols };
-        let rest = names.get(at.offset as usize..).unwrap_or_default();
+        let names = if at.is_stub() { &self.stubs } else { &self.symbols };
+        let rest = names.get(at.offset()..).unwrap_or_default();
         let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
         let end = rest.iter().position(|byte| *byte == 0);
         &rest[..end.unwrap_or(rest.len())]
@@ -102,13 +111,14 @@ impl Builder {
     /// Adds a symbol whose name begins at an offset in the string table. `false`: there are too
     /// many.
     pub(crate) fn add_at(&mut self, symbol: NewSymbol, offset: u32) -> bool {
-        self.push(symbol, NameAt { offset, is_stub: false })
+        offset < NameAt::STUB && self.push(symbol, NameAt(offset))
     }
 
     /// Adds a stub that jumps to a function in another file, whose name begins at an offset in the
     /// stubs' string table. `false`: there are too many.
     pub(crate) fn add_stub(&mut self, start: u64, size: u64, offset: u32) -> bool {
-        self.push(NewSymbol::function(start, size), NameAt { offset, is_stub: true })
+        let symbol = NewSymbol::function(start, size);
+        offset < NameAt::STUB && self.push(symbol, NameAt(offset | NameAt::STUB))
     }
 
     fn push(&mut self, symbol: NewSymbol, name: NameAt) -> bool {
@@ -159,7 +169,9 @@ impl Builder {
             is_same
         });
         Table {
-            entries: self.entries.into_iter().map(|(entry, ..)| entry).collect(),
+            starts: self.entries.iter().map(|(entry, ..)| entry.start).collect(),
+            ends: self.entries.iter().map(|(entry, ..)| entry.end).collect(),
+            names_at: self.entries.iter().map(|(entry, ..)| entry.name).collect(),
             names: self.names,
         }
     }
@@ -235,10 +247,12 @@ pub(crate) struct Found {
     pub(crate) end: u64,
 }
 
-/// Symbols by address.
+/// Symbols by address, column by column: a search goes through the addresses alone.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: Vec<Entry>,
+    starts: Box<[u64]>,
+    ends: Box<[u64]>,
+    names_at: Box<[NameAt]>,
     names: Names,
 }
 
@@ -248,35 +262,36 @@ impl Table {
 
     /// The symbol that an address lies in.
     pub(crate) fn find(&self, address: u64) -> Option<Found> {
-        let behind = self.entries.partition_point(|entry| entry.start <= address);
-        let near = &self.entries[behind.saturating_sub(Self::LOOK_BACK)..behind];
-        let found = near.iter().rposition(|entry| address < entry.end)?;
+        let behind = self.starts.partition_point(|start| *start <= address);
+        let near = &self.ends[behind.saturating_sub(Self::LOOK_BACK)..behind];
+        let found = near.iter().rposition(|end| address < *end)?;
         let at = behind - near.len() + found;
-        let Entry { start, end, .. } = self.entries[at];
+        let (start, end) = (self.starts[at], self.ends[at]);
         Some(Found { number: u32::try_from(at).ok()?, start, end })
     }
 
     /// The name of a symbol as the file has it; of a stub the name of the function that it jumps
     /// to, and `true`.
     pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], bool)> {
-        let entry = self.entries.get(symbol as usize)?;
-        Some((self.names.get(entry.name), entry.name.is_stub))
+        let at = *self.names_at.get(symbol as usize)?;
+        Some((self.names.get(at), at.is_stub()))
     }
 
     /// How many symbols there are.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.starts.len()
     }
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.starts.is_empty()
     }
 
     /// Memory.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.names.symbols.len() + self.names.stubs.len();
-        size_of_val(&*self.entries) + names
+        let columns = [size_of_val(&*self.starts), size_of_val(&*self.ends)];
+        columns.iter().sum::<usize>() + size_of_val(&*self.names_at) + names
     }
 }
 
