@@ -24,7 +24,7 @@ pub(crate) struct Image {
     /// Stubs through which functions of other files are called.
     stubs: Vec<Stub>,
     /// The string table of their names.
-    stub_names: Arc<[u8]>,
+    stub_names: Arc<Vec<u8>>,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) debug_link: Option<DebugLink>,
     pub(crate) segments: Segments,
@@ -73,10 +73,10 @@ impl Image {
         let dynamic = sections.symbol_table(elf::SHT_DYNSYM)?;
         if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
             image.has_symtab = true;
-            image.add_symbols(&sections, &full, full.names.into());
+            image.add_symbols(&sections, &full, Arc::new(full.names.to_vec()));
         }
         if let Some(dynamic) = dynamic {
-            let names: Arc<[u8]> = dynamic.names.into();
+            let names = Arc::new(dynamic.names.to_vec());
             image.stub_names = Arc::clone(&names);
             if !image.has_symtab {
                 image.add_symbols(&sections, &dynamic, names);
@@ -107,7 +107,7 @@ impl Image {
         &mut self,
         sections: &Sections<'d, H, R>,
         table: &SymbolTable<'d, H>,
-        names: Arc<[u8]>,
+        names: Arc<Vec<u8>>,
     ) {
         let endian = sections.endian;
         let mut symbols = Builder::with_names(names);

@@ -296,6 +296,34 @@ mod tests {
         assert!(used < 2 * bytes.len(), "{used} bytes for a file of {}", bytes.len());
     }
 
+    /// Each byte changed, and the file cut at each: reading ends, in little memory.
+    #[test]
+    fn damaged_files_are_read_to_an_end() {
+        use crate::elf::{Frames, Image};
+        let whole = shared_name(8, 64);
+        let read = |bytes: &[u8]| {
+            let symbols = Image::read(bytes, None);
+            let symbols = symbols.map(|image| image.into_symbols(None).build(true));
+            let frames = Frames::read(bytes, 1 << 10);
+            assert!(symbols.as_ref().map_or(0, Table::bytes) < 1 << 16);
+            assert!(frames.as_ref().map_or(0, |frames| frames.bytes) <= 1 << 10);
+            symbols.is_ok() && frames.is_ok()
+        };
+        for at in 0..whole.len() {
+            read(&whole[..at]);
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = value;
+                read(&changed);
+            }
+        }
+        assert!(read(&whole));
+        for text in [&whole[..], b"0 0 \n-1 5 x\nffffffffffffffff ffffffffffffffff y\n \n\n1 1"] {
+            assert!(PerfMap::parse(text.to_vec()).bytes() < 1 << 16);
+            assert!(crate::kallsyms::Kallsyms::parse(text).is_hidden());
+        }
+    }
+
     /// An ELF file with so many functions of 16 bytes, from offset 0 on, whose names are the rest of
     /// one long name from another byte on.
     fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {

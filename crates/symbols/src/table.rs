@@ -63,9 +63,9 @@ struct Entry {
 /// of their names, which may overlap: a table of symbols is never larger than a few times its file.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    symbols: Arc<[u8]>,
+    symbols: Arc<Vec<u8>>,
     /// Those of functions in other files, which stubs jump to.
-    stubs: Arc<[u8]>,
+    stubs: Arc<Vec<u8>>,
 }
 
 impl Names {
@@ -90,12 +90,12 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// Collects symbols whose names are in this string table.
-    pub(crate) fn with_names(names: Arc<[u8]>) -> Self {
+    pub(crate) fn with_names(names: Arc<Vec<u8>>) -> Self {
         Self { names: Names { symbols: names, stubs: Arc::default() }, ..Self::default() }
     }
 
     /// Sets the string table of the stubs' names.
-    pub(crate) fn set_stub_names(&mut self, names: Arc<[u8]>) {
+    pub(crate) fn set_stub_names(&mut self, names: Arc<Vec<u8>>) {
         self.names.stubs = names;
     }
 
@@ -141,7 +141,7 @@ impl Builder {
     /// are compared.
     pub(crate) fn build(mut self, demangled: bool) -> Table {
         if !self.copied.is_empty() {
-            self.names.symbols = self.copied.into();
+            self.names.symbols = Arc::new(self.copied);
         }
         self.entries.sort_by_key(|(entry, ..)| entry.start);
         for at in 1..self.entries.len() {
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn names_that_overlap_are_kept_once() {
-        let names: Arc<[u8]> = vec![b'x'; 1 << 16].into();
+        let names = Arc::new(vec![b'x'; 1 << 16]);
         let mut builder = Builder::with_names(names);
         for at in 0..1 << 14 {
             assert!(builder.add_at(NewSymbol::function(at.into(), 1), at));

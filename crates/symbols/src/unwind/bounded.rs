@@ -1,7 +1,7 @@
 //! Whether tables of call frames can make their reader work without end.
 //!
-//! An expression (DWARF 5, section 2.5) may jump backwards, and so go on for ever; whoever
-//! evaluates it has no limit. Compilers make none that do. The instructions of one function may be
+//! An expression (DWARF 5, section 2.5) may jump backwards, and so go on for ever: the
+//! library that evaluates it has no limit. Compilers make no such expressions. The instructions of one function may be
 //! as long as the file.
 
 use framehop::ExplicitModuleSectionInfo;
