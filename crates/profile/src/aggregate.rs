@@ -35,6 +35,8 @@ pub struct Entry {
     pub thread: Option<ThreadId>,
     /// The CPU; `None` where the recording doesn't say.
     pub cpu: Option<u32>,
+    /// The fields of a tracepoint, as text.
+    pub trace: Option<StringId>,
     /// The frame: with [`Key::Symbol`] or [`Key::Dso`], all samples have its function or file.
     pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
@@ -106,6 +108,7 @@ struct RowGroup {
     tid: Option<i32>,
     tgid: Option<i32>,
     cpu: Option<u32>,
+    trace: Option<StringId>,
 }
 
 impl RowGroup {
@@ -118,6 +121,7 @@ impl RowGroup {
                 Key::Tid => group.tid = thread().map(|thread| thread.tid),
                 Key::Tgid => group.tgid = thread().map(|thread| thread.pid),
                 Key::Cpu => group.cpu = row.cpu,
+                Key::Trace => group.trace = row.trace,
                 // Frames have groups of their own, and a table is of one event.
                 Key::Dso | Key::Symbol | Key::Event => {}
             }
@@ -249,10 +253,10 @@ impl Filling<'_> {
         let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
         let at = *self.by_key.entry(key).or_insert(next) as usize;
         if at == self.entries.len() {
-            let Row { comm, thread, cpu, .. } = row.row;
+            let Row { comm, thread, cpu, trace, .. } = row.row;
             let (own, total) = Default::default();
-            let new =
-                Entry { comm, thread, cpu, frame, own, total, depth: 0, last: NONE, chain: NONE };
+            let (depth, last, chain) = (0, NONE, NONE);
+            let new = Entry { comm, thread, cpu, trace, frame, own, total, depth, last, chain };
             self.entries.push(new);
         }
         Some(at)

@@ -76,6 +76,7 @@ impl Profile {
                 cpu: None,
                 leaf: None,
                 stack: None,
+                trace: None,
             };
             add(row, Weight { period: known.counted, samples: 0 });
         }
@@ -125,7 +126,15 @@ mod tests {
         for (tid, comm, period) in [(1, sh, 70), (2, sh, 10), (2, date, 20)] {
             let thread = Some(profile.add_thread(Thread { pid: tid, tid }));
             profile.add_samples(
-                Row { event, thread, comm: Some(comm), cpu: None, leaf: None, stack: None },
+                Row {
+                    event,
+                    thread,
+                    comm: Some(comm),
+                    cpu: None,
+                    leaf: None,
+                    stack: None,
+                    trace: None,
+                },
                 Weight { period, samples: 1 },
             );
         }

@@ -20,6 +20,8 @@ pub enum Key {
     Cpu,
     /// The event.
     Event,
+    /// The fields of a tracepoint.
+    Trace,
 }
 
 /// A function where it has a name, else an address.

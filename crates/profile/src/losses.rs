@@ -28,6 +28,8 @@ pub struct Losses {
     pub incomplete_stacks: u64,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
     pub aux_bytes: u64,
+    /// Counts that `perf stat record` wrote (`PERF_RECORD_STAT`): they are no samples.
+    pub stat_records: u64,
     /// Parts of the recording that could not be read: the first ones.
     pub gaps: Vec<Gap>,
     /// How many more there are.

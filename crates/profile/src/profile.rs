@@ -23,6 +23,8 @@ pub struct Row {
     pub leaf: Option<FrameId>,
     /// The call chain; `None` where there is none, or where it is not asked for.
     pub stack: Option<StackId>,
+    /// The fields of a tracepoint, as text.
+    pub trace: Option<StringId>,
 }
 
 /// Samples, summed up.

@@ -38,6 +38,7 @@ impl Column {
             Self::Key(Key::Symbol) => "Symbol",
             Self::Key(Key::Cpu) => "CPU",
             Self::Key(Key::Event) => "Event",
+            Self::Key(Key::Trace) => "Trace output",
         }
     }
 
@@ -88,6 +89,7 @@ impl Column {
                 name(left).cmp(&name(right))
             }
             Self::Key(Key::Cpu) => left.cpu.cmp(&right.cpu),
+            Self::Key(Key::Trace) => text(left.trace).cmp(&text(right.trace)),
             // A table is of one event.
             Self::Key(Key::Event) => Ordering::Equal,
             Self::Key(Key::Symbol) => {
@@ -140,6 +142,7 @@ fn key_cell(
             write!(out, "{tid:>7}:")?;
             text(out, entry.thread.and_then(|thread| profile.name_of(thread)))
         }
+        (Key::Trace, _) => text(out, entry.trace),
         (Key::Dso, _) => text(out, short_name(profile, entry.frame)),
         (Key::Cpu, _) => match entry.cpu {
             Some(cpu) => write!(out, "{cpu:03}"),

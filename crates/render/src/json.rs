@@ -136,6 +136,8 @@ struct Row<'a> {
     unresolved: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Cow<'a, str>>,
     own: Sum,
     total: Option<Sum>,
     #[serde(skip_serializing_if = "Graph::is_empty")]
@@ -268,6 +270,7 @@ impl<'a> Entries<'a> {
             address: address(profile, function),
             unresolved: unresolved.map(text),
             cpu: entry.cpu.filter(|_| is_key(Key::Cpu)),
+            trace: entry.trace.filter(|_| is_key(Key::Trace)).map(text),
             own: sum(entry.own),
             total: view.children.then(|| sum(entry.total)),
             graph: Graph { profile, tree: CallTree::default() },

@@ -40,6 +40,10 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
             "bytes of AUX data (hardware traces) are not decoded (perf script --itrace does)"
                 .to_owned(),
         ),
+        (
+            losses.stat_records,
+            "counts of perf stat record are not shown (perf stat report does)".to_owned(),
+        ),
     ];
     let counted = counted.into_iter().filter(|(count, _)| *count > 0);
     let mut lines: Vec<_> = counted.map(|(count, what)| format!("{count} {what}")).collect();

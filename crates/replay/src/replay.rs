@@ -246,6 +246,7 @@ impl State {
                 losses.lost_samples = losses.lost_samples.saturating_add(*lost);
             }
             Record::Throttle(_) => losses.throttled += 1,
+            Record::Stat(_) => losses.stat_records += 1,
             _ => {}
         }
     }

@@ -59,6 +59,11 @@ impl AddressSpace {
         mappings.splice(first..last, before.into_iter().chain(new).chain(after));
     }
 
+    /// How many mappings no other address space shares.
+    fn own_mappings(&self) -> usize {
+        if Arc::strong_count(&self.mappings) == 1 { self.mappings.len() } else { 0 }
+    }
+
     /// Removes what lies in this range; what lies outside of it remains.
     pub fn remove(&mut self, start: u64, end: u64) {
         if end > start && self.mappings.iter().any(|old| old.start < end && start < old.end) {
@@ -86,25 +91,35 @@ pub struct AddressSpaces {
     /// The kernel's own, which all processes share.
     pub kernel: AddressSpace,
     by_pid: HashMap<i32, AddressSpace>,
+    /// Mappings of all processes, those that several share once.
+    held: usize,
 }
 
 impl AddressSpaces {
-    /// Adds a mapping to a process.
+    /// Adds a mapping to a process. What would be more than [`limits::ALL_MAPPINGS`] is left out.
     pub fn add(&mut self, pid: i32, mapping: Mapping) {
-        self.by_pid.entry(pid).or_default().add(mapping);
+        let space = self.by_pid.entry(pid).or_default();
+        let own = space.own_mappings();
+        let copied = if own == 0 { space.mappings().len() } else { 0 };
+        if self.held + copied < limits::ALL_MAPPINGS {
+            space.add(mapping);
+            self.held = (self.held - own) + space.own_mappings();
+        }
     }
 
     /// A process began as a copy of another.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if parent != child {
             let space = self.by_pid.get(&parent).cloned().unwrap_or_default();
+            self.remove(child);
             self.by_pid.insert(child, space);
         }
     }
 
     /// A process is forgotten.
     pub fn remove(&mut self, pid: i32) {
-        self.by_pid.remove(&pid);
+        let space = self.by_pid.remove(&pid);
+        self.held -= space.map_or(0, |space| space.own_mappings());
     }
 
     /// The address space of a process.
@@ -170,6 +185,22 @@ mod tests {
             space.add(map(at * 16 + 8, at * 16 + 12, 0, 2));
         }
         assert!(space.mappings().len() <= limits::MAPPINGS, "{}", space.mappings().len());
+    }
+
+    #[test]
+    fn copies_of_many_mappings_are_bounded() {
+        let mut spaces = AddressSpaces::default();
+        for at in 0..100_000 {
+            spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
+        }
+        for child in 2..1000 {
+            spaces.fork(1, child);
+            spaces.add(child, map(5, 6, 0, 2));
+        }
+        assert!(spaces.held <= limits::ALL_MAPPINGS, "{}", spaces.held);
+        assert!(spaces.find_user(999, 0x1000).is_some(), "the parent's are shared");
+        (1..1000).for_each(|pid| spaces.remove(pid));
+        assert_eq!(spaces.held, 0);
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub mod limits {
     pub const COMPARED_BYTES: usize = 1 << 24;
     /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
     pub const MAPPINGS: usize = 1 << 17;
+    /// Mappings of all address spaces together, those that several share once.
+    pub const ALL_MAPPINGS: usize = 1 << 23;
     /// DSOs of one recording.
     pub const DSOS: usize = 1 << 20;
     /// Bytes of the tables of call frames of all files.

@@ -27,7 +27,15 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
             frames.insert(0, frame);
         }
         let (leaf, stack) = (frames.first().copied(), profile.add_stack(&frames));
-        let row = Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack };
+        let row = Row {
+            event,
+            thread: Some(thread),
+            comm: Some(comm),
+            cpu: None,
+            leaf,
+            stack,
+            trace: None,
+        };
         profile.add_samples(row, Weight { period: *period, samples: 1 });
     }
     (profile, event)

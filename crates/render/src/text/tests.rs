@@ -28,7 +28,15 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
         }
         let (leaf, stack) = (frames.first().copied(), profile.add_stack(&frames));
         profile.add_samples(
-            Row { event, thread: Some(thread), comm: Some(comm), cpu: None, leaf, stack },
+            Row {
+                event,
+                thread: Some(thread),
+                comm: Some(comm),
+                cpu: None,
+                leaf,
+                stack,
+                trace: None,
+            },
             Weight { period: *period, samples: 1 },
         );
     }

@@ -25,6 +25,8 @@ pub struct ProfileOptions {
     /// Rows are told apart by frame and stack. Without it no address is looked up, which is some
     /// ten times as fast.
     pub frames: bool,
+    /// Rows are told apart by the fields of tracepoints.
+    pub trace: bool,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// Samples weigh what their commands' tasks counted.
@@ -62,7 +64,7 @@ pub struct Summary {
 /// [`Error::Read`] and [`Error::NoSampleTimes`].
 pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<Summary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
-    let detail = if options.frames { Detail::Full } else { Detail::Front };
+    let detail = if options.frames || options.trace { Detail::Full } else { Detail::Front };
     let replay = Replay::new(Options { detail, symbols: options.symbols.clone() });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))

@@ -6,7 +6,7 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Sample, TaskRead};
-use tare_profile::{EventId, Losses, Profile, Row, StringId, Thread, Weight};
+use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Thread, Weight};
 
 use super::frames::Frames;
 use super::task_counts::TaskCounts;
@@ -34,6 +34,7 @@ pub struct ProfileSink {
     from_ns: u64,
     to_ns: u64,
     by_cpu: bool,
+    by_trace: bool,
     include_self: bool,
     exact: bool,
 }
@@ -99,6 +100,7 @@ impl ProfileSink {
             from_ns,
             to_ns,
             by_cpu: options.by_cpu,
+            by_trace: options.trace,
             include_self: options.include_self,
             exact: options.exact,
         };
@@ -139,24 +141,50 @@ impl ProfileSink {
         let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
         let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let (thread, comm) = (Some(thread.id), Some(thread.comm));
-        let Some(frames) = &mut self.frames else {
-            let row = match self.threads.row(at, event, cpu) {
-                Some(row) => return self.profile.add_to_row(row, weight),
-                None => Row { event, thread, comm, cpu, leaf: None, stack: None },
+        let row = Row { event, thread, comm, cpu, leaf: None, stack: None, trace: None };
+        if self.frames.is_none() && !self.by_trace {
+            return match self.threads.row(at, event, cpu) {
+                Some(row) => self.profile.add_to_row(row, weight),
+                None => {
+                    let id = self.profile.add_samples(row, weight);
+                    self.threads.keep_row(at, event, cpu, id);
+                }
             };
-            let row = self.profile.add_samples(row, weight);
-            return self.threads.keep_row(at, event, cpu, row);
-        };
-        let profile = &mut self.profile;
-        let mode = CpuMode::of_misc(sample.raw.misc);
-        let mut frame = |at| frames.frame(profile, machine, pid, at);
-        let leaf = head.ip.map(|address| frame(CodeAddress { mode, address }));
-        let mut stack = None;
-        if sample.fields.callchain.is_some() {
-            machine.callchain(sample, usize::MAX, &mut self.chain);
-            stack = frames.stack(profile, machine, pid, &self.chain);
         }
-        self.profile.add_samples(Row { event, thread, comm, cpu, leaf, stack }, weight);
+        let (leaf, stack) = self.place(machine, sample);
+        let trace = self.trace(machine, sample, index);
+        self.profile.add_samples(Row { leaf, stack, trace, ..row }, weight);
+    }
+
+    /// Where a sample was, and how it came there.
+    fn place(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> (Option<FrameId>, Option<StackId>) {
+        let Self { profile, frames: Some(frames), chain, .. } = self else { return (None, None) };
+        let (mode, pid) = (CpuMode::of_misc(sample.raw.misc), sample.fields.head.pid.unwrap_or(-1));
+        let ip = sample.fields.head.ip;
+        let leaf =
+            ip.map(|address| frames.frame(profile, machine, pid, CodeAddress { mode, address }));
+        if sample.fields.callchain.is_none() {
+            return (leaf, None);
+        }
+        machine.callchain(sample, usize::MAX, chain);
+        (leaf, frames.stack(profile, machine, pid, chain))
+    }
+
+    /// The fields of a tracepoint's sample as text.
+    fn trace(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+        index: usize,
+    ) -> Option<StringId> {
+        let raw = sample.fields.raw.filter(|_| self.by_trace)?;
+        let event = sample.description.events().get(index)?;
+        let fields = self.tracepoints.fields(machine, event.attr.config, raw);
+        (!fields.is_empty()).then(|| self.profile.add_string(fields))
     }
 
     /// Takes in the count of a task that ended. Events in a group have the counts of all: the

@@ -13,6 +13,7 @@ mod help;
 mod list;
 mod overhead;
 mod predicted_cost;
+mod reading;
 mod record;
 mod record_files;
 mod record_follow;

@@ -9,7 +9,7 @@ Examples:
   tare report --stats                    how many records of each kind
   tare record -o - ./prog | tare report -i -
 
-Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, cpu, event.";
+Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, cpu, event, trace (the fields of\na tracepoint; the default where all events are tracepoints).";
 
 /// Arguments of `tare report`.
 #[derive(Debug, clap::Args)]
@@ -64,8 +64,12 @@ pub struct Report {
     pub call_graph: Option<String>,
 
     /// No call graphs, and no rows for what only calls others
-    #[arg(short = 'G', long, conflicts_with = "call_graph", help_heading = "Rows")]
+    #[arg(long, conflicts_with = "call_graph", help_heading = "Rows")]
     pub no_call_graph: bool,
+
+    /// Call graphs from the callers on, as -g caller
+    #[arg(short = 'G', long, help_heading = "Rows")]
+    pub inverted: bool,
 
     /// Hide rows below so many percent
     #[arg(long, value_name = "PERCENT", help_heading = "Which")]

@@ -66,10 +66,21 @@ pub enum Part {
 pub enum Wanted {
     /// Those that fit, where call chains were recorded.
     IfRecorded,
+    /// Those from the callers on (`-G`), where call chains were recorded.
+    Inverted,
     /// With this end as the root; `None`: the one that fits.
     Asked(Option<Order>),
     /// None; rows for what only calls others stay.
     None,
+}
+
+/// What a recording has that decides what is shown of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Samples have call chains.
+    pub has_callchains: bool,
+    /// All events are tracepoints: their fields are what tells samples apart, as in perf.
+    pub only_tracepoints: bool,
 }
 
 impl Report {
@@ -82,8 +93,11 @@ impl Report {
             (.., true) => Part::Stats,
             _ => Part::Table,
         };
-        let (graph, graph_limit) =
+        let (mut graph, graph_limit) =
             raw.call_graph.as_deref().map_or(Ok((Wanted::IfRecorded, None)), call_graph)?;
+        if raw.inverted && graph != Wanted::None {
+            graph = Wanted::Inverted;
+        }
         let children = raw.children || !(raw.no_children || raw.no_call_graph);
         let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
         let fields = raw.fields.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
@@ -125,30 +139,33 @@ impl Report {
 
     /// How samples are summed up, with frames or without.
     #[must_use]
-    pub fn profile(&self, frames: bool) -> ProfileOptions {
+    pub fn profile(&self, frames: bool, recorded: Recorded) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
             time: self.time,
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
             frames,
+            trace: self.columns(recorded).any(|column| column == Column::Key(Key::Trace)),
             include_self: self.include_self,
             exact: self.exact,
             symbols: self.symbols.clone(),
         }
     }
 
-    /// What is shown of a recording that has call chains or doesn't.
+    /// What is shown of a recording.
     #[must_use]
-    pub fn view(&self, has_chains: bool) -> View {
+    pub fn view(&self, recorded: Recorded) -> View {
+        let has_chains = recorded.has_callchains;
         let children = has_chains && self.children;
         let order = match self.graph {
             Wanted::Asked(Some(order)) => Some(order),
             Wanted::None => None,
             _ if !has_chains => None,
+            Wanted::Inverted => Some(Order::Caller),
             _ => Some(if children { Order::Caller } else { Order::Callee }),
         };
-        let keys = self.keys();
+        let keys = self.keys(recorded);
         let skips_first = keys.first() == Some(&Column::Key(Key::Symbol))
             && self.fields.is_none()
             && !self.sort.is_empty();
@@ -169,13 +186,14 @@ impl Report {
                     .collect::<Vec<_>>(),
             ),
         }
-        if self.sort.is_empty() {
-            order_by.splice(0..0, self.fields.iter().flatten().copied());
-        } else {
-            order_by.splice(
-                0..0,
-                self.sort.iter().copied().filter(|column| !matches!(column, Column::Key(_))),
-            );
+        match (&self.fields, self.sort.is_empty()) {
+            // As in perf, what is named orders the rows: no column that isn't shown does.
+            (Some(_), false) => order_by.clone_from(&self.sort),
+            (Some(fields), true) => order_by.clone_from(fields),
+            (None, _) => {
+                let figures = self.sort.iter().filter(|column| !matches!(column, Column::Key(_)));
+                order_by.splice(0..0, figures.copied());
+            }
         }
         View {
             columns,
@@ -188,12 +206,20 @@ impl Report {
     }
 
     /// The sort keys that were named, or the usual ones.
-    fn keys(&self) -> Vec<Column> {
-        if self.sort.is_empty() {
+    fn keys(&self, recorded: Recorded) -> Vec<Column> {
+        if self.sort.is_empty() && recorded.only_tracepoints {
+            vec![Column::Key(Key::Trace)]
+        } else if self.sort.is_empty() {
             [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec()
         } else {
             self.sort.clone()
         }
+    }
+
+    /// All that is shown or sorted by.
+    fn columns(&self, recorded: Recorded) -> impl Iterator<Item = Column> {
+        let shown = self.fields.clone().unwrap_or_else(|| self.keys(recorded));
+        shown.into_iter().chain(self.sort.clone())
     }
 
     /// Whether rows are told apart by command name alone.
@@ -204,10 +230,9 @@ impl Report {
 
     /// Whether anything that is asked for depends on where in code samples lie.
     #[must_use]
-    pub fn needs_places(&self) -> bool {
-        let columns = self.fields.clone().unwrap_or_else(|| self.keys());
-        let by_place = |column: &Column| matches!(column, Column::Key(Key::Dso | Key::Symbol));
-        columns.iter().chain(&self.sort).any(by_place)
+    pub fn needs_places(&self, recorded: Recorded) -> bool {
+        let by_place = |column| matches!(column, Column::Key(Key::Dso | Key::Symbol));
+        self.columns(recorded).any(by_place)
             || !self.filter.dsos.is_empty()
             || !self.filter.symbols.is_empty()
     }
@@ -226,8 +251,9 @@ fn column(word: &str) -> Result<Column, Refusal> {
         "sym" | "symbol" => Column::Key(Key::Symbol),
         "cpu" => Column::Key(Key::Cpu),
         "event" => Column::Key(Key::Event),
+        "trace" => Column::Key(Key::Trace),
         _ => {
-            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, cpu and event";
+            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, cpu, event and trace";
             return Err(Refusal::usage(format!(
                 "there is no column or sort key '{word}': there are {known}"
             )));

@@ -4,13 +4,15 @@ mod stats;
 
 use std::io::{BufWriter, Write};
 
+use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header};
 use tare_format::printable;
+use tare_profile::Losses;
 use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::report::{Part, Report, Wanted};
+use crate::cli::resolved::report::{Part, Recorded, Report, Wanted};
 use crate::command::header::{self, Extent};
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
@@ -29,21 +31,19 @@ pub(crate) fn run(raw: raw::Report) -> Outcome {
 }
 
 fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+    // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
-    let wants_chains = |description: &Description| {
-        report.graph != Wanted::None && (is_pipe || has_callchains(description))
-    };
-    let frames = report.needs_places() || wants_chains(recording.description());
-    let summary =
-        tare_replay::summarize(recording, &report.profile(frames)).map_err(
-            |error| match error {
-                Error::NoSampleTimes => {
-                    Refusal::usage(format!("--time in percent: {error}")).into()
-                }
-                error => anyhow::Error::from(error),
-            },
-        )?;
-    let chains = has_callchains(&summary.description);
+    let known = recorded(recording.description());
+    let wants_chains = report.graph != Wanted::None && (is_pipe || known.has_callchains);
+    let frames = report.needs_places(known) || wants_chains;
+    let options = report
+        .profile(frames, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
+    let summary = tare_replay::summarize(recording, &options).map_err(|error| match error {
+        Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    let recorded = recorded(&summary.description);
+    let chains = recorded.has_callchains;
     if matches!(report.graph, Wanted::Asked(_)) && !chains {
         return Err(Refusal::usage(
             "-g: no call chains were recorded (record them: tare record -g)",
@@ -55,18 +55,12 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         return Err(Refusal::usage(why).into());
     }
     if summary.profile.rows().next().is_none() && summary.profile.losses.own_samples == 0 {
-        let lost = if summary.profile.losses.is_empty() {
-            ""
-        } else {
-            ", or none that can be read (tare report --stats tells what is there)"
-        };
-        let message = format!("{}: there are no samples{lost}", report.input.display());
-        return Err(Refusal { exit: Exit::Failure, message }.into());
+        return Err(no_samples(report, &summary.profile.losses).into());
     }
     if report.part == Part::HeaderAndTable {
         header::write(out, &summary.description, Extent::Usual)?;
     }
-    let view = report.view(chains);
+    let view = report.view(recorded);
     if report.json {
         tare_render::json(out, &summary.profile, &view, summary.ledger.as_ref())?;
         return Ok(());
@@ -81,4 +75,29 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())
+}
+
+fn recorded(description: &Description) -> Recorded {
+    let events = description.events();
+    Recorded {
+        has_callchains: has_callchains(description),
+        only_tracepoints: !events.is_empty()
+            && events.iter().all(|event| event.attr.kind == PERF_TYPE_TRACEPOINT),
+    }
+}
+
+fn no_samples(report: &Report, losses: &Losses) -> Refusal {
+    let name = report.input.display();
+    let message = if losses.stat_records > 0 {
+        format!(
+            "{name}: it holds counts of perf stat record, and no samples (perf stat report -i {name})"
+        )
+    } else if losses.is_empty() {
+        format!("{name}: there are no samples")
+    } else {
+        format!(
+            "{name}: there are no samples, or none that can be read (tare report --stats tells what is there)"
+        )
+    };
+    Refusal { exit: Exit::Failure, message }
 }

@@ -52,12 +52,21 @@ fn text(
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
     let (printer, filter) = (Printer::new(script), filter::Passing::new(&script.filter));
-    let mut sink = TextSink { printer, filter, header, lines };
+    let mut sink = TextSink { printer, filter, header, lines, has_samples: false };
     let losses = replay(script).run(&mut recording, &mut sink);
+    let has_samples = sink.has_samples;
     lines.flush()?;
     let ledger = ledger(recording.description());
     let recorder = ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
-    let losses = tare_render::loss_lines(&losses?);
+    let losses = losses?;
+    if losses.stat_records > 0 && !has_samples {
+        let name = script.input.display();
+        let message = format!(
+            "{name}: it holds counts of perf stat record, and no samples (perf stat report -i {name})"
+        );
+        return Err(Refusal { exit: Exit::Failure, message }.into());
+    }
+    let losses = tare_render::loss_lines(&losses);
     losses.iter().chain(&recorder).for_each(|line| exit::say(line));
     Ok(())
 }
@@ -69,6 +78,7 @@ struct TextSink<'a, W> {
     /// Still to be printed.
     header: Option<header::Extent>,
     lines: &'a mut Lines<W>,
+    has_samples: bool,
 }
 
 impl<W: Write> TextSink<'_, W> {
@@ -92,6 +102,7 @@ impl<W: Write> Sink for TextSink<'_, W> {
         if self.filter.is_past(sample.time_ns) {
             return Ok(ControlFlow::Break(()));
         }
+        self.has_samples = true;
         self.begin(sample)?;
         if self.filter.passes(machine, sample) {
             let text = self.lines.text();

@@ -1,0 +1,220 @@
+//! Replay as a library: records of rings pushed one by one.
+#![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
+
+use std::ops::ControlFlow;
+
+use tare_format::Endian;
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::file::{Description, Entry, Event};
+use tare_format::record::{RawRecord, Sample, kind};
+use tare_replay::{CodeAddress, Detail, Error, Machine, Options, Replay, Replayed, Sink};
+
+const IP: u64 = 1;
+const TID: u64 = 1 << 1;
+const TIME: u64 = 1 << 2;
+const CALLCHAIN: u64 = 1 << 5;
+const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
+const BRANCH_STACK: u64 = 1 << 11;
+
+const ENDIAN: Endian = Endian::Little;
+
+/// A record of one ring.
+#[derive(Clone, Debug)]
+struct Pushed {
+    kind: u32,
+    misc: u16,
+    body: Vec<u8>,
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn ids(pid: i32, tid: i32) -> u64 {
+    u64::from(pid.cast_unsigned()) | u64::from(tid.cast_unsigned()) << 32
+}
+
+/// The end of a record other than a sample: TID, TIME, CPU.
+fn trailer(time_ns: u64) -> Vec<u8> {
+    words(&[0, time_ns, 0])
+}
+
+fn sample(tid: i32, time_ns: u64, cpu: u64, rest: &[u64]) -> Pushed {
+    let front = words(&[0x1000, ids(tid, tid), time_ns, cpu, 1]);
+    Pushed { kind: kind::PERF_RECORD_SAMPLE, misc: 2, body: [front, words(rest)].concat() }
+}
+
+fn fork(tid: i32, parent: i32, time_ns: u64) -> Pushed {
+    let body = words(&[ids(tid, parent), ids(tid, parent), time_ns]);
+    Pushed { kind: kind::PERF_RECORD_FORK, misc: 0, body: [body, trailer(time_ns)].concat() }
+}
+
+fn comm(tid: i32, name: &[u8; 8], time_ns: u64) -> Pushed {
+    let body = [words(&[ids(tid, tid)]), name.to_vec(), trailer(time_ns)].concat();
+    Pushed { kind: kind::PERF_RECORD_COMM, misc: 1 << 13, body }
+}
+
+fn mmap(pid: i32, start: u64, time_ns: u64) -> Pushed {
+    let body = words(&[ids(pid, pid), start, 0x1000, 0]);
+    let body = [body, b"/bin/sh\0".to_vec(), trailer(time_ns)].concat();
+    Pushed { kind: kind::PERF_RECORD_MMAP, misc: 2, body }
+}
+
+fn round() -> Pushed {
+    Pushed { kind: kind::FINISHED_ROUND, misc: 0, body: Vec::new() }
+}
+
+fn description(extra: u64, branches: u64) -> Description {
+    let attr = Attr {
+        sampling: Sampling::Period(1),
+        sample_type: IP | TID | TIME | CPU | PERIOD | extra,
+        flags: Flags::SAMPLE_ID_ALL,
+        branch_sample_type: branches,
+        ..Attr::default()
+    };
+    Description::of_events(ENDIAN, [Event { attr, ids: Vec::new(), name: None }])
+}
+
+/// What came out: thread, time, the thread's name, and the call chain.
+#[derive(Debug, Default)]
+struct Seen {
+    samples: Vec<(i32, u64, Vec<u8>)>,
+    chains: Vec<Vec<u64>>,
+}
+
+impl Sink for Seen {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let tid = sample.fields.head.tid.unwrap();
+        let comm = machine.comm(tid).unwrap_or(b"?").to_vec();
+        self.samples.push((tid, sample.time_ns.unwrap(), comm));
+        let mut chain: Vec<CodeAddress> = Vec::new();
+        machine.callchain(sample, usize::MAX, &mut chain);
+        self.chains.push(chain.iter().map(|at| at.address).collect());
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn replayed(detail: Detail, description: &Description, records: &[Pushed]) -> (Seen, Replay) {
+    let mut replay = Replay::new(Options { detail, ..Options::default() });
+    let mut seen = Seen::default();
+    for (offset, Pushed { kind, misc, body }) in (0..).zip(records) {
+        let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
+        let entry = Entry { offset, record, description, payload: None };
+        assert!(replay.push(&entry, &mut seen).unwrap().is_continue());
+    }
+    replay.finish(description, &mut seen).unwrap();
+    (seen, replay)
+}
+
+/// Three CPUs' rings: threads that begin, get names and are sampled, all at different times.
+fn rings() -> [Vec<Pushed>; 3] {
+    let mut rings = [Vec::new(), Vec::new(), Vec::new()];
+    for step in 0..300_u64 {
+        let (time_ns, tid) = (10 + 10 * step, 100 + i32::try_from(step / 10).unwrap());
+        let record = match step % 10 {
+            0 => fork(tid, tid - 1, time_ns),
+            1 => comm(tid, format!("t{tid}\0\0\0\0").as_bytes().try_into().unwrap(), time_ns),
+            _ => sample(tid, time_ns, step % 3, &[]),
+        };
+        rings[usize::try_from(step * 7 % 3).unwrap()].push(record);
+    }
+    rings
+}
+
+#[test]
+fn any_interleaving_of_cpus_gives_the_same_samples() {
+    let description = description(0, 0);
+    let rings = rings();
+    let mut one_by_one: Vec<_> = rings.concat();
+    one_by_one.sort_by_key(|record| match record.kind {
+        kind::PERF_RECORD_SAMPLE => u64::from_le_bytes(record.body[16..24].try_into().unwrap()),
+        _ => u64::from_le_bytes(record.body[record.body.len() - 16..][..8].try_into().unwrap()),
+    });
+    let (expected, _) = replayed(Detail::Full, &description, &one_by_one);
+    assert_eq!(expected.samples.len(), 240);
+    assert_eq!(expected.samples[0], (100, 30, b"t100".to_vec()));
+    for (order, piece) in [([0, 1, 2], 7), ([2, 0, 1], 13), ([1, 2, 0], 100), ([0, 2, 1], 1)] {
+        let mut records = Vec::new();
+        let mut rest: Vec<_> = order.iter().map(|cpu| rings[*cpu].chunks(piece)).collect();
+        while rest.iter().any(|ring| ring.len() > 0) {
+            rest.iter_mut().for_each(|ring| records.extend(ring.next().unwrap_or(&[]).to_vec()));
+            records.push(round());
+        }
+        for detail in [Detail::Full, Detail::Front] {
+            let (seen, replay) = replayed(detail, &description, &records);
+            assert_eq!(seen.samples, expected.samples, "{order:?} {piece} {detail:?}");
+            assert!(replay.losses().is_empty(), "{:?}", replay.losses());
+        }
+    }
+}
+
+#[test]
+fn the_user_part_of_a_chain_is_the_branch_stack_where_that_is_of_calls() {
+    const USER: u64 = 0xffff_ffff_ffff_fe00;
+    const KERNEL: u64 = 0xffff_ffff_ffff_ff80;
+    const CALL_STACK: u64 = 1 << 11;
+    let rest = [5, KERNEL, 0xffff_ffff_8000_0001, USER, 0x1000, 0x2000];
+    let rest = [&rest[..], &[2, 0x500, 0x1000, 0, 0x600, 0x501, 0]].concat();
+    let kernel = 0xffff_ffff_8000_0001;
+    for (branches, expected) in
+        [(0, vec![kernel, 0x1000, 0x2000]), (CALL_STACK, vec![kernel, 0x1000, 0x500, 0x600])]
+    {
+        let description = description(CALLCHAIN | BRANCH_STACK, branches);
+        let (seen, _) = replayed(Detail::Full, &description, &[sample(7, 10, 0, &rest)]);
+        assert_eq!(seen.chains, [expected]);
+    }
+}
+
+#[test]
+fn a_descent_of_many_forks_costs_each_fork_once() {
+    let description = description(0, 0);
+    let mut records = vec![comm(1, b"first\0\0\0", 1)];
+    for tid in 2..100_000_i32 {
+        let time_ns = u64::from(tid.cast_unsigned()) * 10;
+        records.push(fork(tid, tid - 1, time_ns));
+        records.push(sample(tid, time_ns + 1, 0, &[]));
+    }
+    let (seen, _) = replayed(Detail::Front, &description, &records);
+    assert_eq!(seen.samples.len(), 99_998);
+    assert!(seen.samples.iter().all(|(.., comm)| comm == b"first"));
+}
+
+/// What a stream can make a replay hold does not grow with the stream.
+#[test]
+fn a_hostile_stream_is_replayed_in_bounded_memory() {
+    let description = description(0, 0);
+    let mut records = vec![comm(1, b"first\0\0\0", 1)];
+    // Many mappings, copied by each of many children.
+    for at in 0..20_000 {
+        records.push(mmap(1, at * 0x1000, 2));
+    }
+    for tid in 2..3_000 {
+        records.push(fork(tid, 1, 3));
+        records.push(mmap(tid, 0x10, 4));
+    }
+    // Lost records that no counter can hold.
+    for _ in 0..3 {
+        let body = [words(&[0, u64::MAX]), trailer(5)].concat();
+        records.push(Pushed { kind: kind::PERF_RECORD_LOST, misc: 0, body });
+    }
+    records.push(sample(2_999, 6, 0, &[]));
+    let before = resident_bytes();
+    let (seen, replay) = replayed(Detail::Full, &description, &records);
+    let grown = resident_bytes().saturating_sub(before);
+    assert_eq!(seen.samples.len(), 1);
+    assert_eq!(replay.losses().lost_records, u64::MAX);
+    println!("{} MiB for 60 million copied mappings", grown >> 20);
+    assert!(grown < 700 << 20, "{grown} bytes");
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
