@@ -82,6 +82,9 @@ pub mod limits {
     pub const TABLE_BYTES: usize = 1 << 31;
     /// Bytes of a symbol's name; what is longer is cut.
     pub const NAME_BYTES: usize = 1 << 14;
+    /// Bytes of each further name where those of a file that were asked for are many times what the
+    /// file has: they overlap.
+    pub const SHORT_NAME_BYTES: usize = 1 << 7;
     /// Bytes of the names of a file that are demangled to choose among symbols of one address.
     pub const COMPARED_BYTES: usize = 1 << 24;
     /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
