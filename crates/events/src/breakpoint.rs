@@ -6,8 +6,8 @@ use tare_format::abi::bindings::{
 };
 
 use super::Event;
-use super::error::{At, Problem};
-use super::resolve::finish;
+use super::error::{LocatedProblem, Problem};
+use super::modifiers::finish;
 use super::syntax::{Typed, Word, number};
 
 /// Bytes that a breakpoint watches where the user doesn't say: perf's choice.
@@ -15,10 +15,10 @@ const DATA_LEN: u64 = 4;
 /// The kernel wants the size of a `long` for execution.
 const EXECUTE_LEN: u64 = size_of::<std::ffi::c_long>() as u64;
 
-pub(super) fn event(typed: &Typed<'_>) -> Result<Event, At> {
+pub(super) fn event(typed: &Typed<'_>) -> Result<Event, LocatedProblem> {
     let mut words = typed.words.iter().copied().skip(1).peekable();
     let shape = |at| {
-        At::new(
+        LocatedProblem::new(
             at,
             Problem::Syntax(
                 "a breakpoint has the form mem:ADDRESS[/LENGTH][:rwx], with numbers like 0x1234",
@@ -49,7 +49,7 @@ pub(super) fn event(typed: &Typed<'_>) -> Result<Event, At> {
     Ok(event)
 }
 
-fn parse_access(word: Word<'_>) -> Result<u32, At> {
+fn parse_access(word: Word<'_>) -> Result<u32, LocatedProblem> {
     let mut bits = 0;
     for (at, letter) in word.text.char_indices() {
         let bit = match letter {
@@ -58,7 +58,7 @@ fn parse_access(word: Word<'_>) -> Result<u32, At> {
             _ => HW_BREAKPOINT_X,
         };
         if bits & bit != 0 {
-            return Err(At::new(
+            return Err(LocatedProblem::new(
                 word.at + at,
                 Problem::Syntax("r, w and x belong here, each at most once"),
             ));

@@ -109,13 +109,13 @@ pub enum Problem {
 
 /// A problem at an offset, before the whole text and its near names are known.
 #[derive(Debug)]
-pub(super) struct At {
+pub(super) struct LocatedProblem {
     offset: usize,
     problem: Box<Problem>,
     nearest: Vec<String>,
 }
 
-impl At {
+impl LocatedProblem {
     pub(super) fn new(offset: usize, problem: Problem) -> Self {
         Self { offset, problem: Box::new(problem), nearest: Vec::new() }
     }

@@ -44,7 +44,7 @@ pub struct Event {
     pub pmu: Option<String>,
     /// The tracepoint that the event is.
     pub tracepoint: Option<Tracepoint>,
-    /// What the kernel takes, without what depends on the target and the way of counting
+    /// What the kernel takes, without what depends on the target and on whether it counts or samples
     /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`). It counts: what the user said
     /// about sampling is in `sampling`.
     pub attr: Attr,

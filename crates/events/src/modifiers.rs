@@ -2,9 +2,9 @@
 
 use tare_format::abi::{Attr, Flags};
 
-use super::Event;
-use super::error::{At, Problem};
-use super::syntax::Word;
+use super::error::{LocatedProblem, Problem};
+use super::syntax::{Term, Word};
+use super::{Event, terms};
 
 /// The letters, read. Their meaning is that of `perf-list(1)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub(super) fn could_be(text: &str) -> bool {
 
 impl Modifiers {
     /// Reads the letters after a name; none where there is no such word.
-    pub(super) fn parse(word: Option<Word<'_>>) -> Result<Self, At> {
+    pub(super) fn parse(word: Option<Word<'_>>) -> Result<Self, LocatedProblem> {
         let mut all = Self::default();
         let Some(word) = word else { return Ok(all) };
         for (at, letter) in word.text.char_indices() {
-            let wrong = || At::new(word.at + at, Problem::Modifier(letter));
+            let wrong = || LocatedProblem::new(word.at + at, Problem::Modifier(letter));
             if letter == 'p' {
                 all.precise += 1;
                 if all.precise > 3 {
@@ -109,6 +109,24 @@ impl Modifiers {
         }
         event.explicit_levels |= self.user || self.kernel || self.hypervisor;
     }
+}
+
+/// Applies the terms that every event takes, and the modifiers.
+pub(super) fn finish(
+    event: &mut Event,
+    given: Option<&[Term<'_>]>,
+    modifiers: Option<Word<'_>>,
+) -> Result<(), LocatedProblem> {
+    for term in given.unwrap_or_default() {
+        if !terms::apply(event, term)? {
+            let problem = Problem::MisplacedTerm(term.name.text.to_owned());
+            return Err(
+                LocatedProblem::new(term.name.at, problem).near(term.name.text, terms::NAMES)
+            );
+        }
+    }
+    Modifiers::parse(modifiers)?.apply(event, true);
+    Ok(())
 }
 
 /// Excludes `all` but those that were named; where some were excluded before, it only brings back

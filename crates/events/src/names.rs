@@ -119,13 +119,13 @@ pub fn cache_names() -> impl Iterator<Item = String> {
 
 /// What a name that every kernel knows stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct GenericEvent {
     /// `PERF_TYPE_*`
     pub(super) kind: u32,
     pub(super) config: u64,
 }
 
-impl Known {
+impl GenericEvent {
     /// Whether the CPUs' own PMUs count it.
     pub(super) fn is_of_cores(self) -> bool {
         self.kind != PERF_TYPE_SOFTWARE
@@ -145,10 +145,10 @@ impl Known {
 pub(super) struct NoSuchUse;
 
 /// What this name stands for on every machine, if anything.
-pub(super) fn known(name: &str) -> Option<Result<Known, NoSuchUse>> {
+pub(super) fn generic(name: &str) -> Option<Result<GenericEvent, NoSuchUse>> {
     let find = |table: &[Named], kind| {
         let found = table.iter().find(|event| event.name == name || event.alias == Some(name))?;
-        Some(Known { kind, config: found.config.into() })
+        Some(GenericEvent { kind, config: found.config.into() })
     };
     if let Some(found) =
         find(&SOFTWARE, PERF_TYPE_SOFTWARE).or_else(|| find(&HARDWARE, PERF_TYPE_HARDWARE))
@@ -156,9 +156,9 @@ pub(super) fn known(name: &str) -> Option<Result<Known, NoSuchUse>> {
         return Some(Ok(found));
     }
     if let Some(config) = raw(name) {
-        return Some(Ok(Known { kind: PERF_TYPE_RAW, config }));
+        return Some(Ok(GenericEvent { kind: PERF_TYPE_RAW, config }));
     }
-    cache(name).map(|config| config.map(|config| Known { kind: PERF_TYPE_HW_CACHE, config }))
+    cache(name).map(|config| config.map(|config| GenericEvent { kind: PERF_TYPE_HW_CACHE, config }))
 }
 
 /// `r1a8` and `r0x1a8`
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn config(name: &str) -> Option<u64> {
-        known(name).and_then(Result::ok).map(|known| known.config)
+        generic(name).and_then(Result::ok).map(|known| known.config)
     }
 
     /// Checked against `perf stat -vv -e NAME`, perf 6.1.
@@ -246,16 +246,16 @@ mod tests {
         ];
         for (name, number) in expected {
             assert_eq!(
-                known(name),
-                Some(Ok(Known { kind: PERF_TYPE_HW_CACHE, config: number })),
+                generic(name),
+                Some(Ok(GenericEvent { kind: PERF_TYPE_HW_CACHE, config: number })),
                 "{name}"
             );
         }
         for name in ["L1-icache-stores", "iTLB-stores", "branch-prefetches"] {
-            assert_eq!(known(name), Some(Err(NoSuchUse)), "{name}");
+            assert_eq!(generic(name), Some(Err(NoSuchUse)), "{name}");
         }
         for name in ["L1-d-loads", "LLC-", "LLC-loads-loads", "llc-loads", "nodes", "LLC-loadsx"] {
-            assert_eq!(known(name), None, "{name}");
+            assert_eq!(generic(name), None, "{name}");
         }
     }
 
@@ -264,9 +264,9 @@ mod tests {
         let mut seen: Vec<_> = HARDWARE
             .iter()
             .chain(&SOFTWARE)
-            .map(|event| known(event.name).unwrap().unwrap())
+            .map(|event| generic(event.name).unwrap().unwrap())
             .collect();
-        seen.extend(cache_names().map(|name| known(&name).unwrap().unwrap()));
+        seen.extend(cache_names().map(|name| generic(&name).unwrap().unwrap()));
         let count = seen.len();
         seen.sort_unstable_by_key(|known| (known.kind, known.config));
         seen.dedup();

@@ -6,8 +6,8 @@ use tare_format::abi::bindings::{PERF_PMU_TYPE_SHIFT, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, Sampling};
 use tare_kernel::host::{ConfigWord, Format, Pmu};
 
-use super::error::{At, Problem};
-use super::names::{self, known};
+use super::error::{LocatedProblem, Problem};
+use super::names::{self, generic};
 use super::syntax::{Term, Word, glob_matches};
 use super::{Event, PmuCpus, Sources, terms};
 
@@ -43,7 +43,7 @@ pub(super) fn event(
     name: &str,
     given: &[Term<'_>],
     sources: &Sources,
-) -> Result<Event, At> {
+) -> Result<Event, LocatedProblem> {
     let start = given.first().map_or(0, |term| term.name.at);
     let kind = pmu.kind().map_err(|error| sysfs(pmu, start, &error))?;
     let mut event = Event::new(name, Attr { kind, ..Attr::default() });
@@ -85,7 +85,7 @@ fn apply_named(
     pmu: &Pmu,
     term: &Term<'_>,
     given: &[Term<'_>],
-) -> Result<bool, At> {
+) -> Result<bool, LocatedProblem> {
     let at = term.name.at;
     let failed = |error: io::Error| sysfs(pmu, at, &error);
     if term.value.is_some() || pmu.format(term.name.text).map_err(failed)?.is_some() {
@@ -99,7 +99,7 @@ fn apply_named(
         if value == Some("?") {
             // The user's own term sets it.
             if !given.iter().any(|own| own.name.text == name && own.value.is_some()) {
-                return Err(At::new(
+                return Err(LocatedProblem::new(
                     at,
                     Problem::MissingParameter {
                         event: term.name.text.to_owned(),
@@ -123,13 +123,13 @@ fn apply_named(
 }
 
 /// Applies a term whose bits the PMU describes; whether it is one.
-fn apply_format(event: &mut Event, pmu: &Pmu, term: &Term<'_>) -> Result<bool, At> {
+fn apply_format(event: &mut Event, pmu: &Pmu, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let format = pmu.format(term.name.text).map_err(|error| sysfs(pmu, term.name.at, &error))?;
     let Some(format) = format else { return Ok(false) };
     let value = terms::value(term)?;
     if value > format.max() {
         let at = term.value.unwrap_or(term.name).at;
-        return Err(At::new(
+        return Err(LocatedProblem::new(
             at,
             Problem::TooLarge { term: term.name.text.to_owned(), max: format.max() },
         ));
@@ -155,7 +155,7 @@ fn apply_known(
     pmu: &Pmu,
     term: &Term<'_>,
     sources: &Sources,
-) -> Result<bool, At> {
+) -> Result<bool, LocatedProblem> {
     if term.value.is_some() {
         return Ok(false);
     }
@@ -164,7 +164,9 @@ fn apply_known(
         event.attr.config = config;
         return Ok(true);
     }
-    let Some(Ok(found)) = known(term.name.text).filter(|_| pmu.is_core()) else { return Ok(false) };
+    let Some(Ok(found)) = generic(term.name.text).filter(|_| pmu.is_core()) else {
+        return Ok(false);
+    };
     if !found.is_of_cores() {
         return Ok(false);
     }
@@ -179,12 +181,12 @@ fn apply_known(
 /// An event that every kernel knows, on each of the PMUs of a hybrid machine: the PMU's type goes
 /// into the upper half of `config`.
 pub(super) fn on_each_core(
-    found: names::Known,
+    found: names::GenericEvent,
     name: &str,
     modifiers: &str,
     at: usize,
     sources: &Sources,
-) -> Result<Vec<Event>, At> {
+) -> Result<Vec<Event>, LocatedProblem> {
     let one = |pmu: &Pmu| {
         let failed = |error: io::Error| sysfs(pmu, at, &error);
         let kind = pmu.kind().map_err(failed)?;
@@ -215,17 +217,17 @@ pub(super) fn all_named(sources: &Sources) -> Vec<String> {
     sources.pmus().iter().flat_map(|pmu| pmu.events().unwrap_or_default()).collect()
 }
 
-fn unknown_term(pmu: &Pmu, term: &Term<'_>) -> At {
+fn unknown_term(pmu: &Pmu, term: &Term<'_>) -> LocatedProblem {
     let name = term.name.text;
     let near =
         pmu.events().unwrap_or_default().into_iter().chain(pmu.formats().unwrap_or_default());
     let problem = Problem::UnknownTerm { term: name.to_owned(), pmu: pmu.name().to_owned() };
-    At::new(term.name.at, problem).near(
+    LocatedProblem::new(term.name.at, problem).near(
         name,
         near.chain(terms::NAMES.into_iter().chain(terms::CONFIG_NAMES).map(str::to_owned)),
     )
 }
 
-fn sysfs(pmu: &Pmu, at: usize, error: &io::Error) -> At {
-    At::new(at, Problem::Sysfs { pmu: pmu.name().to_owned(), why: error.to_string() })
+fn sysfs(pmu: &Pmu, at: usize, error: &io::Error) -> LocatedProblem {
+    LocatedProblem::new(at, Problem::Sysfs { pmu: pmu.name().to_owned(), why: error.to_string() })
 }

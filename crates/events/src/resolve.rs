@@ -6,9 +6,9 @@ use tare_format::abi::bindings::{
     PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 
-use super::error::{At, Problem};
-use super::modifiers::{self, Modifiers};
-use super::names::{self, Known, known};
+use super::error::{LocatedProblem, Problem};
+use super::modifiers::{self, Modifiers, finish};
+use super::names::{self, GenericEvent, generic};
 use super::syntax::{Item, Term, Typed, Word, number};
 use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
@@ -17,7 +17,7 @@ const SOFTWARE_PMUS: [&str; 3] = ["msr", "kprobe", "uprobe"];
 
 /// The groups that an item stands for: one for a plain event, more where a name stands for several
 /// events or PMUs.
-pub(super) fn item(item: &Item<'_>, sources: &Sources) -> Result<Vec<EventGroup>, At> {
+pub(super) fn item(item: &Item<'_>, sources: &Sources) -> Result<Vec<EventGroup>, LocatedProblem> {
     match item {
         Item::Event(typed) => {
             let modifiers = Modifiers::parse(modifiers_of(typed))?;
@@ -38,13 +38,13 @@ fn group(
     members: &[Typed<'_>],
     of_group: Modifiers,
     sources: &Sources,
-) -> Result<Vec<EventGroup>, At> {
+) -> Result<Vec<EventGroup>, LocatedProblem> {
     let (mut all, mut weak, mut sample_read) = (Vec::new(), of_group.weak, of_group.sample_read);
     for (index, typed) in members.iter().enumerate() {
         let word = modifiers_of(typed);
         let own = Modifiers::parse(word)?;
         if let (Some(letter), Some(word)) = (own.leader_only().filter(|_| index > 0), word) {
-            return Err(At::new(word.at, Problem::LeaderOnly(letter)));
+            return Err(LocatedProblem::new(word.at, Problem::LeaderOnly(letter)));
         }
         (weak, sample_read) = (weak || own.weak, sample_read || own.sample_read);
         all.extend(events(typed, sources)?);
@@ -115,23 +115,7 @@ fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
     })
 }
 
-/// Applies the terms that every event takes, and the modifiers.
-pub(super) fn finish(
-    event: &mut Event,
-    given: Option<&[Term<'_>]>,
-    modifiers: Option<Word<'_>>,
-) -> Result<(), At> {
-    for term in given.unwrap_or_default() {
-        if !terms::apply(event, term)? {
-            let problem = Problem::MisplacedTerm(term.name.text.to_owned());
-            return Err(At::new(term.name.at, problem).near(term.name.text, terms::NAMES));
-        }
-    }
-    Modifiers::parse(modifiers)?.apply(event, true);
-    Ok(())
-}
-
-fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
+fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
     let first = typed.words[0];
     let second = typed.words.get(1).copied();
     if first.text == "mem" && second.is_some() {
@@ -143,10 +127,10 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
     if let (Some(kind), Some(config)) = (number(first.text), second) {
         return numeric(typed, kind, config).map(|event| vec![event]);
     }
-    match known(first.text) {
+    match generic(first.text) {
         Some(Ok(found)) => return of_known(typed, found, sources),
         Some(Err(names::NoSuchUse)) => {
-            return Err(At::new(first.at, Problem::CacheUse(first.text.to_owned())));
+            return Err(LocatedProblem::new(first.at, Problem::CacheUse(first.text.to_owned())));
         }
         None => {}
     }
@@ -173,9 +157,9 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
 }
 
 /// `type:config[:modifiers]`
-fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, At> {
+fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, LocatedProblem> {
     let shape = |at| {
-        At::new(
+        LocatedProblem::new(
             at,
             Problem::Syntax("numbers have the form TYPE:CONFIG[:MODIFIERS], like 0:1:u or 4:0x1a8"),
         )
@@ -193,18 +177,23 @@ fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, At> 
 }
 
 /// The modifiers after a name that takes at most one colon.
-fn only_modifiers<'a>(typed: &Typed<'a>) -> Result<Option<Word<'a>>, At> {
+fn only_modifiers<'a>(typed: &Typed<'a>) -> Result<Option<Word<'a>>, LocatedProblem> {
     match (&typed.words[1..], typed.tail) {
         ([], tail) => Ok(tail),
         ([word], None) => Ok(Some(*word)),
-        ([word, ..], _) => {
-            Err(At::new(word.at, Problem::Syntax("an event takes modifiers once, at its end")))
-        }
+        ([word, ..], _) => Err(LocatedProblem::new(
+            word.at,
+            Problem::Syntax("an event takes modifiers once, at its end"),
+        )),
     }
 }
 
 /// A name that every kernel knows; on a hybrid machine one event for each kind of core.
-fn of_known(typed: &Typed<'_>, found: Known, sources: &Sources) -> Result<Vec<Event>, At> {
+fn of_known(
+    typed: &Typed<'_>,
+    found: GenericEvent,
+    sources: &Sources,
+) -> Result<Vec<Event>, LocatedProblem> {
     let modifiers = only_modifiers(typed)?;
     let name = typed.words[0];
     let mut events = if found.is_of_cores() && sources.cores().len() > 1 {
@@ -242,7 +231,7 @@ fn of_pmus(
     pmus: &[tare_kernel::host::Pmu],
     given: &[Term<'_>],
     sources: &Sources,
-) -> Result<Vec<Event>, At> {
+) -> Result<Vec<Event>, LocatedProblem> {
     let modifiers = only_modifiers(typed)?;
     let (mut events, mut refused) = (Vec::new(), None);
     for one in pmus {
@@ -266,7 +255,7 @@ fn named_by_pmus(
     typed: &Typed<'_>,
     pmus: &[tare_kernel::host::Pmu],
     sources: &Sources,
-) -> Result<Vec<Event>, At> {
+) -> Result<Vec<Event>, LocatedProblem> {
     let mut given = vec![Term { name: typed.words[0], value: None }];
     given.extend(typed.terms.iter().flatten());
     let mut events = of_pmus(typed, pmus, &given, sources)?;
@@ -288,15 +277,16 @@ fn named_by_pmus(
     Ok(events)
 }
 
-fn unknown(typed: &Typed<'_>, sources: &Sources) -> At {
+fn unknown(typed: &Typed<'_>, sources: &Sources) -> LocatedProblem {
     let name = typed.words[0];
     if names::OWN_TIMES.contains(&name.text) {
-        return At::new(name.at, Problem::OwnTime(name.text.to_owned()));
+        return LocatedProblem::new(name.at, Problem::OwnTime(name.text.to_owned()));
     }
     if typed.terms.is_some() {
         let pmus = sources.pmus().iter().map(tare_kernel::host::Pmu::name);
-        return At::new(name.at, Problem::UnknownPmu(name.text.to_owned())).near(name.text, pmus);
+        return LocatedProblem::new(name.at, Problem::UnknownPmu(name.text.to_owned()))
+            .near(name.text, pmus);
     }
-    At::new(name.at, Problem::UnknownEvent(name.text.to_owned()))
+    LocatedProblem::new(name.at, Problem::UnknownEvent(name.text.to_owned()))
         .near(name.text, names::all().chain(pmu::all_named(sources)))
 }

@@ -1,6 +1,6 @@
 //! Takes a list of events apart. What a name means is not asked here.
 
-use super::error::{At, Problem};
+use super::error::{LocatedProblem, Problem};
 
 /// A piece of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ struct Cursor<'a> {
 }
 
 /// The items of a whole text.
-pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, At> {
+pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, LocatedProblem> {
     let mut cursor = Cursor { text, at: 0 };
     let mut items = Vec::new();
     loop {
@@ -64,8 +64,8 @@ impl<'a> Cursor<'a> {
         &self.text[self.at..]
     }
 
-    fn error(&self, what: &'static str) -> At {
-        At::new(self.at, Problem::Syntax(what))
+    fn error(&self, what: &'static str) -> LocatedProblem {
+        LocatedProblem::new(self.at, Problem::Syntax(what))
     }
 
     fn skip_blanks(&mut self) {
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         Word { at, text }
     }
 
-    fn group(&mut self) -> Result<Item<'a>, At> {
+    fn group(&mut self) -> Result<Item<'a>, LocatedProblem> {
         let mut events = Vec::new();
         loop {
             self.skip_blanks();
@@ -103,11 +103,11 @@ impl<'a> Cursor<'a> {
         Ok(Item::Group { events, modifiers: modifiers.map(Word::trimmed) })
     }
 
-    fn event(&mut self) -> Result<Typed<'a>, At> {
+    fn event(&mut self) -> Result<Typed<'a>, LocatedProblem> {
         let start = self.at;
         let first = self.word();
         if first.text.is_empty() {
-            return Err(At::new(start, Problem::Syntax("an event belongs here")));
+            return Err(LocatedProblem::new(start, Problem::Syntax("an event belongs here")));
         }
         let mut words = vec![first];
         // A path holds slashes: uprobe:/usr/bin/prog:main
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Up to and with the closing slash.
-    fn terms(&mut self) -> Result<Vec<Term<'a>>, At> {
+    fn terms(&mut self) -> Result<Vec<Term<'a>>, LocatedProblem> {
         let mut terms = Vec::new();
         loop {
             self.skip_blanks();
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
             }
             let name = self.until(&[',', '/', '=']).trimmed();
             if name.text.is_empty() {
-                return Err(At::new(
+                return Err(LocatedProblem::new(
                     name.at,
                     Problem::Syntax(if self.rest().is_empty() {
                         "the closing / is missing"
@@ -177,7 +177,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A value; one in quotes may hold commas and slashes.
-    fn value(&mut self) -> Result<Word<'a>, At> {
+    fn value(&mut self) -> Result<Word<'a>, LocatedProblem> {
         if !self.take('\'') {
             return Ok(self.until(&[',', '/']).trimmed());
         }

@@ -12,7 +12,7 @@ use tare_format::abi::bindings::{
 };
 
 use super::Event;
-use super::error::{At, Problem};
+use super::error::{LocatedProblem, Problem};
 use super::syntax::{Term, number};
 
 /// What a user said of an event that matters only where it is sampled. Counting leaves it aside.
@@ -113,7 +113,7 @@ pub fn branch_kinds() -> impl Iterator<Item = &'static str> {
 }
 
 /// Applies a term that every event takes; whether it is one.
-pub(super) fn apply(event: &mut Event, term: &Term<'_>) -> Result<bool, At> {
+pub(super) fn apply(event: &mut Event, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let sampling = &mut event.sampling;
     match term.name.text {
         "name" => event.name = text(term)?.to_owned(),
@@ -138,7 +138,7 @@ pub(super) fn apply(event: &mut Event, term: &Term<'_>) -> Result<bool, At> {
 }
 
 /// Applies `config=`, `config1=`, … to an event; whether the term is one of these.
-pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, At> {
+pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let word = match term.name.text {
         "config" => &mut event.attr.config,
         "config1" => &mut event.attr.config1,
@@ -151,36 +151,36 @@ pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, A
 }
 
 /// A term's number; one without a value is 1.
-pub(super) fn value(term: &Term<'_>) -> Result<u64, At> {
+pub(super) fn value(term: &Term<'_>) -> Result<u64, LocatedProblem> {
     term.value.map_or(Ok(1), |word| {
         number(word.text).ok_or_else(|| wrong(term, "a number belongs after =, like 10 or 0xa"))
     })
 }
 
-fn wrong(term: &Term<'_>, why: &'static str) -> At {
-    At::new(
+fn wrong(term: &Term<'_>, why: &'static str) -> LocatedProblem {
+    LocatedProblem::new(
         term.value.unwrap_or(term.name).at,
         Problem::BadValue { term: term.name.text.to_owned(), why },
     )
 }
 
-fn text<'a>(term: &Term<'a>) -> Result<&'a str, At> {
+fn text<'a>(term: &Term<'a>) -> Result<&'a str, LocatedProblem> {
     term.value
         .map(|word| word.text)
         .filter(|text| !text.is_empty())
         .ok_or_else(|| wrong(term, "a text belongs after ="))
 }
 
-fn positive(term: &Term<'_>) -> Result<u64, At> {
+fn positive(term: &Term<'_>) -> Result<u64, LocatedProblem> {
     let number = term.value.and_then(|word| number(word.text)).filter(|&n| n > 0);
     number.ok_or_else(|| wrong(term, "a number above 0 belongs after ="))
 }
 
-fn sized<T: TryFrom<u64>>(term: &Term<'_>) -> Result<T, At> {
+fn sized<T: TryFrom<u64>>(term: &Term<'_>) -> Result<T, LocatedProblem> {
     positive(term)?.try_into().map_err(|_| wrong(term, "the number is too large"))
 }
 
-fn switch(term: &Term<'_>) -> Result<bool, At> {
+fn switch(term: &Term<'_>) -> Result<bool, LocatedProblem> {
     match term.value.map(|word| word.text) {
         None | Some("1") => Ok(true),
         Some("0") => Ok(false),
@@ -188,7 +188,7 @@ fn switch(term: &Term<'_>) -> Result<bool, At> {
     }
 }
 
-fn call_graph(term: &Term<'_>) -> Result<CallGraph, At> {
+fn call_graph(term: &Term<'_>) -> Result<CallGraph, LocatedProblem> {
     match term.value.map(|word| word.text) {
         Some("fp") => Ok(CallGraph::FramePointer),
         Some("dwarf") => Ok(CallGraph::Dwarf),
@@ -199,7 +199,7 @@ fn call_graph(term: &Term<'_>) -> Result<CallGraph, At> {
 }
 
 /// `any+u`: several are joined with a plus, as the comma separates terms.
-fn branch_type(term: &Term<'_>) -> Result<u64, At> {
+fn branch_type(term: &Term<'_>) -> Result<u64, LocatedProblem> {
     let mut bits = 0;
     for name in text(term)?.split('+') {
         let unknown = || {

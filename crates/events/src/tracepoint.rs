@@ -4,8 +4,8 @@ use tare_format::abi::Attr;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_kernel::tracefs::{Tracefs, TracefsError};
 
-use super::error::{At, Problem};
-use super::resolve::finish;
+use super::error::{LocatedProblem, Problem};
+use super::modifiers::finish;
 use super::syntax::{Typed, Word, glob_matches};
 use super::{Event, Sources, Tracepoint};
 
@@ -13,20 +13,22 @@ use super::{Event, Sources, Tracepoint};
 /// leave them out.
 const NOT_FOR_EVENTS: &str = "ftrace";
 
-pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, At> {
+pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
     let (system, name) = (typed.words[0], typed.words[1]);
     let modifiers = match (&typed.words[2..], typed.tail) {
         ([], tail) => tail,
         ([word], None) => Some(*word),
         ([word, ..], _) => {
-            return Err(At::new(
+            return Err(LocatedProblem::new(
                 word.at,
                 Problem::Syntax("a tracepoint has the form SYSTEM:EVENT[:MODIFIERS]"),
             ));
         }
     };
     let full = format!("{}:{}", system.text, name.text);
-    let failed = |source| At::new(typed.whole.at, Problem::Tracefs { name: full.clone(), source });
+    let failed = |source| {
+        LocatedProblem::new(typed.whole.at, Problem::Tracefs { name: full.clone(), source })
+    };
     let tracefs = sources.tracefs().map_err(failed)?;
     let mut events = Vec::new();
     for (system, name) in found(tracefs, system.text, name.text).map_err(failed)? {
@@ -91,7 +93,7 @@ fn found(
 
 /// No such tracepoint: those near it in its system, or with the same name elsewhere, or the systems
 /// near it.
-fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> At {
+fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> LocatedProblem {
     let full = format!("{}:{}", system.text, name.text);
     let systems = tracefs.systems().unwrap_or_default();
     let within = |one: &String| {
@@ -112,5 +114,5 @@ fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> At
             near.iter().flat_map(within).chain(same_name).collect()
         }
     };
-    At::new(at, Problem::UnknownTracepoint(full.clone())).near(&full, candidates)
+    LocatedProblem::new(at, Problem::UnknownTracepoint(full.clone())).near(&full, candidates)
 }

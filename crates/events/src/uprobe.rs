@@ -1,5 +1,5 @@
 //! `uprobe:path:symbol[+offset]`, and `uretprobe:…` for its return: a place in a program's file,
-//! whoever runs it.
+//! whichever process runs it.
 //!
 //! The kernel sets the probe when the event is opened and takes it away when that is closed
 //! (`Documentation/ABI/testing/ sysfs-bus-event_source-devices-uprobe`,
@@ -14,8 +14,8 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use tare_format::abi::Attr;
 use tare_kernel::host::Pmu;
 
-use super::error::{At, Problem};
-use super::resolve::finish;
+use super::error::{LocatedProblem, Problem};
+use super::modifiers::finish;
 use super::syntax::{Typed, Word, number};
 use super::{Event, Sources};
 
@@ -28,22 +28,22 @@ pub(super) fn is_probe(word: &str) -> bool {
     matches!(word, "uprobe" | "uretprobe")
 }
 
-pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, At> {
+pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {
         (&[kind, path, place], tail) => (kind, path, place, tail),
         (&[kind, path, place, modifiers], None) => (kind, path, place, Some(modifiers)),
         _ => {
-            return Err(At::new(
+            return Err(LocatedProblem::new(
                 typed.whole.at,
                 Problem::Syntax("a probe has the form uprobe:FILE:SYMBOL[+OFFSET][:MODIFIERS]"),
             ));
         }
     };
     let wrong = |word: Word<'_>, why: String| {
-        At::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
+        LocatedProblem::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
     };
     let Some(pmu) = sources.pmu(PMU) else {
-        return Err(At::new(kind.at, Problem::UnknownPmu(PMU.to_owned())));
+        return Err(LocatedProblem::new(kind.at, Problem::UnknownPmu(PMU.to_owned())));
     };
     let mut attr =
         Attr { kind: pmu.kind().map_err(|error| sysfs(kind.at, &error))?, ..Attr::default() };
@@ -59,15 +59,15 @@ pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, At> {
     Ok(event)
 }
 
-fn sysfs(at: usize, error: &io::Error) -> At {
-    At::new(at, Problem::Sysfs { pmu: PMU.to_owned(), why: error.to_string() })
+fn sysfs(at: usize, error: &io::Error) -> LocatedProblem {
+    LocatedProblem::new(at, Problem::Sysfs { pmu: PMU.to_owned(), why: error.to_string() })
 }
 
 /// The bit that asks for returns.
-fn returns(pmu: &Pmu, at: usize) -> Result<u64, At> {
+fn returns(pmu: &Pmu, at: usize) -> Result<u64, LocatedProblem> {
     let format = pmu.format("retprobe").map_err(|error| sysfs(at, &error))?;
     let missing = || {
-        At::new(
+        LocatedProblem::new(
             at,
             Problem::Sysfs { pmu: PMU.to_owned(), why: "it has no format/retprobe".to_owned() },
         )
@@ -77,9 +77,9 @@ fn returns(pmu: &Pmu, at: usize) -> Result<u64, At> {
 
 /// Where in the file the probe sits: a number is an offset in the file, a symbol lies where the
 /// program headers map it from.
-fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, At> {
+fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
     let wrong = |word: Word<'_>, why: String| {
-        At::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
+        LocatedProblem::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
     };
     let metadata = std::fs::metadata(path.text).map_err(|error| wrong(path, error.to_string()))?;
     if !metadata.is_file() {
@@ -110,7 +110,7 @@ fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, At> {
             place: symbol.to_owned(),
             why: format!("{} has no such function (`nm` lists those that it has)", path.text),
         };
-        return Err(At::new(place.at, problem)
+        return Err(LocatedProblem::new(place.at, problem)
             .near(symbol, functions().filter_map(|function| function.name().ok())));
     };
     let address = found

@@ -1,7 +1,7 @@
 //! What the kernel is handed for what users type, on machines that are described as folders.
 //! docs/untested.md says which of them no test machine is.
 
-use crate::machines::{Machine, arm64, hybrid, intel, vm};
+use crate::machines::{TestMachine, arm64, hybrid, intel, vm};
 use tare_events::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_USER};
@@ -38,7 +38,7 @@ fn group_lines(groups: &[EventGroup]) -> String {
 }
 
 /// Checks blocks of a typed text and, indented, what it stands for.
-fn check(machine: &Machine, table: &str) {
+fn check(machine: &TestMachine, table: &str) {
     let mut wrong = String::new();
     for block in table.trim().split("\n\n") {
         let (typed, expected) = block.trim().split_once('\n').expect("a typed text and its events");

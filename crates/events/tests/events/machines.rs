@@ -7,11 +7,11 @@ use tare_kernel::host::Host;
 use tempfile::TempDir;
 
 /// A folder that stands for `/`, removed with this value.
-pub(crate) struct Machine {
+pub(crate) struct TestMachine {
     root: TempDir,
 }
 
-impl Machine {
+impl TestMachine {
     fn new() -> Self {
         Self { root: tempfile::tempdir().expect("a temporary folder") }
     }
@@ -57,13 +57,13 @@ const X86_FORMATS: [(&str, &str); 7] = [
 ];
 
 /// A machine without sysfs and tracefs.
-pub(crate) fn bare() -> Machine {
-    Machine::new()
+pub(crate) fn bare() -> TestMachine {
+    TestMachine::new()
 }
 
 /// A VM as clouds rent them: no PMU of the cores.
-pub(crate) fn vm() -> Machine {
-    Machine::new()
+pub(crate) fn vm() -> TestMachine {
+    TestMachine::new()
         .pmu("software", 1, &[])
         .pmu("tracepoint", 2, &[])
         .pmu("breakpoint", 5, &[])
@@ -87,7 +87,7 @@ pub(crate) fn vm() -> Machine {
 }
 
 /// A server with two packages: PEBS, memory controllers, energy.
-pub(crate) fn intel() -> Machine {
+pub(crate) fn intel() -> TestMachine {
     let imc: Vec<_> = [
         ("cpumask", "0,28"),
         ("format/event", "config:0-7"),
@@ -128,7 +128,7 @@ pub(crate) fn intel() -> Machine {
 }
 
 /// A laptop with two kinds of cores.
-pub(crate) fn hybrid() -> Machine {
+pub(crate) fn hybrid() -> TestMachine {
     let core: Vec<_> = X86_FORMATS
         .into_iter()
         .chain([("cpus", "0-7"), ("events/mem-stores", "event=0xcd,umask=0x2")])
@@ -141,7 +141,7 @@ pub(crate) fn hybrid() -> Machine {
 }
 
 /// An arm64 server whose cores are all of one kind.
-pub(crate) fn arm64() -> Machine {
+pub(crate) fn arm64() -> TestMachine {
     let files = [
         ("cpus", "0-63"),
         ("format/event", "config:0-15"),
@@ -150,5 +150,5 @@ pub(crate) fn arm64() -> Machine {
         ("events/inst_retired", "event=0x0008"),
         ("events/l1d_cache_refill", "event=0x0003"),
     ];
-    Machine::new().pmu("software", 1, &[]).pmu("armv8_pmuv3_0", 8, &files)
+    TestMachine::new().pmu("software", 1, &[]).pmu("armv8_pmuv3_0", 8, &files)
 }

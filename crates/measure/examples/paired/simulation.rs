@@ -18,7 +18,7 @@ pub(crate) const MIN_EFFECT: f64 = 0.01;
 /// A machine whose speed drifts (correlated over 30 s), halves while a neighbour works (1 s on and
 /// off in the mean), and whose runs have noise of their own (2%), with a stall of some 30% in one
 /// of twenty.
-pub(crate) struct Machine {
+pub(crate) struct SimulatedMachine {
     rng: Rng,
     now: f64,
     drift: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Machine {
     changes_at: f64,
 }
 
-impl Machine {
+impl SimulatedMachine {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let drift = 0.15 * normal(&mut rng);
@@ -68,13 +68,13 @@ impl Machine {
 
 /// A with work 1 against B with `ratio`.
 pub(crate) struct Simulated {
-    machine: Machine,
+    machine: SimulatedMachine,
     ratio: f64,
 }
 
 impl Simulated {
     pub(crate) fn new(ratio: f64, seed: u64) -> Self {
-        Self { machine: Machine::new(seed), ratio }
+        Self { machine: SimulatedMachine::new(seed), ratio }
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn ways(ratio: f64, trials: u64) -> Ways {
         runs.iter().map(|run| run.elapsed.as_secs_f64()).collect()
     };
     let blocks = share(trials, |seed| {
-        let mut machine = Machine::new(seed);
+        let mut machine = SimulatedMachine::new(seed);
         let a = seconds((0..30).map(|_| machine.run(1.0)).collect());
         let b = seconds((0..30).map(|_| machine.run(ratio)).collect());
         mann_whitney_differs(&a, &b)

@@ -1,9 +1,9 @@
-//! Counts of places, summed as they are to be shown.
+//! Counts of locations, summed as they are to be shown.
 
 use tare_format::abi::Count;
 use tare_kernel::host::{Place, Topology};
 
-use super::{Counter, Snapshot, Subject, Where};
+use super::{Counter, Location, Snapshot, Subject};
 use tare_events::PmuCpus;
 use tare_events::Unavailable;
 
@@ -30,14 +30,14 @@ pub enum Aggregation {
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// All places.
+    /// All locations.
     All,
     /// A CPU.
     Cpu(u32),
     /// A thread.
     Thread(i32),
     /// A core, die, socket or node.
-    Place(Place),
+    Topology(Place),
 }
 
 /// What came of counting.
@@ -57,7 +57,7 @@ pub struct Row {
     /// What was summed.
     pub key: Key,
     /// How many CPUs or threads were.
-    pub places: usize,
+    pub locations: usize,
     /// The number of the event in [`super::Counters::as_slice`].
     pub event: usize,
     /// The sum.
@@ -98,27 +98,34 @@ pub fn rows(
     {
         let instances =
             (event..counters.len()).filter(|&other| first_instance(counters, other) == event);
-        let places = |instance: usize| {
+        let locations = |instance: usize| {
             counters[instance]
-                .places()
+                .locations()
                 .enumerate()
                 .map(move |(place, at)| (at, snapshot.get(instance, place)))
         };
-        let mut keyed: Vec<(Key, Option<Count>)> =
-            instances.flat_map(places).map(|(at, count)| (key(at, by, topology), count)).collect();
+        let mut keyed: Vec<(Key, Option<Count>)> = instances
+            .flat_map(locations)
+            .map(|(at, count)| (key(at, by, topology), count))
+            .collect();
         keyed.sort_by_key(|&(key, _)| key);
         let rows = keyed.chunk_by(|a, b| a.0 == b.0).map(|same| {
             let counts: Vec<_> = same.iter().map(|&(_, count)| count).collect();
             Row {
                 key: same[0].0,
-                places: same.len(),
+                locations: same.len(),
                 event,
                 outcome: Outcome::of(counter, &counts),
             }
         });
         all.extend(rows);
         if keyed.is_empty() {
-            all.push(Row { key: Key::All, places: 0, event, outcome: Outcome::of(counter, &[]) });
+            all.push(Row {
+                key: Key::All,
+                locations: 0,
+                event,
+                outcome: Outcome::of(counter, &[]),
+            });
         }
     }
     if !matches!(by, Aggregation::All | Aggregation::Cpu | Aggregation::Thread) {
@@ -142,14 +149,14 @@ fn first_instance(counters: &[Counter], event: usize) -> usize {
     (0..event).find(|&other| is_instance(of(other)) && same(of(other), of(event))).unwrap_or(event)
 }
 
-fn key(at: Where, by: Aggregation, topology: &Topology) -> Key {
+fn key(at: Location, by: Aggregation, topology: &Topology) -> Key {
     match (by, at) {
-        (Aggregation::All, _) | (_, Where::Command) => Key::All,
-        (_, Where::Task(tid)) => Key::Thread(tid),
-        (Aggregation::Core, Where::Cpu(cpu)) => Key::Place(topology.core_of(cpu)),
-        (Aggregation::Die, Where::Cpu(cpu)) => Key::Place(topology.die_of(cpu)),
-        (Aggregation::Socket, Where::Cpu(cpu)) => Key::Place(topology.package_of(cpu)),
-        (Aggregation::Node, Where::Cpu(cpu)) => Key::Place(topology.node_of(cpu)),
-        (Aggregation::Cpu | Aggregation::Thread, Where::Cpu(cpu)) => Key::Cpu(cpu),
+        (Aggregation::All, _) | (_, Location::Command) => Key::All,
+        (_, Location::Task(tid)) => Key::Thread(tid),
+        (Aggregation::Core, Location::Cpu(cpu)) => Key::Topology(topology.core_of(cpu)),
+        (Aggregation::Die, Location::Cpu(cpu)) => Key::Topology(topology.die_of(cpu)),
+        (Aggregation::Socket, Location::Cpu(cpu)) => Key::Topology(topology.package_of(cpu)),
+        (Aggregation::Node, Location::Cpu(cpu)) => Key::Topology(topology.node_of(cpu)),
+        (Aggregation::Cpu | Aggregation::Thread, Location::Cpu(cpu)) => Key::Cpu(cpu),
     }
 }

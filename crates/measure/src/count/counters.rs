@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
 use tare_kernel::open::{EventFile, Kernel, Target};
 
-use super::{Cgroup, Scope, Snapshot, Where};
+use super::{Cgroup, Location, Scope, Snapshot};
 use tare_events::{
     Event, EventGroup, OpenError, Unavailable, is_cpu_pmu, is_kernel_only, user_mode_only,
 };
@@ -60,38 +60,38 @@ pub struct Subject {
     pub cgroup: Option<String>,
 }
 
-/// One event of a measurement and the places that it is open at.
+/// One event of a measurement, with a file for each task or CPU that it counts.
 #[derive(Debug)]
 pub struct Counter {
     /// What it counts.
     pub subject: Subject,
     /// What the kernel was given last, whether it took it or not.
     pub attr: Attr,
-    places: Vec<Place>,
+    files: Vec<OpenedFile>,
 }
 
 #[derive(Debug)]
-struct Place {
-    at: Where,
+struct OpenedFile {
+    at: Location,
     file: Result<Box<dyn EventFile>, Unavailable>,
     leads: bool,
 }
 
 impl Counter {
-    /// The places in the order of results.
-    pub fn places(&self) -> impl Iterator<Item = Where> {
-        self.places.iter().map(|place| place.at)
+    /// What it is opened on, in the order of results.
+    pub fn locations(&self) -> impl Iterator<Item = Location> {
+        self.files.iter().map(|opened| opened.at)
     }
 
     /// Why it has no count anywhere; `None` where it counts somewhere.
     #[must_use]
     pub fn unavailable(&self) -> Option<Unavailable> {
-        if self.places.is_empty() {
+        if self.files.is_empty() {
             return Some(Unavailable::OtherCpus);
         }
-        self.places
+        self.files
             .iter()
-            .map(|place| place.file.as_ref().err().copied())
+            .map(|opened| opened.file.as_ref().err().copied())
             .collect::<Option<Vec<_>>>()
             .map(|reasons| reasons[0])
     }
@@ -106,15 +106,15 @@ pub struct Counters {
 /// How many descriptors [`Counters::open`] will use: one for each event and place.
 #[must_use]
 pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
-    let places = |copy, (number, group): (usize, &EventGroup)| {
+    let locations = |copy, (number, group): (usize, &EventGroup)| {
         let at = group
             .events
             .first()
-            .map_or(0, |leader| scope.places(leader, scope.cgroup(copy, number)).len());
+            .map_or(0, |leader| scope.locations(leader, scope.cgroup(copy, number)).len());
         at * group.events.len()
     };
     (0..scope.copies())
-        .map(|copy| groups.iter().enumerate().map(|group| places(copy, group)).sum::<usize>())
+        .map(|copy| groups.iter().enumerate().map(|group| locations(copy, group)).sum::<usize>())
         .sum()
 }
 
@@ -163,8 +163,8 @@ impl Counters {
     }
 
     fn leaders(&self) -> impl Iterator<Item = &dyn EventFile> {
-        let places = self.counters.iter().flat_map(|counter| &counter.places);
-        places.filter(|place| place.leads).filter_map(|place| place.file.as_deref().ok())
+        let locations = self.counters.iter().flat_map(|counter| &counter.files);
+        locations.filter(|place| place.leads).filter_map(|opened| opened.file.as_deref().ok())
     }
 
     /// Starts counting everywhere.
@@ -191,10 +191,10 @@ impl Counters {
             let len = file.read(&mut bytes).ok()?;
             Reading::decode(bytes.get(..len)?, READ_FORMAT).ok()?.counts.first().copied()
         };
-        let places = |counter: &Counter| {
-            counter.places.iter().map(|place| read(place.file.as_deref().ok()?)).collect()
+        let locations = |counter: &Counter| {
+            counter.files.iter().map(|place| read(place.file.as_deref().ok()?)).collect()
         };
-        Snapshot(self.counters.iter().map(places).collect())
+        Snapshot(self.counters.iter().map(locations).collect())
     }
 }
 
@@ -217,23 +217,23 @@ impl Opening<'_> {
         let counter = |event: &Event| Counter {
             subject: Subject { event: event.clone(), cgroup: name.clone() },
             attr: event.attr.clone(),
-            places: Vec::new(),
+            files: Vec::new(),
         };
         let mut members: Vec<Counter> = group.events.iter().map(counter).collect();
         let Some(leader) = group.events.first() else { return Ok(members) };
-        let places = self.scope.places(leader, cgroup);
-        let several = places.len() > 1;
-        for (at, target) in places {
+        let locations = self.scope.locations(leader, cgroup);
+        let several = locations.len() > 1;
+        for (at, target) in locations {
             match self.group_at(&mut members, at, target) {
                 // A thread that ended between being listed and being opened has nothing to count.
                 Err(OpenError::NoSuchTask(_)) if several => members
                     .iter_mut()
-                    .for_each(|member| member.places.retain(|place| place.at != at)),
+                    .for_each(|member| member.files.retain(|opened| opened.at != at)),
                 result => result?,
             }
         }
         match self.scope {
-            Scope::Tasks(tids) if members[0].places.is_empty() => {
+            Scope::Tasks(tids) if members[0].files.is_empty() => {
                 Err(OpenError::NoSuchTask(tids.first().copied().unwrap_or(0)))
             }
             _ => Ok(members),
@@ -244,14 +244,14 @@ impl Opening<'_> {
     fn group_at(
         &mut self,
         members: &mut [Counter],
-        at: Where,
+        at: Location,
         target: Target,
     ) -> Result<(), OpenError> {
         let mut leader = None;
         for index in 0..members.len() {
             let file = self.event(members, index, leader, target)?;
             let leads = leader.is_none() && file.is_ok();
-            members[index].places.push(Place { at, file, leads });
+            members[index].files.push(OpenedFile { at, file, leads });
             leader = leader.or(leads.then_some(index));
         }
         Ok(())
@@ -274,7 +274,7 @@ impl Opening<'_> {
         loop {
             let (before, rest) = members.split_at_mut(index);
             let leader =
-                leader.and_then(|leader| before[leader].places.last()?.file.as_deref().ok());
+                leader.and_then(|leader| before[leader].files.last()?.file.as_deref().ok());
             let Counter { subject: Subject { event, .. }, attr, .. } = &mut rest[0];
             *attr = self.attr(event, leader.is_none());
             let errno = match self.kernel.open(attr, target, leader) {

@@ -70,7 +70,7 @@ fn fits(
     let on_a_counter = |event: usize| {
         let counter = &counters.as_slice()[event];
         counter.unavailable().is_some()
-            || (0..counter.places().count())
+            || (0..counter.locations().count())
                 .all(|place| snapshot.get(event, place).is_some_and(Count::is_exact))
     };
     Ok((0..counters.as_slice().len()).all(on_a_counter))

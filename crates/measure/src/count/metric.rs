@@ -82,24 +82,25 @@ pub struct Valued {
 }
 
 /// The events whose counts can be set against each other: of the same levels, of the same cgroup.
-struct Beside<'a> {
+struct ComparableCounts<'a> {
     subjects: &'a [Subject],
     values: &'a [Valued],
     key: Key,
     of: &'a Subject,
 }
 
-impl Beside<'_> {
+impl ComparableCounts<'_> {
     fn count(&self, fits: impl Fn(&Attr) -> bool, same_levels: bool) -> Option<f64> {
         const LEVELS: Flags = Flags::EXCLUDE_USER.union(Flags::EXCLUDE_KERNEL);
         let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
-        let beside = self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
-            let subject = &self.subjects[valued.subject];
-            subject.cgroup == self.of.cgroup
-                && fits(&subject.event.attr)
-                && (!same_levels || levels(subject) == levels(self.of))
-        })?;
-        beside.value
+        let comparable =
+            self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
+                let subject = &self.subjects[valued.subject];
+                subject.cgroup == self.of.cgroup
+                    && fits(&subject.event.attr)
+                    && (!same_levels || levels(subject) == levels(self.of))
+            })?;
+        comparable.value
     }
 
     fn hardware(&self, config: u64) -> Option<f64> {
@@ -127,26 +128,26 @@ pub fn metric(
     elapsed_ns: f64,
 ) -> Option<Metric> {
     let (key, value, of) = (of.key, of.value?, subjects.get(of.subject)?);
-    let beside = Beside { subjects, values, key, of };
+    let comparable = ComparableCounts { subjects, values, key, of };
     let attr = &of.event.attr;
     if is_clock(attr) {
         return (elapsed_ns > 0.0).then(|| Metric::plain(value / elapsed_ns, "CPUs utilized"));
     }
-    if let Some(ratio) = ratio(&beside, attr, value) {
+    if let Some(ratio) = ratio(&comparable, attr, value) {
         return Some(ratio);
     }
     // Energy, bytes and the like have a unit of their own, and no rate per second of CPU time.
     if !of.event.unit.is_empty() {
         return None;
     }
-    let clock_ns = beside.count(is_clock, false).filter(|&ns| ns > 0.0)?;
+    let clock_ns = comparable.count(is_clock, false).filter(|&ns| ns > 0.0)?;
     if attr.kind == sys::PERF_TYPE_HARDWARE && attr.config & EVENT_MASK == hardware::CYCLES {
         return Some(Metric::plain(value / clock_ns, "GHz"));
     }
     Some(Metric::rate(value / clock_ns * 1e9))
 }
 
-fn ratio(beside: &Beside<'_>, attr: &Attr, value: f64) -> Option<Metric> {
+fn ratio(comparable: &ComparableCounts<'_>, attr: &Attr, value: f64) -> Option<Metric> {
     let share = |whole: f64, unit: &str, percent: bool| {
         (whole > 0.0).then(|| Metric {
             value: value / whole * if percent { 100.0 } else { 1.0 },
@@ -158,7 +159,7 @@ fn ratio(beside: &Beside<'_>, attr: &Attr, value: f64) -> Option<Metric> {
         sys::PERF_TYPE_HARDWARE => {
             let &(_, whole, unit, percent) =
                 RATIOS.iter().find(|ratio| ratio.0 == attr.config & EVENT_MASK)?;
-            share(beside.hardware(whole)?, unit, percent)
+            share(comparable.hardware(whole)?, unit, percent)
         }
         sys::PERF_TYPE_HW_CACHE => {
             // linux/perf_event.h: config = cache | operation << 8 | result << 16; a miss goes with
@@ -168,7 +169,7 @@ fn ratio(beside: &Beside<'_>, attr: &Attr, value: f64) -> Option<Metric> {
                 CACHES.iter().find(|&&(cache, _)| u64::from(cache) == attr.config & 0xff)?;
             let is_miss = attr.config & 0xff_0000 == miss;
             is_miss
-                .then(|| beside.cache(attr.config & !miss))
+                .then(|| comparable.cache(attr.config & !miss))
                 .flatten()
                 .and_then(|accesses| share(accesses, unit, true))
         }

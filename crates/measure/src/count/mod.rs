@@ -19,5 +19,5 @@ pub use counters::{Counter, Counters, Inheritance, Options, Start, Subject, need
 pub use exact::{ExactSets, plan_exact};
 pub use metric::{Metric, Valued, metric};
 pub use repeated::{Repeated, RepeatedRow};
-pub use scope::{Cgroup, Pairing, Scope, Where};
+pub use scope::{Cgroup, Location, Pairing, Scope};
 pub use snapshot::Snapshot;

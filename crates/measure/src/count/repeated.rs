@@ -8,7 +8,7 @@ pub struct RepeatedRow {
     /// What was summed.
     pub key: Key,
     /// How many CPUs or threads were, in the last run.
-    pub places: usize,
+    pub locations: usize,
     /// The number of the subject.
     pub subject: usize,
     /// The scaled count of each run that counted it.
@@ -36,10 +36,10 @@ impl Repeated {
             // Runs of the same events have the same rows in the same order.
             let guess = self.rows.get(nth).is_some_and(same).then_some(nth);
             let at = guess.or_else(|| self.rows.iter().position(same)).unwrap_or_else(|| {
-                let (key, places) = (row.key, row.places);
+                let (key, locations) = (row.key, row.locations);
                 self.rows.push(RepeatedRow {
                     key,
-                    places,
+                    locations,
                     subject: number,
                     values: Vec::new(),
                     enabled_ns: 0,

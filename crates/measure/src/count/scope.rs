@@ -55,7 +55,7 @@ pub enum Pairing {
 
 /// One place that an event is open at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Where {
+pub enum Location {
     /// The command and what it started.
     Command,
     /// A thread, by its id.
@@ -93,9 +93,9 @@ impl Scope {
         matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandInCgroup { .. })
     }
 
-    /// Where an event is to be opened, in the order of results.
+    /// Location an event is to be opened, in the order of results.
     #[must_use]
-    pub fn places(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Where, Target)> {
+    pub fn locations(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Location, Target)> {
         let folder = if let Self::CommandInCgroup { folder, .. } = self {
             Some(folder)
         } else {
@@ -105,9 +105,9 @@ impl Scope {
             folder.map_or(Target::Cpu(cpu), |folder| Target::CgroupOnCpu(folder.as_raw_fd(), cpu))
         };
         match self {
-            Self::Command(pid) => vec![(Where::Command, Target::Task(*pid))],
+            Self::Command(pid) => vec![(Location::Command, Target::Task(*pid))],
             Self::Tasks(tids) => {
-                tids.iter().map(|&tid| (Where::Task(tid), Target::Task(tid))).collect()
+                tids.iter().map(|&tid| (Location::Task(tid), Target::Task(tid))).collect()
             }
             Self::Cpus(cpus) | Self::Cgroups { cpus, .. } | Self::CommandInCgroup { cpus, .. } => {
                 let counted = match &event.cpus {
@@ -116,7 +116,7 @@ impl Scope {
                     }
                     None => cpus.clone(),
                 };
-                counted.as_slice().iter().map(|&cpu| (Where::Cpu(cpu), target(cpu))).collect()
+                counted.as_slice().iter().map(|&cpu| (Location::Cpu(cpu), target(cpu))).collect()
             }
         }
     }

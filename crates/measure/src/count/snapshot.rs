@@ -7,7 +7,7 @@ use tare_format::abi::Count;
 pub struct Snapshot(pub(super) Vec<Vec<Option<Count>>>);
 
 impl Snapshot {
-    /// The count of an event at one of its places.
+    /// The count of an event at one of its locations.
     #[must_use]
     pub fn get(&self, event: usize, place: usize) -> Option<Count> {
         self.0.get(event)?.get(place).copied().flatten()
@@ -19,7 +19,7 @@ impl Snapshot {
         self.zip(earlier, Count::since)
     }
 
-    /// The sum with another snapshot of counters on the same events and places.
+    /// The sum with another snapshot of counters on the same events and locations.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, Count::plus)

@@ -189,8 +189,8 @@ fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
         Scripted::new().rule(|_, target| target == Target::Task(8), Answer::Refuse(Errno::SRCH));
     let counters = open(&kernel, "page-faults", &Scope::Tasks(vec![7, 8, 9])).unwrap();
     assert_eq!(
-        counters.as_slice()[0].places().collect::<Vec<_>>(),
-        [Where::Task(7), Where::Task(9)]
+        counters.as_slice()[0].locations().collect::<Vec<_>>(),
+        [Location::Task(7), Location::Task(9)]
     );
     assert!(matches!(
         open(&kernel, "page-faults", &Scope::Tasks(vec![8])),
@@ -223,7 +223,7 @@ fn multiplexed_counts_are_scaled_and_show_their_share() {
     let kernel = Scripted::new().rule(hardware, Answer::Count(10, 100, 25));
     let row = rows_of(&kernel, "cycles", &Scope::Cpus("0-3".parse().unwrap())).remove(0);
     let Outcome::Counted(count) = row.outcome else { panic!("{row:?}") };
-    assert_eq!((count.value(), count.scaled(), row.places), (40, Some(160.0), 4));
+    assert_eq!((count.value(), count.scaled(), row.locations), (40, Some(160.0), 4));
     assert!((count.running_share() - 0.25).abs() < 1e-12);
 }
 

@@ -62,9 +62,9 @@ pub struct HandlerCost {
     pub traced_interrupts: u64,
 }
 
-/// What one way of looking saw: a figure a slice, times in nanoseconds a sample.
+/// The slices of one mode of tracing: a figure a slice, times in nanoseconds a sample.
 #[derive(Debug, Default)]
-struct Seen {
+struct Slices {
     stolen_ns: Vec<f64>,
     /// The median gap of a sample, slice by slice; none without samples.
     typical_ns: Vec<Option<f64>>,
@@ -77,19 +77,19 @@ struct Seen {
     spans: u64,
 }
 
-/// What all ways of looking saw.
+/// The slices of all modes of tracing.
 #[derive(Debug, Default)]
-struct Looks {
+struct SlicesByMode {
     /// No trace event is open.
-    plain: Seen,
+    plain: Slices,
     /// They are open and off, in rounds with the other two: what these differ by is what tracing
     /// costs.
-    off: Seen,
-    handler: Seen,
-    interrupt: Seen,
+    off: Slices,
+    handler: Slices,
+    interrupt: Slices,
 }
 
-/// Looks at one rate. `step` is called after each look, and ends it early by returning false: then
+/// Measures one rate. `step` is called after each slice, and ends it early by returning false: then
 /// there is no result.
 ///
 /// # Errors
@@ -103,10 +103,11 @@ pub fn cost(
 ) -> Result<Option<(HandlerCost, Delivered)>, SamplerError> {
     let mut rng = Rng::with_seed(plan.seed ^ hz);
     let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu)?;
-    let mut looker = Looker { plan, clock: Clock::measure(), sampler, all: Delivered::default() };
-    let mut looks = Looks::default();
-    for _ in 0..plan.looks() {
-        looker.slice(None, &mut looks.plain)?;
+    let mut runner =
+        SliceRunner { plan, clock: Clock::measure(), sampler, all: Delivered::default() };
+    let mut slices = SlicesByMode::default();
+    for _ in 0..plan.handler_slices() {
+        runner.slice(None, &mut slices.plain)?;
         if !step() {
             return Ok(None);
         }
@@ -121,35 +122,35 @@ pub fn cost(
     let (mut handler, mut interrupt) = (open(&probes.handler), open(&probes.interrupt));
     let traced = handler.is_some() || interrupt.is_some();
     let mut order = [0, 1, 2];
-    for _ in 0..plan.looks() {
+    for _ in 0..plan.handler_slices() {
         rng.shuffle(&mut order);
-        for way in order.iter().filter(|_| traced) {
-            match way {
-                0 => looker.slice(None, &mut looks.off)?,
-                1 => looker.slice(handler.as_mut(), &mut looks.handler)?,
-                _ => looker.slice(interrupt.as_mut(), &mut looks.interrupt)?,
+        for mode in order.iter().filter(|_| traced) {
+            match mode {
+                0 => runner.slice(None, &mut slices.off)?,
+                1 => runner.slice(handler.as_mut(), &mut slices.handler)?,
+                _ => runner.slice(interrupt.as_mut(), &mut slices.interrupt)?,
             }
         }
         if !step() {
             return Ok(None);
         }
     }
-    Ok(Some((sum_up(&looks, probes, &mut rng), looker.all)))
+    Ok(Some((sum_up(&slices, probes, &mut rng), runner.all)))
 }
 
 /// What slices need.
-struct Looker<'a> {
+struct SliceRunner<'a> {
     plan: &'a Plan,
     clock: Clock,
     sampler: Sampler,
     all: Delivered,
 }
 
-impl Looker<'_> {
+impl SliceRunner<'_> {
     fn slice(
         &mut self,
         mut trace: Option<&mut Trace>,
-        seen: &mut Seen,
+        slices: &mut Slices,
     ) -> Result<(), SamplerError> {
         let first = priority::first();
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
@@ -162,15 +163,15 @@ impl Looker<'_> {
         }
         drop(first);
         let delivered = self.sampler.take();
-        seen.slice(watched.elapsed_ns, &watched.gaps, &spans, &delivered.times_ns);
+        slices.add(watched.elapsed_ns, &watched.gaps, &spans, &delivered.times_ns);
         self.all.add(&delivered);
         Ok(())
     }
 }
 
-impl Seen {
+impl Slices {
     /// Adds a slice; all times ascend.
-    fn slice(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
+    fn add(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
         self.elapsed_ns += elapsed_ns;
         let (mut stolen, mut background, mut samples) = (0, 0, 0);
         let mut singles = Vec::new();
@@ -217,15 +218,15 @@ fn within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
     until.saturating_sub(before) as u64
 }
 
-fn sum_up(looks: &Looks, probes: &Probes, rng: &mut Rng) -> HandlerCost {
-    let Looks { plain, off, handler, interrupt } = looks;
+fn sum_up(slices: &SlicesByMode, probes: &Probes, rng: &mut Rng) -> HandlerCost {
+    let SlicesByMode { plain, off, handler, interrupt } = slices;
     let stolen_us = in_us(&plain.stolen_ns, rng);
     let (handler_us, handler_tracing_us) = traced(handler, off, probes.handler.as_ref(), rng);
     let (interrupt_us, interrupt_tracing_us) =
         traced(interrupt, off, probes.interrupt.as_ref(), rng);
     let all = [plain, off, handler, interrupt];
-    let elapsed: u64 = all.iter().map(|seen| seen.elapsed_ns).sum();
-    let stalled: u64 = all.iter().map(|seen| seen.stalled_ns).sum();
+    let elapsed: u64 = all.iter().map(|slices| slices.elapsed_ns).sum();
+    let stalled: u64 = all.iter().map(|slices| slices.stalled_ns).sum();
     HandlerCost {
         handler_us,
         interrupt_us,
@@ -250,16 +251,16 @@ fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
 /// What a span took, and what a trace event cost and was taken off: half of what traced samples
 /// steal more than those of the same round that are not.
 fn traced(
-    seen: &Seen,
-    off: &Seen,
+    slices: &Slices,
+    off: &Slices,
     probe: Option<&Probe>,
     rng: &mut Rng,
 ) -> (Option<Estimate>, Option<Estimate>) {
-    let Some(span) = in_us(&seen.span_ns, rng) else { return (None, None) };
+    let Some(span) = in_us(&slices.span_ns, rng) else { return (None, None) };
     if matches!(probe, Some(Probe::Took { .. })) {
         return (Some(span), None);
     }
-    let more = seen
+    let more = slices
         .typical_ns
         .iter()
         .zip(&off.typical_ns)
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn samples_find_their_gaps_and_spans() {
-        let mut seen = Seen::default();
+        let mut slices = Slices::default();
         let gaps = [
             span(10_000, 12_000),
             span(20_000, 20_700),
@@ -291,36 +292,36 @@ mod tests {
             span(30_900, 31_300),
             span(100_000, 100_200),
         ];
-        seen.slice(1_000_000, &gaps, &spans, &[11_100, 31_000, 100_100]);
+        slices.add(1_000_000, &gaps, &spans, &[11_100, 31_000, 100_100]);
         assert_eq!(
-            seen.stolen_ns,
+            slices.stolen_ns,
             [2300.0],
             "the mean of two; the second gap is a tick's, the last a stall"
         );
-        assert_eq!(seen.background, [0.0007]);
-        assert_eq!(seen.stalled_ns, 150_000);
-        assert_eq!(seen.span_ns, [300.0]);
-        assert_eq!((seen.samples, seen.spans), (3, 3));
-        assert_eq!(seen.singles_us, [2.0, 2.6]);
+        assert_eq!(slices.background, [0.0007]);
+        assert_eq!(slices.stalled_ns, 150_000);
+        assert_eq!(slices.span_ns, [300.0]);
+        assert_eq!((slices.samples, slices.spans), (3, 3));
+        assert_eq!(slices.singles_us, [2.0, 2.6]);
     }
 
     #[test]
     fn what_tracing_costs_is_taken_off() {
-        let with = |stolen: f64, span: f64| Seen {
+        let with = |stolen: f64, span: f64| Slices {
             stolen_ns: vec![stolen; 9],
             typical_ns: vec![Some(stolen); 9],
             span_ns: vec![span; 9],
-            ..Seen::default()
+            ..Slices::default()
         };
         let pair = Some(Probe::Pair { ids: [1, 2], filter: None });
         let probes = Probes { handler: pair.clone(), interrupt: pair };
-        let looks = Looks {
+        let slices = SlicesByMode {
             plain: with(2400.0, 0.0),
             off: with(2450.0, 0.0),
             handler: with(3050.0, 700.0),
             interrupt: with(2950.0, 2200.0),
         };
-        let cost = sum_up(&looks, &probes, &mut Rng::with_seed(1));
+        let cost = sum_up(&slices, &probes, &mut Rng::with_seed(1));
         let value = |estimate: Option<Estimate>| (estimate.unwrap().value * 1e3).round();
         assert_eq!((value(cost.handler_tracing_us), value(cost.handler_us)), (300.0, 400.0));
         assert_eq!(

@@ -39,13 +39,13 @@ pub enum SwitchError {
 
 /// The event alone: what no profiler can do without.
 #[derive(Debug)]
-pub struct Alone {
+pub struct EventAlone {
     sampler: Sampler,
     /// What was delivered so far.
     pub delivered: Delivered,
 }
 
-impl Alone {
+impl EventAlone {
     /// Of an event that was opened.
     #[must_use]
     pub fn new(sampler: Sampler) -> Self {
@@ -53,7 +53,7 @@ impl Alone {
     }
 }
 
-impl Switch for Alone {
+impl Switch for EventAlone {
     fn on(&mut self) -> Result<(), SwitchError> {
         Ok(self.sampler.on()?)
     }
@@ -65,7 +65,7 @@ impl Switch for Alone {
     }
 }
 
-/// What one way of sampling took from one loop.
+/// What one profiler, or the event alone, took from one loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     /// The loop.

@@ -45,7 +45,7 @@ pub struct Plan {
     pub cpu: u32,
     /// How long one slice lasts.
     pub slice_ns: u64,
-    /// Slices of each loop with each way of sampling, and as many without.
+    /// Slices of each loop with each profiler, and as many without.
     pub pairs: usize,
     /// The loops.
     pub loads: Vec<Kind>,
@@ -54,15 +54,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Slices of each way to look at the handler's cost.
+    /// Slices of each mode of tracing, to measure the handler's cost.
     #[must_use]
-    pub fn looks(&self) -> usize {
+    pub fn handler_slices(&self) -> usize {
         (self.pairs / 5 * 4).max(5)
     }
 
     /// Steps that the whole study takes, for progress bars.
     #[must_use]
     pub fn steps(&self) -> usize {
-        self.rates.len() * (2 * self.looks() + self.pairs * self.loads.len())
+        self.rates.len() * (2 * self.handler_slices() + self.pairs * self.loads.len())
     }
 }

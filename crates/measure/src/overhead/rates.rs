@@ -6,7 +6,7 @@ use tare_kernel::open::Kernel;
 
 use super::fit::{Fit, Point};
 use super::handler::{HandlerCost, cost};
-use super::interference::{Alone, Loss, Switch, SwitchError, losses};
+use super::interference::{EventAlone, Loss, Switch, SwitchError, losses};
 use super::load::{Kind, Load};
 use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
@@ -75,7 +75,7 @@ pub struct FittedFigure {
 pub enum Figure {
     /// perf's own handler.
     Handler,
-    /// The interrupt around it.
+    /// The interrupt hooks it.
     Interrupt,
     /// The time that the program does without.
     Stolen,
@@ -155,8 +155,8 @@ pub fn fits(rows: &[Row]) -> Vec<FittedFigure> {
     Figure::ALL.into_iter().filter_map(fitted).collect()
 }
 
-/// What the study asks of its surroundings.
-pub trait Surroundings {
+/// What the caller does while a study runs.
+pub trait StudyHooks {
     /// Why it may fail.
     type Error: From<SwitchError>;
 
@@ -167,7 +167,7 @@ pub trait Surroundings {
     ///
     /// # Errors
     /// One can't be started.
-    fn profilers(&mut self, hz: u64) -> Result<Vec<Named>, Self::Error>;
+    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, Self::Error>;
 
     /// Called after a rate: the kernel's limit on rates, where it was lowered meanwhile. It is as
     /// before when this returns, if this user may set it.
@@ -180,22 +180,27 @@ pub trait Profiler: Switch {
     fn cpu_ns(&mut self) -> u64;
 }
 
-/// A profiler and what it is called.
-pub type Named = (String, Box<dyn Profiler>);
+/// A profiler that was started, switched off.
+pub struct AttachedProfiler {
+    /// What it is called.
+    pub name: String,
+    /// The profiler.
+    pub profiler: Box<dyn Profiler>,
+}
 
 /// Measures every rate of the plan; none where a step ended it.
 ///
 /// # Errors
 /// The event can't be sampled, or a profiler failed.
-pub fn rows<S: Surroundings>(
+pub fn rows<S: StudyHooks>(
     plan: &Plan,
     kernel: &dyn Kernel,
     probes: &Probes,
-    around: &mut S,
+    hooks: &mut S,
 ) -> Result<Option<Vec<Row>>, S::Error> {
     let mut rows = Vec::with_capacity(plan.rates.len());
     for &hz in &plan.rates {
-        match row(plan, hz, kernel, probes, around)? {
+        match row(plan, hz, kernel, probes, hooks)? {
             Some(row) => rows.push(row),
             None => return Ok(None),
         }
@@ -203,23 +208,23 @@ pub fn rows<S: Surroundings>(
     Ok(Some(rows))
 }
 
-fn row<S: Surroundings>(
+fn row<S: StudyHooks>(
     plan: &Plan,
     hz: u64,
     kernel: &dyn Kernel,
     probes: &Probes,
-    around: &mut S,
+    hooks: &mut S,
 ) -> Result<Option<Row>, S::Error> {
     let failed = |error: SamplerError| S::Error::from(SwitchError::from(error));
     let Some((cost, looked_at)) =
-        cost(plan, hz, kernel, probes, &mut || around.step()).map_err(failed)?
+        cost(plan, hz, kernel, probes, &mut || hooks.step()).map_err(failed)?
     else {
         return Ok(None);
     };
     let sampler =
         Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
-    let mut alone = Alone::new(sampler);
-    let mut profilers = around.profilers(hz)?;
+    let mut alone = EventAlone::new(sampler);
+    let mut profilers = hooks.profilers(hz)?;
     let mut rng = Rng::with_seed(plan.seed.wrapping_add(hz));
     let mut found = Vec::new();
     for &kind in &plan.loads {
@@ -227,9 +232,9 @@ fn row<S: Surroundings>(
         switches.extend(
             profilers
                 .iter_mut()
-                .map(|(name, profiler)| (name.clone(), profiler as &mut dyn Switch)),
+                .map(|one| (one.name.clone(), &mut one.profiler as &mut dyn Switch)),
         );
-        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || around.step())
+        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || hooks.step())
             .map_err(S::Error::from)?
         {
             Some(losses) => found.extend(losses),
@@ -238,11 +243,11 @@ fn row<S: Surroundings>(
     }
     let recorders = profilers
         .iter_mut()
-        .map(|(name, profiler)| Recorder::watch(name, profiler.as_mut(), plan.seed));
+        .map(|one| Recorder::watch(&one.name, one.profiler.as_mut(), plan.seed));
     let recorders = recorders.collect::<Result<_, _>>().map_err(S::Error::from)?;
     let mut all = alone.delivered;
     all.add(&looked_at);
-    Ok(Some(finish(hz, &all, cost, found, recorders, around.limit_lowered_to())))
+    Ok(Some(finish(hz, &all, cost, found, recorders, hooks.limit_lowered_to())))
 }
 
 fn finish(

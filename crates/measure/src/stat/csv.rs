@@ -2,7 +2,7 @@
 //! perf 6.1's output).
 //!
 //! ```text
-//! [time | summary] [key [places]] value unit event [cgroup] [deviation%] running-ns running-% metric metric-unit
+//! [time | summary] [key [locations]] value unit event [cgroup] [deviation%] running-ns running-% metric metric-unit
 //! ```
 
 use std::io::{self, Write};
@@ -90,7 +90,7 @@ fn prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &Line) {
         Key::All => {}
         Key::Cpu(cpu) => fields.push(format!("CPU{cpu}")),
         Key::Thread(_) => fields.push(line.thread.clone().unwrap_or_default()),
-        Key::Place(place) => fields.extend([place.to_string(), line.places.to_string()]),
+        Key::Topology(place) => fields.extend([place.to_string(), line.locations.to_string()]),
     }
 }
 

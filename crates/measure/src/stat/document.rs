@@ -140,7 +140,7 @@ fn event(line: &Line) -> Event {
             Key::All => None,
             Key::Cpu(cpu) => Some(format!("CPU{cpu}")),
             Key::Thread(_) => line.thread.clone(),
-            Key::Place(place) => Some(place.to_string()),
+            Key::Topology(place) => Some(place.to_string()),
         },
         cgroup: line.cgroup.clone(),
         unit: line.unit.clone(),

@@ -53,14 +53,14 @@ fn key(fields: &mut Vec<(&str, String)>, line: &Line) {
         Key::Thread(_) => {
             return fields.push(("thread", text(line.thread.as_deref().unwrap_or_default())));
         }
-        Key::Place(Place::Package { .. }) => "socket",
-        Key::Place(Place::Die { .. }) => "die",
-        Key::Place(Place::Core { .. }) => "core",
-        Key::Place(Place::Node { .. }) => "node",
+        Key::Topology(Place::Package { .. }) => "socket",
+        Key::Topology(Place::Die { .. }) => "die",
+        Key::Topology(Place::Core { .. }) => "core",
+        Key::Topology(Place::Node { .. }) => "node",
     };
-    let Key::Place(place) = line.key else { return };
+    let Key::Topology(place) = line.key else { return };
     fields.push((name, text(&place.to_string())));
-    fields.push(("aggregate-number", line.places.to_string()));
+    fields.push(("aggregate-number", line.locations.to_string()));
 }
 
 fn value(line: &Line) -> String {

@@ -25,7 +25,7 @@ pub struct Line {
     /// What a thread is called, as `comm-tid`.
     pub thread: Option<String>,
     /// How many CPUs or threads were summed.
-    pub places: usize,
+    pub locations: usize,
     /// The event's name.
     pub event: String,
     /// The cgroup that it counted.

@@ -131,7 +131,7 @@ impl Results {
             events.iter().map(|&event| Subject { event: event.clone(), cgroup: None }).collect();
         let row = |event| Row {
             key: Key::All,
-            places: 0,
+            locations: 0,
             event,
             outcome: Outcome::Unavailable(Unavailable::NoTurn),
         };
@@ -210,7 +210,7 @@ impl Results {
             Line {
                 key: row.key,
                 thread: thread(row.key, names),
-                places: row.places,
+                locations: row.locations,
                 event: event.name.clone(),
                 cgroup: subject.cgroup.clone(),
                 unit: event.unit.clone(),

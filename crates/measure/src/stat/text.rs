@@ -186,7 +186,7 @@ fn key(line: &Line) -> String {
         Key::All => String::new(),
         Key::Cpu(cpu) => format!("CPU{cpu}"),
         Key::Thread(_) => printable(line.thread.as_deref().unwrap_or_default()).into_owned(),
-        Key::Place(place) => format!("{place} {:>4}", line.places),
+        Key::Topology(place) => format!("{place} {:>4}", line.locations),
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Er
 /// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.
 pub(crate) fn describe(sets: &[Counters], verbose: u8) {
     let counters = || sets.iter().flat_map(Counters::as_slice);
-    let files: usize = counters().map(|counter| counter.places().count()).sum();
+    let files: usize = counters().map(|counter| counter.locations().count()).sum();
     say(&format!("{} events, {files} open files", counters().count()));
     if verbose > 1 {
         let mut stderr = std::io::stderr().lock();

@@ -2,11 +2,11 @@
 
 pub(crate) mod events;
 pub mod overhead;
-mod place;
 pub mod record;
 pub mod report;
 pub(crate) mod script;
 mod size;
 pub mod stat;
 mod symbols;
+mod targets;
 pub mod versus;

@@ -29,7 +29,7 @@ pub struct Report {
     /// Rows for what only calls others, where call chains were recorded.
     pub children: bool,
     /// Call graphs.
-    pub graph: Wanted,
+    pub graph: CallGraphs,
     /// Branches below so many percent are not shown.
     pub graph_limit: f64,
     /// Rows below so many percent are not shown.
@@ -63,7 +63,7 @@ pub enum Part {
 
 /// Which call graphs were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum CallGraphs {
     /// Those that fit, where call chains were recorded.
     IfRecorded,
     /// Those from the callers on (`-G`), where call chains were recorded.
@@ -94,9 +94,9 @@ impl Report {
             _ => Part::Table,
         };
         let (mut graph, graph_limit) =
-            raw.call_graph.as_deref().map_or(Ok((Wanted::IfRecorded, None)), call_graph)?;
-        if raw.inverted && graph != Wanted::None {
-            graph = Wanted::Inverted;
+            raw.call_graph.as_deref().map_or(Ok((CallGraphs::IfRecorded, None)), call_graph)?;
+        if raw.inverted && graph != CallGraphs::None {
+            graph = CallGraphs::Inverted;
         }
         let children = raw.children || !(raw.no_children || raw.no_call_graph);
         let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
@@ -115,7 +115,7 @@ impl Report {
                 .filter_map(|(wanted, column)| wanted.then_some(column))
                 .collect(),
             children,
-            graph: if raw.no_call_graph { Wanted::None } else { graph },
+            graph: if raw.no_call_graph { CallGraphs::None } else { graph },
             // As in perf, what is too little for a row is too little for a branch.
             graph_limit: graph_limit.or(raw.percent_limit).unwrap_or(0.5),
             percent_limit: raw.percent_limit.unwrap_or(0.0),
@@ -159,10 +159,10 @@ impl Report {
         let has_chains = recorded.has_callchains;
         let children = has_chains && self.children;
         let order = match self.graph {
-            Wanted::Asked(Some(order)) => Some(order),
-            Wanted::None => None,
+            CallGraphs::Asked(Some(order)) => Some(order),
+            CallGraphs::None => None,
             _ if !has_chains => None,
-            Wanted::Inverted => Some(Order::Caller),
+            CallGraphs::Inverted => Some(Order::Caller),
             _ => Some(if children { Order::Caller } else { Order::Callee }),
         };
         let keys = self.keys(recorded);
@@ -262,13 +262,13 @@ fn column(word: &str) -> Result<Column, Refusal> {
 }
 
 /// `graph,0.5,caller,function,percent` and parts of it, as `perf report -g` has it.
-fn call_graph(text: &str) -> Result<(Wanted, Option<f64>), Refusal> {
-    let (mut wanted, mut limit) = (Wanted::Asked(None), None);
+fn call_graph(text: &str) -> Result<(CallGraphs, Option<f64>), Refusal> {
+    let (mut wanted, mut limit) = (CallGraphs::Asked(None), None);
     for word in text.split(',').filter(|word| !word.is_empty()) {
         match word {
-            "none" => wanted = Wanted::None,
-            "caller" => wanted = Wanted::Asked(Some(Order::Caller)),
-            "callee" => wanted = Wanted::Asked(Some(Order::Callee)),
+            "none" => wanted = CallGraphs::None,
+            "caller" => wanted = CallGraphs::Asked(Some(Order::Caller)),
+            "callee" => wanted = CallGraphs::Asked(Some(Order::Callee)),
             "graph" | "function" | "percent" => {}
             _ => match word.parse() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => limit = Some(percent),
@@ -321,12 +321,12 @@ mod tests {
 
     #[test]
     fn graphs_are_asked_for_as_in_perf() {
-        assert_eq!(call_graph("graph").unwrap(), (Wanted::Asked(None), None));
+        assert_eq!(call_graph("graph").unwrap(), (CallGraphs::Asked(None), None));
         assert_eq!(
             call_graph("caller,0.1,function,percent").unwrap(),
-            (Wanted::Asked(Some(Order::Caller)), Some(0.1))
+            (CallGraphs::Asked(Some(Order::Caller)), Some(0.1))
         );
-        assert_eq!(call_graph("none").unwrap().0, Wanted::None);
+        assert_eq!(call_graph("none").unwrap().0, CallGraphs::None);
         assert!(call_graph("fractal").is_err());
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Filter {
 
 /// In which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum ScriptForm {
     /// Lines, and before them what the recording says of itself, where that is wanted.
     Text(Option<Extent>),
     /// That alone.
@@ -69,7 +69,7 @@ pub(crate) struct Script {
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
     pub(crate) shown: Shown,
-    pub(crate) output: Output,
+    pub(crate) output: ScriptForm,
 }
 
 impl Script {
@@ -121,14 +121,14 @@ impl Script {
     }
 }
 
-fn output(raw: &raw::Script) -> Output {
+fn output(raw: &raw::Script) -> ScriptForm {
     let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
     if raw.json {
-        Output::Json
+        ScriptForm::Json
     } else if raw.header_only {
-        Output::Header(extent)
+        ScriptForm::Header(extent)
     } else {
-        Output::Text((raw.header || raw.show_info).then_some(extent))
+        ScriptForm::Text((raw.header || raw.show_info).then_some(extent))
     }
 }
 

@@ -11,7 +11,7 @@ use tare_measure::count::{Aggregation, Inheritance, Pairing};
 
 use crate::cli::raw;
 use crate::cli::resolved::versus::Versus;
-use crate::cli::resolved::{events, place};
+use crate::cli::resolved::{events, targets};
 use crate::exit::Refusal;
 
 /// The events that a user gets who names none, in perf's order, after a clock.
@@ -267,12 +267,12 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
 }
 
 fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
-    let cpus = |text: &Option<String>| place::cpus(text.as_deref(), host);
+    let cpus = |text: &Option<String>| targets::cpus(text.as_deref(), host);
     if !raw.pid.is_empty() {
-        return Ok(Target::Processes(place::tasks(&raw.pid)?));
+        return Ok(Target::Processes(targets::tasks(&raw.pid)?));
     }
     if !raw.tid.is_empty() {
-        return Ok(Target::Threads(place::tasks(&raw.tid)?));
+        return Ok(Target::Threads(targets::tasks(&raw.tid)?));
     }
     let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)]
         .into_iter()
@@ -303,7 +303,7 @@ fn in_cgroup(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     if let Some((_, why)) = alone.into_iter().find(|(asked, _)| *asked) {
         return Err(Refusal::usage(format!("--follow=cgroup: {why}; use --follow=inherit")));
     }
-    Ok(Target::CommandInCgroup(place::cpus(None, host)?))
+    Ok(Target::CommandInCgroup(targets::cpus(None, host)?))
 }
 
 fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal> {

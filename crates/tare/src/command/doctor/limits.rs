@@ -41,7 +41,7 @@ fn open_files(facts: &Facts<'_>) -> Item {
     found.short(State::Limited, cost, vec![remedy::more_files(facts)])
 }
 
-/// Rings of all of a user's recorders share `perf_event_mlock_kb` a CPU; what goes beyond counts
+/// Rings of all of a user's recorders share `perf_event_mlock_kb` a CPU; more than that counts
 /// against `RLIMIT_MEMLOCK` (`perf_mmap`, `kernel/events/core.c`).
 fn locked_memory(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Limits, "locked_memory", "ring buffers");

@@ -46,7 +46,7 @@ pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     granted(facts, names)
 }
 
-/// Capabilities in the way of the place where tare runs.
+/// Gives capabilities as the engine of this container does, or as file capabilities.
 fn granted(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     let upper = names.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
     let flags =

@@ -28,7 +28,7 @@ const END: Duration = Duration::from_secs(10);
 
 /// What is put in the place of words in braces.
 #[derive(Debug)]
-pub(super) struct Blanks<'a> {
+pub(super) struct Placeholders<'a> {
     pub(super) rate: u64,
     pub(super) event: &'a str,
     pub(super) tid: i32,
@@ -58,8 +58,12 @@ fn base_name(word: &OsStr) -> String {
     std::path::Path::new(word).file_name().unwrap_or(word).to_string_lossy().into_owned()
 }
 
-/// The words of its command, blanks filled.
-fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Result<Vec<OsString>> {
+/// The words of its command, placeholders filled.
+fn words(
+    profiler: &Profiler,
+    placeholders: &Placeholders<'_>,
+    control: &str,
+) -> anyhow::Result<Vec<OsString>> {
     let own;
     let template: Vec<OsString> = match profiler {
         Profiler::Other(words) => words.clone(),
@@ -87,7 +91,7 @@ fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Res
                 "/dev/null",
             ];
             words.extend(rest.map(OsStr::new));
-            match blanks.call_graph {
+            match placeholders.call_graph {
                 CallGraph::None => {}
                 CallGraph::Fp => words.push(OsStr::new("-g")),
                 CallGraph::Dwarf => words.extend(["--call-graph", "dwarf"].map(OsStr::new)),
@@ -96,26 +100,30 @@ fn words(profiler: &Profiler, blanks: &Blanks<'_>, control: &str) -> anyhow::Res
         }
     };
     let (rate, tid, cpu) =
-        (blanks.rate.to_string(), blanks.tid.to_string(), blanks.cpu.to_string());
+        (placeholders.rate.to_string(), placeholders.tid.to_string(), placeholders.cpu.to_string());
     let filling = [
         ("{rate}", rate.as_str()),
-        ("{event}", blanks.event),
+        ("{event}", placeholders.event),
         ("{tid}", &tid),
         ("{cpu}", &cpu),
         ("{control}", control),
     ];
     Ok(template
         .into_iter()
-        .map(|word| filling.iter().fold(word, |word, (blank, with)| fill(&word, blank, with)))
+        .map(|word| {
+            filling.iter().fold(word, |word, (placeholder, with)| fill(&word, placeholder, with))
+        })
         .collect())
 }
 
-fn fill(word: &OsStr, blank: &str, with: &str) -> OsString {
+fn fill(word: &OsStr, placeholder: &str, with: &str) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
-    while let Some(at) = rest.windows(blank.len()).position(|window| window == blank.as_bytes()) {
+    while let Some(at) =
+        rest.windows(placeholder.len()).position(|window| window == placeholder.as_bytes())
+    {
         filled.extend_from_slice(&rest[..at]);
         filled.extend_from_slice(with.as_bytes());
-        rest = &rest[at + blank.len()..];
+        rest = &rest[at + placeholder.len()..];
     }
     filled.extend_from_slice(rest);
     OsString::from_vec(filled)
@@ -125,7 +133,7 @@ impl Attached {
     /// Starts a profiler and waits until it is ready, switched off.
     pub(super) fn start(
         profiler: &Profiler,
-        blanks: &Blanks<'_>,
+        placeholders: &Placeholders<'_>,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         let pipe = || {
@@ -137,7 +145,7 @@ impl Attached {
             rustix::io::fcntl_setfd(end, FdFlags::empty())?;
         }
         let control = format!("fd:{},{}", childs_orders.as_raw_fd(), childs_answers.as_raw_fd());
-        let words = words(profiler, blanks, &control)?;
+        let words = words(profiler, placeholders, &control)?;
         let name = name(profiler);
         let null = || {
             File::options()
@@ -257,8 +265,8 @@ impl Drop for Attached {
 mod tests {
     use super::*;
 
-    fn blanks() -> Blanks<'static> {
-        Blanks { rate: 99, event: "cpu-clock", tid: 7, cpu: 1, call_graph: CallGraph::Fp }
+    fn placeholders() -> Placeholders<'static> {
+        Placeholders { rate: 99, event: "cpu-clock", tid: 7, cpu: 1, call_graph: CallGraph::Fp }
     }
 
     #[test]
@@ -269,7 +277,7 @@ mod tests {
                 .to_vec(),
         );
         assert_eq!(
-            words(&other, &blanks(), "fd:3,4").unwrap(),
+            words(&other, &placeholders(), "fd:3,4").unwrap(),
             ["p", "--at=1:7", "9999", "fd:3,4", "{none}"]
         );
         assert_eq!(name(&Profiler::Other(vec!["/a/b/c".into()])), "c");
@@ -277,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_known_ones_attach_to_the_loop_and_start_switched_off() {
-        let words = words(&Profiler::Perf, &blanks(), "fd:3,4").unwrap();
+        let words = words(&Profiler::Perf, &placeholders(), "fd:3,4").unwrap();
         let line = words.join(OsStr::new(" ")).into_string().unwrap();
         assert_eq!(
             line,

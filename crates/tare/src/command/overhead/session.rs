@@ -12,12 +12,12 @@ use tare_kernel::open::{Kernel, System};
 use tare_kernel::signals::Signals;
 use tare_measure::overhead::calibration::Conditions;
 use tare_measure::overhead::plan::{CallGraph, Plan};
-use tare_measure::overhead::rates::{self, Named, Surroundings};
+use tare_measure::overhead::rates::{self, AttachedProfiler, StudyHooks};
 use tare_measure::overhead::sampler::{Sampler, SamplerError};
 use tare_measure::overhead::tracing::Probes;
 
 use super::pinned::Pinned;
-use super::profiler::{self, Attached, Blanks};
+use super::profiler::{self, Attached, Placeholders};
 use super::rate_limit::RateLimit;
 use crate::cli::resolved;
 use crate::exit::{Exit, Refusal};
@@ -192,8 +192,8 @@ impl<'a> Session<'a> {
                 call_graph.name()
             ));
         }
-        let mut around = Around { event: plan.event.name.clone(), call_graph, session: self };
-        let rows = rates::rows(&plan, &System as &dyn Kernel, &probes, &mut around)?;
+        let mut hooks = SessionHooks { event: plan.event.name.clone(), call_graph, session: self };
+        let rows = rates::rows(&plan, &System as &dyn Kernel, &probes, &mut hooks)?;
         let Some(rows) = rows else { return Err(Failure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
@@ -340,14 +340,14 @@ impl Drop for Session<'_> {
     }
 }
 
-/// A study's surroundings: the terminal, the user's signals, profilers, and the kernel's limit.
-struct Around<'s, 'a> {
+/// Connects a study with the terminal, the user's signals, profilers, and the kernel's limit.
+struct SessionHooks<'s, 'a> {
     event: String,
     call_graph: CallGraph,
     session: &'s mut Session<'a>,
 }
 
-impl Surroundings for Around<'_, '_> {
+impl StudyHooks for SessionHooks<'_, '_> {
     type Error = Failure;
 
     fn step(&mut self) -> bool {
@@ -360,22 +360,22 @@ impl Surroundings for Around<'_, '_> {
         !self.session.interrupted
     }
 
-    fn profilers(&mut self, hz: u64) -> Result<Vec<Named>, Failure> {
+    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, Failure> {
         if hz == 0 {
             return Ok(Vec::new());
         }
         let Session { asked, pinned, signals, .. } = &mut *self.session;
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let blanks = Blanks {
+        let placeholders = Placeholders {
             rate: hz,
             event: &self.event,
             tid,
             cpu: pinned.cpu,
             call_graph: self.call_graph,
         };
-        let start = |profiler| -> anyhow::Result<Named> {
-            let attached = Attached::start(profiler, &blanks, signals)?;
-            Ok((profiler::name(profiler), Box::new(attached)))
+        let start = |profiler| -> anyhow::Result<AttachedProfiler> {
+            let attached = Attached::start(profiler, &placeholders, signals)?;
+            Ok(AttachedProfiler { name: profiler::name(profiler), profiler: Box::new(attached) })
         };
         // A profiler isn't bound to the loop's CPU.
         Ok(pinned

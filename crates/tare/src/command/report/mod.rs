@@ -12,7 +12,7 @@ use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::report::{Part, Recorded, Report, Wanted};
+use crate::cli::resolved::report::{CallGraphs, Part, Recorded, Report};
 use crate::command::header::{self, Extent};
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
@@ -34,7 +34,7 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
-    let wants_chains = report.graph != Wanted::None && (is_pipe || known.has_callchains);
+    let wants_chains = report.graph != CallGraphs::None && (is_pipe || known.has_callchains);
     let frames = report.needs_places(known) || wants_chains;
     let options = report
         .profile(frames, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
@@ -44,7 +44,7 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     })?;
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
-    if matches!(report.graph, Wanted::Asked(_)) && !chains {
+    if matches!(report.graph, CallGraphs::Asked(_)) && !chains {
         return Err(Refusal::usage(
             "-g: no call chains were recorded (record them: tare record -g)",
         )

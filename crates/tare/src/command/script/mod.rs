@@ -19,7 +19,7 @@ use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::script::{Output, Script};
+use crate::cli::resolved::script::{Script, ScriptForm};
 use crate::command::header;
 use crate::command::recording::open;
 use crate::exit::{self, Exit, Refusal};
@@ -33,9 +33,9 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let recording = open(&script.input)?;
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
-        Output::Header(extent) => header::write_only(lines.text(), recording, extent)?,
-        Output::Text(extent) => text(&script, recording, extent, &mut lines)?,
-        Output::Json => objects(&script, recording, &mut lines)?,
+        ScriptForm::Header(extent) => header::write_only(lines.text(), recording, extent)?,
+        ScriptForm::Text(extent) => text(&script, recording, extent, &mut lines)?,
+        ScriptForm::Json => objects(&script, recording, &mut lines)?,
     }
     lines.flush()?;
     Ok(Exit::Success)

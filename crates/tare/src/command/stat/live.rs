@@ -19,8 +19,8 @@ use crate::cli::resolved::stat::{Begin, Target};
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::{end_child, pass_on};
 
-/// How often threads that can't be waited for are looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often it is checked whether threads still exist: nothing can be polled for their end.
+const THREAD_CHECKS: Duration = Duration::from_millis(200);
 
 /// Called after each interval with what was counted in it, and how long after the start it ended.
 pub(super) type OnInterval<'a> = &'a mut dyn FnMut(&Run, Duration) -> anyhow::Result<()>;
@@ -129,12 +129,15 @@ struct Deadlines {
     interval: Option<Instant>,
     turn: Option<Instant>,
     timeout: Option<Instant>,
-    look: Option<Instant>,
+    threads: Option<Instant>,
 }
 
 impl Deadlines {
     fn next(&self) -> Option<Instant> {
-        [self.begin, self.interval, self.turn, self.timeout, self.look].into_iter().flatten().min()
+        [self.begin, self.interval, self.turn, self.timeout, self.threads]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -186,7 +189,7 @@ impl Live<'_> {
             interval: schedule.interval.map(|interval| start + interval),
             turn: (self.counters.len() > 1).then(|| start + TURN),
             timeout: schedule.timeout.map(|timeout| start + timeout),
-            look: self.targets.must_be_looked_at().then(|| start + LOOK),
+            threads: self.targets.must_be_looked_at().then(|| start + THREAD_CHECKS),
         };
         let mut intervals_left = schedule.interval_count;
         let mut interrupted = None;
@@ -209,8 +212,9 @@ impl Live<'_> {
                 self.interval(on_interval)?;
                 intervals_left = intervals_left.map(|left| left - 1);
             }
-            let targets_gone =
-                self.targets.ended(self.session.host, due(&mut deadlines.look, now, Some(LOOK)));
+            let targets_gone = self
+                .targets
+                .ended(self.session.host, due(&mut deadlines.threads, now, Some(THREAD_CHECKS)));
             let interrupted_alone = interrupted.is_some() && self.child.is_none();
             if stop
                 || targets_gone

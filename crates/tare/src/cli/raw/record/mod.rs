@@ -6,7 +6,7 @@ mod output;
 mod sampling;
 mod target;
 
-pub use output::Output;
+pub use output::OutputOptions;
 pub use sampling::Sampling;
 pub use target::Target;
 
@@ -56,7 +56,7 @@ pub struct Record {
 
     /// Where the recording goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 
     /// Say what is done; -vv shows every perf_event_attr
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]

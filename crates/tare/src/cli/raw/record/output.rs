@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// Where the recording goes, and how it gets there.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
-pub struct Output {
+pub struct OutputOptions {
     /// Write to this file (-: stdout, in pipe mode) [default: perf.data]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

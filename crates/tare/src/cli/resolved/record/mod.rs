@@ -13,7 +13,7 @@ use tare_kernel::host::Host;
 use tare_record::Options;
 use tare_record::options::{Follow, Keep, Program, Rings, Synthesize};
 
-pub use self::output::Output;
+pub use self::output::RecordOutput;
 use super::events;
 use crate::cli::raw;
 use crate::exit::Refusal;
@@ -30,7 +30,7 @@ pub struct Record {
     /// Where enable, disable, ping and stop come from.
     pub control: Option<String>,
     /// Where the recording goes.
-    pub output: Output,
+    pub output: RecordOutput,
     /// 1: what is done; 2: every attribute.
     pub verbose: u8,
     /// Only errors are printed.
@@ -62,7 +62,7 @@ impl Record {
                 .flat_map(|group| &group.events)
                 .any(|event| event.sampling.overwrite == Some(true));
         Ok(Self {
-            output: Output::resolve(&raw.output, keeps_some)?,
+            output: RecordOutput::resolve(&raw.output, keeps_some)?,
             options: Options {
                 synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
                 groups,
@@ -98,7 +98,7 @@ fn follow(raw: raw::Follow) -> Follow {
     }
 }
 
-fn rings(raw: &raw::record::Output) -> Result<Rings, Refusal> {
+fn rings(raw: &raw::record::OutputOptions) -> Result<Rings, Refusal> {
     let bytes = match raw.mmap_pages.as_deref() {
         None => None,
         Some(text) if text.contains(',') => {
@@ -128,7 +128,10 @@ fn before_comma(text: &str) -> &str {
     text.split(',').next().unwrap_or_default()
 }
 
-fn synthesize(raw: &raw::record::Output, cgroups_sampled: bool) -> Result<Synthesize, Refusal> {
+fn synthesize(
+    raw: &raw::record::OutputOptions,
+    cgroups_sampled: bool,
+) -> Result<Synthesize, Refusal> {
     let everything = Synthesize {
         tasks: true,
         maps: true,

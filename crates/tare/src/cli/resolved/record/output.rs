@@ -10,16 +10,19 @@ use crate::exit::Refusal;
 
 /// Where a recording goes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct RecordOutput {
     /// Where it goes.
     pub destination: Destination,
     /// How it is written.
     pub options: Options,
 }
 
-impl Output {
+impl RecordOutput {
     /// `keeps_some`: rings are overwritten, and written only when the user asks.
-    pub(super) fn resolve(raw: &raw::record::Output, keeps_some: bool) -> Result<Self, Refusal> {
+    pub(super) fn resolve(
+        raw: &raw::record::OutputOptions,
+        keeps_some: bool,
+    ) -> Result<Self, Refusal> {
         let destination = match &raw.output {
             Some(path) if path.as_os_str() == "-" => Destination::Stdout,
             path => Destination::File(path.clone().unwrap_or_else(|| PathBuf::from("perf.data"))),

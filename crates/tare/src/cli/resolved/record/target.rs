@@ -6,7 +6,7 @@ use tare_kernel::host::Host;
 use tare_record::options::{Begin, Cpus, Target};
 
 use crate::cli::raw;
-use crate::cli::resolved::place;
+use crate::cli::resolved::targets;
 use crate::exit::Refusal;
 
 pub(super) fn resolve(
@@ -17,13 +17,13 @@ pub(super) fn resolve(
     let of_tasks = || {
         raw.cpu
             .as_deref()
-            .map_or(Ok(Cpus::All), |text| place::cpus(Some(text), host).map(Cpus::These))
+            .map_or(Ok(Cpus::All), |text| targets::cpus(Some(text), host).map(Cpus::These))
     };
     if !raw.pid.is_empty() {
-        return Ok(Target::Processes(place::tasks(&raw.pid)?, of_tasks()?));
+        return Ok(Target::Processes(targets::tasks(&raw.pid)?, of_tasks()?));
     }
     if !raw.tid.is_empty() {
-        return Ok(Target::Threads(place::tasks(&raw.tid)?, of_tasks()?));
+        return Ok(Target::Threads(targets::tasks(&raw.tid)?, of_tasks()?));
     }
     if let Some(user) = &raw.uid {
         return Ok(Target::User(uid(user, host)?, of_tasks()?));
@@ -31,11 +31,11 @@ pub(super) fn resolve(
     if !raw.cgroup.is_empty() {
         return Ok(Target::Cgroups {
             names: raw.cgroup.clone(),
-            cpus: place::cpus(raw.cpu.as_deref(), host)?,
+            cpus: targets::cpus(raw.cpu.as_deref(), host)?,
         });
     }
     if raw.all_cpus || raw.cpu.is_some() || no_command {
-        return Ok(Target::Cpus(place::cpus(raw.cpu.as_deref(), host)?));
+        return Ok(Target::Cpus(targets::cpus(raw.cpu.as_deref(), host)?));
     }
     Ok(Target::Command(Cpus::All))
 }

@@ -8,6 +8,7 @@ use tare_measure::compare::pairs::Stop;
 use tare_measure::compare::{Judged, Judgement, Measurement, Metric, Scale, Side};
 
 use super::Comparison;
+use super::runner::MissingEvent;
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -56,7 +57,7 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
     let versus = comparison.versus;
     let words =
         |side| versus.words(side).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-    let missing = |(event, reason): &(String, String)| json!({ "event": event, "reason": reason });
+    let missing = |one: &MissingEvent| json!({ "event": one.event, "reason": one.reason });
     let fail_if = versus.fail_if.iter().map(|condition| {
         let judgement = match condition.judge(&comparison.judged) {
             Judgement::Fails => "fails",
@@ -84,8 +85,8 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
         "seconds": comparison.spent.as_secs_f64(),
         "metrics": comparison.judged.iter().map(Row::new).collect::<Vec<_>>(),
         "fail_if": fail_if.collect::<Vec<_>>(),
-        "missing": comparison.seen.missing.iter().map(missing).collect::<Vec<_>>(),
-        "least_running_share": comparison.seen.least_share.unwrap_or(1.0),
+        "missing": comparison.notes.missing.iter().map(missing).collect::<Vec<_>>(),
+        "least_running_share": comparison.notes.least_share.unwrap_or(1.0),
         "pairs": comparison.pairs.iter().map(|pair| json!({
             "first": format!("{:?}", pair.first),
             "a": run(&versus.metrics, &pair.a),

@@ -17,7 +17,7 @@ use tare_measure::compare::pairs::{self, Stop};
 use tare_measure::compare::{Judged, Judgement, Pair, Rules, judge};
 
 use self::progress::Bar;
-use self::runner::{Failure, Runner, Seen};
+use self::runner::{EventNotes, Failure, Runner};
 use super::output;
 use crate::Outcome;
 use crate::cli::resolved::stat::{Destination, Form, Stat};
@@ -31,7 +31,7 @@ struct Comparison<'a> {
     judged: Vec<Judged>,
     stop: Stop<String>,
     spent: Duration,
-    seen: Seen,
+    notes: EventNotes,
 }
 
 pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
@@ -46,14 +46,14 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
         versus.command_output != CommandOutput::Inherit && std::io::stderr().is_terminal();
     let mut runner = Runner::new(stat, versus, host, shows_bar.then(Bar::default))?;
     let (pairs, stop) = pairs::make(&versus.plan, &mut runner);
-    let (spent, seen) = runner.finish();
+    let (spent, notes) = runner.finish();
     let judged = judge(
         &pairs,
         &versus.metrics,
         &Rules { min_effect: versus.min_effect, seed: versus.plan.seed },
     );
     let (stop, failure) = split(stop);
-    let comparison = Comparison { versus, pairs, judged, stop, spent, seen };
+    let comparison = Comparison { versus, pairs, judged, stop, spent, notes };
     if !comparison.pairs.is_empty() {
         write(&mut out, stat, &comparison, colour)
             .and_then(|()| out.flush())
@@ -111,5 +111,5 @@ fn exit(stat: &Stat, comparison: &Comparison<'_>) -> Exit {
         say(&format!("--fail-if '{condition}': {said}"));
         exit = Exit::Verdict;
     }
-    if stat.strict && !comparison.seen.missing.is_empty() { Exit::Verdict } else { exit }
+    if stat.strict && !comparison.notes.missing.is_empty() { Exit::Verdict } else { exit }
 }

@@ -53,15 +53,29 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// What the events did over all runs, for the notes below the table.
+/// What to know about the counts of all runs, for the notes below the table.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Events without a count, with the reason.
-    pub(super) missing: Vec<(String, String)>,
-    /// Events that count less than what was asked for: the name asked for, and what was opened.
-    pub(super) narrowed: Vec<(String, String)>,
-    /// The smallest share of its time that an event was on a counter.
+pub(super) struct EventNotes {
+    pub(super) missing: Vec<MissingEvent>,
+    pub(super) narrowed: Vec<NarrowedEvent>,
+    /// The smallest share of its time that an event was on a counter; `None` where all were for all
+    /// of it.
     pub(super) least_share: Option<f64>,
+}
+
+/// An event without a count.
+#[derive(Debug)]
+pub(super) struct MissingEvent {
+    pub(super) event: String,
+    pub(super) reason: String,
+}
+
+/// An event that counts less than was asked for.
+#[derive(Debug)]
+pub(super) struct NarrowedEvent {
+    pub(super) asked: String,
+    /// What was opened.
+    pub(super) opened: String,
 }
 
 /// Runs A and B.
@@ -75,7 +89,7 @@ pub(super) struct Runner<'a> {
     b: Command,
     began: Instant,
     bar: Option<Bar>,
-    seen: Option<Seen>,
+    notes: Option<EventNotes>,
     least_share: f64,
 }
 
@@ -112,15 +126,15 @@ impl<'a> Runner<'a> {
             b,
             began: Instant::now(),
             bar,
-            seen: None,
+            notes: None,
             least_share: 1.0,
         })
     }
 
-    /// How long it took, and what was seen of the events. The progress bar goes.
-    pub(super) fn finish(self) -> (Duration, Seen) {
+    /// How long it took, and the notes on the events. The progress bar goes.
+    pub(super) fn finish(self) -> (Duration, EventNotes) {
         let least_share = (self.least_share < 1.0).then_some(self.least_share);
-        (self.began.elapsed(), Seen { least_share, ..self.seen.unwrap_or_default() })
+        (self.began.elapsed(), EventNotes { least_share, ..self.notes.unwrap_or_default() })
     }
 
     fn one_run(&mut self, side: Side) -> Result<Measurement, Failure> {
@@ -141,8 +155,8 @@ impl<'a> Runner<'a> {
         if ended.status != 0 && !self.versus.ignore_failure {
             return Err(Failure::Status { side, status: ended.status });
         }
-        if self.seen.is_none() {
-            self.seen = Some(self.look_at(counters));
+        if self.notes.is_none() {
+            self.notes = Some(self.event_notes(counters));
         }
         Ok(self.measurement(&ended, counters, &snapshot))
     }
@@ -173,20 +187,24 @@ impl<'a> Runner<'a> {
     }
 
     /// The events of the first run are those of all.
-    fn look_at(&self, counters: &Counters) -> Seen {
-        let mut seen = Seen::default();
+    fn event_notes(&self, counters: &Counters) -> EventNotes {
+        let mut notes = EventNotes::default();
         let asked = self.stat.groups.iter().flat_map(|group| &group.events);
         for (counter, asked) in counters.as_slice().iter().zip(asked) {
             let opened = &counter.subject.event.name;
             match counter.unavailable() {
-                Some(reason) => seen.missing.push((asked.name.clone(), reason.to_string())),
+                Some(reason) => notes
+                    .missing
+                    .push(MissingEvent { event: asked.name.clone(), reason: reason.to_string() }),
                 None if *opened != asked.name => {
-                    seen.narrowed.push((asked.name.clone(), opened.clone()));
+                    notes
+                        .narrowed
+                        .push(NarrowedEvent { asked: asked.name.clone(), opened: opened.clone() });
                 }
                 None => {}
             }
         }
-        seen
+        notes
     }
 }
 

@@ -141,23 +141,23 @@ fn notes(comparison: &Comparison<'_>) -> Vec<String> {
         ),
         format!("Differences below {min_effect}% or one count don't matter (--min-effect)."),
     ];
-    if let Some(share) = comparison.seen.least_share {
+    if let Some(share) = comparison.notes.least_share {
         notes.push(format!(
             "Counts are scaled: an event was on a counter for only {:.0}% of the time.",
             share * 100.0
         ));
     }
-    for (asked, opened) in &comparison.seen.narrowed {
+    for narrowed in &comparison.notes.narrowed {
         notes.push(format!(
             "{}: counted as {}, this user may not count the kernel.",
-            printable(asked),
-            printable(opened)
+            printable(&narrowed.asked),
+            printable(&narrowed.opened)
         ));
     }
-    for same in comparison.seen.missing.chunk_by(|a, b| a.1 == b.1) {
+    for same in comparison.notes.missing.chunk_by(|a, b| a.reason == b.reason) {
         let events: Vec<String> =
-            same.iter().map(|(event, _)| printable(event).into_owned()).collect();
-        notes.push(format!("Not counted: {}: {}.", events.join(", "), same[0].1));
+            same.iter().map(|one| printable(&one.event).into_owned()).collect();
+        notes.push(format!("Not counted: {}: {}.", events.join(", "), same[0].reason));
     }
     notes
 }

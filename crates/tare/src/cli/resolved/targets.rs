@@ -1,4 +1,4 @@
-//! What every command understands by CPUs and by ids of processes and threads.
+//! Lists of CPUs, and ids of processes and threads, for every command that takes them.
 
 use tare_kernel::host::{CpuList, Host};
 
