@@ -16,7 +16,7 @@ mod tree;
 pub use column::Column;
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
-pub use ledger::ledger_lines;
+pub use ledger::{ledger_lines, ledger_summary};
 pub use losses::loss_lines;
 pub use text::text;
 pub use tree::Graph;

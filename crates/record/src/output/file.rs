@@ -209,6 +209,20 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Bytes that the file will have, or that will have gone into the stream, when it ends like
+    /// this: where nothing fails before.
+    pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        self.still_going().ok()?;
+        self.pack().ok()?;
+        let data_end = self.sink.end() + closing.records.len() as u64;
+        let description = self.with_compression(closing.description);
+        let tail = match self.file() {
+            Some(_) => description.ending(&(self.start..data_end)).ok()?.tail.len(),
+            None => description.stream_ending().len(),
+        };
+        Some(data_end + tail as u64)
+    }
+
     /// Completes the file, or what is left of it after a failure. Returns the helper, for the next
     /// file.
     pub(super) fn finish(

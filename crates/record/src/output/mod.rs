@@ -199,6 +199,16 @@ impl Output {
         }
     }
 
+    /// Bytes that the file will have, or that will have gone into the stream, when it ends like
+    /// this; `None` where something failed before. A queue is waited for.
+    pub fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        match &mut self.way {
+            Way::Direct(recording) => recording.size_when_finished(closing),
+            Way::Queued(queue) => queue.size_when_finished(closing),
+            Way::Sink(sink) => Some(sink.stats().bytes + closing.records.len() as u64),
+        }
+    }
+
     /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the
     /// next one with a description and records: what a reader must know of processes that are there
     /// already. Returns the finished file's name.

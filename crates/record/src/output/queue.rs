@@ -122,6 +122,16 @@ impl Queue {
         self.call(move |recording| recording.begin(&description))
     }
 
+    /// See [`super::Output::size_when_finished`]. Waits until everything was written.
+    pub(super) fn size_when_finished(&self, closing: &Closing<'_>) -> Option<u64> {
+        let (description, records) = (closing.description.clone(), closing.records.to_vec());
+        self.call(move |recording| {
+            let closing = Closing { description: &description, records: &records };
+            Ok(recording.size_when_finished(&closing))
+        })
+        .ok()?
+    }
+
     /// See [`super::Output::switch`].
     pub(super) fn switch(
         &self,

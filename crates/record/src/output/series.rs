@@ -120,6 +120,11 @@ impl FileSeries {
         }
     }
 
+    /// See [`super::Output::size_when_finished`].
+    pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        self.piece.as_mut()?.size_when_finished(closing)
+    }
+
     /// See [`super::Output::switch`].
     pub(super) fn switch(
         &mut self,

@@ -4,7 +4,6 @@
 use std::io;
 use std::sync::Arc;
 
-use tare_format::file::note;
 use tare_format::file::writer::Feature;
 use tare_format::ledger::Ledger;
 use tare_kernel::cgroup::CpuTime;
@@ -108,20 +107,23 @@ impl Recording {
         if earlier.is_none() {
             self.complete_followed(&mut ledger, command);
         }
-        let note = note::encode(&ledger.to_note())?;
+        let mut description = self.description.clone();
+        description.features.extend(build_ids.map(Feature::BuildIds));
+        description.features.extend(sample_time);
+        let note = self
+            .shared
+            .with_output(|output| ledger::last_records(&mut ledger, output, &description, &[]))?;
         if let Some(earlier) = earlier {
             ledger = earlier.and(&ledger);
             cost::complete(&mut ledger, &self.session);
             ledger.budget = self.kept_budget(&ledger);
             self.complete_followed(&mut ledger, command);
         }
-        let Self { shared: last, mut description, .. } = self;
+        let Self { shared: last, .. } = self;
         drop(shared);
         let output = Arc::into_inner(last)
             .ok_or_else(|| RecordError::Thread(io::ErrorKind::Other.into()))?
             .into_output();
-        description.features.extend(build_ids.map(Feature::BuildIds));
-        description.features.extend(sample_time);
         let output = output.finish(&Closing { description: &description, records: &note });
         ledger::complete(&mut ledger.output, &output);
         Ok(Finished { ledger, output })

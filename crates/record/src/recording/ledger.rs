@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tare_format::file::note;
 use tare_format::file::writer::{Description, Feature};
 use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
@@ -10,7 +11,8 @@ use super::{Recording, State};
 use crate::capture::reader::{FileStats, RingStats};
 use crate::capture::stats::SampleCounts;
 use crate::capture::stats::Stats;
-use crate::output::{self, OutputStats};
+use crate::error::RecordError;
+use crate::output::{self, Closing, OutputStats};
 use crate::session::Session;
 
 /// What had been counted when the file at hand began.
@@ -151,6 +153,26 @@ fn peak_memory(session: &Session) -> Option<u64> {
     let kib =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
     kib.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// The note of a ledger, behind `before` as the last records of a file: it says the size that the
+/// file has with it.
+pub(super) fn last_records(
+    ledger: &mut Ledger,
+    output: &mut output::Output,
+    description: &Description,
+    before: &[u8],
+) -> Result<Vec<u8>, RecordError> {
+    loop {
+        let mut records = before.to_vec();
+        records.extend(note::encode(&ledger.to_note())?);
+        let size = output.size_when_finished(&Closing { description, records: &records });
+        // The note says its own size: a larger one may have a digit more, and then be right.
+        match size.filter(|size| *size > ledger.output.written_bytes) {
+            Some(size) => ledger.output.written_bytes = size,
+            None => return Ok(records),
+        }
+    }
 }
 
 /// Adds what is known once the recording is closed.

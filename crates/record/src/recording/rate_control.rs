@@ -103,10 +103,10 @@ impl Recording {
 
     /// Looks at what was used since the last look, and changes the rates where the budget wants it.
     pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
-        let cpu_ns = self.cpu_ns();
         let Some(control) = &mut self.rate_control else { return Ok(()) };
         let (recorded, throttled) = (self.enabled.so_far(), self.shared.throttled());
         // Start-up is apart.
+        let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);
         let seen = Seen {
             enabled: recorded.saturating_sub(control.recorded),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
-use super::ledger::sample_time;
+use super::ledger::{last_records, sample_time};
 use super::{Recording, Stopped, cost};
 use crate::error::RecordError;
 use crate::output::Closing;
@@ -55,7 +55,7 @@ impl Recording {
             ending.features.extend(sample_time(&stats.rings));
             let mut ledger = self.ledger_of_file(&stats, output, until_ns);
             cost::complete(&mut ledger, &self.session);
-            last.extend(note::encode(&ledger.to_note()).map_err(RecordError::from)?);
+            let last = last_records(&mut ledger, output, &ending, &last)?;
             self.add_to_total(&ledger);
             let closing = Closing { description: &ending, records: &last };
             let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);

@@ -5,23 +5,26 @@ use tare_format::ledger::Ledger;
 use super::sampling::percent;
 use super::{grouped, seconds};
 
-/// The lines that tell of it.
-pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
-    let Some(budget) = &ledger.budget else { return Vec::new() };
+/// The line that tells of it.
+pub(super) fn line(ledger: &Ledger) -> Option<String> {
+    let budget = ledger.budget.as_ref()?;
     let spent = budget
         .spent
         .map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
     let (asked, changes) = (percent(budget.asked), grouped(budget.changes));
-    let mut lines = vec![format!(
+    Some(format!(
         "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} changes of rate, {} Hz at the end",
         budget.hz
-    )];
-    if budget.floor_ns > 0 {
-        let (time, hz) = (seconds(budget.floor_ns), budget.min_hz);
-        lines
-            .push(format!("budget: the floor won for {time}: {hz} Hz were kept though the budget has no room for them (--min-rate, --max-overhead)"));
-    }
-    lines
+    ))
+}
+
+/// A warning where the lowest rate costs more than the budget.
+pub(super) fn warning(ledger: &Ledger) -> Option<String> {
+    let budget = ledger.budget.as_ref().filter(|budget| budget.floor_ns > 0)?;
+    let (time, hz) = (seconds(budget.floor_ns), budget.min_hz);
+    Some(format!(
+        "budget: the floor won for {time}: {hz} Hz were kept though the budget has no room for them (--min-rate, --max-overhead)"
+    ))
 }
 
 #[cfg(test)]
@@ -42,12 +45,13 @@ mod tests {
         };
         let mut ledger = Ledger { budget: Some(budget.clone()), ..Ledger::default() };
         assert_eq!(
-            lines(&ledger),
-            [
+            line(&ledger).as_deref(),
+            Some(
                 "budget: 1.00% of the recorded CPUs' time asked, 0.61% spent; 3 changes of rate, 197 Hz at the end"
-            ]
+            )
         );
+        assert_eq!(warning(&ledger), None);
         ledger.budget = Some(Budget { floor_ns: 2_000_000_000, ..budget });
-        assert!(lines(&ledger)[1].starts_with("budget: the floor won for 2.000 s: 19 Hz"));
+        assert!(warning(&ledger).unwrap().starts_with("budget: the floor won for 2.000 s: 19 Hz"));
     }
 }

@@ -67,6 +67,16 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
         )),
     };
     lines.extend(sentence.map(|sentence| format!("coverage: {sentence}{}", tasks(follow))));
+    if follow.kernel_keeps_counts == Some(true) {
+        lines.push("this kernel keeps what short-lived children count, for their siblings: see docs/kernel.md".to_owned());
+    }
+    lines
+}
+
+/// What a user may want to act on.
+pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
+    let Some(follow) = &ledger.follow else { return Vec::new() };
+    let mut lines = Vec::new();
     let too_little = |event: &&Event| {
         event
             .coverage
@@ -81,17 +91,20 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
             remedy(ledger, follow)
         ));
     }
-    if follow.kernel_keeps_counts == Some(true) {
-        lines.push("this kernel keeps what short-lived children count, for their siblings: see docs/kernel.md".to_owned());
+    match follow.left_cgroup {
+        0 => {}
+        1 => lines.push("1 task left the command's cgroup and was not recorded from then on: --follow=system sees it".to_owned()),
+        left => lines.push(format!("{left} tasks left the command's cgroup and were not recorded from then on: --follow=system sees them")),
     }
-    if follow.left_cgroup > 0 {
-        lines.push(format!("{} tasks left the command's cgroup and were not recorded from then on: --follow=system sees them", follow.left_cgroup));
-    }
-    if follow.outlived > 0 {
-        lines.push(format!(
-            "{} processes outlive the command: they are where they would have been without tare",
-            follow.outlived
-        ));
+    match follow.outlived {
+        0 => {}
+        1 => lines.push(
+            "1 process outlives the command: it is where it would have been without tare"
+                .to_owned(),
+        ),
+        outlived => lines.push(format!(
+            "{outlived} processes outlive the command: they are where they would have been without tare"
+        )),
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! The ledger in lines: the most telling first.
+//! The ledger in lines: two that say most, then warnings, then all the rest.
 
 mod budget;
 mod follow;
@@ -8,19 +8,36 @@ use tare_format::ledger::{Cost, Event, Ledger, Loss};
 
 const SECOND_NS: f64 = 1e9;
 
-/// The ledger as `record`, `report` and `script` print it. Names are as the recording has them:
+const UNFINISHED: &str =
+    "the recorder did not end this recording: there is no account of losses and cost";
+
+/// All that a ledger says, as `report` and `script` print it. Names are as the recording has them:
 /// make them printable.
 #[must_use]
 pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
-    if !ledger.finished {
-        return vec![
-            "the recorder did not end this recording: there is no account of losses and cost"
-                .to_owned(),
-        ];
+    let mut lines = ledger_summary(ledger);
+    if ledger.finished {
+        lines.extend(details(ledger));
     }
-    let mut lines = vec![samples(ledger)];
-    lines.extend(events(ledger));
-    lines.extend(follow::lines(ledger));
+    lines
+}
+
+/// What `record` prints: a line of samples and losses, one of what it cost, and a line for each
+/// warning.
+#[must_use]
+pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
+    if !ledger.finished {
+        return vec![UNFINISHED.to_owned()];
+    }
+    let mut lines = vec![samples(ledger), cost_summary(ledger)];
+    lines.extend(warnings(ledger));
+    lines
+}
+
+/// What a user may want to act on.
+fn warnings(ledger: &Ledger) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(follow::warnings(ledger));
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
     let kept = |ns| {
@@ -36,9 +53,17 @@ pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
             grouped(ledger.throttled)
         ));
     }
+    lines.extend(budget::warning(ledger));
+    lines
+}
+
+fn details(ledger: &Ledger) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(events(ledger));
+    lines.extend(follow::lines(ledger));
     lines.extend(own(ledger));
     lines.extend(sampling::line(ledger));
-    lines.extend(budget::lines(ledger));
+    lines.extend(budget::line(ledger));
     lines.push(cost(&ledger.cost, ledger.recorded_ns));
     lines.push(rings(ledger));
     if let Some(command) = &ledger.command {
@@ -65,10 +90,25 @@ fn samples(ledger: &Ledger) -> String {
             bytes(dropped)
         ),
     };
-    let rate = per_second(ledger.output.record_bytes, ledger.recorded_ns)
-        .map_or_else(String::new, |rate| format!(", {}/s", bytes(rate)));
     let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
-    format!("{} samples in {elapsed}{lost}; {size}{rate}", grouped(samples))
+    format!("{} in {elapsed}{lost}; {size}", counted(samples, "sample"))
+}
+
+/// What recording cost, in one line.
+fn cost_summary(ledger: &Ledger) -> String {
+    let cost = &ledger.cost;
+    let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
+    let (recording, rest) = (ms(cost.recording_cpu_ns), ms(cost.start_cpu_ns + cost.end_cpu_ns));
+    let recorder = format!("the recorder used {recording} of CPU, and {rest} to start and to end");
+    match sampling::amount(ledger) {
+        Some(amount) => format!("sampling cost ≈ {amount}: {recorder}"),
+        None => recorder,
+    }
+}
+
+/// A number of things.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// By event, where there are several.
@@ -146,8 +186,11 @@ fn rings(ledger: &Ledger) -> String {
         ),
     };
     let (number, size) = (rings.number, bytes(rings.bytes as u64));
+    let records = bytes(output.record_bytes);
+    let rate = per_second(output.record_bytes, ledger.recorded_ns)
+        .map_or_else(String::new, |rate| format!(" ({}/s)", bytes(rate)));
     format!(
-        "rings: {number} of {size}, up to {full}% full; output: {}{fallback}{queue}",
+        "rings: {number} of {size}, up to {full}% full; records: {records}{rate}; output: {}{fallback}{queue}",
         output.path
     )
 }
@@ -192,6 +235,19 @@ mod tests {
 
     use super::*;
 
+    fn follow() -> Follow {
+        Follow {
+            mode: FollowMode::Inherit,
+            why: Some("-i asks for it".to_owned()),
+            root: 8,
+            tasks: Some(1001),
+            unseen_tasks: 990,
+            left_cgroup: 2,
+            outlived: 1,
+            ..Follow::default()
+        }
+    }
+
     fn ledger() -> Ledger {
         let coverage = Coverage {
             sampled: 1_234_000_000,
@@ -199,20 +255,8 @@ mod tests {
             is_time: true,
             is_little: false,
         };
-        let follow = Follow {
-            mode: FollowMode::Inherit,
-            root: 8,
-            tasks: Some(1001),
-            unseen_tasks: 990,
-            ..Follow::default()
-        };
         Ledger {
-            follow: Some(Follow {
-                why: Some("-i asks for it".to_owned()),
-                left_cgroup: 2,
-                outlived: 1,
-                ..follow
-            }),
+            follow: Some(follow()),
             finished: true,
             events: vec![
                 Event {
@@ -284,19 +328,20 @@ mod tests {
     #[test]
     fn all_that_a_ledger_can_say() {
         let expected = "\
-1,239 samples in 2.000 s, 7 LOST; 4.1 MB, 2.0 MB/s
-cpu-clock 1,234, page-faults 5 (7 lost)
-the command was followed by inherited events (-i asks for it)
-coverage: the samples stand for cpu-clock 1.234 s of 1.950 s (63.3%); 990 of 1,001 tasks have no sample
+1,239 samples in 2.000 s, 7 LOST; 4.1 MB
+the recorder used 20.0 ms of CPU, and 1.5 ms to start and to end
 WARNING: much of what the command used has no samples (cpu-clock): samples were lost, use larger rings (-m)
 2 tasks left the command's cgroup and were not recorded from then on: --follow=system sees them
-1 processes outlive the command: they are where they would have been without tare
+1 process outlives the command: it is where it would have been without tare
 CPU 1 lost 7 records between 1.500000 and 1.600000
 losses end with larger rings (-m, now 8.4 MB) or fewer events
 the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)
+cpu-clock 1,234, page-faults 5 (7 lost)
+the command was followed by inherited events (-i asks for it)
+coverage: the samples stand for cpu-clock 1.234 s of 1.950 s (63.3%); 990 of 1,001 tasks have no sample
 3 of the samples are the recorder's own
 the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 wake-ups, 30 system calls, 5.0 MB of memory
-rings: 2 of 8.4 MB, up to 23% full; output: write
+rings: 2 of 8.4 MB, up to 23% full; records: 4.0 MB (2.0 MB/s); output: write
 the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         assert_eq!(ledger_lines(&ledger()).join("\n"), expected);
     }

@@ -2,8 +2,8 @@
 
 use tare_format::ledger::{Event, Ledger, ShareOf};
 
-/// The line that tells of it.
-pub(super) fn line(ledger: &Ledger) -> Option<String> {
+/// How much it is, of what.
+pub(super) fn amount(ledger: &Ledger) -> Option<String> {
     let cost = ledger.sampling.as_ref()?;
     let amount = match cost.share {
         Some(share) => {
@@ -21,6 +21,12 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
         _ if cost.share.is_some() => " of the target's CPU time",
         _ => "",
     };
+    Some(format!("{amount}{of}"))
+}
+
+/// The line that tells of it.
+pub(super) fn line(ledger: &Ledger) -> Option<String> {
+    let (cost, amount) = (ledger.sampling.as_ref()?, amount(ledger)?);
     let one = |event: &Event| {
         let cost = event.sample_cost.as_ref()?;
         let share = event.share_in_kernel();
@@ -35,7 +41,7 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
     let recorder = format!("{:.1} ms of the recorder", cost.recorder_ns as f64 / 1e6);
     Some(format!(
-        "sampling cost ≈ {amount}{of}, start-up apart: {recorder}, and samples ({})",
+        "sampling cost ≈ {amount}, start-up apart: {recorder}, and samples ({})",
         costs.join("; ")
     ))
 }

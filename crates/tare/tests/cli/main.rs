@@ -21,6 +21,7 @@ mod record_options;
 mod record_output;
 mod record_own;
 mod record_peers;
+mod record_said;
 mod report;
 mod script;
 mod stat;

@@ -15,14 +15,14 @@ fn recorded(folder: &Path) -> (String, Value) {
     let mut record = tare();
     record
         .env("XDG_STATE_HOME", folder)
-        .args(["record", "-F", "999", "-e", "cpu-clock", "-o"])
+        .args(["record", "-v", "-F", "999", "-e", "cpu-clock", "-o"])
         .arg(&file)
         .arg("--")
         .args(BURNER);
     let said = stderr(&record.stdin(Stdio::null()).output().unwrap());
     let line = said
         .lines()
-        .find(|line| line.contains("sampling cost ≈ "))
+        .find(|line| line.contains("sampling cost ≈ ") && line.contains("us a sample"))
         .unwrap_or_else(|| panic!("{said}"))
         .to_owned();
     let report = |options: &[&str]| {

@@ -54,7 +54,7 @@ impl Recorded {
 fn record(options: &[&str], command: &[&str]) -> Recorded {
     let folder = tempfile::tempdir().unwrap();
     let mut tare = tare();
-    tare.arg("record")
+    tare.args(["record", "-v"])
         .arg("-o")
         .arg(folder.path().join("perf.data"))
         .args(options)

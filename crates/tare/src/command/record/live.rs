@@ -171,7 +171,7 @@ impl<'a> Live<'a> {
             match notice {
                 Notice::Finished(file) if !self.record.quiet => say(&format!(
                     "{} -> {}",
-                    tare_render::ledger_lines(&file.ledger).swap_remove(0),
+                    tare_render::ledger_summary(&file.ledger).swap_remove(0),
                     file.path.display()
                 )),
                 Notice::Warning(warning) if !self.record.quiet => say(&wording::warning(&warning)),

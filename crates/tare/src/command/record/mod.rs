@@ -23,7 +23,7 @@ use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
 use tare_record::options::{Keep, Program};
 use tare_record::output::{Destination, Output, OutputError, Switch};
-use tare_record::{Backend, Recorder, Start};
+use tare_record::{Backend, Following, Recorder, Start};
 
 use self::live::{Live, Recorded};
 use crate::Outcome;
@@ -61,7 +61,10 @@ fn say_plan(record: &Record, recorder: &Recorder) {
     if record.quiet && !record.dry_run {
         return;
     }
-    if let Some(following) = recorder.following().filter(|_| !record.quiet) {
+    let steps_back = |following: &&Following| following.why.is_some();
+    let tells =
+        |following: &&Following| record.verbose > 0 || record.dry_run || steps_back(following);
+    if let Some(following) = recorder.following().filter(tells).filter(|_| !record.quiet) {
         say(&wording::following(following));
     }
     for warning in &recorder.plan().warnings {
@@ -183,10 +186,16 @@ fn show(record: &Record, recorded: &Recorded) {
         return;
     }
     let mut stderr = std::io::stderr().lock();
-    let file = finished.output.files.last().map(|file| format!(" -> {}", file.display()));
-    for (line, file) in tare_render::ledger_lines(&finished.ledger)
-        .iter()
-        .zip([file.unwrap_or_default()].into_iter().chain(std::iter::repeat(String::new())))
+    let file = match &finished.output.files[..] {
+        [] => String::new(),
+        [file] => format!(" -> {}", file.display()),
+        [.., last] => format!(" in all; the last file is {}", last.display()),
+    };
+    let lines = match record.verbose {
+        0 => tare_render::ledger_summary(&finished.ledger),
+        _ => tare_render::ledger_lines(&finished.ledger),
+    };
+    for (line, file) in lines.iter().zip([file].into_iter().chain(std::iter::repeat(String::new())))
     {
         let _ = writeln!(stderr, "tare: {}", printable(&format!("{line}{file}")));
     }

@@ -1,0 +1,21 @@
+//! The example, as somebody runs it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests")]
+
+use std::process::Command;
+
+#[test]
+fn the_hottest_functions_of_a_closure_are_named() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut run = Command::new(cargo);
+    run.args(["run", "-q", "--offline", "--example", "hottest_functions"]);
+    let output = run.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let (text, said) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    if said.contains("NotPermitted") {
+        return println!("skipped: events need perf_event_paranoid 2 or less");
+    }
+    assert!(output.status.success(), "{said}");
+    assert!((1..=10).contains(&text.lines().count()), "{text}");
+    let hottest = text.lines().next().unwrap();
+    assert!(hottest.contains("pow") || hottest.contains("hottest_functions"), "{text}");
+}
