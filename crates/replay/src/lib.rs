@@ -15,37 +15,64 @@
 //! - [`summarize`] does all of it for whoever wants a [`tare_profile::Profile`].
 //! - Damage in a recording is no error. What is missing is in [`tare_profile::Losses`].
 //!
-//! A sink that counts samples by thread name:
+//! A sink that keeps who was sampled and when, fed with the records of two rings:
 //!
-//! ```no_run
-//! use std::collections::BTreeMap;
+//! ```
 //! use std::ops::ControlFlow;
-//! use std::path::Path;
 //!
-//! use tare_format::record::Sample;
-//! use tare_replay::{Error, Machine, Options, Recording, Replay, Replayed, Sink};
+//! use tare_format::Endian;
+//! use tare_format::abi::Attr;
+//! use tare_format::file::{Description, Entry, Event};
+//! use tare_format::record::{RawRecord, Sample, kind};
+//! use tare_replay::{Error, Machine, Options, Replay, Replayed, Sink};
 //!
 //! #[derive(Default)]
-//! struct ByComm(BTreeMap<Vec<u8>, u64>);
+//! struct Times(Vec<(Option<i32>, Option<u64>)>);
 //!
-//! impl Sink for ByComm {
+//! impl Sink for Times {
 //!     type Error = Error;
 //!
 //!     fn sample(
 //!         &mut self,
-//!         machine: &mut Machine,
+//!         _machine: &mut Machine,
 //!         sample: &Replayed<'_, Sample<'_>>,
 //!     ) -> Result<ControlFlow<()>, Error> {
-//!         let comm = sample.fields.head.tid.and_then(|tid| machine.comm(tid));
-//!         *self.0.entry(comm.unwrap_or(b"?").to_vec()).or_default() += 1;
+//!         self.0.push((sample.fields.head.tid, sample.time_ns));
 //!         Ok(ControlFlow::Continue(()))
 //!     }
 //! }
 //!
-//! let mut recording = Recording::open(Path::new("perf.data"))?;
-//! let mut counts = ByComm::default();
-//! let losses = Replay::new(Options::default()).run(&mut recording, &mut counts)?;
-//! println!("{:?}, {} records lost", counts.0, losses.lost_records);
+//! // An event whose samples have PERF_SAMPLE_TID and PERF_SAMPLE_TIME.
+//! let attr = Attr { sample_type: 1 << 1 | 1 << 2, ..Attr::default() };
+//! let event = Event { attr, ids: vec![], name: Some(b"cpu-clock".to_vec()) };
+//! let description = Description::of_events(Endian::Little, [event]);
+//! let (mut replay, mut times) = (Replay::new(Options::default()), Times::default());
+//! for (tid, time_ns) in [(8_u64, 20_u64), (8, 40), (7, 10), (7, 30)] {
+//!     let body = [(tid << 32 | tid).to_le_bytes(), time_ns.to_le_bytes()].concat();
+//!     let (kind, endian) = (kind::PERF_RECORD_SAMPLE, Endian::Little);
+//!     let record = RawRecord { kind, misc: 2, body: &body, endian };
+//!     let entry = Entry { offset: 0, record, description: &description, payload: None };
+//!     let _ = replay.push(&entry, &mut times)?;
+//! }
+//! replay.finish(&description, &mut times)?;
+//! let expected = [(7, 10), (8, 20), (7, 30), (8, 40)];
+//! assert_eq!(times.0, expected.map(|(tid, time_ns)| (Some(tid), Some(time_ns))));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! A file's samples by thread name, without a look at addresses:
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use tare_replay::{Error, ProfileOptions, Recording, summarize};
+//!
+//! let recording = Recording::open(Path::new("perf.data"))?;
+//! let profile = summarize(recording, &ProfileOptions::default())?.profile;
+//! for (row, weight) in profile.rows() {
+//!     let comm = row.comm.map_or(&b"?"[..], |comm| profile.string(comm));
+//!     println!("{:6} {}", weight.samples, String::from_utf8_lossy(comm));
+//! }
 //! # Ok::<(), Error>(())
 //! ```
 #![forbid(unsafe_code)]

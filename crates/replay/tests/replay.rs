@@ -93,7 +93,7 @@ impl Sink for Seen {
     ) -> Result<ControlFlow<()>, Error> {
         let tid = sample.fields.head.tid.unwrap();
         let comm = machine.comm(tid).unwrap_or(b"?").to_vec();
-        self.samples.push((tid, sample.time_ns.unwrap(), comm));
+        self.samples.push((tid, sample.time_ns.unwrap_or(0), comm));
         let mut chain: Vec<CodeAddress> = Vec::new();
         machine.callchain(sample, usize::MAX, &mut chain);
         self.chains.push(chain.iter().map(|at| at.address).collect());
@@ -212,6 +212,37 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
     assert_eq!(replay.losses().lost_records, u64::MAX);
     println!("{} MiB for 60 million copied mappings", grown >> 20);
     assert!(grown < 700 << 20, "{grown} bytes");
+}
+
+/// Whatever stands in a record, replay goes on, and says what it could not decode.
+#[test]
+fn damaged_records_are_counted_and_passed_over() {
+    let description = description(CALLCHAIN | BRANCH_STACK, 1 << 11);
+    let rest = [2, 0xffff_ffff_ffff_fe00, 0x1000, 1, 0x500, 0x1000, 0];
+    let whole = [
+        comm(1, b"first\0\0\0", 1),
+        fork(2, 1, 2),
+        mmap(2, 0x1000, 3),
+        round(),
+        sample(2, 4, 0, &rest),
+    ];
+    for (at, record) in whole.iter().enumerate() {
+        for byte in 0..record.body.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut records = whole.clone();
+                records[at].body[byte] = value;
+                let (seen, replay) = replayed(Detail::Full, &description, &records);
+                let lost = replay.losses().malformed_records;
+                assert!(seen.samples.len() as u64 + lost >= 1, "{at} {byte} {value}");
+            }
+            let mut records = whole.clone();
+            records[at].body.truncate(byte);
+            for detail in [Detail::Full, Detail::Front] {
+                let (seen, _) = replayed(detail, &description, &records);
+                assert!(seen.samples.len() <= 1);
+            }
+        }
+    }
 }
 
 fn resident_bytes() -> u64 {

@@ -1,14 +1,13 @@
 //! `tare report`, through the binary, beside `perf report --stdio` of the same recordings.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::{is_root, sh, stderr, tare};
+use crate::support::{sh, stderr, tare};
 
-fn report(file: &Path, args: &[&str]) -> Output {
+pub(super) fn report(file: &Path, args: &[&str]) -> Output {
     tare()
         .arg("report")
         .arg("-i")
@@ -19,12 +18,12 @@ fn report(file: &Path, args: &[&str]) -> Output {
         .expect("tare was built")
 }
 
-fn stdout(output: &Output) -> String {
+pub(super) fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
     String::from_utf8(output.stdout.clone()).expect("what tare prints is UTF-8")
 }
 
-fn perf_report(file: &Path, args: &[&str]) -> String {
+pub(super) fn perf_report(file: &Path, args: &[&str]) -> String {
     let output = Command::new("perf")
         .args(["report", "--stdio", "-i"])
         .arg(file)
@@ -36,12 +35,12 @@ fn perf_report(file: &Path, args: &[&str]) -> String {
 }
 
 /// Recordings that perf made once for all tests; `None`, with the reason, where it can't.
-struct Recordings {
+pub(super) struct Recordings {
     folder: PathBuf,
 }
 
 impl Recordings {
-    fn get() -> Option<&'static Self> {
+    pub(super) fn get() -> Option<&'static Self> {
         static MADE: OnceLock<Result<Recordings, String>> = OnceLock::new();
         match MADE.get_or_init(Self::make) {
             Ok(made) => Some(made),
@@ -78,14 +77,14 @@ impl Recordings {
         Ok(Self { folder })
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
 /// The rows of a table with single spaces, in order of text: rows of one weight may come in any
 /// order.
-fn rows(table: &str) -> Vec<String> {
+pub(super) fn rows(table: &str) -> Vec<String> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let mut rows: Vec<_> =
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -377,145 +376,4 @@ fn time_selects_samples() {
     assert!(first > 0 && rest > 0 && all.abs_diff(first + rest) <= 1, "{all} = {first} + {rest}");
     let refused = report(&file, &["--time", "soon"]);
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
-}
-
-#[test]
-fn a_pipe_gives_the_same_as_a_file() {
-    let Some(made) = Recordings::get() else { return };
-    let stream = sh(
-        "perf record --no-bpf-event -q -e cpu-clock -F 1999 -o - -- sh -c 'head -c 9000000 /dev/zero | gzip -c >/dev/null'",
-    );
-    let saved = made.file("stream");
-    std::fs::write(&saved, &stream.stdout).unwrap();
-    for keys in ["comm", "comm,dso,sym"] {
-        let mut child = tare()
-            .args(["report", "-i", "-", "--sort", keys])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(&stream.stdout).unwrap();
-        let piped = stdout(&child.wait_with_output().unwrap());
-        assert_eq!(piped, stdout(&report(&saved, &["--sort", keys])));
-        assert!(piped.contains("gzip"), "{piped}");
-    }
-}
-
-#[test]
-fn what_is_cut_is_read_as_far_as_it_goes() {
-    let Some(made) = Recordings::get() else { return };
-    let whole = std::fs::read(made.file("plain")).unwrap();
-    let cut = made.file("cut");
-    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
-    for keys in ["comm", "comm,sym"] {
-        let output = report(&cut, &["--sort", keys]);
-        let text = stdout(&output);
-        assert!(
-            text.contains("the header promises more data than there are")
-                || text.contains("the data end within a record"),
-            "{text}"
-        );
-        assert!(!rows(&text).is_empty());
-    }
-}
-
-#[test]
-fn what_is_no_recording_is_refused_in_a_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("perf.data");
-    for content in [&b""[..], b"PERFILE2", b"\x7fELF nothing of ours, but long enough to be one"] {
-        std::fs::write(&file, content).unwrap();
-        let output = report(&file, &[]);
-        assert_eq!(
-            (output.status.code(), stderr(&output).lines().count()),
-            (Some(1), 1),
-            "{}",
-            stderr(&output)
-        );
-        assert!(output.stdout.is_empty());
-    }
-    let absent = report(&folder.path().join("absent"), &[]);
-    assert_eq!(
-        (absent.status.code(), stderr(&absent).lines().count()),
-        (Some(1), 1),
-        "{}",
-        stderr(&absent)
-    );
-    let unknown = report(&file, &["--sort", "colour"]);
-    assert_eq!(unknown.status.code(), Some(2));
-}
-
-/// The kernel takes any bytes as a thread's name.
-#[test]
-fn hostile_names_do_nothing_to_a_terminal() {
-    let Some(made) = Recordings::get() else { return };
-    let program = made.file("evil\x1b[2J\n\u{9b}x");
-    std::fs::copy("/bin/gzip", &program).unwrap();
-    let file = made.file("hostile");
-    let input = "head -c 9000000 /dev/zero";
-    let recorded = Command::new("sh")
-        .args(["-c", &format!("{input} | perf record --no-bpf-event -q -e cpu-clock -F 1999 -o \"$0\" -- \"$1\" -c >/dev/null")])
-        .arg(&file)
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(recorded.status.success(), "{}", stderr(&recorded));
-    for args in [
-        &["--sort", "comm"][..],
-        &["--sort", "pid,dso,sym"],
-        &["--json", "--sort", "comm,dso"],
-        &["--header-only"],
-    ] {
-        let text = stdout(&report(&file, args));
-        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?} {text:?}");
-        assert!(text.contains("evil"), "{args:?} {text}");
-    }
-}
-
-/// Sampled often enough, a recorder of the whole machine is among what it records.
-#[test]
-fn samples_of_the_recorder_are_left_out_and_counted() {
-    if !is_root() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("self");
-    let recorded = tare()
-        .args(["record", "-a", "-e", "cpu-clock", "-F", "4999", "-o"])
-        .arg(&file)
-        .args(["--", "sleep", "0.5"])
-        .output()
-        .unwrap();
-    assert!(recorded.status.success(), "{}", stderr(&recorded));
-    let document = |args: &[&str]| -> serde_json::Value {
-        serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap()
-    };
-    let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
-    // Both ways through a recording.
-    for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
-        let (without, with) =
-            (document(&args), document(&[&args[..], &["--include-self"]].concat()));
-        let own = without["loss"]["own_samples_left_out"].as_u64().unwrap();
-        assert_eq!(samples(&without) + own, samples(&with));
-        assert_eq!(Some(own), with["ledger"]["events"][0]["own"].as_u64());
-        assert_eq!(Some(samples(&with)), with["ledger"]["events"][0]["samples"].as_u64());
-    }
-    let text = stdout(&report(&file, &["--sort", "comm"]));
-    assert!(text.contains("# the recorder: "), "the ledger is shown: {text}");
-}
-
-#[test]
-fn a_closed_pipe_ends_it_quietly() {
-    let Some(made) = Recordings::get() else { return };
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let child = tare()
-        .args(["report", "-i"])
-        .arg(made.file("plain"))
-        .stdout(writer)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }

@@ -1,0 +1,109 @@
+//! Tracepoints in `tare script`, beside those of `perf script`.
+
+use std::fs::File;
+use std::process::Command;
+
+use tare_format::file::Reader;
+use tare_format::record::Sample;
+use tare_format::tracepoint::Format;
+
+use crate::script::{lines, record, same};
+use crate::support::tare;
+
+#[test]
+fn tracepoints_are_printed_as_by_perf() {
+    same(&["-a", "-e", "sched:*"], &[]);
+    // On whole machines only events of the kernel: of other programs both print the same addresses,
+    // and not always the same C++.
+    same(&["-a", "-e", "raw_syscalls:*", "-e", "context-switches"], &[]);
+    same(&["-e", "syscalls:*"], &[]);
+    same(&["-e", "kmem:*"], &[]);
+    same(
+        &[
+            "-a",
+            "-e",
+            "irq:*",
+            "-e",
+            "timer:hrtimer_*",
+            "-e",
+            "signal:*",
+            "-e",
+            "task:*",
+            "-e",
+            "block:*",
+        ],
+        &[],
+    );
+    same(&["-g", "-e", "sched:sched_switch"], &[]);
+    flags_of_timers_are_those_of_the_raw_bytes();
+    same(
+        &["-e", "writeback:*", "-e", "ext4:*", "-e", "filemap:*", "-e", "exceptions:*"],
+        &["-F", "trace:comm,event,trace"],
+    );
+}
+
+/// perf drops the brackets of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format:
+/// it prints a name for each of the last three bits always.
+fn flags_of_timers_are_those_of_the_raw_bytes() {
+    const NAMES: [(u32, &str); 4] =
+        [(0x4_0000, "M"), (0x8_0000, "D"), (0x10_0000, "P"), (0x20_0000, "I")];
+    let names = |flags: u32| {
+        NAMES
+            .iter()
+            .filter(|(bit, _)| flags & bit != 0)
+            .map(|(_, name)| *name)
+            .collect::<Vec<_>>()
+            .join("|")
+    };
+    let Some(recorded) = record(&["-a", "-e", "timer:timer_start"]) else { return };
+    let [ours, theirs] = [tare(), Command::new("perf")]
+        .map(|command| lines(command, &recorded.path, &["-F", "time,event,trace"]));
+    let printed =
+        |line: &String| line.rsplit_once(" flags=").map(|(_, flags)| flags.to_owned()).unwrap();
+    let mut reader = Reader::open(File::open(&recorded.path).unwrap()).unwrap();
+    let mut recorded = Vec::new();
+    while let Some(entry) = reader.next_record().unwrap() {
+        if let Ok(sample) = Sample::of(&entry.record, entry.description.lookup()) {
+            // The field's place in the format of this event since Linux 6.6.
+            recorded.extend(
+                sample
+                    .raw
+                    .and_then(|raw| raw.get(48..52)?.try_into().ok())
+                    .map(|flags| (sample.head.time_ns, u32::from_le_bytes(flags))),
+            );
+        }
+    }
+    recorded.sort_unstable();
+    let flags = || recorded.iter().map(|(_, flags)| *flags);
+    assert_eq!(
+        ours.iter().map(printed).collect::<Vec<_>>(),
+        flags().map(names).collect::<Vec<_>>()
+    );
+    let dropped: Vec<_> = flags().map(|flags| names(flags & 0x4_0000 | 0x38_0000)).collect();
+    assert_eq!(
+        theirs.iter().map(printed).collect::<Vec<_>>(),
+        dropped,
+        "perf keeps the brackets: docs/script.md says otherwise"
+    );
+}
+
+/// The share of the kernel's expressions that are understood.
+#[test]
+fn the_formats_of_this_kernel_are_understood() {
+    let Ok(systems) = std::fs::read_dir("/sys/kernel/tracing/events") else {
+        return println!("skipped: tracefs is not readable");
+    };
+    let events = systems
+        .flatten()
+        .flat_map(|system| std::fs::read_dir(system.path()).into_iter().flatten().flatten());
+    let texts =
+        events.filter_map(|event| std::fs::read_to_string(event.path().join("format")).ok());
+    let formats: Vec<_> = texts.map(|text| Format::parse(&text).unwrap()).collect();
+    let failed: Vec<_> = formats
+        .iter()
+        .filter(|format| !format.has_print())
+        .map(|format| format.name.as_str())
+        .collect();
+    println!("{} of {} formats are not understood: {failed:?}", failed.len(), formats.len());
+    assert!(failed.len() * 50 <= formats.len(), "{failed:?}");
+}
