@@ -1,7 +1,10 @@
 //! The recorded kernel, and whether the symbols at hand are its.
 
+use std::path::Path;
+
 use crate::dso::BuildId;
 use crate::kallsyms::Kallsyms;
+use crate::kallsyms_copy;
 use crate::search::{self, SymbolOptions};
 use crate::table::Table;
 use crate::unresolved::Unresolved;
@@ -44,7 +47,7 @@ impl RecordedKernel {
 fn built_for(options: &SymbolOptions) -> Option<Vec<u8>> {
     const SAME: [&str; 4] = ["x86_64", "aarch64", "riscv64", "s390x"];
     let here = Some(std::env::consts::ARCH).filter(|arch| SAME.contains(arch))?;
-    (options.symfs == std::path::Path::new("/")).then(|| here.into())
+    (options.symfs == Path::new("/")).then(|| here.into())
 }
 
 /// A file of one line.
@@ -69,15 +72,20 @@ impl KernelSymbols {
         options: &SymbolOptions,
         recorded: &RecordedKernel,
     ) -> Result<Self, Unresolved> {
-        let (text, is_running) = if let Some(path) = &options.kallsyms {
-            (search::read_text(path)?, false)
+        let read = |path: &Path| Ok(Kallsyms::parse(&search::read_text(path)?));
+        let (kallsyms, is_running) = if let Some(path) = &options.kallsyms {
+            (read(path)?, false)
         } else if let Err(why) = recorded.is_running(options) {
             let kept = options.cached(recorded.build_id, "kallsyms").ok_or(why)?;
-            (search::read_text(&kept).map_err(|_| why)?, false)
+            (read(&kept).map_err(|_: Unresolved| why)?, false)
         } else {
-            (search::read_text(&options.path(b"/proc/kallsyms"))?, true)
+            let running = kallsyms_copy::read(options)?;
+            let kallsyms = Kallsyms::parse(&running.text);
+            if !kallsyms.is_hidden() {
+                running.keep_copy();
+            }
+            (kallsyms, true)
         };
-        let kallsyms = Kallsyms::parse(&text);
         if kallsyms.is_hidden() {
             return Err(Unresolved::Hidden);
         }

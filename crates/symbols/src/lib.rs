@@ -53,6 +53,7 @@ mod demangle;
 mod dso;
 mod elf;
 mod kallsyms;
+mod kallsyms_copy;
 mod kernel;
 mod once_vec;
 mod perf_map;

@@ -26,6 +26,9 @@ pub struct SymbolOptions {
     /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
     /// machine's.
     pub kallsyms: Option<PathBuf>,
+    /// Where a copy of `/proc/kallsyms` is kept, a file with mode 0600: reading the list itself takes
+    /// the kernel some 40 ms. Its folder must be there; `None`: no copy is kept.
+    pub kallsyms_copy: Option<PathBuf>,
     /// The user who reads: perf maps are believed if they are theirs or root's.
     pub reader_uid: u32,
     /// Names as in source code rather than as in the file.
@@ -39,6 +42,7 @@ impl Default for SymbolOptions {
             build_id_cache: None,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
+            kallsyms_copy: None,
             reader_uid: 0,
             demangle: true,
         }
