@@ -9,6 +9,7 @@ mod counts;
 mod json;
 mod ledger;
 mod losses;
+mod plural;
 mod rows;
 mod text;
 mod tree;
@@ -18,6 +19,7 @@ pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use losses::loss_lines;
+pub use plural::{agreeing, count, grouped, plural};
 pub use text::text;
 pub use tree::Graph;
 

@@ -2,51 +2,72 @@
 
 use tare_profile::Losses;
 
+use crate::plural::{agreeing, plural};
+
+/// What is missing so many times.
+struct Line {
+    number: u64,
+    what: String,
+}
+
 /// A line for each kind of loss; none where nothing was lost.
 #[must_use]
 pub fn loss_lines(losses: &Losses) -> Vec<String> {
-    let Losses { lost_records, lost_events, unwound_stacks, .. } = losses;
+    let (said, stacks) = (losses.lost_events, losses.unwound_stacks);
+    let full = format!(
+        "lost while recording, said {said} {}: their ring was full (larger rings: -m)",
+        plural(said, "time")
+    );
+    let incomplete = format!(
+        "of {stacks} copies of user stacks {} reach their thread's first function (more of them: --call-graph dwarf,BYTES)",
+        agreeing(losses.incomplete_stacks, "doesn't", "don't")
+    );
+    let was = |number, noun, what: &str| Line {
+        number,
+        what: format!("{} {} {what}", plural(number, noun), agreeing(number, "was", "were")),
+    };
+    let is = |number, noun, of: &str, what: &str| {
+        let (noun, are) = (plural(number, noun), agreeing(number, "is", "are"));
+        Line { number, what: format!("{noun}{of} {are} {what}") }
+    };
+    let plain = |number, noun, what: &str| Line {
+        number,
+        what: format!("{} {what}", plural(number, noun)),
+    };
     let counted = [
-        (
-            *lost_records,
-            format!(
-                "records were lost while recording, said {lost_events} times: their ring was full (larger rings: -m)"
-            ),
-        ),
-        (
-            losses.lost_samples,
-            "samples were lost while recording, by the events' own count".to_owned(),
-        ),
-        (
+        was(losses.lost_records, "record", &full),
+        was(losses.lost_samples, "sample", "lost while recording, by the events' own count"),
+        plain(
             losses.throttled,
-            "times the kernel stopped an event that interrupted too often (a lower rate: -F)"
-                .to_owned(),
+            "time",
+            "the kernel stopped an event that interrupted too often (a lower rate: -F)",
         ),
-        (losses.malformed_records, "records could not be decoded".to_owned()),
-        (losses.late_records, "records came too late to be put in order of time".to_owned()),
-        (losses.outside_samples, "samples of what is not the command's are left out".to_owned()),
-        (
+        plain(losses.malformed_records, "record", "could not be decoded"),
+        plain(losses.late_records, "record", "came too late to be put in order of time"),
+        is(losses.outside_samples, "sample", " of what is not the command's", "left out"),
+        is(
             losses.own_samples,
-            "samples of the recorder itself are left out (--include-self keeps them)".to_owned(),
+            "sample",
+            " of the recorder itself",
+            "left out (--include-self keeps them)",
         ),
-        (
-            losses.incomplete_stacks,
-            format!(
-                "of {unwound_stacks} copies of user stacks don't reach their thread's first function (more of them: --call-graph dwarf,BYTES)"
-            ),
-        ),
-        (
+        Line { number: losses.incomplete_stacks, what: incomplete },
+        is(
             losses.aux_bytes,
-            "bytes of AUX data (hardware traces) are not decoded (perf script --itrace does)"
-                .to_owned(),
+            "byte",
+            " of AUX data (hardware traces)",
+            "not decoded (perf script --itrace does)",
         ),
-        (
+        is(
             losses.stat_records,
-            "counts of perf stat record are not shown (perf stat report does)".to_owned(),
+            "count",
+            " of perf stat record",
+            "not shown (perf stat report does)",
         ),
     ];
-    let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-    let mut lines: Vec<_> = counted.map(|(count, what)| format!("{count} {what}")).collect();
+    let counted = counted.into_iter().filter(|line| line.number > 0);
+    let mut lines: Vec<_> =
+        counted.map(|Line { number, what }| format!("{number} {what}")).collect();
     lines.extend(unread_lines(losses));
     lines
 }
@@ -54,17 +75,45 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
 /// What could not be read of a recording.
 pub(crate) fn unread_lines(losses: &Losses) -> Vec<String> {
     let gap = |gap: &tare_profile::Gap| {
-        format!("{} bytes at byte {} are left out: {}", gap.bytes, gap.offset, gap.why)
+        let (bytes, are) = (plural(gap.bytes, "byte"), agreeing(gap.bytes, "is", "are"));
+        format!("{} {bytes} at byte {} {are} left out: {}", gap.bytes, gap.offset, gap.why)
     };
     let mut lines: Vec<_> = losses.gaps.iter().map(gap).collect();
     if losses.more_gaps > 0 {
         lines.push(format!(
-            "{} more gaps; {} bytes are left out in all",
-            losses.more_gaps, losses.unread_bytes
+            "{} more {}; {} bytes are left out in all",
+            losses.more_gaps,
+            plural(losses.more_gaps, "gap"),
+            losses.unread_bytes
         ));
     }
     if losses.is_unfinished {
         lines.push("the recorder was killed: what it had written is shown".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        let one = Losses { lost_records: 1, lost_events: 1, own_samples: 1, ..Losses::default() };
+        assert_eq!(
+            loss_lines(&one),
+            [
+                "1 record was lost while recording, said 1 time: their ring was full (larger rings: -m)",
+                "1 sample of the recorder itself is left out (--include-self keeps them)",
+            ]
+        );
+        let many = Losses { late_records: 2, outside_samples: 10, ..Losses::default() };
+        assert_eq!(
+            loss_lines(&many),
+            [
+                "2 records came too late to be put in order of time",
+                "10 samples of what is not the command's are left out",
+            ]
+        );
+    }
 }

@@ -98,7 +98,9 @@ pub use cpumode::CpuMode;
 pub use error::Error;
 pub use group::{GroupCounts, Member};
 pub use machine::{DsoAddress, Machine};
-pub use profile::{ProfileOptions, ProfileSink, Summary, TimeRange, has_callchains, summarize};
+pub use profile::{
+    Code, ProfileOptions, ProfileSink, Summary, TimeRange, has_callchains, summarize,
+};
 pub use recording::Recording;
 pub use replay::{Detail, Options, Replay};
 pub use replayed::Replayed;

@@ -159,7 +159,7 @@ impl Machine {
         let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
         let map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
-        self.spaces.kernel.add(map);
+        self.spaces.add_kernel(map);
     }
 
     fn map_user(&mut self, mmap: &Mmap<'_>) {
@@ -184,11 +184,11 @@ impl Machine {
         let (start, end) = (ksymbol.addr, ksymbol.addr.saturating_add(ksymbol.len.into()));
         let kind = DsoKind::Ksymbol { bytes: ksymbol.len.into() };
         if u32::from(ksymbol.flags) & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0 {
-            self.spaces.kernel.remove(start, end);
+            self.spaces.remove_kernel(start, end);
         } else if self.spaces.find_kernel(start).is_none()
             && let Some(dso) = self.intern(kind, ksymbol.name, &RecordedFile::None)
         {
-            self.spaces.kernel.add(Mapping { start, end, pgoff: 0, dso });
+            self.spaces.add_kernel(Mapping { start, end, pgoff: 0, dso });
         }
     }
 
@@ -214,6 +214,17 @@ impl Machine {
     #[must_use]
     pub fn dso(&self, dso: DsoId) -> Option<&Dso> {
         self.dsos.get(dso)
+    }
+
+    /// The version of the mappings that addresses of this mode are looked up in: as long as it is the
+    /// same, each address lies where it lay. `None` where nothing is ever mapped.
+    #[must_use]
+    pub fn mappings_version(&self, mode: CpuMode, pid: i32) -> Option<u64> {
+        match mode {
+            CpuMode::Kernel => Some(self.spaces.kernel_version()),
+            CpuMode::User => Some(self.spaces.user_version(pid)),
+            _ => None,
+        }
     }
 
     /// The DSO that an address lies in; `None` where nothing was mapped.

@@ -33,7 +33,10 @@ pub enum Detail {
     /// All of it; address spaces are followed.
     #[default]
     Full,
-    /// Event, thread, time, CPU, address, period, and the counts of groups. Records of mappings are
+    /// Event, thread, time, CPU, address, period, and the counts of groups: no call chains. Address
+    /// spaces are followed.
+    Leaf,
+    /// The same of each sample, and no address spaces: records of mappings are
     /// left out, and no address has a file: some ten times as fast.
     Front,
 }
@@ -182,7 +185,9 @@ impl Replay {
             return Some(record);
         }
         match record.kind {
-            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 => None,
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if self.detail == Detail::Front => {
+                None
+            }
             kind::PERF_RECORD_SAMPLE => {
                 let layout = description.lookup().layout_of(&record);
                 let size = layout.and_then(Layout::front_size);
@@ -261,7 +266,7 @@ impl State {
         let layout = event.and_then(|event| description.lookup().layouts().get(event));
         let sample = layout.map(|layout| match self.detail {
             Detail::Full => Sample::decode(&raw, layout),
-            Detail::Front => Sample::decode_front(&raw, layout),
+            Detail::Leaf | Detail::Front => Sample::decode_front(&raw, layout),
         });
         let Some(Ok(fields)) = sample else {
             self.losses.malformed_records += 1;

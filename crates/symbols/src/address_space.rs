@@ -33,6 +33,8 @@ impl Mapping {
 pub struct AddressSpace {
     /// By start.
     mappings: Arc<Vec<Mapping>>,
+    /// See [`AddressSpaces::user_version`].
+    version: u64,
 }
 
 impl AddressSpace {
@@ -89,10 +91,12 @@ impl AddressSpace {
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpaces {
     /// The kernel's own, which all processes share.
-    pub kernel: AddressSpace,
+    kernel: AddressSpace,
     by_pid: HashMap<i32, AddressSpace>,
     /// Mappings of all processes, those that several share once.
     held: usize,
+    /// The last version that was given.
+    versions: u64,
 }
 
 impl AddressSpaces {
@@ -105,6 +109,35 @@ impl AddressSpaces {
             space.add(mapping);
             self.held = (self.held - own) + space.own_mappings();
         }
+        self.versions += 1;
+        space.version = self.versions;
+    }
+
+    /// Adds a mapping to the kernel.
+    pub fn add_kernel(&mut self, mapping: Mapping) {
+        self.kernel.add(mapping);
+        self.versions += 1;
+        self.kernel.version = self.versions;
+    }
+
+    /// Removes what lies in this range of the kernel.
+    pub fn remove_kernel(&mut self, start: u64, end: u64) {
+        self.kernel.remove(start, end);
+        self.versions += 1;
+        self.kernel.version = self.versions;
+    }
+
+    /// The version of a process's address space: while it is the same, so are the mappings, also
+    /// in another process. An empty one has version 0.
+    #[must_use]
+    pub fn user_version(&self, pid: i32) -> u64 {
+        self.of(pid).map_or(0, |space| space.version)
+    }
+
+    /// The version of the kernel's address space, which no process's has.
+    #[must_use]
+    pub fn kernel_version(&self) -> u64 {
+        self.kernel.version
     }
 
     /// A process began as a copy of another.
@@ -221,5 +254,23 @@ mod tests {
         space.add(map(u64::MAX, 0, 0, 1));
         space.add(map(0, u64::MAX, u64::MAX, 1));
         assert_eq!(space.find(7).map(|mapping| mapping.to_dso(7)), Some(6));
+    }
+
+    #[test]
+    fn a_version_is_that_of_equal_mappings_alone() {
+        let mut spaces = AddressSpaces::default();
+        assert_eq!((spaces.user_version(1), spaces.kernel_version()), (0, 0));
+        spaces.add(1, map(0x1000, 0x2000, 0, 1));
+        let first = spaces.user_version(1);
+        spaces.fork(1, 2);
+        assert_eq!(spaces.user_version(2), first);
+        spaces.add(2, map(0x3000, 0x4000, 0, 1));
+        spaces.add_kernel(map(0x9000, 0xa000, 0, 2));
+        let versions = [first, spaces.user_version(2), spaces.kernel_version(), 0];
+        assert_eq!(spaces.user_version(1), first);
+        let mut distinct = versions.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), versions.len(), "{versions:?}");
     }
 }

@@ -3,7 +3,8 @@
 use tare_format::ledger::Ledger;
 
 use super::sampling::percent;
-use super::{grouped, seconds};
+use super::seconds;
+use crate::plural::count;
 
 /// The line that tells of it.
 pub(super) fn line(ledger: &Ledger) -> Option<String> {
@@ -11,9 +12,9 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let spent = budget
         .spent
         .map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
-    let (asked, changes) = (percent(budget.asked), grouped(budget.changes));
+    let (asked, changes) = (percent(budget.asked), count(budget.changes, "change"));
     Some(format!(
-        "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} changes of rate, {} Hz at the end",
+        "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} of rate, {} Hz at the end",
         budget.hz
     ))
 }

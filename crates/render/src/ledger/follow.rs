@@ -2,7 +2,8 @@
 
 use tare_format::ledger::{Coverage, Event, FixedPeriod, Follow, FollowMode, Ledger};
 
-use super::{grouped, seconds};
+use super::seconds;
+use crate::plural::{agreeing, count, grouped};
 
 /// Less than this share (in percent) is warned of.
 const ENOUGH_PERCENT: f64 = 90.0;
@@ -91,20 +92,22 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
             remedy(ledger, follow)
         ));
     }
-    match follow.left_cgroup {
-        0 => {}
-        1 => lines.push("1 task left the command's cgroup and was not recorded from then on: --follow=system sees it".to_owned()),
-        left => lines.push(format!("{left} tasks left the command's cgroup and were not recorded from then on: --follow=system sees them")),
+    if follow.left_cgroup > 0 {
+        let left = follow.left_cgroup;
+        let (were, them) = (agreeing(left, "was", "were"), agreeing(left, "it", "them"));
+        lines.push(format!(
+            "{} left the command's cgroup and {were} not recorded from then on: --follow=system sees {them}",
+            count(left, "task")
+        ));
     }
-    match follow.outlived {
-        0 => {}
-        1 => lines.push(
-            "1 process outlives the command: it is where it would have been without tare"
-                .to_owned(),
-        ),
-        outlived => lines.push(format!(
-            "{outlived} processes outlive the command: they are where they would have been without tare"
-        )),
+    if follow.outlived > 0 {
+        let outlived = follow.outlived as u64;
+        let processes = count(outlived, "process");
+        let outlive = agreeing(outlived, "outlives", "outlive");
+        let (they, are) = (agreeing(outlived, "it", "they"), agreeing(outlived, "is", "are"));
+        lines.push(format!(
+            "{processes} {outlive} the command: {they} {are} where {they} would have been without tare"
+        ));
     }
     lines
 }
@@ -127,7 +130,8 @@ fn tasks(follow: &Follow) -> String {
     match (follow.tasks, follow.unseen_tasks) {
         (None, _) => String::new(),
         (Some(tasks), unseen) => {
-            format!("; {} of {} tasks have no sample", grouped(unseen), grouped(tasks))
+            let have = agreeing(unseen, "has", "have");
+            format!("; {} of {} {have} no sample", grouped(unseen), count(tasks, "task"))
         }
     }
 }

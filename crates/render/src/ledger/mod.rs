@@ -6,6 +6,8 @@ mod sampling;
 
 use tare_format::ledger::{Cost, Event, Ledger, Loss};
 
+use crate::plural::{agreeing, count, grouped};
+
 const SECOND_NS: f64 = 1e9;
 
 const UNFINISHED: &str =
@@ -49,8 +51,8 @@ fn warnings(ledger: &Ledger) -> Vec<String> {
     lines.extend(ledger.kept_ns.map(kept));
     if ledger.throttled > 0 {
         lines.push(format!(
-            "the kernel throttled sampling {} times (kernel.perf_event_max_sample_rate)",
-            grouped(ledger.throttled)
+            "the kernel throttled sampling {} (kernel.perf_event_max_sample_rate)",
+            count(ledger.throttled, "time")
         ));
     }
     lines.extend(budget::warning(ledger));
@@ -74,7 +76,7 @@ fn details(ledger: &Ledger) -> Vec<String> {
 }
 
 fn samples(ledger: &Ledger) -> String {
-    let samples = ledger.events.iter().map(|event| event.samples).sum();
+    let samples: u64 = ledger.events.iter().map(|event| event.samples).sum();
     let known: Vec<u64> = ledger.events.iter().filter_map(|event| event.lost).collect();
     let lost = match known.iter().sum() {
         0 if known.is_empty() => String::new(),
@@ -91,7 +93,7 @@ fn samples(ledger: &Ledger) -> String {
         ),
     };
     let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
-    format!("{} in {elapsed}{lost}; {size}", counted(samples, "sample"))
+    format!("{} in {elapsed}{lost}; {size}", count(samples, "sample"))
 }
 
 /// What recording cost, in one line.
@@ -104,11 +106,6 @@ fn cost_summary(ledger: &Ledger) -> String {
         Some(amount) => format!("sampling cost ≈ {amount}: {recorder}"),
         None => recorder,
     }
-}
-
-/// A number of things.
-fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// By event, where there are several.
@@ -134,12 +131,8 @@ fn losses(ledger: &Ledger) -> Vec<String> {
         ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS))
     };
     let of = |loss: &Loss| {
-        let (cpu, records) = (loss.cpu, grouped(loss.records));
-        format!(
-            "CPU {cpu} lost {records} records between {} and {}",
-            time(loss.from_ns),
-            time(loss.to_ns)
-        )
+        let (cpu, records) = (loss.cpu, count(loss.records, "record"));
+        format!("CPU {cpu} lost {records} between {} and {}", time(loss.from_ns), time(loss.to_ns))
     };
     let mut lines: Vec<String> = ledger.losses.iter().map(of).collect();
     if !lines.is_empty() {
@@ -153,7 +146,8 @@ fn losses(ledger: &Ledger) -> Vec<String> {
 
 fn own(ledger: &Ledger) -> Option<String> {
     let own: u64 = ledger.events.iter().map(|event| event.own).sum();
-    (own > 0).then(|| format!("{} of the samples are the recorder's own", grouped(own)))
+    let are = agreeing(own, "is", "are");
+    (own > 0).then(|| format!("{} of the samples {are} the recorder's own", grouped(own)))
 }
 
 fn cost(cost: &Cost, recorded_ns: u64) -> String {
@@ -167,9 +161,9 @@ fn cost(cost: &Cost, recorded_ns: u64) -> String {
         .map_or_else(String::new, |peak| format!(", {} of memory", bytes(peak)));
     let [start, recording, end] = [cost.start_cpu_ns, cost.recording_cpu_ns, cost.end_cpu_ns]
         .map(|ns| format!("{:.1} ms", ns as f64 / 1e6));
-    let (wakes, calls) = (grouped(cost.wake_ups), grouped(cost.system_calls));
+    let (wakes, calls) = (count(cost.wake_ups, "wake-up"), count(cost.system_calls, "system call"));
     format!(
-        "the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes} wake-ups, {calls} system calls{memory}"
+        "the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes}, {calls}{memory}"
     )
 }
 
@@ -214,19 +208,6 @@ fn bytes(number: u64) -> String {
         || format!("{number} B"),
         |(unit, size)| format!("{:.1} {unit}", number as f64 / size),
     )
-}
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::machine::Machine;
 /// What was found so far: an address in a DSO is looked up once.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
+    recent: Recent,
     frames: HashMap<(Space, tare_symbols::DsoId, u64), FrameId, foldhash::fast::RandomState>,
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
     /// The frames of the call chain that is being added.
@@ -19,9 +20,71 @@ pub(super) struct Frames {
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
 }
 
+/// Frames by address and version of the mappings: as many as a CPU's cache holds.
+#[derive(Debug)]
+struct Recent(Box<[Option<RecentFrame>]>);
+
+#[derive(Clone, Copy, Debug)]
+struct RecentFrame {
+    address: u64,
+    version: u64,
+    /// Kernel and processes may both have version 0, of no mappings.
+    mode: CpuMode,
+    frame: FrameId,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(vec![None; 1 << Self::BITS].into())
+    }
+}
+
+impl Recent {
+    const BITS: u32 = 15;
+
+    /// Where an address would be: addresses differ in their lower bits most.
+    fn slot(&mut self, address: u64, version: u64) -> Option<&mut Option<RecentFrame>> {
+        let mixed = (address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0.get_mut(usize::try_from(mixed >> (64 - Self::BITS)).ok()?)
+    }
+}
+
 impl Frames {
     /// The frame of an address in a process.
     pub(super) fn frame(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        pid: i32,
+        at: CodeAddress,
+    ) -> FrameId {
+        let version = machine.mappings_version(at.mode, pid);
+        self.frame_of_version(profile, machine, (pid, version), at)
+    }
+
+    /// The same, where the version of the mappings is known.
+    fn frame_of_version(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        (pid, version): (i32, Option<u64>),
+        at: CodeAddress,
+    ) -> FrameId {
+        let Some(version) = version else { return self.look_up(profile, machine, pid, at) };
+        let CodeAddress { mode, address } = at;
+        if let Some(Some(recent)) = self.recent.slot(address, version)
+            && (recent.address, recent.version, recent.mode) == (address, version, mode)
+        {
+            return recent.frame;
+        }
+        let frame = self.look_up(profile, machine, pid, at);
+        if let Some(slot) = self.recent.slot(address, version) {
+            *slot = Some(RecentFrame { address, version, mode, frame });
+        }
+        frame
+    }
+
+    fn look_up(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -82,7 +145,16 @@ impl Frames {
     ) -> Option<StackId> {
         let mut frames = std::mem::take(&mut self.chain);
         frames.clear();
-        frames.extend(chain.iter().map(|at| self.frame(profile, machine, pid, *at)));
+        let [kernel, user] =
+            [CpuMode::Kernel, CpuMode::User].map(|mode| machine.mappings_version(mode, pid));
+        frames.extend(chain.iter().map(|at| {
+            let version = match at.mode {
+                CpuMode::Kernel => kernel,
+                CpuMode::User => user,
+                _ => None,
+            };
+            self.frame_of_version(profile, machine, (pid, version), *at)
+        }));
         let stack = profile.add_stack(&frames);
         self.chain = frames;
         stack

@@ -22,9 +22,8 @@ pub struct ProfileOptions {
     pub time: TimeRange,
     /// Rows are told apart by CPU.
     pub by_cpu: bool,
-    /// Rows are told apart by frame and stack. Without it no address is looked up, which is some
-    /// ten times as fast.
-    pub frames: bool,
+    /// How much of a sample's place in code tells rows apart.
+    pub code: Code,
     /// Rows are told apart by the fields of tracepoints.
     pub trace: bool,
     /// Keep the recorder's own samples.
@@ -33,6 +32,18 @@ pub struct ProfileOptions {
     pub exact: bool,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
+}
+
+/// How much of a sample's place in code tells rows of a profile apart: the less, the faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Code {
+    /// Nothing: no address is looked up.
+    #[default]
+    None,
+    /// The function that ran.
+    Leaf,
+    /// The whole call chain.
+    Stack,
 }
 
 /// From when to when samples are taken.
@@ -64,7 +75,12 @@ pub struct Summary {
 /// [`Error::Read`] and [`Error::NoSampleTimes`].
 pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<Summary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
-    let detail = if options.frames || options.trace { Detail::Full } else { Detail::Front };
+    let detail = match options.code {
+        _ if options.trace => Detail::Full,
+        Code::None => Detail::Front,
+        Code::Leaf => Detail::Leaf,
+        Code::Stack => Detail::Full,
+    };
     let replay = Replay::new(Options { detail, symbols: options.symbols.clone() });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))

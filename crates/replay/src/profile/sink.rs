@@ -11,7 +11,7 @@ use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Th
 use super::frames::Frames;
 use super::task_counts::TaskCounts;
 use super::threads::ThreadTable;
-use super::{ProfileOptions, Summary, TimeRange};
+use super::{Code, ProfileOptions, Summary, TimeRange};
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::error::Error;
@@ -95,7 +95,7 @@ impl ProfileSink {
             tracepoints: Tracepoints::default(),
             events: Vec::new(),
             periods: Vec::new(),
-            frames: options.frames.then(Frames::default),
+            frames: (options.code != Code::None).then(Frames::default),
             chain: Vec::new(),
             from_ns,
             to_ns,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tare_profile::{Filter, Key, Order};
 use tare_render::{Column, Graph, View};
-use tare_replay::{ProfileOptions, TimeRange};
+use tare_replay::{Code, ProfileOptions, TimeRange};
 use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
@@ -137,15 +137,29 @@ impl Report {
         })
     }
 
-    /// How samples are summed up, with frames or without.
+    /// How much of a sample's place in code is shown.
     #[must_use]
-    pub fn profile(&self, frames: bool, recorded: Recorded) -> ProfileOptions {
+    pub fn code(&self, recorded: Recorded, may_have_chains: bool) -> Code {
+        let needs_places = self.needs_places(recorded);
+        let shows_chains = self.graph != CallGraphs::None || self.children && needs_places;
+        if may_have_chains && shows_chains {
+            Code::Stack
+        } else if needs_places {
+            Code::Leaf
+        } else {
+            Code::None
+        }
+    }
+
+    /// How samples are summed up.
+    #[must_use]
+    pub fn profile(&self, code: Code, recorded: Recorded) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
             time: self.time,
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
-            frames,
+            code,
             trace: self.columns(recorded).any(|column| column == Column::Key(Key::Trace)),
             include_self: self.include_self,
             exact: self.exact,

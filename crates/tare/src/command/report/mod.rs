@@ -34,10 +34,9 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
-    let wants_chains = report.graph != CallGraphs::None && (is_pipe || known.has_callchains);
-    let frames = report.needs_places(known) || wants_chains;
+    let code = report.code(known, is_pipe || known.has_callchains);
     let options = report
-        .profile(frames, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
+        .profile(code, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
     let summary = tare_replay::summarize(recording, &options).map_err(|error| match error {
         Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
         error => anyhow::Error::from(error),

@@ -1,0 +1,55 @@
+//! Counts with their nouns: 1 sample, 1,234 samples.
+
+/// A count with its noun, the digits in groups of three.
+#[must_use]
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{} {}", grouped(number), plural(number, noun))
+}
+
+/// The form of a noun that stands behind this count. The last word is the one that changes.
+#[must_use]
+pub fn plural(number: u64, noun: &str) -> String {
+    let ending = match noun {
+        _ if number == 1 => "",
+        noun if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{noun}{ending}")
+}
+
+/// The one of two words that fits this count: `is` or `are`.
+#[must_use]
+pub fn agreeing<'a>(number: u64, singular: &'a str, plural: &'a str) -> &'a str {
+    if number == 1 { singular } else { plural }
+}
+
+/// Digits in groups of three.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!(count(1, "sample"), "1 sample");
+        assert_eq!(count(0, "sample"), "0 samples");
+        assert_eq!(count(1_234_567, "system call"), "1,234,567 system calls");
+        assert_eq!(
+            (count(1, "process"), count(2, "process")),
+            ("1 process".into(), "2 processes".into())
+        );
+        assert_eq!((agreeing(1, "is", "are"), agreeing(0, "is", "are")), ("is", "are"));
+    }
+}
