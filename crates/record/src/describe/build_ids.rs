@@ -32,12 +32,12 @@ const ID_BYTES: usize = 20;
 /// Collects files from the records of mappings.
 #[derive(Clone, Debug, Default)]
 pub struct BuildIds {
-    files: HashMap<Vec<u8>, Seen>,
+    files: HashMap<Vec<u8>, MappedFile>,
 }
 
 /// What a mapping's record says of its file.
 #[derive(Clone, Debug)]
-enum Seen {
+enum MappedFile {
     /// It has the id itself.
     Id(Vec<u8>),
     /// A file of this process, with this inode if it is known.
@@ -66,18 +66,18 @@ impl BuildIds {
         match mmap.file {
             // Later files of one path replace earlier ones, as their ids are what can be read now.
             FileId::BuildId(id) if !id.is_empty() => {
-                _ = self.files.insert(path.to_vec(), Seen::Id(id.to_vec()));
+                _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
             }
             FileId::Inode { inode, .. } => {
                 _ = self
                     .files
-                    .insert(path.to_vec(), Seen::File { pid: mmap.pid, inode: Some(inode) });
+                    .insert(path.to_vec(), MappedFile::File { pid: mmap.pid, inode: Some(inode) });
             }
             _ => {
                 _ = self
                     .files
                     .entry(path.to_vec())
-                    .or_insert(Seen::File { pid: mmap.pid, inode: None });
+                    .or_insert(MappedFile::File { pid: mmap.pid, inode: None });
             }
         }
     }
@@ -87,22 +87,22 @@ impl BuildIds {
     #[must_use]
     pub fn read(&self, host: &Host) -> Vec<BuildId> {
         let mut found: Vec<_> =
-            self.files.iter().filter_map(|(path, seen)| build_id(host, path, seen)).collect();
+            self.files.iter().filter_map(|(path, mapped)| build_id(host, path, mapped)).collect();
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         found
     }
 }
 
-fn build_id(host: &Host, path: &[u8], seen: &Seen) -> Option<BuildId> {
+fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
     // A path that isn't UTF-8 can't be told in a file's list, whose paths readers compare.
     let path = std::str::from_utf8(path).ok()?;
-    let kernel = matches!(seen, Seen::File { pid: -1, .. });
-    let id = match seen {
-        Seen::Id(id) => id.clone(),
-        Seen::File { pid: -1, .. } if path.as_bytes() == KERNEL => kernel_build_id(host)?,
-        Seen::File { pid: -1, .. } => module_build_id(host, path)?,
-        Seen::File { .. } if path.as_bytes() == VDSO => vdso_build_id()?,
-        Seen::File { pid, inode } => file_build_id(host, *pid, path, *inode)?,
+    let kernel = matches!(mapped, MappedFile::File { pid: -1, .. });
+    let id = match mapped {
+        MappedFile::Id(id) => id.clone(),
+        MappedFile::File { pid: -1, .. } if path.as_bytes() == KERNEL => kernel_build_id(host)?,
+        MappedFile::File { pid: -1, .. } => module_build_id(host, path)?,
+        MappedFile::File { .. } if path.as_bytes() == VDSO => vdso_build_id()?,
+        MappedFile::File { pid, inode } => file_build_id(host, *pid, path, *inode)?,
     };
     (id.len() <= ID_BYTES).then(|| BuildId { kernel, id, path: path.to_owned() })
 }

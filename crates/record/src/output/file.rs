@@ -18,9 +18,9 @@ use super::{Closing, Options, OutputError, OutputStats, Result};
 /// How often the data are cut to make room for the file's end.
 const ATTEMPTS: u64 = 4;
 
-/// What holds the bytes.
+/// The open file or stream.
 #[derive(Debug)]
-enum Holder {
+enum OpenOutput {
     File { file: Arc<dyn DiskFile>, path: PathBuf },
     Null(Arc<dyn DiskFile>),
     Stream,
@@ -29,7 +29,7 @@ enum Holder {
 /// One file of a recording, or a stream.
 #[derive(Debug)]
 pub(super) struct OutputFile {
-    holder: Holder,
+    open: OpenOutput,
     sink: Sink,
     cuts: Cuts,
     /// Where the records begin that were appended.
@@ -49,17 +49,17 @@ pub(super) struct OutputFile {
 impl OutputFile {
     /// Begins to write at a place.
     pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
-        let (holder, sink) = match place {
+        let (open, sink) = match place {
             OpenDestination::File { file, path } => {
-                (Holder::File { file: Arc::clone(&file), path }, Sink::file(file))
+                (OpenOutput::File { file: Arc::clone(&file), path }, Sink::file(file))
             }
-            OpenDestination::Null(file) => (Holder::Null(Arc::clone(&file)), Sink::file(file)),
-            OpenDestination::Stream(file) => (Holder::Stream, Sink::stream(file)),
+            OpenDestination::Null(file) => (OpenOutput::Null(Arc::clone(&file)), Sink::file(file)),
+            OpenDestination::Stream(file) => (OpenOutput::Stream, Sink::stream(file)),
         };
         let compressor = options.compress.map(Compressor::new).transpose()?;
         let cuts = Cuts::new(0, Between::Records);
         Ok(Self {
-            holder,
+            open,
             sink,
             cuts,
             start: 0,
@@ -74,13 +74,13 @@ impl OutputFile {
 
     /// The file, where bytes can be written to a place of it.
     fn file(&self) -> Option<&Arc<dyn DiskFile>> {
-        match &self.holder {
-            Holder::File { file, .. } | Holder::Null(file) => Some(file),
-            Holder::Stream => None,
+        match &self.open {
+            OpenOutput::File { file, .. } | OpenOutput::Null(file) => Some(file),
+            OpenOutput::Stream => None,
         }
     }
 
-    /// Adds to an account what is known so far: of the way that the bytes take, and of what didn't
+    /// Adds to an account what is known so far: of the path that the bytes take, and of what didn't
     /// find room.
     pub(super) fn so_far(&self, account: &mut OutputStats) {
         self.sink.account(account);
@@ -129,7 +129,7 @@ impl OutputFile {
 
     /// From here on through windows, where this is a file that is not mapped yet.
     pub(super) fn map(&mut self, helper: WindowThread, window_bytes: u64) {
-        if let Holder::File { file, .. } = &self.holder {
+        if let OpenOutput::File { file, .. } = &self.open {
             self.sink.map(Arc::clone(file), helper, window_bytes);
         }
     }
@@ -249,9 +249,9 @@ impl OutputFile {
         self.sink.account(account);
         account.system_calls += self.calls;
         let helper = self.sink.into_helper();
-        match self.holder {
-            Holder::File { path, .. } => (helper, Some(path)),
-            Holder::Null(_) | Holder::Stream => (helper, None),
+        match self.open {
+            OpenOutput::File { path, .. } => (helper, Some(path)),
+            OpenOutput::Null(_) | OpenOutput::Stream => (helper, None),
         }
     }
 
@@ -313,7 +313,7 @@ impl OutputFile {
     fn close(&self, file: &dyn DiskFile, ending: &Ending, data_end: u64) -> Result<u64> {
         write_at(file, &ending.header, 0)?;
         let length = data_end + ending.tail.len() as u64;
-        if matches!(self.holder, Holder::File { .. }) {
+        if matches!(self.open, OpenOutput::File { .. }) {
             file.set_len(length)?;
         }
         if self.sync {

@@ -60,14 +60,14 @@ pub struct Closing<'a> {
 /// An open recording.
 #[derive(Debug)]
 pub struct Output {
-    way: Way,
+    writer: Writer,
     max_size: Option<u64>,
     step: Option<usize>,
 }
 
 /// Who writes: whoever appends, or a thread.
 #[derive(Debug)]
-enum Way {
+enum Writer {
     Direct(Box<FileSeries>),
     Queued(Queue),
     Sink(SinkWriter),
@@ -96,27 +96,27 @@ impl Output {
         let place = disk.open(to)?;
         let is_queued = options.compress.is_some() || matches!(place, OpenDestination::Stream(_));
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
-        let way = if is_queued {
-            Way::Queued(Queue::start(recording, options.queue_bytes)?)
+        let writer = if is_queued {
+            Writer::Queued(Queue::start(recording, options.queue_bytes)?)
         } else {
-            Way::Direct(Box::new(recording))
+            Writer::Direct(Box::new(recording))
         };
-        Ok(Self { way, max_size: options.max_size, step: options.step() })
+        Ok(Self { writer, max_size: options.max_size, step: options.step() })
     }
 
     /// Hands records to a sink in this process, on the threads that read ring buffers.
     #[must_use]
     pub fn to_sink(sink: Box<dyn RecordSink>) -> Self {
-        Self { way: Way::Sink(SinkWriter::new(sink)), max_size: None, step: None }
+        Self { writer: Writer::Sink(SinkWriter::new(sink)), max_size: None, step: None }
     }
 
     /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
-        match &self.way {
-            Way::Direct(recording) => recording.thread().into_iter().collect(),
-            Way::Queued(queue) => queue.threads(),
-            Way::Sink(_) => Vec::new(),
+        match &self.writer {
+            Writer::Direct(recording) => recording.thread().into_iter().collect(),
+            Writer::Queued(queue) => queue.threads(),
+            Writer::Sink(_) => Vec::new(),
         }
     }
 
@@ -132,10 +132,10 @@ impl Output {
     /// # Errors
     /// See [`OutputError`].
     pub fn begin(&mut self, description: &Description) -> Result<()> {
-        match &mut self.way {
-            Way::Direct(recording) => recording.begin(description),
-            Way::Queued(queue) => queue.begin(description),
-            Way::Sink(sink) => sink.begin(description),
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.begin(description),
+            Writer::Queued(queue) => queue.begin(description),
+            Writer::Sink(sink) => sink.begin(description),
         }
     }
 
@@ -147,10 +147,10 @@ impl Output {
     /// follows is dropped, and counted. [`Output::finish`] makes the file complete. What a queue
     /// holds may fail later: then it is the next call that tells.
     pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        match &mut self.way {
-            Way::Direct(recording) => recording.append(records),
-            Way::Queued(queue) => queue.append(records),
-            Way::Sink(sink) => sink.append(records),
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.append(records),
+            Writer::Queued(queue) => queue.append(records),
+            Writer::Sink(sink) => sink.append(records),
         }
     }
 
@@ -160,20 +160,20 @@ impl Output {
     /// # Errors
     /// As [`Output::append`].
     pub fn flush(&mut self) -> Result<()> {
-        match &mut self.way {
-            Way::Direct(recording) => recording.flush(),
-            Way::Queued(queue) => queue.flush(),
-            Way::Sink(sink) => sink.flush(),
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.flush(),
+            Writer::Queued(queue) => queue.flush(),
+            Writer::Sink(sink) => sink.flush(),
         }
     }
 
     /// Bytes in the file that is being written, or that went into the stream.
     #[must_use]
     pub fn written(&self) -> u64 {
-        match &self.way {
-            Way::Direct(recording) => recording.written(),
-            Way::Queued(queue) => queue.written(),
-            Way::Sink(sink) => sink.stats().bytes,
+        match &self.writer {
+            Writer::Direct(recording) => recording.written(),
+            Writer::Queued(queue) => queue.written(),
+            Writer::Sink(sink) => sink.stats().bytes,
         }
     }
 
@@ -192,20 +192,20 @@ impl Output {
     /// Whether the next file is due, by size or age.
     #[must_use]
     pub fn wants_switch(&self) -> bool {
-        match &self.way {
-            Way::Direct(recording) => recording.wants_switch(),
-            Way::Queued(queue) => queue.wants_switch(),
-            Way::Sink(_) => false,
+        match &self.writer {
+            Writer::Direct(recording) => recording.wants_switch(),
+            Writer::Queued(queue) => queue.wants_switch(),
+            Writer::Sink(_) => false,
         }
     }
 
     /// Bytes that the file will have, or that will have gone into the stream, when it ends like
     /// this; `None` where something failed before. A queue is waited for.
     pub fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        match &mut self.way {
-            Way::Direct(recording) => recording.size_when_finished(closing),
-            Way::Queued(queue) => queue.size_when_finished(closing),
-            Way::Sink(sink) => Some(sink.stats().bytes + closing.records.len() as u64),
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.size_when_finished(closing),
+            Writer::Queued(queue) => queue.size_when_finished(closing),
+            Writer::Sink(sink) => Some(sink.stats().bytes + closing.records.len() as u64),
         }
     }
 
@@ -221,10 +221,10 @@ impl Output {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
-        match &mut self.way {
-            Way::Direct(recording) => recording.switch(closing, beginning, records),
-            Way::Queued(queue) => queue.switch(closing, beginning, records),
-            Way::Sink(_) => Err(OutputError::NotSwitchable),
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.switch(closing, beginning, records),
+            Writer::Queued(queue) => queue.switch(closing, beginning, records),
+            Writer::Sink(_) => Err(OutputError::NotSwitchable),
         }
     }
 
@@ -232,20 +232,20 @@ impl Output {
     /// are not among them.
     #[must_use]
     pub fn so_far(&self) -> OutputStats {
-        match &self.way {
-            Way::Direct(recording) => recording.so_far(),
-            Way::Queued(queue) => queue.so_far(),
-            Way::Sink(sink) => sink.stats(),
+        match &self.writer {
+            Writer::Direct(recording) => recording.so_far(),
+            Writer::Queued(queue) => queue.so_far(),
+            Writer::Sink(sink) => sink.stats(),
         }
     }
 
     /// Completes the recording. Never fails: the account says what is missing.
     #[must_use]
     pub fn finish(self, closing: &Closing<'_>) -> OutputStats {
-        match self.way {
-            Way::Direct(recording) => recording.finish(closing),
-            Way::Queued(queue) => queue.finish(closing),
-            Way::Sink(sink) => sink.finish(closing),
+        match self.writer {
+            Writer::Direct(recording) => recording.finish(closing),
+            Writer::Queued(queue) => queue.finish(closing),
+            Writer::Sink(sink) => sink.finish(closing),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct FileSeries {
     options: Options,
     backend: OutputBackend,
     /// `None` where the next file could not be made.
-    piece: Option<OutputFile>,
+    file: Option<OutputFile>,
     helper: Option<WindowThread>,
     began: Instant,
     account: OutputStats,
@@ -53,11 +53,11 @@ impl FileSeries {
         let helper = (is_file && options.choice == PathChoice::Mmap)
             .then(WindowThread::start)
             .transpose()?;
-        let piece = Some(OutputFile::new(place, options)?);
+        let file = Some(OutputFile::new(place, options)?);
         let kept = Kept::default();
         Ok(Self {
             options: options.clone(),
-            piece,
+            file,
             helper,
             began: backend.clock.now(),
             backend,
@@ -74,10 +74,10 @@ impl FileSeries {
 
     /// See [`super::Output::begin`].
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
-        let Some(piece) = &mut self.piece else { return self.still_going() };
-        piece.begin(description)?;
+        let Some(file) = &mut self.file else { return self.still_going() };
+        file.begin(description)?;
         if let Some(helper) = self.helper.take() {
-            piece.map(helper, self.options.window_bytes);
+            file.map(helper, self.options.window_bytes);
         }
         self.began = self.backend.clock.now();
         Ok(())
@@ -89,8 +89,8 @@ impl FileSeries {
 
     /// See [`super::Output::append`].
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        if let Some(piece) = &mut self.piece {
-            return piece.append(records);
+        if let Some(file) = &mut self.file {
+            return file.append(records);
         }
         let bytes = records.iter().map(|piece| piece.len() as u64).sum::<u64>();
         self.account.uncompressed_bytes += bytes;
@@ -100,13 +100,13 @@ impl FileSeries {
 
     /// See [`super::Output::flush`].
     pub(super) fn flush(&mut self) -> Result<()> {
-        self.piece.as_mut().map_or(Ok(()), OutputFile::flush)?;
+        self.file.as_mut().map_or(Ok(()), OutputFile::flush)?;
         self.still_going()
     }
 
     /// Bytes in the file that is being written.
     pub(super) fn written(&self) -> u64 {
-        self.piece.as_ref().map_or(0, OutputFile::written)
+        self.file.as_ref().map_or(0, OutputFile::written)
     }
 
     /// Whether the file is as large or as old as it may become.
@@ -122,7 +122,7 @@ impl FileSeries {
 
     /// See [`super::Output::size_when_finished`].
     pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        self.piece.as_mut()?.size_when_finished(closing)
+        self.file.as_mut()?.size_when_finished(closing)
     }
 
     /// See [`super::Output::switch`].
@@ -132,7 +132,7 @@ impl FileSeries {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
-        let Some(path) = self.finish_piece(closing) else { return Err(OutputError::NotSwitchable) };
+        let Some(path) = self.finish_file(closing) else { return Err(OutputError::NotSwitchable) };
         self.still_going()?;
         let finished = self.rename(path.clone())?;
         let begun =
@@ -140,7 +140,7 @@ impl FileSeries {
                 OutputFile::new(OpenDestination::File { file, path }, &self.options)
             });
         match begun {
-            Ok(piece) => self.piece = Some(piece),
+            Ok(file) => self.file = Some(file),
             Err(error) => {
                 self.failed = Some(error.clone());
                 return Err(error);
@@ -154,15 +154,15 @@ impl FileSeries {
     /// See [`super::Output::so_far`].
     pub(super) fn so_far(&self) -> OutputStats {
         let mut account = self.account.clone();
-        if let Some(piece) = &self.piece {
-            piece.so_far(&mut account);
+        if let Some(file) = &self.file {
+            file.so_far(&mut account);
         }
         account
     }
 
     /// Completes the file that is being written, and returns its path.
-    fn finish_piece(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
-        let (helper, path) = self.piece.take()?.finish(closing, &mut self.account);
+    fn finish_file(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
+        let (helper, path) = self.file.take()?.finish(closing, &mut self.account);
         self.helper = helper.or(self.helper.take());
         self.failed = self.account.stopped.clone();
         path
@@ -191,7 +191,7 @@ impl FileSeries {
 
     /// See [`super::Output::finish`].
     pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
-        if let Some(path) = self.finish_piece(closing)
+        if let Some(path) = self.finish_file(closing)
             && let Err(error) = self.rename(path)
         {
             self.account.stopped.get_or_insert(error);

@@ -1,4 +1,4 @@
-//! The way that bytes take.
+//! The path that bytes take into an output.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::window_thread::WindowThread;
 use super::windows::{Used, Windows};
 use super::write::{self, FileWriter};
 
-/// The way that bytes take.
+/// The path that bytes take into an output.
 #[derive(Debug)]
-enum Way {
+enum OpenPath {
     Write(FileWriter),
     Mmap(Box<Windows>),
     Stream { file: Arc<dyn DiskFile>, end: u64, calls: u64 },
@@ -22,11 +22,11 @@ enum Way {
 /// Takes bytes, one piece behind the other.
 #[derive(Debug)]
 pub(super) struct Sink {
-    way: Way,
+    path: OpenPath,
     /// Of files that are not written through windows now.
     helper: Option<WindowThread>,
     used: Used,
-    /// System calls of ways that were left for another.
+    /// System calls of paths that were left for another.
     earlier_calls: u64,
     fallback: Option<String>,
 }
@@ -34,40 +34,40 @@ pub(super) struct Sink {
 impl Sink {
     /// Into a file, from its beginning on, by writes.
     pub(super) fn file(file: Arc<dyn DiskFile>) -> Self {
-        Self::of(Way::Write(FileWriter::new(file, 0)))
+        Self::of(OpenPath::Write(FileWriter::new(file, 0)))
     }
 
     /// Into a stream.
     pub(super) fn stream(file: Arc<dyn DiskFile>) -> Self {
-        Self::of(Way::Stream { file, end: 0, calls: 0 })
+        Self::of(OpenPath::Stream { file, end: 0, calls: 0 })
     }
 
-    fn of(way: Way) -> Self {
-        Self { way, helper: None, used: Used::default(), earlier_calls: 0, fallback: None }
+    fn of(path: OpenPath) -> Self {
+        Self { path, helper: None, used: Used::default(), earlier_calls: 0, fallback: None }
     }
 
     /// From here on through windows.
     pub(super) fn map(&mut self, file: Arc<dyn DiskFile>, helper: WindowThread, window_bytes: u64) {
         self.earlier_calls = self.calls();
         let windows = Windows::new(file, helper, self.end(), window_bytes);
-        self.way = Way::Mmap(Box::new(windows));
+        self.path = OpenPath::Mmap(Box::new(windows));
     }
 
     /// Where the next piece belongs: behind what arrived.
     pub(super) fn end(&self) -> u64 {
-        match &self.way {
-            Way::Write(writer) => writer.end(),
-            Way::Mmap(windows) => windows.end(),
-            Way::Stream { end, .. } => *end,
+        match &self.path {
+            OpenPath::Write(writer) => writer.end(),
+            OpenPath::Mmap(windows) => windows.end(),
+            OpenPath::Stream { end, .. } => *end,
         }
     }
 
     /// Takes all the pieces. Where that fails, [`Sink::end`] tells how much arrived.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
-        match &mut self.way {
-            Way::Write(writer) => writer.append(pieces),
-            Way::Stream { file, end, calls } => write::to_stream(&**file, pieces, end, calls),
-            Way::Mmap(windows) => {
+        match &mut self.path {
+            OpenPath::Write(writer) => writer.append(pieces),
+            OpenPath::Stream { file, end, calls } => write::to_stream(&**file, pieces, end, calls),
+            OpenPath::Mmap(windows) => {
                 let before = windows.end();
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
                 let rest = behind(pieces, windows.end() - before);
@@ -83,10 +83,12 @@ impl Sink {
 
     /// From here on by writes, so that the file may be cut.
     pub(super) fn unmap(&mut self) {
-        if let Way::Mmap(windows) = &self.way {
+        if let OpenPath::Mmap(windows) = &self.path {
             self.earlier_calls += windows.used().calls;
             let writer = FileWriter::new(windows.file(), windows.end());
-            if let Way::Mmap(windows) = std::mem::replace(&mut self.way, Way::Write(writer)) {
+            if let OpenPath::Mmap(windows) =
+                std::mem::replace(&mut self.path, OpenPath::Write(writer))
+            {
                 let (helper, used) = windows.close();
                 self.helper = Some(helper);
                 self.used = used;
@@ -94,9 +96,10 @@ impl Sink {
         }
     }
 
-    /// Adds to an account what is known of the way.
+    /// Adds to an account what is known of the path.
     pub(super) fn account(&self, account: &mut OutputStats) {
-        let used = if let Way::Mmap(windows) = &self.way { windows.used() } else { self.used };
+        let used =
+            if let OpenPath::Mmap(windows) = &self.path { windows.used() } else { self.used };
         account.system_calls += self.calls();
         account.path = self.path();
         account.windows += used.windows;
@@ -107,21 +110,21 @@ impl Sink {
 
     /// System calls that this took.
     fn calls(&self) -> u64 {
-        let of_way = match &self.way {
-            Way::Write(writer) => writer.calls(),
-            Way::Mmap(windows) => windows.used().calls,
-            Way::Stream { calls, .. } => *calls,
+        let of_path = match &self.path {
+            OpenPath::Write(writer) => writer.calls(),
+            OpenPath::Mmap(windows) => windows.used().calls,
+            OpenPath::Stream { calls, .. } => *calls,
         };
-        self.earlier_calls + of_way
+        self.earlier_calls + of_path
     }
 
-    /// The way that was taken.
+    /// The path that was taken.
     fn path(&self) -> Path {
-        match &self.way {
-            Way::Write(_) if self.used.windows > 0 && self.fallback.is_none() => Path::Mmap,
-            Way::Write(_) => Path::Write,
-            Way::Mmap(_) => Path::Mmap,
-            Way::Stream { .. } => Path::Stream,
+        match &self.path {
+            OpenPath::Write(_) if self.used.windows > 0 && self.fallback.is_none() => Path::Mmap,
+            OpenPath::Write(_) => Path::Write,
+            OpenPath::Mmap(_) => Path::Mmap,
+            OpenPath::Stream { .. } => Path::Stream,
         }
     }
 

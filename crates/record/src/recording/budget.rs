@@ -24,7 +24,7 @@ const MOST_PATIENCE: u32 = 256;
 
 /// What was seen since the last look.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct Observation {
     /// For how long events were enabled.
     pub(super) enabled: Duration,
     /// The recorder's CPU time.
@@ -108,7 +108,7 @@ impl Controller {
     }
 
     /// Takes in what was seen; whether the step is another now.
-    pub(super) fn look(&mut self, seen: Seen) -> bool {
+    pub(super) fn observe(&mut self, seen: Observation) -> bool {
         if seen.enabled.is_zero() {
             return false;
         }
@@ -152,8 +152,8 @@ mod tests {
         vec![0.01, 0.005, 0.0025, 0.00125]
     }
 
-    fn look_of(ms: u64) -> Seen {
-        Seen {
+    fn observation_of(ms: u64) -> Observation {
+        Observation {
             enabled: Duration::from_millis(ms),
             recorder: Duration::ZERO,
             throttled: 0,
@@ -162,28 +162,34 @@ mod tests {
     }
 
     /// Looks of 250 ms of two CPUs, at which the recorder uses this share of both.
-    fn looks(controller: &mut Controller, number: usize, recorder: impl Fn(usize) -> f64) -> usize {
-        let seen =
-            |share: f64| Seen { recorder: Duration::from_secs_f64(share * 0.5), ..look_of(250) };
-        (0..number).filter(|look| controller.look(seen(recorder(*look)))).count()
+    fn observations(
+        controller: &mut Controller,
+        number: usize,
+        recorder: impl Fn(usize) -> f64,
+    ) -> usize {
+        let seen = |share: f64| Observation {
+            recorder: Duration::from_secs_f64(share * 0.5),
+            ..observation_of(250)
+        };
+        (0..number).filter(|look| controller.observe(seen(recorder(*look)))).count()
     }
 
     #[test]
     fn a_step_of_the_recorders_cost_is_answered_at_once_and_taken_back_with_patience() {
         let mut controller = Controller::new(0.01, costs(), 2);
         assert_eq!(controller.step(), 1, "1% is not below 90% of 1%");
-        assert_eq!(looks(&mut controller, 4, |_| 0.0002), 0);
-        looks(&mut controller, 12, |_| 0.005);
+        assert_eq!(observations(&mut controller, 4, |_| 0.0002), 0);
+        observations(&mut controller, 12, |_| 0.005);
         assert_eq!(controller.step(), 2);
         assert!(!controller.floor_wins());
-        looks(&mut controller, 40, |_| 0.0002);
+        observations(&mut controller, 40, |_| 0.0002);
         assert_eq!(controller.step(), 1);
     }
 
     #[test]
     fn an_idle_program_keeps_its_rate() {
         let mut controller = Controller::new(0.02, costs(), 2);
-        assert_eq!((looks(&mut controller, 200, |_| 0.0005), controller.step()), (0, 0));
+        assert_eq!((observations(&mut controller, 200, |_| 0.0005), controller.step()), (0, 0));
     }
 
     #[test]
@@ -191,7 +197,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let noise: Vec<f64> = (0..400).map(|_| 0.0035 + 0.003 * (rng.f64() - 0.5)).collect();
         let mut controller = Controller::new(0.01, costs(), 2);
-        let changes = looks(&mut controller, 400, |look| noise[look]);
+        let changes = observations(&mut controller, 400, |look| noise[look]);
         assert!(changes <= 12, "{changes} in 100 seconds");
         assert!((1..=2).contains(&controller.step()));
     }
@@ -200,32 +206,38 @@ mod tests {
     fn the_floor_wins_where_nothing_is_cheap_enough() {
         let mut tight = Controller::new(0.001, costs(), 2);
         assert_eq!((tight.step(), tight.floor_wins()), (3, true));
-        looks(&mut tight, 50, |_| 0.0);
+        observations(&mut tight, 50, |_| 0.0);
         assert_eq!(tight.step(), 3);
         let mut busy = Controller::new(0.01, costs(), 2);
-        looks(&mut busy, 50, |_| 0.02);
+        observations(&mut busy, 50, |_| 0.02);
         assert_eq!((busy.step(), busy.floor_wins()), (3, true), "the recorder alone uses more");
     }
 
     #[test]
     fn samples_of_the_kernel_make_it_slower_as_long_as_there_are_such() {
         let mut controller = Controller::new(0.01, costs(), 2);
-        let seen = |all| Seen { samples: SamplesCost { of_loops: 1000.0, all }, ..look_of(250) };
-        assert!(controller.look(seen(1990.0)), "0.5% is now nearly 1%");
+        let seen = |all| Observation {
+            samples: SamplesCost { of_loops: 1000.0, all },
+            ..observation_of(250)
+        };
+        assert!(controller.observe(seen(1990.0)), "0.5% is now nearly 1%");
         assert_eq!(controller.step(), 2);
-        assert!((0..20).all(|_| !controller.look(seen(1990.0))));
-        assert_eq!((0..40).filter(|_| controller.look(seen(1010.0))).count(), 1);
+        assert!((0..20).all(|_| !controller.observe(seen(1990.0))));
+        assert_eq!((0..40).filter(|_| controller.observe(seen(1010.0))).count(), 1);
         assert_eq!(controller.step(), 1);
         let mut tight = Controller::new(0.002, costs(), 2);
-        assert!(!tight.floor_wins() && !tight.look(seen(1990.0)) && tight.floor_wins());
+        assert!(!tight.floor_wins() && !tight.observe(seen(1990.0)) && tight.floor_wins());
     }
 
     #[test]
     fn throttling_makes_it_slower_whatever_was_predicted() {
         let mut controller = Controller::new(0.5, costs(), 2);
         assert_eq!(controller.step(), 0);
-        assert!(controller.look(Seen { throttled: 3, ..look_of(250) }));
+        assert!(controller.observe(Observation { throttled: 3, ..observation_of(250) }));
         assert_eq!(controller.step(), 1);
-        assert!(!controller.look(Seen { throttled: 1, ..look_of(0) }), "nothing was on");
+        assert!(
+            !controller.observe(Observation { throttled: 1, ..observation_of(0) }),
+            "nothing was on"
+        );
     }
 }

@@ -7,7 +7,7 @@ use tare_format::abi::Sampling;
 use tare_format::file::note;
 use tare_format::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
 
-use super::budget::{Controller, SamplesCost, Seen};
+use super::budget::{Controller, Observation, SamplesCost};
 use super::ledger::nanos;
 use super::{Recording, event_error};
 use crate::capture::stats::SampleCounts;
@@ -108,13 +108,13 @@ impl Recording {
         // Start-up is apart.
         let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);
-        let seen = Seen {
+        let seen = Observation {
             enabled: recorded.saturating_sub(control.recorded),
             recorder: Duration::from_nanos(recorder_ns.saturating_sub(control.recorder_ns)),
             throttled: throttled.saturating_sub(control.throttled),
             samples: control.samples(self.shared.samples(), self.session.sample_costs()),
         };
-        let changed = control.controller.look(seen);
+        let changed = control.controller.observe(seen);
         if control.controller.floor_wins() {
             control.floor += seen.enabled;
         }
