@@ -30,4 +30,4 @@ build threads.c
 build mix.c
 build waited.c waits.c
 build_library waits.c
-cp forks.sh commands.sh limits.sh recorded.sh "$into/"
+cp forks.sh commands.sh limits.sh recorded.sh short-python.sh "$into/"

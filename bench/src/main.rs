@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::benchmark::{BENCHMARKS, Benchmark};
+use crate::benchmark::{AGAINST, BENCHMARKS, Benchmark};
 use crate::setting::Setting;
 
 /// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap
@@ -21,7 +21,8 @@ use crate::setting::Setting;
 #[derive(Debug, Parser)]
 #[command(name = "./x bench")]
 struct Arguments {
-    /// Which benchmarks to run; all of them unless told.
+    /// Which benchmarks to run, all of them unless told; or `against FILE`: the binary before a
+    /// change.
     names: Vec<String>,
     /// How many rounds, where the benchmark's own number is not wanted.
     #[arg(long, value_name = "N")]
@@ -44,11 +45,15 @@ fn main() -> anyhow::Result<()> {
         for Benchmark { name, about, .. } in BENCHMARKS {
             writeln!(out, "{name:<12} {about}")?;
         }
+        writeln!(out, "{} FILE {}", AGAINST.name, AGAINST.about)?;
         return Ok(());
     }
-    let chosen = choose(&arguments.names)?;
-    let setting =
-        Setting { tare: arguments.tare, workloads: arguments.workloads, rounds: arguments.pairs };
+    let Arguments { names, tare, workloads, pairs: rounds, .. } = arguments;
+    let (chosen, before) = match names.as_slice() {
+        [against, before] if against == AGAINST.name => (vec![&AGAINST], Some(before.into())),
+        names => (choose(names)?, None),
+    };
+    let setting = Setting { tare, workloads, before, rounds };
     let machine = machine::Machine::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {

@@ -70,6 +70,8 @@ fn sweep(place: &Path) -> anyhow::Result<()> {
 pub(crate) enum Tool {
     Tare,
     Perf,
+    /// The binary before a change.
+    Before,
 }
 
 /// A folder on the file system of the measured binary.
@@ -100,6 +102,10 @@ impl<'a> Scratch<'a> {
         let into = into.display().to_string();
         match tool {
             Tool::Tare => vec![self.setting.tare(), "record".into(), "-o".into(), into],
+            Tool::Before => {
+                let before = self.setting.before.as_ref().map(|path| path.display().to_string());
+                vec![before.unwrap_or_default(), "record".into(), "-o".into(), into]
+            }
             Tool::Perf => {
                 let cache = self.path("buildid").display().to_string();
                 ["perf", "--buildid-dir", &cache, "record", "--no-bpf-event", "-o", &into]

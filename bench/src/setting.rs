@@ -9,6 +9,8 @@ pub(crate) struct Setting {
     pub(crate) tare: PathBuf,
     /// The folder of the built workloads.
     pub(crate) workloads: PathBuf,
+    /// The binary before a change, which the measured one is held against.
+    pub(crate) before: Option<PathBuf>,
     /// How many rounds, where the user said so.
     pub(crate) rounds: Option<usize>,
 }

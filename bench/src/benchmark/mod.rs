@@ -4,6 +4,7 @@ mod follow;
 mod forks;
 mod overhead;
 mod record;
+mod report_speed;
 mod three;
 mod true_cost;
 mod versus;
@@ -18,6 +19,13 @@ pub(crate) struct Benchmark {
     pub(crate) about: &'static str,
     pub(crate) run: fn(&Setting) -> anyhow::Result<Report>,
 }
+
+/// Compares two binaries, and is not among all.
+pub(crate) const AGAINST: Benchmark = Benchmark {
+    name: "against",
+    about: "what counting and recording cost: the binary before against the binary after",
+    run: record::against::run,
+};
 
 /// All there are.
 pub(crate) const BENCHMARKS: &[Benchmark] = &[
@@ -110,6 +118,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "record-report",
         about: "a report of a recording of 1 GB",
         run: record::report::run,
+    },
+    Benchmark {
+        name: "report-speed",
+        about: "report and script of 300 short programs with deep stacks, and of 3000",
+        run: report_speed::run,
     },
     Benchmark {
         name: "record-paths",

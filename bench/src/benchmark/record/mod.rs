@@ -1,5 +1,6 @@
 //! Benchmarks of `tare record`, beside `perf record`.
 
+pub(super) mod against;
 pub(super) mod flood;
 pub(super) mod full;
 pub(super) mod idle;

@@ -1,0 +1,134 @@
+//! `report` and `script` of many short processes with deep stacks, against perf.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::{Round, Variant, rounds};
+use crate::run::{Usage, succeed};
+use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
+
+/// Programs of the recording, and of the one that is ten times as large.
+const PROGRAMS: [u32; 2] = [300, 3000];
+
+/// The place of each variant.
+const FLAT: usize = 0;
+const REPORT: usize = 1;
+const JSON: usize = 2;
+const SCRIPT: usize = 3;
+const OF_PERF: usize = 4;
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let [small, large] = PROGRAMS.map(|programs| recording(&scratch, programs));
+    let ((small, bytes), (large, large_bytes)) = (small?, large?);
+    let ours = of_tare(&setting.tare(), &small);
+    let variants = [ours.clone(), of_perf(&small)].concat();
+    let count = setting.rounds.unwrap_or(10);
+    let beside = rounds(&variants, count)?;
+    let grown: Vec<_> = [ours, of_tare(&setting.tare(), &large)].concat();
+    let growth = rounds(&grown, count.div_ceil(3))?;
+    let mut findings = against_perf(&beside, bytes);
+    findings.extend(ten_times(&growth, large_bytes as f64 / bytes as f64));
+    let mut report = Report::of_rounds(&variants, &beside, findings);
+    report.table.extend(Report::of_rounds(&grown, &growth, Vec::new()).table);
+    report.table.push(format!("recordings of {bytes} and {large_bytes} bytes"));
+    report.raw = json!({
+        "bytes": [bytes, large_bytes], "runs": report.raw, "grown": { "variants": grown, "rounds": growth }
+    });
+    Ok(report)
+}
+
+/// Records so many programs: the file, and its size.
+fn recording(scratch: &Scratch<'_>, programs: u32) -> anyhow::Result<(String, u64)> {
+    let file = scratch.path(&format!("{programs}.data"));
+    let mut words = scratch.recorder(Tool::Tare, &file);
+    words.extend(["-F", "20000", "-g", "--"].map(str::to_owned));
+    words.extend([scratch.setting.workload("short-python.sh"), programs.to_string()]);
+    succeed(&words)?;
+    let bytes = std::fs::metadata(Path::new(&file))?.len();
+    Ok((file.display().to_string(), bytes))
+}
+
+const IS_FLAT: [&str; 3] = ["--no-children", "-g", "none"];
+
+fn of(tool: &str, options: &[&str], file: &str) -> Vec<String> {
+    [&[tool], options, &["-i", file]].concat().into_iter().map(str::to_owned).collect()
+}
+
+fn of_tare(tare: &str, file: &str) -> Vec<Variant> {
+    let words = |options: &[&str]| of(tare, options, file);
+    let flat = [&["report"][..], &IS_FLAT].concat();
+    vec![
+        Variant::new("tare report, flat", words(&flat)),
+        Variant::new("tare report", words(&["report"])),
+        Variant::new("tare report --json", words(&["report", "--json"])),
+        Variant::new("tare script", words(&["script"])),
+    ]
+}
+
+fn of_perf(file: &str) -> Vec<Variant> {
+    let words = |options: &[&str]| of("perf", options, file);
+    let flat = [&["report", "--stdio"][..], &IS_FLAT].concat();
+    vec![
+        Variant::new("perf report, flat", words(&flat)),
+        Variant::new("perf report", words(&["report", "--stdio"])),
+        Variant::new("perf script", words(&["script"])),
+    ]
+}
+
+fn finding(what: &str, measured: Estimate, bound: f64) -> Finding {
+    Finding { what: what.to_owned(), measured, bound: Bound::AtMost(bound) }
+}
+
+fn against_perf(rounds: &[Round], bytes: u64) -> Vec<Finding> {
+    let median =
+        |figure: &dyn Fn(&Round) -> f64| Estimate::median(rounds.iter().map(figure).collect());
+    let cpu = |at: usize, to: usize| {
+        median(&|round| round.usage[at].cpu_ns as f64 / round.usage[to].cpu_ns as f64)
+    };
+    let peak = |round: &Round, at: usize| round.usage[at].peak_bytes as f64;
+    vec![
+        finding("flat report: CPU, tare/perf", cpu(FLAT, OF_PERF), 0.5),
+        finding("report: CPU, tare/perf", cpu(REPORT, OF_PERF + 1), 0.1),
+        finding("script: CPU, tare/perf", cpu(SCRIPT, OF_PERF + 2), 0.25),
+        finding("CPU, report --json/report", cpu(JSON, REPORT), 1.5),
+        finding(
+            "report: peak memory/size of the file",
+            median(&|round| peak(round, REPORT) / bytes as f64),
+            5.0,
+        ),
+        finding(
+            "flat report: peak memory, tare/perf",
+            median(&|round| peak(round, FLAT) / peak(round, OF_PERF)),
+            1.0,
+        ),
+    ]
+}
+
+/// What ten times the samples take, of what the first recording takes: the second has `grown` times
+/// the bytes.
+fn ten_times(rounds: &[Round], grown: f64) -> Vec<Finding> {
+    type Figure = fn(&Usage) -> u64;
+    let all: [(&str, Figure); 2] =
+        [("CPU", |usage| usage.cpu_ns), ("peak memory", |usage| usage.peak_bytes)];
+    let names = ["flat report", "report", "report --json", "script"];
+    let mut findings = Vec::new();
+    for (at, name) in names.into_iter().enumerate() {
+        for (what, of) in all {
+            let ratio = |round: &Round| {
+                let [small, large] = [at, at + names.len()].map(|at| of(&round.usage[at]) as f64);
+                large / small * 10.0 / grown
+            };
+            let measured = Estimate::median(rounds.iter().map(ratio).collect());
+            findings.push(finding(
+                &format!("ten times the samples, {name}: {what}"),
+                measured,
+                11.0,
+            ));
+        }
+    }
+    findings
+}
