@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What the figures were measured on, and what was measured.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
+pub(crate) struct HostInfo {
     kernel: String,
     cpu: String,
     cpus: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
     time: u64,
 }
 
-impl Machine {
+impl HostInfo {
     pub(crate) fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-impl fmt::Display for Machine {
+impl fmt::Display for HostInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
         names => (choose(names)?, None),
     };
     let setting = Setting { tare, workloads, before, rounds };
-    let machine = machine::Machine::here();
+    let machine = machine::HostInfo::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {
         writeln!(out, "\n{}: {}", benchmark.name, benchmark.about)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use tare_measure::statistics::{Interval, Trimmed, bootstrap_interval, median};
 
-use crate::machine::Machine;
+use crate::machine::HostInfo;
 use crate::rounds::{Round, Variant};
 use crate::run::Usage;
 
@@ -179,12 +179,12 @@ impl Report {
     ///
     /// # Errors
     /// The file system's own.
-    pub(crate) fn save(&self, name: &str, machine: &Machine) -> anyhow::Result<PathBuf> {
+    pub(crate) fn save(&self, name: &str, machine: &HostInfo) -> anyhow::Result<PathBuf> {
         #[derive(Serialize)]
         struct Saved<'a> {
             version: u32,
             benchmark: &'a str,
-            machine: &'a Machine,
+            machine: &'a HostInfo,
             #[serde(flatten)]
             report: &'a Report,
         }

@@ -5,7 +5,6 @@ use tare_format::file::note;
 use tare_format::file::writer::{
     BuildId, Cache, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription,
     FINISHED_INIT, FINISHED_ROUND, Feature, Group, HEADER_SIZE, MemoryTopology, NumaNode,
-    data_size,
 };
 use tare_format::record::encode::Encoder;
 use tare_format::record::{
@@ -182,7 +181,9 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
 /// A finished file, the one that a killed recorder leaves, and a stream.
 pub(crate) fn recordings() -> Vec<Vec<u8>> {
     let description = description();
-    let Ok(mut killed) = description.beginning() else { return Vec::new() };
+    let Ok(beginning) = description.beginning(2) else { return Vec::new() };
+    let Ok(mut streamed) = description.stream_beginning() else { return Vec::new() };
+    let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;
     killed.extend(FINISHED_INIT);
     killed.extend(note::encode(&[5; 100]).unwrap_or_default());
@@ -195,8 +196,9 @@ pub(crate) fn recordings() -> Vec<Vec<u8>> {
     let mut finished = [&killed[..], &ending.tail].concat();
     finished[..HEADER_SIZE].copy_from_slice(&ending.header);
     let at = usize::try_from(DATA_SIZE_OFFSET).unwrap_or(0);
-    killed[at..at + 8].copy_from_slice(&data_size(data.end));
-    let streamed = stream(&killed[HEADER_SIZE..]);
+    streamed.extend(&killed[beginning.bytes.len()..]);
+    killed.extend(&beginning.feature_table);
+    killed[at..at + 8].copy_from_slice(&beginning.data_size(data.end));
     vec![finished, killed, streamed]
 }
 

@@ -34,9 +34,9 @@ pub struct Sorter {
     /// Of `bodies`, what has not gone out.
     live_bytes: usize,
     /// In the order of the recording, which is that of `bodies`.
-    waiting: Vec<Place>,
+    waiting: Vec<Queued>,
     /// In order of time, the next one last.
-    due: Vec<Place>,
+    due: Vec<Queued>,
     /// The youngest time of this round, and of the one before.
     youngest_ns: Option<u64>,
     youngest_before_ns: Option<u64>,
@@ -45,9 +45,9 @@ pub struct Sorter {
     late: u64,
 }
 
-/// A record whose body is in the buffer.
+/// A record that waits; its body is in the buffer.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Queued {
     time_ns: u64,
     offset: u64,
     start: usize,
@@ -105,7 +105,7 @@ impl Sorter {
         self.late += u64::from(time_ns < self.out_ns);
         self.youngest_ns = self.youngest_ns.max(Some(time_ns));
         let RawRecord { kind, misc, body, endian } = *record;
-        self.waiting.push(Place {
+        self.waiting.push(Queued {
             time_ns,
             offset,
             start: self.bodies.len(),
@@ -124,14 +124,14 @@ impl Sorter {
     /// Every ring has been emptied (`FINISHED_ROUND`).
     pub fn round(&mut self) {
         if let Some(limit_ns) = self.youngest_before_ns {
-            self.release(|place| place.time_ns <= limit_ns);
+            self.release(|queued| queued.time_ns <= limit_ns);
         }
         self.youngest_before_ns = self.youngest_ns;
     }
 
     /// Everything older than this has come: what says so is not a round, but each ring itself.
     pub fn complete_before(&mut self, time_ns: u64) {
-        self.release(|place| place.time_ns < time_ns);
+        self.release(|queued| queued.time_ns < time_ns);
     }
 
     /// The recording has ended: everything is due.
@@ -141,7 +141,7 @@ impl Sorter {
 
     /// The next record whose turn it is; `None` until more are due.
     pub fn pop(&mut self) -> Option<Ordered<'_>> {
-        let Place { time_ns, offset, start, len, kind, misc, endian } = self.due.pop()?;
+        let Queued { time_ns, offset, start, len, kind, misc, endian } = self.due.pop()?;
         self.live_bytes -= len;
         let body = self.bodies.get(start..start + len)?;
         Some(Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } })
@@ -157,15 +157,15 @@ impl Sorter {
     /// Bytes that wait now, the bodies and what is kept for each.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<Place>()
+        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<Queued>()
     }
 
     /// What is due goes out before anything that becomes due later: it is at the end of the list.
-    fn release(&mut self, is_due: impl Fn(&Place) -> bool) {
-        let mut released: Vec<_> = self.waiting.extract_if(.., |place| is_due(place)).collect();
-        self.out_ns = released.iter().map(|place| place.time_ns).fold(self.out_ns, u64::max);
+    fn release(&mut self, is_due: impl Fn(&Queued) -> bool) {
+        let mut released: Vec<_> = self.waiting.extract_if(.., |queued| is_due(queued)).collect();
+        self.out_ns = released.iter().map(|queued| queued.time_ns).fold(self.out_ns, u64::max);
         released.append(&mut self.due.iter().rev().copied().collect());
-        released.sort_by_key(|place| (place.time_ns, place.start));
+        released.sort_by_key(|queued| (queued.time_ns, queued.start));
         released.reverse();
         self.due = released;
     }
@@ -175,7 +175,7 @@ impl Sorter {
         let mut by_time: Vec<_> = self
             .waiting
             .iter()
-            .map(|place| (place.time_ns, place.start, place.len + size_of::<Place>()))
+            .map(|queued| (queued.time_ns, queued.start, queued.len + size_of::<Queued>()))
             .collect();
         by_time.sort_unstable();
         let mut left = self.held() / 2;
@@ -184,16 +184,16 @@ impl Sorter {
             left == 0
         });
         let Some(&(time_ns, start, _)) = last.or(by_time.last()) else { return };
-        self.release(|place| (place.time_ns, place.start) <= (time_ns, start));
+        self.release(|queued| (queued.time_ns, queued.start) <= (time_ns, start));
     }
 
     /// Moves the bodies that wait to the front of the buffer.
     fn close_up(&mut self) {
         let mut end = 0;
-        for place in &mut self.waiting {
-            self.bodies.copy_within(place.start..place.start + place.len, end);
-            place.start = end;
-            end += place.len;
+        for queued in &mut self.waiting {
+            self.bodies.copy_within(queued.start..queued.start + queued.len, end);
+            queued.start = end;
+            end += queued.len;
         }
         self.bodies.truncate(end);
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 const WINDOWS: usize = 64;
 
 /// Where a window lies. A handler takes no lock: each field is read and written as a whole.
-struct Known {
+struct WindowSlot {
     /// Its address; 0 where the entry is free, 1 while it is taken.
     base: AtomicUsize,
     len: AtomicUsize,
@@ -21,8 +21,12 @@ struct Known {
 }
 
 /// The windows of this process. A signal handler gets no argument of ours: this must be global.
-static WINDOWS_KNOWN: [Known; WINDOWS] = [const {
-    Known { base: AtomicUsize::new(0), len: AtomicUsize::new(0), is_torn: AtomicBool::new(false) }
+static WINDOW_SLOTS: [WindowSlot; WINDOWS] = [const {
+    WindowSlot {
+        base: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        is_torn: AtomicBool::new(false),
+    }
 }; WINDOWS];
 
 /// The page size, for the handler; 0 until it is installed.
@@ -38,13 +42,13 @@ pub(crate) struct Registered {
 impl Registered {
     /// Has the handler know a mapping.
     pub(crate) fn new(base: usize, len: usize) -> Self {
-        let takes = |known: &&Known| {
+        let takes = |known: &&WindowSlot| {
             // ATOMICS: relaxed, as only the winner writes the other fields, and the address that the
             // handler looks for is published below.
             known.base.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        let number = WINDOWS_KNOWN.iter().position(|known| takes(&known));
-        if let Some(known) = number.and_then(|number| WINDOWS_KNOWN.get(number)) {
+        let number = WINDOW_SLOTS.iter().position(|known| takes(&known));
+        if let Some(known) = number.and_then(|number| WINDOW_SLOTS.get(number)) {
             known.len.store(len, Ordering::Relaxed);
             known.is_torn.store(false, Ordering::Relaxed);
             // ATOMICS: release, and acquire in the handler: who sees the address sees the length.
@@ -58,14 +62,14 @@ impl Registered {
         // ATOMICS: the handler runs on the thread that writes, between two instructions: only the
         // compiler could read before it writes.
         compiler_fence(Ordering::SeqCst);
-        self.number.is_some_and(|number| WINDOWS_KNOWN[number].is_torn.load(Ordering::Relaxed))
+        self.number.is_some_and(|number| WINDOW_SLOTS[number].is_torn.load(Ordering::Relaxed))
     }
 
     /// Has the handler forget the mapping, before it is unmapped.
     pub(crate) fn release(&mut self) {
         if let Some(number) = self.number.take() {
             // ATOMICS: release: nothing is written to this window behind it.
-            WINDOWS_KNOWN[number].base.store(0, Ordering::Release);
+            WINDOW_SLOTS[number].base.store(0, Ordering::Release);
         }
     }
 }
@@ -102,12 +106,12 @@ extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 
 /// Puts memory in the place of a window's page; `false` where the address is in no window.
 fn mend(address: usize) -> bool {
-    let holds = |known: &&Known| {
+    let holds = |known: &&WindowSlot| {
         let base = known.base.load(Ordering::Acquire);
         base > 1 && (base..base + known.len.load(Ordering::Relaxed)).contains(&address)
     };
     let page = PAGE.load(Ordering::Relaxed);
-    let Some(known) = WINDOWS_KNOWN.iter().find(holds).filter(|_| page > 0) else { return false };
+    let Some(known) = WINDOW_SLOTS.iter().find(holds).filter(|_| page > 0) else { return false };
     known.is_torn.store(true, Ordering::Relaxed);
     // SAFETY: the page lies in a window, whose owner only writes to it, is at it at this moment and
     // so unmaps nothing; one page is replaced, whose bytes are gone.

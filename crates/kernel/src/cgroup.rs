@@ -16,7 +16,7 @@ use crate::host::{CpuList, Host};
 use crate::mounts::{Mount, mounts};
 
 pub(crate) use transient::move_to;
-pub use transient::{CpuTime, Removed, Transient, TransientError, TransientPlace};
+pub use transient::{CpuTime, Removed, TransientCgroup, TransientError, TransientParent};
 
 /// The controller whose hierarchy events of cgroups go by.
 const PERF_EVENT: &str = "perf_event";

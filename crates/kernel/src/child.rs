@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_child_begins_inside_its_cgroup() {
         let host = crate::host::Host::default();
-        let cgroup = match crate::cgroup::TransientPlace::find(&host)
+        let cgroup = match crate::cgroup::TransientParent::find(&host)
             .and_then(|place| place.create(&host))
         {
             Ok(cgroup) => cgroup,

@@ -20,7 +20,6 @@ pub mod local_time;
 mod mapping;
 pub mod mounts;
 pub mod open;
-pub mod priority;
 pub mod probe;
 pub mod procfs;
 mod pseudo_file;

@@ -15,7 +15,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{
-    DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND, data_size,
+    DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND,
 };
 use tare_kernel::open::{EventFile, Kernel, System, Target};
 use tare_kernel::ring::Ring;
@@ -97,14 +97,15 @@ fn perf_finds_the_samples_of_counters_that_were_opened_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
 
-    let (mut file, mut room) = description.beginning_with_room(4).unwrap();
+    let mut beginning = description.beginning(4).unwrap();
+    let mut file = beginning.bytes.clone();
     let start = file.len() as u64;
     let mut stream = description.stream_beginning().unwrap();
     for into in [&mut file, &mut stream] {
         into.extend([&FINISHED_INIT[..], &first, &FINISHED_ROUND].concat());
     }
     for (event, id) in later.into_iter().enumerate() {
-        let at = usize::try_from(room.take(event).unwrap()).unwrap();
+        let at = usize::try_from(beginning.room.take(event).unwrap()).unwrap();
         file[at..at + 8].copy_from_slice(&id.to_ne_bytes());
         description.events[event].ids.push(id);
     }
@@ -113,11 +114,14 @@ fn perf_finds_the_samples_of_counters_that_were_opened_later() {
         into.extend([&second[..], &FINISHED_ROUND].concat());
     }
     let end = file.len() as u64;
+    let killed_end = file.len();
+    file.extend(&beginning.feature_table);
     let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
-    file[at..at + 8].copy_from_slice(&data_size(end));
+    file[at..at + 8].copy_from_slice(&beginning.data_size(end));
     let Some(found) = samples(&file, &path) else { return };
     assert_eq!(found, counted, "of a recorder that was killed");
     assert_eq!(samples(&stream, &path), Some(counted), "in a stream");
+    file.truncate(killed_end);
     let ending = description.ending(&(start..end)).unwrap();
     file.extend(&ending.tail);
     file[..ending.header.len()].copy_from_slice(&ending.header);

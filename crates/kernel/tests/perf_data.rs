@@ -19,8 +19,8 @@ use tare_format::abi::bindings::{
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::Reader;
 use tare_format::file::writer::{
-    BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description, EventDescription,
-    FINISHED_INIT, FINISHED_ROUND, Feature, data_size,
+    Beginning, BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description,
+    EventDescription, FINISHED_INIT, FINISHED_ROUND, Feature,
 };
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::open::{EventFile, Kernel, System, Target};
@@ -50,6 +50,7 @@ struct Flush {
 
 struct Recording {
     description: Description,
+    beginning: Beginning,
     bytes: Vec<u8>,
     data: Range<u64>,
     flushes: Vec<Flush>,
@@ -58,9 +59,10 @@ struct Recording {
 
 impl Recording {
     fn begin(description: Description) -> Self {
-        let bytes = description.beginning().unwrap();
+        let beginning = description.beginning(0).unwrap();
+        let bytes = beginning.bytes.clone();
         let start = bytes.len() as u64;
-        Self { description, bytes, data: start..start, flushes: Vec::new(), samples: 0 }
+        Self { description, beginning, bytes, data: start..start, flushes: Vec::new(), samples: 0 }
     }
 
     fn append(&mut self, bytes: &[u8]) {
@@ -79,14 +81,17 @@ impl Recording {
         batch.advance();
         self.append(&FINISHED_ROUND);
         self.flushes.push(Flush { end: self.bytes.len(), samples: self.samples });
+        let table = self.beginning.feature_table.clone();
+        self.append(&table);
     }
 
     /// The file as a kill leaves it: the header knows of the data up to the flush, and behind them
     /// may lie a part of the next ones, or zeros where space was allocated.
     fn killed_at(&self, flush: &Flush, behind: &[u8]) -> Vec<u8> {
-        let mut bytes = [&self.bytes[..flush.end], behind].concat();
+        let table = &self.beginning.feature_table;
+        let mut bytes = [&self.bytes[..flush.end], table, behind].concat();
         let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
-        bytes[at..at + 8].copy_from_slice(&data_size(flush.end as u64));
+        bytes[at..at + 8].copy_from_slice(&self.beginning.data_size(flush.end as u64));
         bytes
     }
 
@@ -157,25 +162,13 @@ fn software(config: u32, sampling: Sampling) -> Attr {
     Attr { flags: attr.flags | Flags::EXCLUDE_KERNEL, ..attr }
 }
 
-/// How `perf report` is to count samples.
-#[derive(Clone, Copy, PartialEq)]
-enum By {
-    Stats,
-    /// `--stats` stops at the formats of tracepoints where they come as a record, in perf's own
-    /// recordings too.
-    Dump,
-}
-
 /// Has perf count the samples of a file, by `report` and by the lines of `script`.
-fn samples(bytes: &[u8], path: &Path, by: By) -> Option<(usize, usize)> {
+fn samples(bytes: &[u8], path: &Path) -> Option<(usize, usize)> {
     std::fs::write(path, bytes).unwrap();
-    let report = perf(&["report", if by == By::Stats { "--stats" } else { "-D" }], path)?;
+    let report = perf(&["report", "--stats"], path)?;
     let total = report.lines().find(|line| line.contains("SAMPLE events:"));
-    let number = match by {
-        By::Stats => total
-            .map_or(0, |line| line.split_whitespace().find_map(|word| word.parse().ok()).unwrap()),
-        By::Dump => report.lines().filter(|line| line.contains(" PERF_RECORD_SAMPLE(")).count(),
-    };
+    let number =
+        total.map_or(0, |line| line.split_whitespace().find_map(|word| word.parse().ok()).unwrap());
     let script = perf(&["script", "-F", "comm,tid,time,event"], path)?;
     Some((number, script.lines().count()))
 }
@@ -200,16 +193,16 @@ fn perf_agrees(recording: &Recording) {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    let Some(counted) = samples(&recording.ended(), &path, By::Stats) else { return };
+    let Some(counted) = samples(&recording.ended(), &path) else { return };
     assert!(recording.samples > 0);
     assert_eq!(counted, (recording.samples, recording.samples), "the finished file");
-    let before_the_first =
-        Flush { end: usize::try_from(recording.data.start).unwrap(), samples: 0 };
-    let by = if recording.description.tracing_data.is_some() { By::Dump } else { By::Stats };
+    let table = recording.beginning.feature_table.len();
+    let start = usize::try_from(recording.data.start).unwrap();
+    let before_the_first = Flush { end: start - table, samples: 0 };
     for (at, flush) in [&before_the_first].into_iter().chain(&recording.flushes).enumerate() {
-        let rest = &recording.bytes[flush.end..];
+        let rest = &recording.bytes[flush.end + recording.beginning.feature_table.len()..];
         let behind = [&[][..], &rest[..rest.len().min(1000 + at)], &[0; 5000]][at % 3];
-        let counted = samples(&recording.killed_at(flush, behind), &path, by).unwrap();
+        let counted = samples(&recording.killed_at(flush, behind), &path).unwrap();
         assert_eq!(
             counted,
             (flush.samples, flush.samples),

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, Flags};
 use tare_format::ledger::FollowMode;
-use tare_kernel::cgroup::{Transient, TransientPlace};
+use tare_kernel::cgroup::{TransientCgroup, TransientParent};
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, Target};
 
@@ -21,7 +21,7 @@ pub struct Following {
     /// Why not in a way that sees more, where the choice was left open.
     pub why: Option<NotFollowed>,
     /// The command's cgroup.
-    pub(crate) cgroup: Option<Transient>,
+    pub(crate) cgroup: Option<TransientCgroup>,
 }
 
 /// What a choice depends on.
@@ -87,8 +87,8 @@ fn own_cgroup(
     makes_cgroup: bool,
     host: &Host,
     kernel: &dyn Kernel,
-) -> Result<Option<Transient>, NotFollowed> {
-    let place = TransientPlace::find(host)?;
+) -> Result<Option<TransientCgroup>, NotFollowed> {
+    let place = TransientParent::find(host)?;
     if !makes_cgroup {
         return Ok(None);
     }

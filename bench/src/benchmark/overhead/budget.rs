@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tare_kernel::host::Host;
 
 use self::interrupts::Part;
-use self::recording::{Place, Recording, Weight};
+use self::recording::{Recording, StateFolder, Weight};
 use super::{at_least, at_most};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
@@ -73,7 +73,7 @@ const PROGRAMS: [Program; 4] = [
 
 impl Program {
     /// `way` is 0 for the full rate, then one of [`BUDGETS`].
-    fn record(&self, place: &Place<'_>, way: usize) -> anyhow::Result<Recording> {
+    fn record(&self, place: &StateFolder<'_>, way: usize) -> anyhow::Result<Recording> {
         let budget = way
             .checked_sub(1)
             .map_or_else(String::new, |at| format!("--max-overhead {}%", BUDGETS[at]));
@@ -85,7 +85,7 @@ impl Program {
     }
 
     /// Where nothing fits, the lowest rate is kept, and the ledger says so.
-    fn floor(&self, place: &Place<'_>) -> anyhow::Result<Recording> {
+    fn floor(&self, place: &StateFolder<'_>) -> anyhow::Result<Recording> {
         let options = format!("-F {FULL_HZ} {} --max-overhead 0.01% --min-rate 19", self.mode);
         place.record(&options, &self.command.replace("{}", self.amounts[3]), self.sort)
     }
@@ -100,7 +100,7 @@ impl Program {
 type Ways = [Vec<Recording>; 4];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let place = Place::new(setting)?;
+    let place = StateFolder::new(setting)?;
     let cpus = Host::default().online_cpus()?.as_slice().len();
     let nobody = place.nobody()?;
     let all: Vec<(usize, usize)> =
@@ -155,7 +155,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 
 /// Records more where samples are few: rates are low where a study found samples dear. At most
 /// twice as many runs are added as there were rounds.
-fn top_up(place: &Place<'_>, rounds: usize, recordings: &mut [Ways]) -> anyhow::Result<()> {
+fn top_up(place: &StateFolder<'_>, rounds: usize, recordings: &mut [Ways]) -> anyhow::Result<()> {
     for (program, ways) in
         PROGRAMS.iter().zip(recordings).filter(|(program, _)| program.is_followed())
     {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::look::look;
+use super::summary::summarize;
 use super::{script, words};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::outcome;
@@ -120,7 +120,7 @@ fn stop(
     );
     line.extend([words(way), subject(scratch, what, way)].concat());
     let done = outcome(&line)?;
-    let found = look(&copy, None)?;
+    let found = summarize(&copy, None)?;
     let bytes = if way.contains("-z") { found.packed_bytes } else { found.sample_bytes };
     let word = if is_tmpfs {
         "the file system of the recording is full"

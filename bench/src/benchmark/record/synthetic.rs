@@ -9,7 +9,7 @@ use tare_format::abi::bindings::{
     PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND, HEADER_SIZE};
+use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
 use tare_format::record::encode::Encoder;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 use tare_format::record::{Comm, Layout, RecordHeader, SampleId};
@@ -57,7 +57,8 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
         ..Description::default()
     };
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let mut beginning = description.beginning()?;
+    let mut beginning = description.beginning(0)?.bytes;
+    let start = beginning.len() as u64;
     for thread in 0..THREADS {
         comm(&mut beginning, &layout, thread)?;
     }
@@ -80,7 +81,7 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
         file.write_all(&FINISHED_ROUND)?;
         end += 2 * ROUND * u64::from(SAMPLE_SIZE) + FINISHED_ROUND.len() as u64;
     }
-    let ending = description.ending(&(HEADER_SIZE as u64..end))?;
+    let ending = description.ending(&(start..end))?;
     file.write_all(&ending.tail)?;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&ending.header)?;

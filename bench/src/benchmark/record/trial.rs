@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::look::look;
+use super::summary::summarize;
 use crate::report::Estimate;
 use crate::rounds::in_random_order;
 use crate::run::{Outcome, succeed};
@@ -127,7 +127,7 @@ impl Scratch<'_> {
             system_calls = Some(calls - bare_calls);
             page_faults = Some(faults - used_faults);
         }
-        let found = look(
+        let found = summarize(
             &file,
             Some(if trial.counted {
                 done.grandchild.context("the recorder was not seen")?

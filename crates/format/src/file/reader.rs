@@ -427,6 +427,10 @@ impl<R: Read + Seek> Setup<'_, R> {
         let mut fields = Cursor::new(&table, self.endian);
         for bit in bits {
             let Some(section) = Section::decode(&mut fields) else { break };
+            // HEADER_RESERVED: the entry is the header of a record. See the writer.
+            if bit == 0 {
+                continue;
+            }
             let room = self.description.features().room();
             let data = self.section(section, room)?;
             let missing = section.size - data.len() as u64;

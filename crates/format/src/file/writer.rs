@@ -1,16 +1,30 @@
 //! Writing a recording so that a recorder that is killed leaves a file that can be read.
 //!
 //! ```text
-//! while recording:  | header | HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE, ... | records ...        data.size moves on
-//!                            |<------------------- data -------------------->|                    at ends of records only
-//! at the end:       | header | (the same, no longer pointed at) | records ... | table | features | ids | attributes |
-//!                                                               |<-- data -->|
+//! while recording:  | header | ids | attributes | sections | records ... | table | records ... | table |
+//!                                                          |<--------- data ------------>|
+//! at the end:       | header | (no longer pointed at)      | records ................... | table | sections | ids | attributes |
+//!                                                          |<--------- data ---------->|
 //! ```
-//! A reader that finds no attributes and no features in the header takes them from the records, as
-//! it does in a pipe. Only when all is written does one write of the header change what it points
-//! at. Of perf 6.1, `report` and `script` read a file that was not finished; `evlist` and `inject`
-//! look for attributes in the header alone, and `report --stats` stops at the formats of
-//! tracepoints, as it does in perf's own pipes.
+//! A reader looks for the table of feature sections right behind the data, wherever the header says
+//! that they end. So a recorder that makes records known writes a table behind them first
+//! ([`Beginning::feature_table`]), then says in the header where the data end
+//! ([`Beginning::data_size`]), and goes on behind the table. That table is then in the middle of the
+//! data, where it has to be a record:
+//!
+//! ```text
+//! as a record:  | FINISHED_INIT, size | body ...                                              |
+//! as a table:   | offset      | size  | offset, size of TRACING_DATA | ... of EVENT_DESC | ... |
+//!               |<- feature bit 0 --->|
+//! ```
+//! Bit 0 is `HEADER_RESERVED`: perf has no section of that number and steps over its entry, whose
+//! offset lies beyond what a file can have. FINISHED_INIT is a mark that readers step over with its
+//! body: see [`super::note`]. Of the sections those are in front that perf needs to read records at
+//! all; all others are records among the data, and in the table at the end. Only when all is written
+//! does one write of the header change what it points at.
+//!
+//! perf 6.1 reads a file that was not finished as it reads a finished one: `report` with all that it
+//! shows, `script`, `evlist`, `buildid-list`, `inject`.
 //!
 //! Everything here is bytes and the places that they belong at; who calls it writes them. Source:
 //! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent
@@ -37,6 +51,7 @@ pub use stream::{FINISHED_INIT, FINISHED_ROUND};
 use super::features;
 use super::header::{FILE_HEADER_SIZE, PIPE_HEADER_SIZE};
 use crate::abi::{ATTR_SIZE, Attr};
+use crate::record::{RecordHeader, kind};
 
 /// The bytes of the header, which begins the file.
 pub const HEADER_SIZE: usize = FILE_HEADER_SIZE;
@@ -74,7 +89,7 @@ pub struct Description {
 /// Why something can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// A record has at most 65535 bytes, and an event's ids must stand in one.
+    /// A record has at most 65535 bytes, and in a stream an event's ids must stand in one.
     #[error("event '{name}' has {ids} counters, more than one record can name")]
     TooManyIds {
         /// The event.
@@ -82,7 +97,7 @@ pub enum WriteError {
         /// Its counters.
         ids: usize,
     },
-    /// An event's name is too long for a record.
+    /// In a stream an event's name must stand in a record.
     #[error("the name of an event has {len} bytes, more than a record can hold")]
     NameTooLong {
         /// Its bytes.
@@ -113,18 +128,33 @@ pub struct Ending {
     pub header: [u8; HEADER_SIZE],
 }
 
-impl Description {
-    /// What a recording begins with. Records may follow right behind; [`data_size`] then makes them
-    /// known.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub fn beginning(&self) -> Result<Vec<u8>, WriteError> {
-        self.beginning_with_room(0).map(|(beginning, _)| beginning)
-    }
+/// What a file begins with, and what makes records known in it as long as it has no [`Ending`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// Belongs at the beginning of the file. Records follow right behind.
+    pub bytes: Vec<u8>,
+    /// Where the ids of later counters belong.
+    pub room: IdRoom,
+    /// Belongs behind all records that are to be known, before the header says so: see the
+    /// [module](self). The next records follow behind it.
+    pub feature_table: Vec<u8>,
+    /// Where the data begin, in bytes from the beginning of the file.
+    pub data_start: u64,
+}
 
-    /// [`Description::beginning`] with room for `ids` more ids of each event, or for as many as a
-    /// record can name: those of counters that are opened later, as when a CPU comes online.
+impl Beginning {
+    /// What belongs at [`DATA_SIZE_OFFSET`] once all records up to `end`, in bytes from the
+    /// beginning of the file, are written, and [`Beginning::feature_table`] behind them.
+    #[must_use]
+    pub fn data_size(&self, end: u64) -> [u8; 8] {
+        end.saturating_sub(self.data_start).to_ne_bytes()
+    }
+}
+
+impl Description {
+    /// What a recording begins with. Records may follow right behind; [`Beginning::data_size`] then
+    /// makes them known. There is room for `ids` more ids of each event: those of counters that are
+    /// opened later, as when a CPU comes online.
     ///
     /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
     /// [`EventDescription::ids`], from where [`Description::ending`] takes it. Only a file that has
@@ -134,12 +164,37 @@ impl Description {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn beginning_with_room(&self, ids: usize) -> Result<(Vec<u8>, IdRoom), WriteError> {
+    pub fn beginning(&self, ids: usize) -> Result<Beginning, WriteError> {
+        let mut front = Vec::new();
         let mut room = IdRoom::default();
-        let stream = self.records(ids, &mut room)?;
-        let data = HEADER_SIZE as u64..(HEADER_SIZE + stream.len()) as u64;
-        let header = header(self.attr_size(), 0..0, &data, 0);
-        Ok(([&header[..], &stream].concat(), room))
+        let attrs = self.attributes(&mut front, HEADER_SIZE as u64, ids, &mut room);
+        let (needed, others): (Vec<_>, Vec<_>) =
+            self.all_sections().into_iter().partition(|&(number, _)| is_needed_to_read(number));
+        // The entry of bit 0 is the header of a record, and a size of 0.
+        let mut table = vec![0; 16];
+        for (_, content) in &needed {
+            section(&mut table, (HEADER_SIZE + front.len()) as u64, content.len() as u64);
+            front.extend(content);
+        }
+        let body = table.len() - RecordHeader::SIZE;
+        // Fewer sections than there are bits.
+        let mark = RecordHeader::new(kind::FINISHED_INIT, 0, body).unwrap_or_default();
+        table[..RecordHeader::SIZE].copy_from_slice(&mark.encode());
+        front.resize(front.len().next_multiple_of(8), 0);
+        let mut records = Vec::new();
+        for (number, content) in others {
+            stream::header_feature(&mut records, number, &content);
+        }
+        // perf takes data of no bytes for a recorder that never came to write any.
+        if records.is_empty() {
+            records.extend(&table);
+        }
+        let data_start = (HEADER_SIZE + front.len()) as u64;
+        let data = data_start..data_start + records.len() as u64;
+        let bits = needed.iter().fold(1, |bits, &(number, _)| bits | 1_u64 << number);
+        let header = header(self.attr_size(), attrs, &data, bits);
+        let bytes = [&header[..], &front, &records, &table].concat();
+        Ok(Beginning { bytes, room, feature_table: table, data_start })
     }
 
     /// What a recording begins with in a stream that is never sought in. Records follow right
@@ -149,7 +204,7 @@ impl Description {
     /// See [`WriteError`].
     pub fn stream_beginning(&self) -> Result<Vec<u8>, WriteError> {
         let header = [MAGIC, PIPE_HEADER_SIZE as u64].map(u64::to_ne_bytes);
-        Ok([header.as_flattened(), &self.records(0, &mut IdRoom::default())?].concat())
+        Ok([header.as_flattened(), &self.records()?].concat())
     }
 
     /// What a stream says of a counter that was opened after its beginning was written, one for
@@ -167,7 +222,7 @@ impl Description {
         let added: Vec<_> =
             added.map(|(event, id)| EventDescription { ids: vec![*id], ..event.clone() }).collect();
         for event in &added {
-            stream::header_attr(&mut stream, event, self.attr_size(), 0)?;
+            stream::header_attr(&mut stream, event, self.attr_size())?;
         }
         for event in &added {
             stream::event_name(&mut stream, event)?;
@@ -193,13 +248,11 @@ impl Description {
         stream
     }
 
-    /// Everything that is known at the beginning, as records. Room for `ids` more ids of each event
-    /// is added to `room`, as if the records began behind a file's header.
-    fn records(&self, ids: usize, room: &mut IdRoom) -> Result<Vec<u8>, WriteError> {
+    /// Everything that is known at the beginning, as records.
+    fn records(&self) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
-            let kept = stream::header_attr(&mut stream, event, self.attr_size(), ids)?;
-            room.add((HEADER_SIZE + stream.len() - 8 * kept) as u64, kept);
+            stream::header_attr(&mut stream, event, self.attr_size())?;
         }
         for event in &self.events {
             stream::event_name(&mut stream, event)?;
@@ -222,9 +275,7 @@ impl Description {
         if data.start > data.end || i64::try_from(data.end).is_err() {
             return Err(WriteError::NotARange { start: data.start, end: data.end });
         }
-        let mut sections = self.sections();
-        sections.extend(self.tracing_data.clone().map(|data| (features::TRACING_DATA, data)));
-        sections.sort_by_key(|&(number, _)| number);
+        let sections = self.all_sections();
         let mut contents = Vec::new();
         let mut table = Vec::new();
         let first = data.end + 16 * sections.len() as u64;
@@ -234,24 +285,43 @@ impl Description {
         }
         let mut tail = [table, contents].concat();
         tail.resize(tail.len().next_multiple_of(8), 0);
-        let attrs = self.attributes(&mut tail, data.end);
+        let attrs = self.attributes(&mut tail, data.end, 0, &mut IdRoom::default());
         let bits = sections.iter().fold(0, |bits, &(number, _)| bits | 1_u64 << number);
         Ok(Ending { tail, header: header(self.attr_size(), attrs, data, bits) })
     }
 
-    /// Appends the ids and the attribute section to the bytes behind `data_end`, and returns the
-    /// section's place.
-    fn attributes(&self, tail: &mut Vec<u8>, data_end: u64) -> Range<u64> {
+    /// Appends the ids and the attribute section to bytes that begin at `offset` in the file, and
+    /// returns the section's place. Each event has room for `ids` more ids, which is added to
+    /// `room`.
+    fn attributes(
+        &self,
+        bytes: &mut Vec<u8>,
+        offset: u64,
+        ids: usize,
+        room: &mut IdRoom,
+    ) -> Range<u64> {
         let mut attributes = Vec::new();
         for event in &self.events {
+            let start = offset + bytes.len() as u64;
+            let filling = std::iter::repeat_n(event.ids.first().unwrap_or(&0), ids);
+            bytes.extend(event.ids.iter().chain(filling).flat_map(|id| id.to_ne_bytes()));
+            let end = offset + bytes.len() as u64;
+            room.add(end - 8 * ids as u64..end);
             attributes.extend(&event.attr.to_bytes()[..self.attr_size()]);
-            section(&mut attributes, data_end + tail.len() as u64, 8 * event.ids.len() as u64);
-            tail.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
+            section(&mut attributes, start, end - start);
         }
-        let start = data_end + tail.len() as u64;
+        let start = offset + bytes.len() as u64;
         set_attr_sizes(&mut attributes, self.attr_size(), 16);
-        tail.extend(&attributes);
+        bytes.extend(&attributes);
         start..start + attributes.len() as u64
+    }
+
+    /// All feature sections, by number.
+    fn all_sections(&self) -> Vec<(u32, Vec<u8>)> {
+        let mut sections = self.sections();
+        sections.extend(self.tracing_data.clone().map(|data| (features::TRACING_DATA, data)));
+        sections.sort_by_key(|&(number, _)| number);
+        sections
     }
 
     /// The feature sections but for the tracepoints' formats, by number.
@@ -275,11 +345,10 @@ impl Description {
     }
 }
 
-/// What belongs at [`DATA_SIZE_OFFSET`] once all records up to `end`, in bytes from the beginning
-/// of the file, are written. For files that have no [`Ending`] yet.
-#[must_use]
-pub fn data_size(end: u64) -> [u8; 8] {
-    end.saturating_sub(HEADER_SIZE as u64).to_ne_bytes()
+/// Whether perf needs a section to read records: their formats, their events' names, and how long
+/// compressed ones become.
+fn is_needed_to_read(number: u32) -> bool {
+    matches!(number, features::TRACING_DATA | features::EVENT_DESC | features::COMPRESSED)
 }
 
 /// Places of a section: offset and size.

@@ -123,7 +123,7 @@ fn a_bound_is_kept_and_what_it_costs_is_counted() {
         records.sort();
         assert_eq!(records, expected(&recording), "seed {seed}");
         assert!(
-            out.most_held <= bound + 40 + size_of::<Place>(),
+            out.most_held <= bound + 40 + size_of::<Queued>(),
             "seed {seed}: {} of {bound} bytes",
             out.most_held
         );

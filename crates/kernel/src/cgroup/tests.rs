@@ -1,10 +1,10 @@
 use super::*;
-use crate::host::fixture::{self, Machine};
+use crate::host::fixture::{self, FixtureHost};
 
 const WITH_PERF: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t1\t1\n";
 
 /// A machine with these mounts and memberships, and with these cgroups.
-fn machine(mountinfo: &str, own: &str, folders: &[&str]) -> Machine {
+fn machine(mountinfo: &str, own: &str, folders: &[&str]) -> FixtureHost {
     let mut files = vec![
         ("/proc/self/mountinfo".to_owned(), mountinfo.to_owned()),
         ("/proc/self/cgroup".to_owned(), own.to_owned()),

@@ -54,13 +54,13 @@ pub enum TransientError {
 
 /// Where a transient cgroup would lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransientPlace {
+pub struct TransientParent {
     parent: PathBuf,
 }
 
 /// A cgroup that exists until it is removed or dropped. Who is in it then is moved to the parent.
 #[derive(Debug)]
-pub struct Transient {
+pub struct TransientCgroup {
     parent: OwnedFd,
     name: String,
     folder: OwnedFd,
@@ -96,7 +96,7 @@ pub struct Removed {
     pub gone: bool,
 }
 
-impl TransientPlace {
+impl TransientParent {
     /// Where this process could make one, without making it.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl TransientPlace {
     ///
     /// # Errors
     /// [`TransientError::Failed`].
-    pub fn create(&self, host: &Host) -> Result<Transient, TransientError> {
+    pub fn create(&self, host: &Host) -> Result<TransientCgroup, TransientError> {
         let failed = TransientError::Failed;
         let parent = open_folder(&below(host, &self.parent)).map_err(failed)?;
         self.sweep(host);
@@ -142,7 +142,7 @@ impl TransientPlace {
                     let folder =
                         openat(&parent, &name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
                             .map_err(failed)?;
-                    return Ok(Transient { parent, name, folder });
+                    return Ok(TransientCgroup { parent, name, folder });
                 }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
@@ -165,7 +165,7 @@ impl TransientPlace {
     }
 }
 
-impl Transient {
+impl TransientCgroup {
     /// Its name in the current cgroup.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -258,13 +258,13 @@ impl Transient {
     }
 }
 
-impl AsFd for Transient {
+impl AsFd for TransientCgroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 }
 
-impl Drop for Transient {
+impl Drop for TransientCgroup {
     fn drop(&mut self) {
         self.remove();
     }

@@ -8,8 +8,8 @@ pub(crate) mod fixture;
 mod hotplug;
 mod pmu;
 mod process;
-mod surroundings;
 mod topology;
+mod virtualization;
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ pub use cpus::{CpuList, CpuListError};
 pub use hotplug::{CpuChanges, CpuWatch};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
 pub use process::{CapabilitySet, Rights, address_space, locked_memory, open_files};
-pub use surroundings::{Container, Engine, Hypervisor};
-pub use topology::{Place, Topology};
+pub use topology::{CpuGroup, Topology};
+pub use virtualization::{Container, Engine, Hypervisor};
 
 /// The files that describe a machine.
 #[derive(Clone, Debug)]

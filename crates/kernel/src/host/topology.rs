@@ -9,12 +9,12 @@ use super::{CpuList, Host};
 /// nodes.
 const UNKNOWN: i32 = -1;
 
-/// A part of a machine whose CPUs are counted together. Numbers are the kernel's own: not dense,
+/// CPUs that are counted together (perf's `aggr_cpu_id`): those of a part of the machine. Numbers are the kernel's own: not dense,
 /// and -1 where it doesn't tell.
 ///
 /// Cores sort by package, then die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum CpuGroup {
     /// What sits in one socket.
     Package {
         /// `physical_package_id`.
@@ -43,7 +43,7 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CpuGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package { package } => write!(f, "S{package}"),
@@ -121,28 +121,28 @@ impl Topology {
 
     /// The package of a CPU (`--per-socket`).
     #[must_use]
-    pub fn package_of(&self, cpu: u32) -> Place {
-        Place::Package { package: self.numbers(cpu).package }
+    pub fn package_of(&self, cpu: u32) -> CpuGroup {
+        CpuGroup::Package { package: self.numbers(cpu).package }
     }
 
     /// The die of a CPU (`--per-die`).
     #[must_use]
-    pub fn die_of(&self, cpu: u32) -> Place {
+    pub fn die_of(&self, cpu: u32) -> CpuGroup {
         let Numbers { package, die, .. } = self.numbers(cpu);
-        Place::Die { package, die }
+        CpuGroup::Die { package, die }
     }
 
     /// The core of a CPU (`--per-core`).
     #[must_use]
-    pub fn core_of(&self, cpu: u32) -> Place {
+    pub fn core_of(&self, cpu: u32) -> CpuGroup {
         let Numbers { package, die, core, .. } = self.numbers(cpu);
-        Place::Core { package, die, core }
+        CpuGroup::Core { package, die, core }
     }
 
     /// The memory node of a CPU (`--per-node`).
     #[must_use]
-    pub fn node_of(&self, cpu: u32) -> Place {
-        Place::Node { node: self.numbers(cpu).node }
+    pub fn node_of(&self, cpu: u32) -> CpuGroup {
+        CpuGroup::Node { node: self.numbers(cpu).node }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counts of locations, summed as they are to be shown.
 
 use tare_format::abi::Count;
-use tare_kernel::host::{Place, Topology};
+use tare_kernel::host::{CpuGroup, Topology};
 
 use super::{Counter, Location, Snapshot, Subject};
 use tare_events::PmuCpus;
@@ -37,7 +37,7 @@ pub enum Key {
     /// A thread.
     Thread(i32),
     /// A core, die, socket or node.
-    Topology(Place),
+    Topology(CpuGroup),
 }
 
 /// What came of counting.

@@ -19,7 +19,7 @@
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
-use tare_kernel::priority;
+use tare_kernel::schedule;
 
 use super::plan::Plan;
 use super::sampler::{Delivered, Sampler, SamplerError};
@@ -152,7 +152,7 @@ impl SliceRunner<'_> {
         mut trace: Option<&mut Trace>,
         slices: &mut Slices,
     ) -> Result<(), SamplerError> {
-        let first = priority::first();
+        let first = schedule::real_time();
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
         self.sampler.on()?;
         let watched = watch(self.plan.slice_ns, &self.clock);

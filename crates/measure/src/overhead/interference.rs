@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
-use tare_kernel::priority;
+use tare_kernel::schedule;
 
 use super::load::{Kind, Load};
 use super::plan::Plan;
@@ -104,7 +104,7 @@ pub fn losses(
     for _ in 0..plan.pairs {
         rng.shuffle(&mut order);
         for &at in &order {
-            let _first = priority::first();
+            let _first = schedule::real_time();
             if let Some((_, switch)) = switches.get_mut(at) {
                 switch.on()?;
             }

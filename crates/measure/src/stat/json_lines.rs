@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use serde_json::Value as Json;
-use tare_kernel::host::Place;
+use tare_kernel::host::CpuGroup;
 
 use super::line::{Line, Value};
 use super::{Columns, Span};
@@ -53,10 +53,10 @@ fn key(fields: &mut Vec<(&str, String)>, line: &Line) {
         Key::Thread(_) => {
             return fields.push(("thread", text(line.thread.as_deref().unwrap_or_default())));
         }
-        Key::Topology(Place::Package { .. }) => "socket",
-        Key::Topology(Place::Die { .. }) => "die",
-        Key::Topology(Place::Core { .. }) => "core",
-        Key::Topology(Place::Node { .. }) => "node",
+        Key::Topology(CpuGroup::Package { .. }) => "socket",
+        Key::Topology(CpuGroup::Die { .. }) => "die",
+        Key::Topology(CpuGroup::Core { .. }) => "core",
+        Key::Topology(CpuGroup::Node { .. }) => "node",
     };
     let Key::Topology(place) = line.key else { return };
     fields.push((name, text(&place.to_string())));

@@ -51,6 +51,16 @@ impl Cuts {
         if cut.end < self.ends.back().map_or(self.start, |last| last.end + GRAIN) {
             return;
         }
+        self.keep(cut);
+    }
+
+    /// A place behind bytes that are no records of the caller's, a table. It is kept however near the
+    /// last one is: from here on a byte is a byte again.
+    pub(super) fn add_behind_table(&mut self, cut: Cut) {
+        self.keep(cut);
+    }
+
+    fn keep(&mut self, cut: Cut) {
         if self.ends.len() == KEPT {
             self.ends.pop_front();
         }

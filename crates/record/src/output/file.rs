@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tare_format::file::writer::{DATA_SIZE_OFFSET, Description, Ending, data_size};
+use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending};
 
 use super::compressor::Compressor;
 use super::cuts::{Between, Cut, Cuts};
@@ -32,9 +32,11 @@ pub(super) struct OutputFile {
     open: OpenOutput,
     sink: Sink,
     cuts: Cuts,
+    /// What the file begins with.
+    beginning: Beginning,
     /// Where the records begin that were appended.
     start: u64,
-    /// The end of the data, as the header knows it.
+    /// Where what was written ended when the header last learned of it.
     known_end: u64,
     compressor: Option<Compressor>,
     sync: bool,
@@ -62,6 +64,7 @@ impl OutputFile {
             open,
             sink,
             cuts,
+            beginning: Beginning::default(),
             start: 0,
             known_end: 0,
             compressor,
@@ -98,16 +101,17 @@ impl OutputFile {
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {
-            description.beginning()
+            description.beginning(0)?
         } else {
-            description.stream_beginning()
-        }?;
-        if let Err(error) = self.sink.append(&[&beginning]) {
+            Beginning { bytes: description.stream_beginning()?, ..Beginning::default() }
+        };
+        if let Err(error) = self.sink.append(&[&beginning.bytes]) {
             self.failed = Some((error.into(), Cut::default()));
             return self.still_going();
         }
         self.start = self.sink.end();
         self.known_end = self.start;
+        self.beginning = beginning;
         self.cuts = Cuts::new(
             self.start,
             if self.compressor.is_some() { Between::Whole } else { Between::Records },
@@ -162,7 +166,7 @@ impl OutputFile {
             let cut = self.cut(self.sink.end());
             self.failed = Some((error.into(), cut));
             // Of two failures the first says why.
-            let _ = self.make_known(cut.end);
+            let _ = self.make_cut_known(cut.end);
             return self.still_going();
         }
         if let Some(records) = records {
@@ -180,7 +184,7 @@ impl OutputFile {
     pub(super) fn flush(&mut self) -> Result<()> {
         self.still_going()?;
         self.pack()?;
-        self.make_known(self.sink.end())?;
+        self.make_known()?;
         if self.sync
             && let Some(file) = self.file()
         {
@@ -198,14 +202,33 @@ impl OutputFile {
         written
     }
 
-    fn make_known(&mut self, end: u64) -> Result<()> {
-        if end != self.known_end
-            && let Some(file) = self.file()
-        {
-            write_at(&**file, &data_size(end), DATA_SIZE_OFFSET)?;
-            self.known_end = end;
-            self.calls += 1;
+    /// Makes all that was written known: a feature table behind it, then the header.
+    fn make_known(&mut self) -> Result<()> {
+        let end = self.sink.end();
+        let Some(file) = self.file().cloned().filter(|_| end != self.known_end) else {
+            return Ok(());
+        };
+        let table = std::mem::take(&mut self.beginning.feature_table);
+        let written = self.write(&[&table], None);
+        self.beginning.feature_table = table;
+        written?;
+        // Compressed records are cut between blocks alone, whose ends are known.
+        if self.compressor.is_none() {
+            self.cuts.add_behind_table(Cut { end: self.sink.end(), records: self.records });
         }
+        write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET)?;
+        self.known_end = self.sink.end();
+        self.calls += 1;
+        Ok(())
+    }
+
+    /// Makes known what lies before a cut, behind which nothing is written any more but the file's
+    /// end.
+    fn make_cut_known(&mut self, end: u64) -> std::result::Result<(), Errno> {
+        let Some(file) = self.file() else { return Ok(()) };
+        write_at(&**file, &self.beginning.feature_table, end)?;
+        write_at(&**file, &self.beginning.data_size(end), DATA_SIZE_OFFSET)?;
+        self.calls += 2;
         Ok(())
     }
 
@@ -288,17 +311,21 @@ impl OutputFile {
         let room = self.sink.end();
         for attempt in 0..=ATTEMPTS {
             let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
-            self.make_known(end)?;
+            // Until the header is written, a reader finds the data up to here by a table of its own,
+            // which is left where it is.
+            let table = if end == self.known_end { 0 } else { self.beginning.feature_table.len() };
+            let behind = end + table as u64;
             // What describes the recording is among the data too; the header points to what comes
             // behind it.
-            let data_end = end + last.len() as u64;
+            let data_end = behind + last.len() as u64;
             let ending = description.ending(&(self.start..data_end))?;
             let bytes = [last, &ending.tail].concat();
-            match write_at(file, &bytes, end) {
+            let known = if table == 0 { Ok(()) } else { self.make_cut_known(end) };
+            match known.and_then(|()| write_at(file, &bytes, behind)) {
                 Ok(()) => return self.close(file, &ending, data_end),
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     // File systems that write elsewhere need some room more.
-                    let tail = bytes.len() as u64 + attempt * (256 << 10);
+                    let tail = (table + bytes.len()) as u64 + attempt * (256 << 10);
                     let limit = room.saturating_sub(tail).max(self.start).min(end);
                     let why = self.failed.take().map_or(error.into(), |(why, _)| why);
                     self.failed = Some((why, self.cut(limit)));

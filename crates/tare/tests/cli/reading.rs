@@ -196,7 +196,7 @@ mod made {
 
     use tare_format::abi::{Attr, Flags, Sampling};
     use tare_format::file::note;
-    use tare_format::file::writer::{Description, EventDescription, HEADER_SIZE};
+    use tare_format::file::writer::{Description, EventDescription};
     use tare_format::ledger::{Follow, FollowMode, Ledger};
     use tare_format::record::encode::Encoder;
     use tare_format::record::{Comm, Layout, RecordHeader, Records, SampleId, Task, kind};
@@ -217,9 +217,9 @@ mod made {
     pub(super) fn beginning() -> Vec<u8> {
         let event = EventDescription { attr: attr(), ids: vec![1], name: "unnamed".into() };
         let description = Description { events: vec![event], ..Description::default() };
-        let bytes = description.beginning().unwrap();
+        let bytes = description.stream_beginning().unwrap();
         let mut stream = [&b"PERFILE2"[..], &16_u64.to_ne_bytes()].concat();
-        for raw in Records::new(&bytes[HEADER_SIZE..], tare_format::Endian::Little) {
+        for raw in Records::new(&bytes[16..], tare_format::Endian::Little) {
             if raw.kind != kind::EVENT_UPDATE && raw.kind != kind::HEADER_FEATURE {
                 stream.extend(record(raw.kind, raw.misc, raw.body));
             }

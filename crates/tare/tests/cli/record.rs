@@ -82,9 +82,9 @@ pub(crate) fn read(path: &Path) -> Found {
     assert!(reader.losses().is_empty(), "{:?}", reader.losses());
     found.ledger =
         reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
-    // The attributes are in the header, behind the data, when all was written.
     let bytes = std::fs::read(path).unwrap();
-    found.finished = bytes[32..40] != [0; 8];
+    // Feature bit 0 is that of the table behind data that still grow.
+    found.finished = bytes[72] & 1 == 0;
     found
 }
 

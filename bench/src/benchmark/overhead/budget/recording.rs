@@ -40,13 +40,13 @@ pub(super) struct Recording {
 
 /// Where recordings and the state of tare are. It is gone at the end.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct StateFolder<'a> {
     scratch: Scratch<'a>,
     /// An absolute path, or it would not count.
     state: PathBuf,
 }
 
-impl<'a> Place<'a> {
+impl<'a> StateFolder<'a> {
     /// Also studies what samples cost here, as users are advised to.
     pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
         let scratch = Scratch::new(setting)?;

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// Where the ids of later counters are written in a file that has no [`super::Ending`] yet.
 ///
 /// ```text
-/// HEADER_ATTR | attr | id id id | first first first first |     the first id again, in place of those that may come
-///                                 ^ IdRoom::take: here goes the next one
+/// ids of an event | id id id | first first first first |     the first id again, in place of those that may come
+///                              ^ IdRoom::take: here goes the next one
 /// ```
 /// A reader that finds an id twice takes both for one counter, so unused room says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub struct IdRoom {
 }
 
 impl IdRoom {
-    /// Room that begins at `offset`, in bytes from the beginning of the file, for the next event.
-    pub(super) fn add(&mut self, offset: u64, ids: usize) {
-        self.free.push(offset..offset + 8 * ids as u64);
+    /// The room of the next event, in bytes from the beginning of the file.
+    pub(super) fn add(&mut self, free: Range<u64>) {
+        self.free.push(free);
     }
 
     /// Where the next id of an event, counted from 0, is to be written as eight bytes in this

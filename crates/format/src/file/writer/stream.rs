@@ -39,24 +39,17 @@ pub(super) fn record(
     Ok(())
 }
 
-/// An event and its ids, at its end with room for `room` more where a record can have so many. How
-/// many ids there is room for.
+/// An event and its ids.
 pub(super) fn header_attr(
     into: &mut Vec<u8>,
     event: &EventDescription,
     attr_size: usize,
-    room: usize,
-) -> Result<usize, WriteError> {
+) -> Result<(), WriteError> {
     let mut attr = event.attr.to_bytes();
     set_attr_sizes(&mut attr[..attr_size], attr_size, 0);
-    let most = (usize::from(u16::MAX) - RecordHeader::SIZE - attr_size) / 8;
-    let room = room.min(most.saturating_sub(event.ids.len()));
-    // See IdRoom for what stands there.
-    let filling = std::iter::repeat_n(event.ids.first().unwrap_or(&0), room);
-    let ids: Vec<u8> = event.ids.iter().chain(filling).flat_map(|id| id.to_ne_bytes()).collect();
+    let ids: Vec<u8> = event.ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let too_many = || WriteError::TooManyIds { name: event.name.clone(), ids: event.ids.len() };
-    record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())?;
-    Ok(room)
+    record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())
 }
 
 /// The name of an event, which is found by its first id.

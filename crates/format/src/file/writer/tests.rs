@@ -36,18 +36,31 @@ fn a_beginning_is_a_file_of_its_own() {
     let features = vec![Feature::Hostname("here".to_owned()), Feature::BuildIds(Vec::new())];
     let description =
         Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
-    let bytes = description.beginning().unwrap();
+    let Beginning { bytes, feature_table, data_start, .. } = description.beginning(0).unwrap();
     assert_eq!(&bytes[..8], &MAGIC.to_ne_bytes());
-    assert_eq!([word(&bytes, 24), word(&bytes, 32)], [0, 0], "no attributes");
-    assert_eq!(
-        [word(&bytes, 40), word(&bytes, 48)],
-        [HEADER_SIZE, bytes.len() - HEADER_SIZE],
-        "all of it is data"
-    );
-    assert_eq!(word(&bytes, 72), 0, "no features");
+    let [attrs, attrs_size, data, data_size] = [24, 32, 40, 48].map(|at| word(&bytes, at));
+    assert_eq!((attrs, attrs_size), (HEADER_SIZE + 3 * 8, 2 * (128 + 16)), "behind the ids");
+    let event_desc = 8 + 2 * (128 + 4 + 4 + 64) + 3 * 8;
+    let front = (attrs + attrs_size + 21 + event_desc).next_multiple_of(8);
+    assert_eq!((data, data_start), (front, front as u64));
+    let hostname = 8 + 8 + 4 + 64 + 4;
+    assert_eq!(records(&bytes[data..data + data_size]), [(kind::HEADER_FEATURE, hostname)]);
+    assert_eq!(bytes[data + data_size..], feature_table, "the first table");
+    assert_eq!(word(&bytes, 72), 1 | 1 << features::TRACING_DATA | 1 << features::EVENT_DESC);
+    assert_eq!(records(&feature_table), [(kind::FINISHED_INIT, 3 * 16)], "is a record, too");
+    assert_eq!(word(&feature_table, 8), 0, "and its first entry has no bytes");
+    assert_eq!(bytes[word(&feature_table, 16)..][..word(&feature_table, 24)], [1; 21]);
+    assert!(bytes.len().is_multiple_of(8));
+}
+
+#[test]
+fn a_stream_begins_with_records() {
+    let features = vec![Feature::Hostname("here".to_owned()), Feature::BuildIds(Vec::new())];
+    let description =
+        Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
+    let bytes = description.stream_beginning().unwrap();
     let hostname = 8 + 8 + 4 + 64 + 4;
     let event_desc = 8 + 8 + 8 + 2 * (128 + 4 + 4 + 64) + 3 * 8;
-    let found = records(&bytes[HEADER_SIZE..]);
     let expected = [
         (kind::HEADER_ATTR, 8 + 128 + 3 * 8),
         (kind::HEADER_ATTR, 8 + 128),
@@ -56,8 +69,7 @@ fn a_beginning_is_a_file_of_its_own() {
         (kind::HEADER_FEATURE, event_desc),
         (kind::HEADER_TRACING_DATA, 16),
     ];
-    assert_eq!(found, expected);
-    assert!(bytes.len().is_multiple_of(8));
+    assert_eq!(records(&bytes[16..]), expected);
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn an_event_that_needs_the_newest_field_has_it_written() {
 #[test]
 fn what_does_not_fit_is_an_error() {
     let beginning =
-        |event| Description { events: vec![event], ..Description::default() }.beginning();
+        |event| Description { events: vec![event], ..Description::default() }.stream_beginning();
     assert!(
         beginning(event(8175))
             .is_err_and(|error| matches!(error, WriteError::TooManyIds { ids: 8175, .. }))
@@ -123,7 +135,7 @@ fn what_does_not_fit_is_an_error() {
 fn a_feature_too_long_for_a_record_is_kept_for_the_end() {
     let features = vec![Feature::CommandLine(vec!["x".repeat(70_000)])];
     let description = Description { features, ..Description::default() };
-    assert_eq!(records(&description.beginning().unwrap()[HEADER_SIZE..]).len(), 1);
+    assert_eq!(records(&description.stream_beginning().unwrap()[16..]).len(), 1);
     assert!(description.ending(&(104..104)).unwrap().tail.len() > 70_000);
 }
 
@@ -176,7 +188,8 @@ fn a_reader_finds_everything_in_both_layouts() {
         vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
     let description =
         Description { events, features: several_features(), tracing_data: Some(vec![5; 11]) };
-    let mut killed = description.beginning().unwrap();
+    let beginning = description.beginning(0).unwrap();
+    let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;
     killed.extend([FINISHED_INIT, FINISHED_ROUND].as_flattened());
     let end = killed.len() as u64;
@@ -185,9 +198,10 @@ fn a_reader_finds_everything_in_both_layouts() {
     finished.extend(&ending.tail);
     finished[..HEADER_SIZE].copy_from_slice(&ending.header);
     let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
-    killed[at..at + 8].copy_from_slice(&data_size(end));
+    killed.extend(&beginning.feature_table);
+    killed[at..at + 8].copy_from_slice(&beginning.data_size(end));
 
-    for (bytes, records) in [(killed, 2 + 2 + 9 + 1 + 2), (finished, 2)] {
+    for (bytes, records) in [(killed, 8 + 1 + 2), (finished, 2)] {
         let mut reader = Reader::open(std::io::Cursor::new(&bytes)).unwrap();
         let mut found = 0;
         while reader.next_record().unwrap().is_some() {
@@ -211,9 +225,15 @@ fn a_reader_finds_everything_in_both_layouts() {
 fn later_ids_are_found_in_a_file_that_was_not_finished() {
     let events = vec![event(2), EventDescription { ids: vec![7], ..event(0) }];
     let mut description = Description { events, ..Description::default() };
-    let (mut bytes, mut room) = description.beginning_with_room(2).unwrap();
-    let plain = description.beginning().unwrap();
+    let mut beginning = description.beginning(2).unwrap();
+    let mut bytes = beginning.bytes.clone();
+    let plain = description.beginning(0).unwrap().bytes;
     assert_eq!(bytes.len(), plain.len() + 2 * 2 * 8);
+    bytes.extend(FINISHED_ROUND);
+    let end = bytes.len() as u64;
+    bytes.extend(&beginning.feature_table);
+    let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
+    bytes[at..at + 8].copy_from_slice(&beginning.data_size(end));
     let read = |bytes: &[u8]| {
         let mut reader = Reader::open(std::io::Cursor::new(bytes)).unwrap();
         while reader.next_record().unwrap().is_some() {}
@@ -222,25 +242,18 @@ fn later_ids_are_found_in_a_file_that_was_not_finished() {
     };
     assert_eq!(read(&bytes), [vec![1, 2], vec![7]], "unused room says nothing");
     for (event, id) in [(0, 11), (1, 12), (1, 13)] {
-        let at = usize::try_from(room.take(event).unwrap()).unwrap();
+        let at = usize::try_from(beginning.room.take(event).unwrap()).unwrap();
         bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(id));
         description.events[event].ids.push(id);
     }
     assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]]);
-    assert_eq!((room.take(1), room.take(2)), (None, None));
+    assert_eq!((beginning.room.take(1), beginning.room.take(2)), (None, None));
     let start = bytes.len() as u64;
     bytes.extend(FINISHED_ROUND);
     let ending = description.ending(&(start..start + 8)).unwrap();
     bytes.extend(&ending.tail);
     bytes[..HEADER_SIZE].copy_from_slice(&ending.header);
     assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]], "and in a finished one");
-}
-
-#[test]
-fn room_for_ids_ends_where_a_record_does() {
-    let description = Description { events: vec![event(8170)], ..Description::default() };
-    let (_, mut room) = description.beginning_with_room(100).unwrap();
-    assert_eq!(std::iter::from_fn(|| room.take(0)).count(), 4);
 }
 
 /// In a stream the ids of later counters come as records: those of events with the same attributes

@@ -1,7 +1,7 @@
 use super::*;
-use crate::host::fixture::{self, Machine};
+use crate::host::fixture::{self, FixtureHost};
 
-fn machine(more: &[(&str, &str)]) -> Machine {
+fn machine(more: &[(&str, &str)]) -> FixtureHost {
     let mut files = vec![
         ("/proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
         ("/proc/self/cgroup", "0::/job\n"),
@@ -15,8 +15,8 @@ fn machine(more: &[(&str, &str)]) -> Machine {
 
 #[test]
 fn a_child_that_would_change_limits_is_not_made() {
-    assert!(TransientPlace::find(&machine(&[]).host()).is_ok());
-    let find = |more| TransientPlace::find(&machine(&[more]).host()).unwrap_err();
+    assert!(TransientParent::find(&machine(&[]).host()).is_ok());
+    let find = |more| TransientParent::find(&machine(&[more]).host()).unwrap_err();
     assert_eq!(
         find(("/cg/job/cgroup.subtree_control", "cpu memory\n")),
         TransientError::Controllers("cpu, memory".to_owned())
@@ -54,7 +54,7 @@ fn what_dead_owners_left_is_swept() {
         std::fs::create_dir_all(host.path(&format!("/cg/job/tare-0-{pid}-10-0"))).unwrap();
     }
     std::fs::create_dir_all(host.path("/cg/job/tare-5-1-10-0")).unwrap();
-    let place = TransientPlace::find(&host).unwrap();
+    let place = TransientParent::find(&host).unwrap();
     assert_eq!(place.sweep(&host), 2);
     assert!(
         host.path("/cg/job/tare-0-3-10-0").exists() && host.path("/cg/job/tare-5-1-10-0").exists()
@@ -65,7 +65,7 @@ fn what_dead_owners_left_is_swept() {
 #[test]
 fn made_and_removed() {
     let host = Host::default();
-    let transient = match TransientPlace::find(&host).and_then(|place| place.create(&host)) {
+    let transient = match TransientParent::find(&host).and_then(|place| place.create(&host)) {
         Ok(transient) => transient,
         Err(error) => return println!("skipped: {error}"),
     };
@@ -73,7 +73,7 @@ fn made_and_removed() {
     move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
     assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
     assert!(transient.cpu_time().is_ok());
-    let path = below(&host, &TransientPlace::find(&host).unwrap().parent).join(transient.name());
+    let path = below(&host, &TransientParent::find(&host).unwrap().parent).join(transient.name());
     assert!(path.is_dir());
     assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
     assert!(!path.exists());
@@ -82,9 +82,9 @@ fn made_and_removed() {
 }
 
 /// A cgroup of this process, or `None` where it can't have one.
-fn transient() -> Option<(Transient, PathBuf)> {
+fn transient() -> Option<(TransientCgroup, PathBuf)> {
     let host = Host::default();
-    match TransientPlace::find(&host).and_then(|place| Ok((place.create(&host)?, place))) {
+    match TransientParent::find(&host).and_then(|place| Ok((place.create(&host)?, place))) {
         Ok((transient, place)) => {
             let path = below(&host, &place.parent).join(transient.name());
             Some((transient, path))
@@ -136,7 +136,7 @@ fn trees_of_dead_owners_are_swept() {
     let left = path.with_file_name(format!("{}-0", dead.name()));
     std::fs::create_dir_all(left.join("sub/empty")).unwrap();
     let daemon = Sleeping::in_cgroup(&left.join("sub"));
-    let place = TransientPlace::find(&host).unwrap();
+    let place = TransientParent::find(&host).unwrap();
     place.sweep(&host);
     assert!(left.join("sub/empty").exists(), "a process lives there");
     drop(daemon);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 
 use rustix::io::Errno;
-use tare_kernel::host::{CapabilitySet, Container, CpuList, Engine, Host, Hypervisor, Place};
+use tare_kernel::host::{CapabilitySet, Container, CpuGroup, CpuList, Engine, Host, Hypervisor};
 
 use super::facts::Facts;
 use super::item::{Group, Item, Remedy, State};
@@ -86,7 +86,7 @@ fn cpus(facts: &Facts<'_>) -> Item {
         }
     };
     let topology = facts.host.topology(cpus);
-    let number = |place: &dyn Fn(u32) -> Place| {
+    let number = |place: &dyn Fn(u32) -> CpuGroup| {
         cpus.as_slice().iter().map(|&cpu| place(cpu)).collect::<BTreeSet<_>>().len()
     };
     let parts = [

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use tare_kernel::child::{Command, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_kernel::{priority, procfs};
+use tare_kernel::{procfs, schedule};
 use tare_measure::overhead::interference::{Switch, SwitchError};
 use tare_measure::overhead::plan::CallGraph;
 use tare_measure::overhead::rates;
@@ -159,7 +159,7 @@ impl Attached {
             .with_standard_files([Some(null()?), Some(null()?), None]);
         // What it does on the loop's CPU is part of its cost, what others do there is none: it
         // comes before the loop, which comes before them.
-        let ahead = priority::before_first();
+        let ahead = schedule::above_real_time();
         let waiting = WaitingChild::fork(&command, signals, &FileLimit::now())?;
         drop(ahead);
         let child = waiting.start().with_context(|| format!("cannot start '{name}'"))?;

@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
             slice_ms: plan.slice_ns as f64 / 1e6,
             pairs: plan.pairs,
             seed: plan.seed,
-            uninterrupted: tare_kernel::priority::first().is_some(),
+            uninterrupted: tare_kernel::schedule::real_time().is_some(),
             max_sample_rate: self.limit.before(),
             fits: rates::fits(&rows),
             rows,
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
             notes
                 .push("a rate had no sample at all: this event doesn't occur in a loop".to_owned());
         }
-        if tare_kernel::priority::first().is_none() {
+        if tare_kernel::schedule::real_time().is_none() {
             notes.push("the loops share their CPU with other programs on equal terms: root's slices are not interrupted".to_owned());
         }
         let waited =

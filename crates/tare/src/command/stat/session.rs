@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use anyhow::Context;
 use tare_events::EventGroup;
 use tare_events::{OpenError, Unavailable};
-use tare_kernel::cgroup::{Cgroups, Transient, TransientPlace};
+use tare_kernel::cgroup::{Cgroups, TransientCgroup, TransientParent};
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
     }
 
     /// The cgroup that the command of a run is started in, where it is counted by that.
-    pub(super) fn cgroup(&self) -> anyhow::Result<Option<Transient>> {
+    pub(super) fn cgroup(&self) -> anyhow::Result<Option<TransientCgroup>> {
         if !matches!(self.stat.target, Target::CommandInCgroup(_)) {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
             message: format!("--follow=cgroup: {error}; use --follow=inherit"),
         };
         Ok(Some(
-            TransientPlace::find(self.host)
+            TransientParent::find(self.host)
                 .and_then(|place| place.create(self.host))
                 .map_err(refuse)?,
         ))

@@ -84,14 +84,16 @@ fn check(features: &crate::file::Features) {
 #[test]
 fn features_of_the_machine_come_back_from_both_layouts() {
     let description = Description { features: written(), ..Description::default() };
-    let mut killed = description.beginning().unwrap();
+    let beginning = description.beginning(0).unwrap();
+    let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;
     killed.extend(note::encode(b"a note").unwrap());
     let end = killed.len() as u64;
     let at = usize::try_from(DATA_SIZE_OFFSET).unwrap();
-    killed[at..at + 8].copy_from_slice(&data_size(end));
     let ending = description.ending(&(start..end)).unwrap();
     let mut finished = [&killed[..], &ending.tail].concat();
+    killed.extend(&beginning.feature_table);
+    killed[at..at + 8].copy_from_slice(&beginning.data_size(end));
     finished[..HEADER_SIZE].copy_from_slice(&ending.header);
     for bytes in [killed, finished] {
         let mut reader = Reader::open(std::io::Cursor::new(&bytes)).unwrap();
@@ -111,12 +113,8 @@ fn build_ids_that_come_as_records_of_the_other_byte_order_are_kept() {
     };
     let mut description = crate::file::Description::new(other);
     let body = [&[0xff; 4][..], &[7; 20], &[20, 0, 0, 0], b"/bin/true\0"].concat();
-    let record = RawRecord {
-        kind: crate::record::kind::HEADER_BUILD_ID,
-        misc: 1 << 15,
-        body: &body,
-        endian: other,
-    };
+    let record =
+        RawRecord { kind: kind::HEADER_BUILD_ID, misc: 1 << 15, body: &body, endian: other };
     description.absorb(&record, 0, &mut crate::file::Losses::default());
     let ids: Vec<_> = description
         .features()

@@ -1,4 +1,4 @@
-//! What tare runs in: a container, a virtual machine.
+//! Whether this is a container or a virtual machine.
 
 use super::Host;
 
@@ -129,9 +129,9 @@ fn flags(cpuinfo: &str) -> Option<impl Iterator<Item = &str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::fixture::{self, Machine};
+    use crate::host::fixture::{self, FixtureHost};
 
-    fn with_namespaces(machine: &Machine, pid: u32, cgroup: u32) {
+    fn with_namespaces(machine: &FixtureHost, pid: u32, cgroup: u32) {
         let folder = machine.host().path("/proc/self/ns");
         std::fs::create_dir_all(&folder).unwrap();
         for (kind, inode) in [("pid", pid), ("cgroup", cgroup)] {

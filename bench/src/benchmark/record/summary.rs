@@ -16,7 +16,7 @@ const LEDGER: &[u8] = b"tare ledger ";
 
 /// What is in a recording.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Summary {
     pub(super) samples: u64,
     /// Samples that name a thread of the recorder.
     pub(super) own: u64,
@@ -36,9 +36,9 @@ pub(super) struct Look {
 ///
 /// # Errors
 /// It can't be read, or something of it can't.
-pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
+pub(super) fn summarize(path: &Path, recorder: Option<i32>) -> anyhow::Result<Summary> {
     let mut reader = Reader::open(File::open(path)?).with_context(|| path.display().to_string())?;
-    let mut look = Look::default();
+    let mut summary = Summary::default();
     let mut own: BTreeSet<i32> = recorder.into_iter().collect();
     let mut fields = TaskFields::default();
     while let Some(entry) = reader.next_record()? {
@@ -47,27 +47,29 @@ pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
             PERF_RECORD_SAMPLE => {
                 let event = entry.description.lookup().of(&entry.record);
                 let sample = Sample::of(&entry.record, entry.description.lookup())?;
-                look.samples += 1;
-                look.sample_bytes += size;
-                look.last_ns = look.last_ns.max(sample.head.time_ns.unwrap_or(0));
+                summary.samples += 1;
+                summary.sample_bytes += size;
+                summary.last_ns = summary.last_ns.max(sample.head.time_ns.unwrap_or(0));
                 let names_own = sample.head.tid.is_some_and(|tid| own.contains(&tid))
                     || fields.name_any(&own, event, &sample, entry.description);
-                look.own += u64::from(names_own);
+                summary.own += u64::from(names_own);
             }
             FINISHED_INIT => {
-                look.ledger = entry
+                summary.ledger = entry
                     .description
                     .notes()
                     .iter()
                     .rev()
                     .find_map(|note| serde_json::from_slice(note.strip_prefix(LEDGER)?).ok());
-                let tids =
-                    look.ledger.as_ref().and_then(|ledger| ledger["recorder"]["tids"].as_array());
+                let tids = summary
+                    .ledger
+                    .as_ref()
+                    .and_then(|ledger| ledger["recorder"]["tids"].as_array());
                 own.extend(
                     tids.into_iter().flatten().filter_map(|tid| i32::try_from(tid.as_i64()?).ok()),
                 );
             }
-            _ => look.count(&entry.record),
+            _ => summary.count(&entry.record),
         }
     }
     anyhow::ensure!(
@@ -76,11 +78,11 @@ pub(super) fn look(path: &Path, recorder: Option<i32>) -> anyhow::Result<Look> {
         path.display(),
         reader.losses()
     );
-    look.lost = look.lost.max(look.ledger.as_ref().map_or(0, lost_by_event));
-    Ok(look)
+    summary.lost = summary.lost.max(summary.ledger.as_ref().map_or(0, lost_by_event));
+    Ok(summary)
 }
 
-impl Look {
+impl Summary {
     fn count(&mut self, record: &RawRecord<'_>) {
         match record.decode() {
             Ok(Record::Lost(lost)) => self.lost += lost.lost,
