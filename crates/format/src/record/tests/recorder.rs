@@ -49,7 +49,7 @@ fn files_counters_and_threads() {
         check(
             &body,
             kind::HEADER_BUILD_ID,
-            PERF_RECORD_MISC_EXT_RESERVED,
+            PERF_RECORD_MISC_EXT_RESERVED | PERF_RECORD_MISC_KERNEL,
             28,
             &Record::BuildId(wanted),
         );
