@@ -364,3 +364,23 @@ fn what_can_not_be_read_is_one_line() {
         stderr(&done)
     );
 }
+
+/// Names of threads and files can turn the direction of a terminal's text, or hide in it.
+#[test]
+fn names_that_turn_text_are_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, program) = (folder.path().join("data"), folder.path().join("a\u{202e}b\u{feff}c"));
+    std::fs::copy("/bin/gzip", &program).unwrap();
+    let input = "head -c 3000000 /dev/urandom";
+    let recorded = Command::new("sh")
+        .args(["-c", &format!("{input} | \"$0\" record -q -e cpu-clock:u -F 1999 -o \"$1\" -- \"$2\" -c >/dev/null")])
+        .args([Path::new(env!("CARGO_BIN_EXE_tare")), &file, &program])
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let script =
+        tare().args(["script", "-F", "comm,ip,sym,dso", "-i"]).arg(&file).output().unwrap();
+    let text = String::from_utf8(script.stdout).unwrap();
+    assert!(text.contains("a\\u{202e}b\\u{feff}c"), "{text}");
+    assert!(!text.contains(['\u{202e}', '\u{feff}']), "{text}");
+}

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use tare_format::printable;
+
 /// Lines on their way to standard output.
 #[derive(Debug)]
 pub(super) struct Lines<W> {
@@ -77,20 +79,14 @@ pub(super) fn padded(text: &mut Vec<u8>, bytes: &[u8], width: usize, fill: u8) {
     text.extend_from_slice(bytes);
 }
 
-/// Adds a name that comes from outside. Control characters, and bytes that are no UTF-8, never
-/// reach the reader raw.
+/// Adds a name that comes from outside, made [`printable`]; bytes that are no UTF-8 are shown as
+/// `\xNN`.
 pub(super) fn name(text: &mut Vec<u8>, name: &[u8]) {
     if name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return text.extend_from_slice(name);
     }
     for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                text.extend_from_slice(c.escape_unicode().to_string().as_bytes());
-            } else {
-                text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-            }
-        }
+        text.extend_from_slice(printable(chunk.valid()).as_bytes());
         for byte in chunk.invalid() {
             text.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
         }
@@ -130,5 +126,7 @@ mod tests {
             "a b\\u{1b}[31m\\u{a}\\u{9b}é"
         );
         assert_eq!(text(|text| name(text, b"\x9bx")), "\\x9bx");
+        let turned = text(|text| name(text, "a\u{202e}b\u{feff}".as_bytes()));
+        assert_eq!(turned, "a\\u{202e}b\\u{feff}");
     }
 }
