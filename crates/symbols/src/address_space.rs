@@ -92,7 +92,7 @@ impl AddressSpace {
 pub struct AddressSpaces {
     /// The kernel's own, which all processes share.
     kernel: AddressSpace,
-    by_pid: HashMap<i32, AddressSpace>,
+    by_pid: HashMap<i32, AddressSpace, foldhash::fast::RandomState>,
     /// Mappings of all processes, those that several share once.
     held: usize,
     /// The last version that was given.

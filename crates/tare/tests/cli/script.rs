@@ -155,8 +155,11 @@ fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
     same(&["-e", "cpu-clock", "-D", "5"], &[]);
     same(&["-e", "cpu-clock", "--no-inherit"], &[]);
     same(&["-e", "cpu-clock", "-k", "mono"], &["--ns"]);
-    same(&["-e", "cpu-clock", "--overwrite"], &[]);
-    same(&["-e", "cs/overwrite/,cpu-clock"], &[]);
+    // perf takes marks between rounds for the truth about overwritten rings, too: it sometimes knows
+    // names and mappings too late or too early for their samples.
+    let fields = ["-F", "tid,time,event,ip"];
+    same(&["-e", "cpu-clock", "--overwrite"], &fields);
+    same(&["-e", "cs/overwrite/,cpu-clock"], &fields);
 }
 
 #[test]

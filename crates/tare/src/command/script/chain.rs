@@ -21,7 +21,7 @@ struct Named {
 /// Writes addresses.
 #[derive(Debug)]
 pub(super) struct Chains {
-    named: HashMap<(DsoAddress, Fields), Named>,
+    named: HashMap<(DsoAddress, Fields), Named, foldhash::fast::RandomState>,
     max_stack: usize,
     stop_at: Vec<String>,
     chain: Vec<CodeAddress>,
@@ -29,7 +29,7 @@ pub(super) struct Chains {
 
 impl Chains {
     pub(super) fn new(max_stack: usize, stop_at: Vec<String>) -> Self {
-        Self { named: HashMap::new(), max_stack, stop_at, chain: Vec::new() }
+        Self { named: HashMap::default(), max_stack, stop_at, chain: Vec::new() }
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
