@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, Mode};
+
 /// A command, ready to be executed without further allocation.
 #[derive(Debug)]
 pub struct Command {
@@ -75,7 +77,7 @@ impl Command {
         } else {
             find_in_path(word, path).ok_or(CommandError::NotFound { program: program.clone() })?
         };
-        match rustix::fs::access(&found, rustix::fs::Access::EXEC_OK) {
+        match rustix::fs::access(&found, Access::EXEC_OK) {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
                 Err(CommandError::NotFound { program })
             }
@@ -98,6 +100,28 @@ impl Command {
         Self { standard, ..self }
     }
 
+    /// Whether the program gets rights at its execve that this user lacks, or can't be read by this
+    /// user: the kernel takes events from such a task (`begin_new_exec` in `fs/exec.c`:
+    /// `perf_event_exit_task` where a process can't be dumped), those of cgroups and CPUs apart.
+    #[must_use]
+    pub fn gives_other_rights(&self) -> bool {
+        let Ok(found) = rustix::fs::stat(self.program.as_c_str()) else { return false };
+        let mode = Mode::from_raw_mode(found.st_mode);
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let sets_user = mode.contains(Mode::SUID) && found.st_uid != uid.as_raw();
+        let sets_group = mode.contains(Mode::SGID | Mode::XGRP) && found.st_gid != gid.as_raw();
+        let mut capabilities = [0; 64];
+        let has_capabilities = rustix::fs::getxattr(
+            self.program.as_c_str(),
+            c"security.capability",
+            &mut capabilities[..],
+        )
+        .is_ok();
+        let program = self.program.as_c_str();
+        let is_unreadable = rustix::fs::access(program, Access::READ_OK).is_err();
+        sets_user || sets_group || (has_capabilities && !uid.is_root()) || is_unreadable
+    }
+
     pub(crate) fn name(&self) -> String {
         self.args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default()
     }
@@ -118,7 +142,7 @@ pub fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         } else {
             folder.join(word)
         };
-        match rustix::fs::access(&file, rustix::fs::Access::EXEC_OK) {
+        match rustix::fs::access(&file, Access::EXEC_OK) {
             Ok(()) if file.is_file() => return Some(file),
             Err(rustix::io::Errno::ACCESS) if not_executable.is_none() && file.is_file() => {
                 not_executable = Some(file);

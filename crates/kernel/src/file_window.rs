@@ -12,7 +12,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
@@ -76,6 +76,10 @@ pub enum WindowError {
         /// The kernel's answer.
         error: Errno,
     },
+    /// The file ends before the window begins: somebody truncated it, and what lies between would be
+    /// zeros.
+    #[error("the file was truncated")]
+    Truncated,
     /// Any other failure.
     #[error("{step} failed: {error}")]
     Failed {
@@ -119,6 +123,12 @@ impl FileWindow {
             .ok_or(WindowError::NotPages { offset, len })?;
         let fault = |step| move |error| reason(step, error, len, end);
         let file = file.as_fd();
+        // Where the size isn't known `fallocate` says what is wrong.
+        if fstat(file)
+            .is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|size| size < offset))
+        {
+            return Err(WindowError::Truncated);
+        }
         retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))
             .map_err(fault(Step::Allocate))?;
         let window = Self::map(file, offset, len).map_err(fault(Step::Map))?;

@@ -24,7 +24,8 @@ fn record(file: &Path, work: impl FnOnce() + Send + 'static) -> Result<u64, Box<
     let target = Target::Threads(vec![tid.recv()?], Cpus::All);
     let recorder = Recorder::new(Options { target, ..Options::default() }, Backend::default())?;
     let output = Output::open(&Destination::File(file.to_owned()), &output::Options::default())?;
-    let mut recording = recorder.start(Start { output, command: None, files: None })?;
+    let mut recording =
+        recorder.start(Start { output, command: None, gives_other_rights: false, files: None })?;
     go.send(())?;
     while !thread.is_finished() {
         let soon = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };

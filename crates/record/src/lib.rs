@@ -67,7 +67,7 @@
 //!
 //! let bytes = Arc::new(AtomicU64::new(0));
 //! let output = Output::to_sink(Box::new(Counter(Arc::clone(&bytes))));
-//! let mut recording = recorder.start(Start { output, command: None, files: None })?;
+//! let mut recording = recorder.start(Start { output, command: None, gives_other_rights: false, files: None })?;
 //! while recording.status().samples < 10 && *recording.process()? == State::Recording {
 //!     let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 //!     poll(&mut [PollFd::new(&recording, PollFlags::IN)], Some(&soon))?;

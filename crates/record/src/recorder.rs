@@ -35,6 +35,9 @@ pub struct Start<'a> {
     pub output: Output,
     /// The process of the command, which waits for its execve: for [`Target::Command`].
     pub command: Option<i32>,
+    /// Whether the command's program gets other rights at its execve: see
+    /// [`tare_kernel::child::Command::gives_other_rights`].
+    pub gives_other_rights: bool,
     /// The limit of open files, which is raised where the events need more; `None`: it isn't.
     pub files: Option<&'a FileLimit>,
 }
@@ -101,7 +104,7 @@ impl Recorder {
     /// See [`RecordError`]. An output that nobody reads any more is none: the recording is then
     /// stopped from the beginning.
     pub fn start(self, start: Start<'_>) -> Result<Recording, RecordError> {
-        Recording::start(self.session, start.output, start.command, start.files)
+        Recording::start(self.session, start)
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tare_format::abi::Flags;
-use tare_format::ledger::SampleCost;
+use tare_format::ledger::{FollowMode, SampleCost};
 use tare_format::record::Layout;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
@@ -89,6 +89,11 @@ impl Session {
         self.following.as_ref()?.cgroup.as_ref().map(AsFd::as_fd)
     }
 
+    /// Whether the command's threads have to be told from others, as events are of whole CPUs.
+    pub(crate) fn notes_members(&self) -> bool {
+        self.following.as_ref().is_some_and(|following| following.mode == FollowMode::System)
+    }
+
     /// What a sample of each event costs, as far as that is known. It is asked for once.
     pub(crate) fn sample_costs(&self) -> &[Option<SampleCost>] {
         let of = |planned| (self.cost_of_sample)(planned);
@@ -125,7 +130,7 @@ impl Session {
             |planned: &PlannedEvent| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL);
         let options = synthesize::Options {
             kernel: self.plan.events.iter().any(in_kernel),
-            data: self.options.sampling.tracking.contains(Flags::MMAP_DATA),
+            data: self.plan.events[tracking].attr.flags.contains(Flags::MMAP_DATA),
             namespaces: self.options.sampling.tracking.contains(Flags::NAMESPACES),
             cgroups: what.cgroups,
             mappings: what.maps,

@@ -19,7 +19,7 @@ use tare_kernel::simulated::{Emitted, Simulated};
 use tare_record::clock::Clock;
 use tare_record::describe::RecordingClock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
-use tare_record::output::disk::{Disk, DiskFile, OpenDestination};
+use tare_record::output::disk::{Disk, DiskFile, FileState, OpenDestination};
 use tare_record::output::{self, Destination, Output, OutputError};
 use tare_record::{Backend, Recorder, Recording, Start, State, Stopped};
 use tempfile::TempDir;
@@ -84,6 +84,19 @@ impl Disk for SimulatedDisk {
         Ok(path.to_owned())
     }
 
+    fn write_anew(
+        &self,
+        _file: &dyn DiskFile,
+        path: &Path,
+        _now: SystemTime,
+    ) -> Result<PathBuf, Errno> {
+        Ok(path.to_owned())
+    }
+
+    fn sync_folder(&self, _of: &Path) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn remove(&self, _path: &Path) -> Result<(), Errno> {
         Ok(())
     }
@@ -115,6 +128,11 @@ impl DiskFile for SimulatedFile {
         let len = rest.len().min(into.len());
         into[..len].copy_from_slice(&rest[..len]);
         Ok(len)
+    }
+
+    fn state(&self) -> Result<FileState, Errno> {
+        let bytes = self.bytes.lock().unwrap().len() as u64;
+        Ok(FileState { bytes, is_deleted: false })
     }
 
     fn set_len(&self, bytes: u64) -> Result<(), Errno> {
@@ -170,7 +188,12 @@ impl Machine {
             &Destination::File(PathBuf::from("simulated.data")),
             &output::Options::default(),
         );
-        let start = Start { output: output.unwrap(), command: None, files: None };
+        let start = Start {
+            output: output.unwrap(),
+            command: None,
+            gives_other_rights: false,
+            files: None,
+        };
         Recorder::new(options, backend).unwrap().start(start).unwrap()
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tare_format::file::Description;
-use tare_format::ledger::{FollowMode, Ledger};
+use tare_format::ledger::{Follow, FollowMode, Ledger};
 use tare_format::record::{Comm, Task};
 
 /// Threads that have ended and are still known: what is recorded of a thread can be younger than
@@ -88,13 +88,25 @@ impl Threads {
         let notes = description.notes();
         for note in notes.iter().skip(self.notes) {
             if let Some(follow) = Ledger::from_note(note).and_then(|ledger| ledger.follow) {
-                let (root, is_system) = (follow.root, follow.mode == FollowMode::System);
-                // Inherited events begin with the program.
-                let has_others = follow.mode != FollowMode::Inherit && root != 0;
-                self.command = has_others.then_some(Command { root, is_system });
+                self.follow(follow);
             }
         }
         self.notes = notes.len();
+    }
+
+    fn follow(&mut self, follow: Follow) {
+        let (root, is_system) = (follow.root, follow.mode == FollowMode::System);
+        // Inherited events begin with the program.
+        let has_others = follow.mode != FollowMode::Inherit && root != 0;
+        self.command = has_others.then_some(Command { root, is_system });
+        // The file is not its recording's first: what made threads the command's is in another.
+        if has_others && follow.exec_ns.is_some() {
+            for tid in follow.members.into_iter().chain([root]) {
+                let known = self.get(tid).map(|thread| (thread.pid, thread.comm.clone()));
+                let (pid, comm) = known.unwrap_or((tid, None));
+                self.insert(tid, pid, comm, true);
+            }
+        }
     }
 
     pub(crate) fn get(&self, tid: i32) -> Option<&Thread> {
@@ -113,7 +125,11 @@ impl Threads {
     pub(crate) fn fork(&mut self, task: &Task) {
         let parent = self.get(task.ptid);
         let comm = parent.and_then(|parent| parent.comm.clone());
-        let is_commands = parent.is_some_and(|parent| parent.is_commands);
+        // A recorder describes what ran before a file began by records without a time, which name
+        // the parents that threads have by then.
+        let is_described = task.time_ns == 0;
+        let is_commands = if is_described { self.get(task.tid) } else { parent };
+        let is_commands = is_commands.is_some_and(|thread| thread.is_commands);
         self.insert(task.tid, task.pid, comm, is_commands);
     }
 
@@ -213,6 +229,26 @@ mod tests {
         threads.fork(&task(9, 50));
         assert!(!threads.keeps(Some(9)), "the number is another thread's now");
         assert!(!threads.keeps(Some(50)) && threads.keeps(Some(10)));
+    }
+
+    #[test]
+    fn a_later_file_begins_with_the_threads_that_its_note_names() {
+        let follow = Follow {
+            mode: FollowMode::System,
+            root: 7,
+            exec_ns: Some(10),
+            members: vec![8, 9],
+            ..Follow::default()
+        };
+        let mut threads = Threads::default();
+        threads.follow(follow);
+        for tid in [7, 8, 50] {
+            threads.fork(&Task { time_ns: 0, ..task(tid, 1) });
+        }
+        assert!(threads.keeps(Some(7)) && threads.keeps(Some(8)) && !threads.keeps(Some(50)));
+        threads.fork(&task(11, 8));
+        threads.fork(&task(9, 50));
+        assert!(threads.keeps(Some(11)) && !threads.keeps(Some(9)), "a stranger has the number");
     }
 
     #[test]

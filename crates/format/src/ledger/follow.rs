@@ -37,6 +37,12 @@ pub struct Follow {
     pub why: Option<String>,
     /// The command's process. What it did before its execve is not the command's.
     pub root: i32,
+    /// Where the file is not the first of its recording: when the command's program began, in the
+    /// recording's clock.
+    pub exec_ns: Option<u64>,
+    /// Where the file is not the first, with [`FollowMode::System`]: the command's threads when it
+    /// began, other than `root`, in order.
+    pub members: Vec<i32>,
     /// How many tasks there were; `None` where that is not known.
     pub tasks: Option<u64>,
     /// Tasks of which there is no sample.
@@ -48,6 +54,12 @@ pub struct Follow {
     pub left_cgroup: u64,
     /// Processes that outlived the command, and were moved back to where tare is.
     pub outlived: usize,
+    /// The command's cgroup where it could not be removed: its folder's name.
+    pub cgroup_kept: Option<String>,
+    /// Whether the command's program has rights that its user lacks (set-user-ID, set-group-ID,
+    /// capabilities, or not readable): the kernel takes events from such a task
+    /// (`perf_event_exit_task` at execve), unless the recorder is privileged.
+    pub unrecordable: bool,
 }
 
 /// What the samples of an event stand for.
@@ -62,6 +74,9 @@ pub struct Coverage {
     pub is_time: bool,
     /// Whether so little was used that chance decides how many samples there are.
     pub is_little: bool,
+    /// Whether the event is sampled as often as the kernel allows
+    /// (`kernel.perf_event_max_sample_rate`).
+    pub is_highest_rate: bool,
 }
 
 /// A period that stands for a frequency.

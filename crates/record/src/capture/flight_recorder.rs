@@ -64,21 +64,22 @@ impl FlightRecorder {
     }
 }
 
-/// Of whole records, those that readers need to understand later samples.
+/// Of whole records, those that readers need to understand later samples, and the marks: what a
+/// chunk held before one it still does. Marks alone say nothing.
 pub(crate) fn without_samples(chunk: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
+    let mut holds_records = false;
     let mut rest = chunk;
     for record in Records::new(chunk, Endian::NATIVE) {
         let (bytes, after) = rest.split_at(record.size().min(rest.len()));
         rest = after;
-        if !matches!(
-            record.kind,
-            PERF_RECORD_SAMPLE | PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES | kind::FINISHED_ROUND
-        ) {
+        if !matches!(record.kind, PERF_RECORD_SAMPLE | PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES)
+        {
             kept.extend_from_slice(bytes);
+            holds_records |= record.kind != kind::FINISHED_ROUND;
         }
     }
-    kept
+    if holds_records { kept } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -130,6 +131,9 @@ mod tests {
             &FINISHED_ROUND,
         ]
         .concat();
-        assert_eq!(without_samples(&chunk), record(PERF_RECORD_COMM));
+        let kept = [&record(PERF_RECORD_COMM)[..], &FINISHED_ROUND].concat();
+        assert_eq!(without_samples(&chunk), kept);
+        let no_records = [&record(PERF_RECORD_SAMPLE)[..], &FINISHED_ROUND].concat();
+        assert_eq!(without_samples(&no_records), Vec::<u8>::new());
     }
 }

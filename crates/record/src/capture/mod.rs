@@ -1,9 +1,13 @@
 //! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains
 //! these and has `scanner` see what passes (`tasks`: of which tasks), of which `stats` are kept,
-//! `rounds` knows when a mark is due, `helpers` are further threads that read, and `poller` is what
-//! they sleep on.
+//! `rounds` knows when a mark is due, `threads` are further threads that read, and `poller` is what
+//! they sleep on. Of a `command`, `exec` leaves out what came before its execve, and `members`
+//! knows its threads.
 
+mod command;
+mod exec;
 pub(crate) mod flight_recorder;
+mod members;
 pub(crate) mod opening;
 pub(crate) mod poller;
 pub(crate) mod reader;

@@ -9,7 +9,7 @@
 //! all readers through?              FINISHED_ROUND
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use tare_format::file::writer::{BuildId, FINISHED_ROUND};
 use tare_kernel::host::Host;
 use tare_kernel::ring::{Batch, Ring};
 
+use super::command::FollowedCommand;
 use super::flight_recorder::{FlightRecorder, without_samples};
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
-use super::stats::{AppendedStats, SampleCounts, Stats};
+use super::stats::{AppendedStats, FileStats, RingStats, SampleCounts};
 use crate::clock::Clock;
 use crate::describe::BuildIds;
 use crate::output::{Output, Result};
@@ -46,24 +47,6 @@ struct Registered {
     appended: AppendedStats,
 }
 
-/// What a ring brought into a file.
-#[derive(Clone, Debug)]
-pub(crate) struct RingStats {
-    pub(crate) cpu: u32,
-    /// Its size in bytes.
-    pub(crate) size: usize,
-    pub(crate) stats: Stats,
-}
-
-/// What is known of a file when it is completed.
-#[derive(Debug)]
-pub(crate) struct FileStats {
-    /// By ring.
-    pub(crate) rings: Vec<RingStats>,
-    /// Of them, what was read and not kept.
-    pub(crate) forgotten: Stats,
-}
-
 /// The output, which all readers append to.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -72,6 +55,8 @@ pub(crate) struct Shared {
     wake_ups: AtomicU64,
     /// Where the size of files is limited: so much is appended before it is looked at.
     step: Option<usize>,
+    /// Whether samples are looked at for the command's process, which has executed nothing yet.
+    waits_for_exec: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -87,6 +72,9 @@ struct Common {
     /// The files that samples can lie in.
     build_ids: BuildIds,
     rounds: Rounds,
+    /// Whether there are rings that are overwritten: their records come when they are asked for.
+    has_overwritten: bool,
+    command: Option<FollowedCommand>,
 }
 
 impl Shared {
@@ -108,8 +96,69 @@ impl Shared {
             forgotten: AppendedStats::default(),
             build_ids: BuildIds::default(),
             rounds: Rounds::new(readers),
+            has_overwritten: false,
+            command: None,
         };
-        Self { common: Mutex::new(common), wake_ups: AtomicU64::new(0), step }
+        Self {
+            common: Mutex::new(common),
+            wake_ups: AtomicU64::new(0),
+            step,
+            waits_for_exec: AtomicBool::new(false),
+        }
+    }
+
+    /// What readers of rings know of the events.
+    pub(crate) fn table(&self) -> Arc<EventTable> {
+        self.lock().forgetting.shared_table()
+    }
+
+    /// Some rings are overwritten, and read when that is asked for.
+    pub(crate) fn has_overwritten(&self) {
+        self.lock().has_overwritten = true;
+    }
+
+    /// Has samples left out that the command's process made before its execve. `notes_members`:
+    /// and notes its threads.
+    pub(crate) fn follow(&self, root: i32, notes_members: bool) {
+        self.lock().command = Some(FollowedCommand::new(root, notes_members));
+        // ATOMICS: readers that miss it for a moment read rings of events that are not enabled.
+        self.waits_for_exec.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks what is known of a followed command; `None` where there is none.
+    pub(crate) fn command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
+        self.lock().command.as_mut().map(ask)
+    }
+
+    /// Of a ring's whole records what is to be appended, until the command's program runs; `None`:
+    /// all of it.
+    fn filtered(&self, records: [&[u8]; 2]) -> Option<Vec<u8>> {
+        // ATOMICS: who sees it too late asks the filter, which knows.
+        if !self.waits_for_exec.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut common = self.lock();
+        let Common { command: Some(command), forgetting, .. } = &mut *common else { return None };
+        let passed = command.exec.pass(forgetting.table(), &records.concat());
+        self.waits_for_exec.store(command.exec.is_waiting(), Ordering::Relaxed);
+        Some(passed)
+    }
+
+    /// The same of records that were in a ring for long, the oldest first.
+    pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
+        let common = self.lock();
+        match &common.command {
+            Some(command) => command.exec.pass_older(common.forgetting.table(), records),
+            None => records,
+        }
+    }
+
+    /// What still waits for the command's execve, when nothing more will come.
+    pub(crate) fn finish_filter(&self) -> Vec<u8> {
+        let mut common = self.lock();
+        let Common { command, forgetting, .. } = &mut *common;
+        let command = command.as_mut();
+        command.map(|command| command.exec.finish(forgetting.table())).unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Common> {
@@ -150,8 +199,9 @@ impl Shared {
     /// The output's own.
     pub(crate) fn append_of(&self, ring: usize, scanner: &Scanner, records: &[u8]) -> Result<()> {
         let mut common = self.lock();
+        common.output.append(&[records])?;
         common.rings[ring].appended.note(&scanner.stats, scanner.batch_first_ns);
-        common.output.append(&[records])
+        Ok(())
     }
 
     /// Notes which files code was mapped from.
@@ -249,7 +299,29 @@ pub(crate) struct Reader {
 struct PendingBatch<'a> {
     ring: usize,
     batch: Batch<'a>,
+    /// What is appended of it, where that is not all.
+    filtered: Option<Vec<u8>>,
     scanner: &'a Scanner,
+}
+
+impl<'a> PendingBatch<'a> {
+    /// Has a batch looked through, and what is rare among its records noted.
+    fn new(
+        ring: usize,
+        batch: Batch<'a>,
+        scanner: &'a mut Scanner,
+        shared: &Shared,
+        noted: &mut Vec<u8>,
+    ) -> Self {
+        let filtered = shared.filtered(batch.slices());
+        scanner.see(filtered.as_deref().map_or_else(|| batch.slices(), |passed| [passed, &[]]));
+        scanner.take_noted(noted);
+        Self { ring, batch, filtered, scanner }
+    }
+
+    fn slices(&self) -> [&[u8]; 2] {
+        self.filtered.as_deref().map_or_else(|| self.batch.slices(), |passed| [passed, &[]])
+    }
 }
 
 impl Reader {
@@ -276,22 +348,20 @@ impl Reader {
     pub(crate) fn drain(&mut self, shared: &Shared) -> Result<()> {
         let since = shared.lock().rounds.number();
         let mut pending: Vec<PendingBatch<'_>> = Vec::with_capacity(self.rings.len());
-        let (mut bytes, mut mappings) = (0, Vec::new());
+        let (mut bytes, mut noted) = (0, Vec::new());
         for CpuRing { number, ring, scanner } in &mut self.rings {
             let batch = ring.batch();
             if batch.is_empty() {
                 continue;
             }
-            scanner.see(batch.slices());
-            scanner.take_mappings(&mut mappings);
             bytes += batch.len();
-            pending.push(PendingBatch { ring: *number, batch, scanner });
+            pending.push(PendingBatch::new(*number, batch, scanner, shared, &mut noted));
             if bytes >= LARGE {
-                append(&mut shared.lock(), &mut pending, &mut mappings, None)?;
+                append(&mut shared.lock(), &mut pending, &mut noted, None)?;
                 bytes = 0;
             }
         }
-        append(&mut shared.lock(), &mut pending, &mut mappings, Some((self.number, since)))
+        append(&mut shared.lock(), &mut pending, &mut noted, Some((self.number, since)))
     }
 
     /// Takes a little of a ring at a time, and looks whether the file may become larger.
@@ -302,7 +372,7 @@ impl Reader {
             // records.
             return Ok(Pass::Full);
         }
-        let mut mappings = Vec::new();
+        let mut noted = Vec::new();
         for CpuRing { number, ring, scanner } in &mut self.rings {
             // What comes meanwhile is for the next pass.
             let mut left = ring.available();
@@ -310,21 +380,15 @@ impl Reader {
                 let mut batch = ring.batch();
                 batch.shorten(step);
                 left = left.saturating_sub(batch.len());
-                scanner.see(batch.slices());
-                scanner.take_mappings(&mut mappings);
+                let batch = PendingBatch::new(*number, batch, scanner, shared, &mut noted);
                 let mut common = shared.lock();
-                append(
-                    &mut common,
-                    &mut vec![PendingBatch { ring: *number, batch, scanner }],
-                    &mut mappings,
-                    None,
-                )?;
+                append(&mut common, &mut vec![batch], &mut noted, None)?;
                 if common.output.is_full() {
                     return Ok(Pass::Full);
                 }
             }
         }
-        append(&mut shared.lock(), &mut Vec::new(), &mut mappings, Some((self.number, since)))?;
+        append(&mut shared.lock(), &mut Vec::new(), &mut noted, Some((self.number, since)))?;
         Ok(Pass::Drained)
     }
 }
@@ -334,26 +398,28 @@ impl Reader {
 fn append(
     common: &mut Common,
     pending: &mut Vec<PendingBatch<'_>>,
-    mappings: &mut Vec<u8>,
+    noted: &mut Vec<u8>,
     ends: Option<(usize, u64)>,
 ) -> Result<()> {
-    let mut pieces: Vec<&[u8]> = pending
-        .iter()
-        .flat_map(|pending| pending.batch.slices())
-        .filter(|piece| !piece.is_empty())
-        .collect();
+    let mut pieces: Vec<&[u8]> =
+        pending.iter().flat_map(PendingBatch::slices).filter(|piece| !piece.is_empty()).collect();
     if !pieces.is_empty() {
         common.rounds.appended();
     }
-    if ends.is_some_and(|(reader, since)| common.rounds.drained(reader, since)) {
-        pieces.push(&FINISHED_ROUND);
+    common.build_ids.see(noted);
+    common.command.iter_mut().for_each(|command| command.see(noted));
+    noted.clear();
+    // What waits for the command's execve would follow a mark that is younger.
+    let may_end = !common.command.as_ref().is_some_and(|command| command.exec.is_waiting());
+    if may_end && ends.is_some_and(|(reader, since)| common.rounds.drained(reader, since)) {
+        // So would what is in rings that are overwritten.
+        pieces.extend((!common.has_overwritten).then_some(&FINISHED_ROUND[..]));
+        common.command.iter_mut().for_each(FollowedCommand::end_round);
     }
-    common.build_ids.see(mappings);
-    mappings.clear();
+    common.take(&pieces)?;
     for PendingBatch { ring, scanner, .. } in &*pending {
         common.rings[*ring].appended.note(&scanner.stats, scanner.batch_first_ns);
     }
-    common.take(&pieces)?;
     pending.drain(..).for_each(|pending| pending.batch.advance());
     Ok(())
 }
@@ -372,7 +438,8 @@ impl Common {
             self.forgetting.see([&chunk, &[]]);
             let kept = without_samples(&chunk);
             if !kept.is_empty() {
-                self.output.append(&[&kept, &FINISHED_ROUND])?;
+                // A chunk is a part of a pass: only the last one of a round ends with its mark.
+                self.output.append(&[&kept])?;
             }
         }
         Ok(())

@@ -42,6 +42,8 @@ pub(crate) struct EventTable {
     own: Vec<i32>,
     /// What a sample of each event stands for, where tasks are told apart.
     weights: Vec<Weight>,
+    /// Whether records of tasks are handed out.
+    notes_tasks: bool,
 }
 
 /// What a sample stands for.
@@ -73,7 +75,14 @@ impl EventTable {
             ids: by_id,
             own,
             weights: Vec::new(),
+            notes_tasks: false,
         }
+    }
+
+    /// Has records of tasks handed out with those of mappings: [`Scanner::take_noted`].
+    pub(crate) fn noting_tasks(mut self) -> Self {
+        self.notes_tasks = true;
+        self
     }
 
     /// Has tasks told apart. `weights` are what samples of the events stand for.
@@ -104,6 +113,24 @@ impl EventTable {
         let at = self.ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         Some(self.ids[at].1)
     }
+
+    /// The thread of a sample, where it says that.
+    pub(crate) fn tid(&self, record: &[u8]) -> Option<i32> {
+        let sample_type = self.layouts.get(self.event(word(record, HEADER)?)?)?.sample_type;
+        let has_tid = sample_type & u64::from(PERF_SAMPLE_TID) != 0;
+        let at = HEADER + 8 * (sample_type & BEFORE_TID).count_ones() as usize;
+        let task = word(record, at).filter(|_| has_tid)?.to_ne_bytes();
+        Some(i32::from_ne_bytes(std::array::from_fn(|n| task[n + 4])))
+    }
+
+    /// When a record was made, in the recording's clock. All events of a ring have their time at
+    /// one place, or none.
+    pub(crate) fn time_ns(&self, record: &[u8]) -> Option<u64> {
+        let raw = RawRecord::first(record, Endian::NATIVE)?;
+        let event =
+            if raw.kind == PERF_RECORD_SAMPLE { self.event(word(record, HEADER)?)? } else { 0 };
+        self.layouts.get(event)?.time_ns(&raw)
+    }
 }
 
 /// What one ring brought.
@@ -116,8 +143,8 @@ pub(crate) struct Scanner {
     pub(crate) batch_first_ns: Option<u64>,
     /// The tasks, where they are told apart.
     pub(crate) tasks: Option<Tasks>,
-    /// Records of mappings that nobody took yet.
-    mappings: Vec<u8>,
+    /// Records of mappings, and of tasks where they are wanted, that nobody took yet.
+    noted: Vec<u8>,
     /// A record that lay across the ring's end.
     straddling: Vec<u8>,
     /// The event of the last sample, by its id.
@@ -150,7 +177,7 @@ impl Scanner {
             },
             batch_first_ns: None,
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
-            mappings: Vec::new(),
+            noted: Vec::new(),
             straddling: Vec::new(),
             last: None,
         }
@@ -175,9 +202,9 @@ impl Scanner {
         self.walk(&second[missing..]);
     }
 
-    /// Moves the records of mappings that were seen.
-    pub(crate) fn take_mappings(&mut self, into: &mut Vec<u8>) {
-        into.append(&mut self.mappings);
+    /// Moves the records of mappings that were seen, and of tasks where they are wanted.
+    pub(crate) fn take_noted(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.noted);
     }
 
     /// Goes through whole records, and returns what is left: the beginning of a record.
@@ -193,7 +220,7 @@ impl Scanner {
                 PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.stats.throttled += 1,
-                PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.mappings.extend_from_slice(record),
+                PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.noted.extend_from_slice(record),
                 _ => {}
             }
             previous = Some(record);
@@ -235,6 +262,9 @@ impl Scanner {
     }
 
     fn task(&mut self, record: &[u8]) {
+        if self.known.notes_tasks {
+            self.noted.extend_from_slice(record);
+        }
         if let (Some(tasks), Some(raw)) =
             (&mut self.tasks, RawRecord::first(record, Endian::NATIVE))
             && let Ok(record) = raw.decode()
@@ -258,15 +288,17 @@ impl Scanner {
         });
     }
 
-    /// When a record was made, in the recording's clock. All events of a ring have their time at
-    /// one place, or none.
     fn time_ns(&self, record: &[u8]) -> Option<u64> {
-        let raw = RawRecord::first(record, Endian::NATIVE)?;
-        let event = if raw.kind == PERF_RECORD_SAMPLE {
-            self.known.event(word(record, HEADER)?)?
-        } else {
-            0
-        };
-        self.known.layouts.get(event)?.time_ns(&raw)
+        self.known.time_ns(record)
+    }
+
+    /// The same, to be shared.
+    pub(crate) fn shared_table(&self) -> Arc<EventTable> {
+        Arc::clone(&self.known)
+    }
+
+    /// What it knows of the events.
+    pub(crate) fn table(&self) -> &EventTable {
+        &self.known
     }
 }

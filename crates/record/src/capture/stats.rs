@@ -90,6 +90,24 @@ impl Stats {
     }
 }
 
+/// What a ring brought into a file.
+#[derive(Clone, Debug)]
+pub(crate) struct RingStats {
+    pub(crate) cpu: u32,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+    pub(crate) stats: Stats,
+}
+
+/// What is known of a file when it is completed.
+#[derive(Debug)]
+pub(crate) struct FileStats {
+    /// By ring.
+    pub(crate) rings: Vec<RingStats>,
+    /// Of them, what was read and not kept.
+    pub(crate) forgotten: Stats,
+}
+
 /// The ring of a CPU, and what of it is known to have been appended to the output.
 #[derive(Debug, Default)]
 pub(crate) struct AppendedStats {

@@ -37,17 +37,20 @@ pub(super) enum Between {
 pub(super) struct Cuts {
     start: u64,
     ends: VecDeque<Cut>,
+    /// The last one, which may be near the one before.
+    last: Option<Cut>,
     between: Between,
 }
 
 impl Cuts {
     /// The data begin at `start`.
     pub(super) fn new(start: u64, between: Between) -> Self {
-        Self { start, ends: VecDeque::new(), between }
+        Self { start, ends: VecDeque::new(), last: None, between }
     }
 
     /// A place at which the data may end, behind those before.
     pub(super) fn add(&mut self, cut: Cut) {
+        self.last = Some(cut);
         if cut.end < self.ends.back().map_or(self.start, |last| last.end + GRAIN) {
             return;
         }
@@ -70,7 +73,8 @@ impl Cuts {
     /// The last place up to `limit`. Where there is no file to look into, a record may be cut.
     pub(super) fn before(&self, limit: u64, file: Option<&dyn DiskFile>) -> Cut {
         let first = Cut { end: self.start, records: 0 };
-        let known = self.ends.iter().rev().find(|cut| cut.end <= limit).copied().unwrap_or(first);
+        let mut known = self.last.iter().chain(self.ends.iter().rev());
+        let known = known.find(|cut| cut.end <= limit).copied().unwrap_or(first);
         let end = match (self.between, file) {
             (Between::Whole, _) => known.end,
             (Between::Records, Some(file)) => records_up_to(file, known.end, limit),

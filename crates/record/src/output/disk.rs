@@ -2,7 +2,7 @@
 //! Calls are made for batches of records, never for a single one.
 
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{self, IoSlice, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,6 +33,24 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// The kernel's own.
     fn stamp(&self, path: &Path, now: SystemTime) -> std::result::Result<PathBuf, Errno>;
 
+    /// Writes a file that has no name any more under the name that it had, or where another has that
+    /// by now, under the name with the time. Returns the name.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn write_anew(
+        &self,
+        file: &dyn DiskFile,
+        path: &Path,
+        now: SystemTime,
+    ) -> std::result::Result<PathBuf, Errno>;
+
+    /// Has the names in a file's folder reach the disk: [`DiskFile::sync`] doesn't.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn sync_folder(&self, of: &Path) -> std::result::Result<(), Errno>;
+
     /// Removes a file.
     ///
     /// # Errors
@@ -60,6 +78,12 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// The kernel's own.
     fn read_at(&self, into: &mut [u8], offset: u64) -> std::result::Result<usize, Errno>;
 
+    /// What became of a file that others can get at (`fstat(2)`).
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn state(&self) -> std::result::Result<FileState, Errno>;
+
     /// Cuts a file, or makes it longer.
     ///
     /// # Errors
@@ -77,6 +101,44 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// # Errors
     /// See [`WindowError`]. With [`WindowError::NotSupported`] the file is written by writes.
     fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError>;
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// Its length.
+    pub bytes: u64,
+    /// Whether it has no name any more.
+    pub is_deleted: bool,
+}
+
+/// What is left of a file whose data had to end, to be read.
+#[derive(Debug)]
+pub struct CutFile {
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) at: u64,
+    /// The end of its data.
+    pub(super) end: u64,
+}
+
+impl Read for CutFile {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.at).map_err(io::Error::from)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for CutFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.end.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
 }
 
 /// An open destination.

@@ -60,6 +60,15 @@ pub enum OutputError {
     /// Nobody reads the stream any more.
     #[error("nobody reads the recording any more")]
     Closed,
+    /// Somebody made the file shorter.
+    #[error("its file was truncated meanwhile: what lay behind the cut is gone")]
+    Truncated,
+    /// Somebody removed the file's name, or gave it to another file.
+    #[error("its file was deleted meanwhile: what came until then is in a new one")]
+    Deleted,
+    /// The same, and no new file can be written.
+    #[error("its file was deleted meanwhile, and no new one can be written: {0}")]
+    DeletedForGood(Errno),
     /// Any other failure.
     #[error("the recording can't be written: {0}")]
     Failed(Errno),

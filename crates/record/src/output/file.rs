@@ -9,7 +9,8 @@ use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending
 
 use super::compressor::Compressor;
 use super::cuts::{Between, Cut, Cuts};
-use super::disk::{DiskFile, OpenDestination};
+use super::disk::{CutFile, DiskFile, FileState, OpenDestination};
+use super::series::OutputBackend;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;
@@ -94,7 +95,7 @@ impl OutputFile {
 
     /// Bytes in the file, or that went into the stream.
     pub(super) fn written(&self) -> u64 {
-        self.sink.end()
+        self.failed.as_ref().map_or(self.sink.end(), |(_, cut)| cut.end)
     }
 
     /// Writes what the recording begins with.
@@ -162,7 +163,16 @@ impl OutputFile {
     /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before
     /// that place are given.
     fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
-        if let Err(error) = self.sink.append(pieces) {
+        // A write behind the end would fill what lies between with zeros.
+        if self.sink.writes() {
+            self.check()?;
+        }
+        let written = self.sink.append(pieces);
+        if written == Err(Errno::STALE) || self.sink.is_torn() {
+            self.check()?;
+            return self.gone(OutputError::Truncated, self.start);
+        }
+        if let Err(error) = written {
             let cut = self.cut(self.sink.end());
             self.failed = Some((error.into(), cut));
             // Of two failures the first says why.
@@ -175,6 +185,62 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Whether the file is still there, as long as it was written.
+    fn check(&mut self) -> Result<()> {
+        let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
+        let FileState { bytes, is_deleted } = file.state()?;
+        self.calls += 1;
+        if bytes < self.sink.end() {
+            self.gone(OutputError::Truncated, bytes)
+        } else if is_deleted {
+            self.gone(OutputError::Deleted, bytes)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends the data at most at `limit`, for this reason.
+    fn gone(&mut self, why: OutputError, limit: u64) -> Result<()> {
+        self.sink.unmap();
+        let cut = self.cut(limit.min(self.sink.end()));
+        self.failed = Some((why, cut));
+        // Of two failures the first says why.
+        let _ = self.restore_beginning().and_then(|()| Ok(self.make_cut_known(cut.end)?));
+        self.still_going()
+    }
+
+    /// Writes again what a truncated file lacks of its beginning.
+    fn restore_beginning(&mut self) -> Result<()> {
+        if let OpenOutput::File { file, .. } = &self.open
+            && file.state()?.bytes < self.start
+        {
+            write_at(&**file, &self.beginning.bytes, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Where the data had to end: cuts them so far back that `room` bytes find place behind them,
+    /// and hands out what is left, as a recording that was not finished.
+    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        if self.failed.is_none() {
+            // A failure is in `failed` too.
+            let _ = self.pack().and_then(|()| self.check());
+        }
+        let OpenOutput::File { file, .. } = &self.open else { return None };
+        let file = Arc::clone(file);
+        let (why, cut) = self.failed.clone()?;
+        self.sink.unmap();
+        if matches!(why, OutputError::Full | OutputError::TooLong) {
+            let room = room + self.beginning.feature_table.len() as u64;
+            let limit = self.sink.end().saturating_sub(room).max(self.start);
+            self.failed = Some((why, if limit < cut.end { self.cut(limit) } else { cut }));
+        }
+        let end = self.failed.as_ref().map_or(cut.end, |(_, cut)| cut.end);
+        self.make_cut_known(end).ok()?;
+        let end = end + self.beginning.feature_table.len() as u64;
+        Some(CutFile { file, at: 0, end })
+    }
+
     /// The last place up to `limit` at which the data may end.
     fn cut(&self, limit: u64) -> Cut {
         self.cuts.before(limit, self.file().map(|file| &**file))
@@ -184,6 +250,7 @@ impl OutputFile {
     pub(super) fn flush(&mut self) -> Result<()> {
         self.still_going()?;
         self.pack()?;
+        self.check()?;
         self.make_known()?;
         if self.sync
             && let Some(file) = self.file()
@@ -252,6 +319,7 @@ impl OutputFile {
         mut self,
         closing: &Closing<'_>,
         account: &mut OutputStats,
+        backend: &OutputBackend,
     ) -> (Option<WindowThread>, Option<PathBuf>) {
         if self.start > 0 {
             match self.complete(closing) {
@@ -264,8 +332,15 @@ impl OutputFile {
             }
         }
         account.uncompressed_bytes += self.records;
-        if let Some((error, cut)) = self.failed {
+        let mut new_path = None;
+        if let Some((mut error, cut)) = self.failed {
             account.dropped_bytes += self.records.saturating_sub(cut.records);
+            if let (OutputError::Deleted, OpenOutput::File { file, path }) = (&error, &self.open) {
+                match backend.disk.write_anew(&**file, path, backend.clock.time_of_day()) {
+                    Ok(path) => new_path = Some(path),
+                    Err(errno) => error = OutputError::DeletedForGood(errno),
+                }
+            }
             account.stopped.get_or_insert(error);
         }
         self.sink.unmap();
@@ -273,7 +348,7 @@ impl OutputFile {
         account.system_calls += self.calls;
         let helper = self.sink.into_helper();
         match self.open {
-            OpenOutput::File { path, .. } => (helper, Some(path)),
+            OpenOutput::File { path, .. } => (helper, Some(new_path.unwrap_or(path))),
             OpenOutput::Null(_) | OpenOutput::Stream => (helper, None),
         }
     }
@@ -282,7 +357,7 @@ impl OutputFile {
     fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
         if self.failed.is_none() {
             // A failure is in `failed` too, and the file is completed all the same.
-            let _ = self.pack();
+            let _ = self.pack().and_then(|()| self.check());
         }
         self.sink.unmap();
         let description = self.with_compression(closing.description).into_owned();

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{fdatasync, ftruncate};
+use rustix::fs::{fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pwritev, retry_on_intr, writev};
 use tare_kernel::file_window::{FileWindow, WindowError};
 
-use super::disk::{Disk, DiskFile, OpenDestination};
+use super::disk::{Disk, DiskFile, FileState, OpenDestination};
+use super::gone::{sync_folder, write_anew};
 use super::names::stamp;
 use super::{Destination, Result, destination};
 
@@ -32,6 +33,19 @@ impl Disk for FileSystem {
         stamp(path, now)
     }
 
+    fn write_anew(
+        &self,
+        file: &dyn DiskFile,
+        path: &Path,
+        now: SystemTime,
+    ) -> std::result::Result<PathBuf, Errno> {
+        write_anew(file, path, now)
+    }
+
+    fn sync_folder(&self, of: &Path) -> std::result::Result<(), Errno> {
+        sync_folder(of)
+    }
+
     fn remove(&self, path: &Path) -> std::result::Result<(), Errno> {
         fs::remove_file(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -49,6 +63,12 @@ impl DiskFile for File {
     fn read_at(&self, into: &mut [u8], offset: u64) -> std::result::Result<usize, Errno> {
         FileExt::read_at(self, into, offset)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    fn state(&self) -> std::result::Result<FileState, Errno> {
+        let found = fstat(self)?;
+        let bytes = u64::try_from(found.st_size).unwrap_or(0);
+        Ok(FileState { bytes, is_deleted: found.st_nlink == 0 })
     }
 
     fn set_len(&self, bytes: u64) -> std::result::Result<(), Errno> {

@@ -17,6 +17,7 @@ pub mod disk;
 mod error;
 mod file;
 mod file_system;
+mod gone;
 mod names;
 mod options;
 mod queue;
@@ -37,7 +38,7 @@ use tare_format::file::writer::Description;
 
 use crate::clock::{Clock, SystemClock};
 
-use disk::{Disk, OpenDestination};
+use disk::{CutFile, Disk, OpenDestination};
 pub use error::{OutputError, Result};
 pub use file_system::FileSystem;
 pub use options::{Destination, Options, PathChoice, Switch};
@@ -225,6 +226,17 @@ impl Output {
             Writer::Direct(recording) => recording.switch(closing, beginning, records),
             Writer::Queued(queue) => queue.switch(closing, beginning, records),
             Writer::Sink(_) => Err(OutputError::NotSwitchable),
+        }
+    }
+
+    /// Waits until everything was written. Where the file's data had to end, cuts them so far back
+    /// that `room` bytes find place behind them, and hands out what is left, as a recording that was
+    /// not finished: for its samples to be counted.
+    pub fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.cut_back(room),
+            Writer::Queued(queue) => queue.cut_back(room),
+            Writer::Sink(_) => None,
         }
     }
 

@@ -34,7 +34,8 @@ pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
     Err(Errno::EXIST)
 }
 
-fn text(at: SystemTime) -> String {
+/// A time as it ends names.
+pub(super) fn text(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let hundredths = since.subsec_millis() / 10;

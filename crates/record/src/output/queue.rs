@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
+use super::disk::CutFile;
 use super::series::FileSeries;
 use super::window_thread::spawn;
 use super::{Closing, OutputError, OutputStats, Result};
@@ -148,6 +149,11 @@ impl Queue {
                 &[&records],
             )
         })
+    }
+
+    /// See [`super::Output::cut_back`].
+    pub(super) fn cut_back(&self, room: u64) -> Option<CutFile> {
+        self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
     }
 
     /// Copies records into the queue, when there is room.

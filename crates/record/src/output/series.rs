@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
-use super::disk::{Disk, OpenDestination};
+use super::disk::{CutFile, Disk, OpenDestination};
 use super::file::OutputFile;
 use super::names::Kept;
 use super::window_thread::WindowThread;
@@ -53,6 +53,11 @@ impl FileSeries {
         let helper = (is_file && options.choice == PathChoice::Mmap)
             .then(WindowThread::start)
             .transpose()?;
+        if let OpenDestination::File { path, .. } = &place
+            && options.sync
+        {
+            backend.disk.sync_folder(path)?;
+        }
         let file = Some(OutputFile::new(place, options)?);
         let kept = Kept::default();
         Ok(Self {
@@ -151,6 +156,11 @@ impl FileSeries {
         Ok(finished)
     }
 
+    /// See [`super::Output::cut_back`].
+    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        self.file.as_mut()?.cut_back(room)
+    }
+
     /// See [`super::Output::so_far`].
     pub(super) fn so_far(&self) -> OutputStats {
         let mut account = self.account.clone();
@@ -162,7 +172,7 @@ impl FileSeries {
 
     /// Completes the file that is being written, and returns its path.
     fn finish_file(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
-        let (helper, path) = self.file.take()?.finish(closing, &mut self.account);
+        let (helper, path) = self.file.take()?.finish(closing, &mut self.account, &self.backend);
         self.helper = helper.or(self.helper.take());
         self.failed = self.account.stopped.clone();
         path
@@ -184,6 +194,8 @@ impl FileSeries {
         let kept = kept
             .add(name, options.max_files, |path| backend.disk.remove(path))
             .map_err(OutputError::from);
+        let synced = if options.sync { backend.disk.sync_folder(&path) } else { Ok(()) };
+        let kept = kept.and(synced.map_err(OutputError::from));
         let renamed = kept.and(stamped);
         self.failed = self.failed.take().or(renamed.clone().err());
         renamed.map(Some)

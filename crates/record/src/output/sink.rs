@@ -72,6 +72,10 @@ impl Sink {
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
                 let rest = behind(pieces, windows.end() - before);
                 self.unmap();
+                if error == WindowError::Truncated {
+                    // A write would hide it behind a hole.
+                    return Err(Errno::STALE);
+                }
                 // A write finds out by itself that there is no room.
                 if !matches!(error, WindowError::NoSpace { .. } | WindowError::TooLong { .. }) {
                     self.fallback = Some(error.to_string());
@@ -79,6 +83,16 @@ impl Sink {
                 self.append(&rest)
             }
         }
+    }
+
+    /// Whether some of what was written is in no file, as somebody truncated it.
+    pub(super) fn is_torn(&self) -> bool {
+        matches!(&self.path, OpenPath::Mmap(windows) if windows.is_torn())
+    }
+
+    /// Whether bytes are written as they come, and not copied into a window.
+    pub(super) fn writes(&self) -> bool {
+        matches!(self.path, OpenPath::Write(_))
     }
 
     /// From here on by writes, so that the file may be cut.

@@ -31,9 +31,9 @@ pub(super) struct Used {
     pub(super) calls: u64,
 }
 
-/// What it takes to have a window: waking the helper, which allocates, maps and makes present,
-/// answers, and sleeps again.
-const CALLS_A_WINDOW: u64 = 6;
+/// What it takes to have a window: waking the helper, which looks at the file's length, allocates,
+/// maps and makes present, answers, and sleeps again.
+const CALLS_A_WINDOW: u64 = 7;
 /// What it takes to be rid of one: waking the helper, which unmaps, and sleeps again.
 const CALLS_AN_OLD_WINDOW: u64 = 3;
 
@@ -51,6 +51,8 @@ pub(super) struct Windows {
     /// No window is larger.
     largest: u64,
     used: Used,
+    /// Whether some of what was written is in no file: see [`FileWindow::is_torn`].
+    is_torn: bool,
 }
 
 impl Windows {
@@ -72,6 +74,7 @@ impl Windows {
             next_len: FIRST.min(largest),
             largest,
             used: Used::default(),
+            is_torn: false,
         };
         windows.ask();
         windows
@@ -90,6 +93,11 @@ impl Windows {
     /// What was used so far.
     pub(super) fn used(&self) -> Used {
         self.used
+    }
+
+    /// Whether some of what was written is in no file, as somebody truncated it.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn || self.current.as_ref().is_some_and(FileWindow::is_torn)
     }
 
     /// Copies all the pieces. Where that fails, [`Windows::end`] tells how much found room.
@@ -160,6 +168,7 @@ impl Windows {
             calls: used.calls + waits,
         };
         if let Some(old) = self.current.replace(window) {
+            self.is_torn |= old.is_torn();
             self.helper.unmap(old);
             self.used.calls += CALLS_AN_OLD_WINDOW;
         }

@@ -194,6 +194,7 @@ impl Plan {
             settling.group(&mut dummy, false)?;
             events.extend(dummy);
         }
+        tracking::add_data(&mut events);
         events.iter_mut().for_each(|event| planner.set_start(event));
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);

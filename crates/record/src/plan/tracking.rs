@@ -5,6 +5,7 @@ use tare_events::Event;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling as Sampled};
 
+use super::PlannedEvent;
 use super::attr::{Common, READ_FORMAT};
 
 /// What one event of a recording reports of processes and of the kernel's own code.
@@ -18,6 +19,18 @@ const TRACKED: Flags = Flags::MMAP
 /// Has this event keep track.
 pub(super) fn track(common: &Common<'_>, attr: &mut Attr) {
     attr.flags |= TRACKED | common.sampling.tracking;
+}
+
+/// Has mappings of data reported where stacks are copied, as perf does: what they are unwound by
+/// (`.eh_frame_hdr`) lies in a mapping of its own where a linker separates code.
+pub(super) fn add_data(events: &mut [PlannedEvent]) {
+    let copies =
+        |event: &PlannedEvent| event.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0;
+    if events.iter().any(copies)
+        && let Some(event) = events.iter_mut().find(|event| event.attr.flags.contains(Flags::COMM))
+    {
+        event.attr.flags |= Flags::MMAP_DATA;
+    }
 }
 
 /// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with

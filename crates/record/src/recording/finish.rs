@@ -8,7 +8,8 @@ use tare_format::file::writer::Feature;
 use tare_format::ledger::Ledger;
 use tare_kernel::cgroup::CpuTime;
 
-use super::{Recording, cost, followed, ledger};
+use super::{Recording, cost, followed, ledger, recount};
+use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
 use crate::output::{Closing, OutputStats};
 
@@ -31,11 +32,11 @@ impl Recording {
             return Ok(());
         }
         self.until_ns = Some(self.cpu_ns());
-        self.cgroup.at_end(self.session.following.as_ref());
         if !self.is_stopped() {
+            self.cgroup.at_end(self.session.following.as_ref());
             self.disable_all()?;
+            self.cgroup.at_end(self.session.following.as_ref());
         }
-        self.cgroup.at_end(self.session.following.as_ref());
         Ok(())
     }
 
@@ -55,8 +56,15 @@ impl Recording {
         self.session.synthesize(&existing, &mut emit)
     }
 
-    fn complete_followed(&self, ledger: &mut Ledger, used: Option<CpuTime>) {
-        let scanners: Vec<_> = self.reader.rings.iter().map(|ring| &ring.scanner).collect();
+    /// `counted`: what is in the only file, where that had to end early.
+    fn complete_followed(
+        &self,
+        ledger: &mut Ledger,
+        used: Option<CpuTime>,
+        counted: Option<&Scanner>,
+    ) {
+        let of_rings = || self.reader.rings.iter().map(|ring| &ring.scanner).collect();
+        let scanners: Vec<_> = counted.map_or_else(of_rings, |counted| vec![counted]);
         followed::complete(
             ledger,
             &self.session,
@@ -88,14 +96,21 @@ impl Recording {
             self.reader.rings.extend(thread.stop().ok_or_else(gone)?.rings);
         }
         if !self.is_stopped() {
+            self.end_filter();
+        }
+        if !self.is_stopped() {
             self.describe_at_end()?;
             self.snapshot()?;
         }
         self.shortest = self.shared.shortest();
         let host = &self.session.backend.host;
         let build_ids = self.session.options.build_ids.then(|| self.shared.build_ids(host));
+        let mut description = self.description.clone();
+        description.features.extend(build_ids.map(Feature::BuildIds));
+        let counted = self.recount(&description);
         let shared = Arc::clone(&self.shared);
-        let (mut ledger, sample_time) = shared.end_file(|output, stats| {
+        let (mut ledger, sample_time) = shared.end_file(|output, mut stats| {
+            counted.iter().for_each(|counted| recount::replace(&mut stats, counted));
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
@@ -105,10 +120,8 @@ impl Recording {
         // How much the samples stand for is known of the recording as a whole.
         let earlier = self.total.take();
         if earlier.is_none() {
-            self.complete_followed(&mut ledger, command);
+            self.complete_followed(&mut ledger, command, counted.as_ref());
         }
-        let mut description = self.description.clone();
-        description.features.extend(build_ids.map(Feature::BuildIds));
         description.features.extend(sample_time);
         let note = self
             .shared
@@ -117,7 +130,7 @@ impl Recording {
             ledger = earlier.and(&ledger);
             cost::complete(&mut ledger, &self.session);
             ledger.budget = self.kept_budget(&ledger);
-            self.complete_followed(&mut ledger, command);
+            self.complete_followed(&mut ledger, command, None);
         }
         let Self { shared: last, .. } = self;
         drop(shared);

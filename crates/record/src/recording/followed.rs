@@ -13,6 +13,7 @@ use crate::capture::scanner::{Scanner, Weight};
 use crate::capture::tasks::{CommandTasks, Tasks};
 use crate::follow::Following;
 use crate::options::{Begin, Keep};
+use crate::plan::PlannedEvent;
 use crate::session::Session;
 use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger};
 
@@ -81,7 +82,12 @@ pub(super) fn complete(
     let removed =
         session.following.as_ref().and_then(|following| Some(following.cgroup.as_ref()?.remove()));
     let Some(follow) = &mut ledger.follow else { return };
-    follow.outlived = removed.unwrap_or_default().moved;
+    if let Some(removed) = removed {
+        let cgroup = session.following.as_ref().and_then(|following| following.cgroup.as_ref());
+        follow.outlived = removed.moved;
+        follow.cgroup_kept =
+            cgroup.filter(|_| !removed.gone).map(|cgroup| cgroup.name().to_owned());
+    }
     for (event, planned) in ledger.events.iter_mut().zip(&session.plan.events) {
         event.fixed = planned.fixed;
     }
@@ -100,11 +106,15 @@ pub(super) fn complete(
     if follow.mode == FollowMode::Inherit && family.tasks > 1 {
         follow.kernel_keeps_counts = kept_counts::are_kept(&*session.backend.kernel);
     }
-    if follow.mode == FollowMode::Cgroup && ledger.losses.is_empty() {
+    // What follows the end of a recording that ended early is not missing in it.
+    let is_whole = ledger.stopped.is_none();
+    if follow.mode == FollowMode::Cgroup && ledger.losses.is_empty() && is_whole {
         follow.left_cgroup = family.not_ended.saturating_sub(seen.threads.len() as u64);
     }
     let mode = follow.mode;
-    let time = time_used(session, used, seen);
+    let time = time_used(session, used.filter(|_| is_whole), seen);
+    let highest_hz = session.backend.host.sysctl("kernel.perf_event_max_sample_rate");
+    let highest_hz = highest_hz.ok().and_then(|hz| u64::try_from(hz).ok());
     for (number, event) in ledger.events.iter_mut().enumerate() {
         let (Some(planned), Some(&sampled)) =
             (session.plan.events.get(number), family.periods.get(number))
@@ -125,6 +135,7 @@ pub(super) fn complete(
                 used,
                 is_time,
                 is_little: is_little(planned.attr.sampling, used, busy_ns),
+                is_highest_rate: rate(planned).is_some_and(|hz| Some(hz) >= highest_hz),
             };
             event.coverage = used.map(coverage);
         }
@@ -136,6 +147,14 @@ pub(super) fn complete(
 fn time_used(session: &Session, command: Option<CpuTime>, seen: &CgroupUsage) -> Option<CpuTime> {
     let always = session.options.begin == Begin::AtOnce && !session.options.may_pause;
     seen.used.or(command).filter(|_| always)
+}
+
+/// Samples a second that were asked for.
+fn rate(planned: &PlannedEvent) -> Option<u64> {
+    match planned.attr.sampling {
+        Sampling::Frequency(hz) => Some(hz),
+        Sampling::Period(_) | Sampling::None => planned.fixed.map(|fixed| fixed.hz),
+    }
 }
 
 fn of_levels(time: CpuTime, attr: &Attr) -> u64 {

@@ -8,9 +8,7 @@ use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Recording, State};
-use crate::capture::reader::{FileStats, RingStats};
-use crate::capture::stats::SampleCounts;
-use crate::capture::stats::Stats;
+use crate::capture::stats::{FileStats, RingStats, SampleCounts, Stats};
 use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
 use crate::session::Session;

@@ -1,7 +1,7 @@
 //! A recording under way.
 //!
 //! `start` opens it, `finish` ends it; `snapshot` and `switch` are what a caller may ask for meanwhile.
-//! `ledger` has its parts, `cost` what sampling cost those who are sampled, `rate_control` keeps
+//! `ledger` has its parts, `recount` those of a file that had to end early, `cost` what sampling cost those who are sampled, `rate_control` keeps
 //! that within a `budget`. `tasks` are the tasks that are recorded, `followed` those of a command.
 //! `ring_size` says how large ring buffers are, `description` what the recording says of itself.
 
@@ -12,6 +12,7 @@ mod finish;
 mod followed;
 mod ledger;
 mod rate_control;
+mod recount;
 mod ring_size;
 mod snapshot;
 mod start;
@@ -362,6 +363,8 @@ impl Recording {
 
     /// The output takes nothing more: what can be read stays, and the command goes on.
     fn stop_recording(&mut self, why: Stopped) {
+        // What the command does from now on is not missing in the recording.
+        self.cgroup.at_end(self.session.following.as_ref());
         // Whether this works or not, nothing more is written.
         let _ = self.disable_all();
         self.state = State::Stopped(why);

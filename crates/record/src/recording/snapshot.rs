@@ -41,11 +41,31 @@ impl Snapshots {
             ring,
             scanner: Scanner::new(known),
         };
-        Self { rings: rings.into_iter().map(ring).collect() }
+        let rings: Vec<Overwritten> = rings.into_iter().map(ring).collect();
+        if !rings.is_empty() {
+            shared.has_overwritten();
+        }
+        Self { rings }
     }
 }
 
 impl Recording {
+    /// Appends what waits for the command's execve, when the rings were read for the last time but
+    /// one: it was not seen, as where a ring lost it.
+    pub(super) fn end_filter(&mut self) {
+        if let Err(error) = self.reader.drain(&self.shared) {
+            return self.stop_recording(error.into());
+        }
+        let records = self.shared.finish_filter();
+        let Some(ring) = self.reader.rings.first_mut().filter(|_| !records.is_empty()) else {
+            return;
+        };
+        ring.scanner.see([&records, &[]]);
+        if let Err(error) = self.shared.append_of(ring.number, &ring.scanner, &records) {
+            self.stop_recording(error.into());
+        }
+    }
+
     /// Puts what overwritten ring buffers hold, and what came last, into the recording.
     ///
     /// # Errors
@@ -63,7 +83,7 @@ impl Recording {
         for Overwritten { number, owner, ring, scanner } in &mut self.snapshots.rings {
             let Some(event) = self.events.file(*owner) else { continue };
             let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
-            let records = oldest_first(&records);
+            let records = self.shared.filter_older(oldest_first(&records));
             scanner.see([&records, &[]]);
             let is_stopped = matches!(self.state, State::Stopped(_));
             if !is_stopped

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, FINISHED_INIT};
-use tare_format::ledger::{Ledger, Recorder};
+use tare_format::ledger::{Follow, Ledger, Recorder};
 use tare_format::record::Layout;
 use tare_kernel::child::FileLimit;
 use tare_kernel::open::EventFile;
@@ -26,6 +26,7 @@ use crate::error::RecordError;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
 use crate::plan::{PlannedEvent, Start};
+use crate::recorder::Start as Beginning;
 use crate::session::Session;
 use crate::synthesize;
 
@@ -35,12 +36,8 @@ const OTHER_FILES: usize = 32;
 
 impl Recording {
     /// See [`crate::Recorder::start`].
-    pub(crate) fn start(
-        session: Session,
-        output: Output,
-        command: Option<i32>,
-        files: Option<&FileLimit>,
-    ) -> Result<Self, RecordError> {
+    pub(crate) fn start(session: Session, beginning: Beginning<'_>) -> Result<Self, RecordError> {
+        let Beginning { output, command, gives_other_rights, files } = beginning;
         let options = &session.options;
         let host = &session.backend.host;
         let readers = options.readers.unwrap_or_else(|| ring_size::readers(host));
@@ -58,6 +55,7 @@ impl Recording {
         let ids = events.ids().map_err(event_error("read the ids of events"))?;
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
+        let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::of(recorder) };
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
         let taken = Taken { events, rings, output, threads, table, tasks };
@@ -73,6 +71,11 @@ impl Recording {
                 return Err(error);
             }
             recording.stop_recording(OutputError::Closed.into());
+        }
+        // Inherited events begin with the program.
+        let is_inherited = matches!(recording.session.options.target, Target::Command(_));
+        if let Some(root) = command.filter(|_| !is_inherited) {
+            recording.shared.follow(root, recording.session.notes_members());
         }
         recording.cgroup.at_start(recording.session.following.as_ref());
         recording.begin_rate_control()?;
@@ -246,6 +249,7 @@ fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> Even
     };
     let layouts = session.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
     let table = EventTable::new(layouts, ids, own);
+    let table = if session.notes_members() { table.noting_tasks() } else { table };
     match followed::weights(session) {
         Some(weights) => table.telling_tasks(weights),
         None => table,

@@ -38,7 +38,12 @@ impl Recording {
             running.extend_from_slice(bytes);
             Ok(())
         })?;
-        let mut records = note::encode(&self.ledger.to_note()).map_err(RecordError::from)?;
+        let mut beginning = self.ledger.clone();
+        if let Some(follow) = &mut beginning.follow {
+            let command = self.shared.command(|command| (command.exec_ns(), command.members()));
+            (follow.exec_ns, follow.members) = command.unwrap_or_default();
+        }
+        let mut records = note::encode(&beginning.to_note()).map_err(RecordError::from)?;
         let mut ending = self.description.clone();
         if self.session.options.build_ids {
             let build_ids = self.shared.build_ids(&self.session.backend.host);

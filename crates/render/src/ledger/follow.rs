@@ -23,12 +23,13 @@ fn coverage(coverage: Coverage) -> Option<String> {
     let amount = |number: u64| {
         if coverage.is_time { seconds(number) } else { grouped(number) }
     };
-    Some(format!(
-        "{} of {} ({:.1}%)",
-        amount(coverage.sampled),
-        amount(coverage.used),
-        coverage.percent()?
-    ))
+    let (percent, sampled, used) =
+        (coverage.percent()?, amount(coverage.sampled), amount(coverage.used));
+    Some(if coverage.is_little {
+        format!("{sampled} of {used} (too little to tell a share)")
+    } else {
+        format!("{sampled} of {used} ({percent:.1}%)")
+    })
 }
 
 /// The lines that tell of it.
@@ -85,11 +86,13 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
             .and_then(|c| c.percent())
             .is_some_and(|percent| percent < ENOUGH_PERCENT)
     };
-    if let Some(event) = ledger.events.iter().find(too_little) {
+    // What the command did after a recording ended early is not missing in it.
+    let is_whole = ledger.stopped.is_none();
+    if let Some(event) = ledger.events.iter().find(too_little).filter(|_| is_whole) {
         lines.push(format!(
             "WARNING: much of what the command used has no samples ({}): {}",
             event.name,
-            remedy(ledger, follow)
+            remedy(ledger, follow, event)
         ));
     }
     if follow.left_cgroup > 0 {
@@ -109,6 +112,9 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
             "{processes} {outlive} the command: {they} {are} where {they} would have been without tare"
         ));
     }
+    lines.extend(follow.cgroup_kept.as_ref().map(|name| {
+        format!("the command's cgroup could not be removed: {name} is left, remove it when it is empty (rmdir)")
+    }));
     lines
 }
 
@@ -136,10 +142,16 @@ fn tasks(follow: &Follow) -> String {
     }
 }
 
-/// What would mend a recording that saw too little.
-fn remedy(ledger: &Ledger, follow: &Follow) -> &'static str {
+/// What would mend a recording that saw too little of an event.
+fn remedy(ledger: &Ledger, follow: &Follow, event: &Event) -> &'static str {
     match follow.mode {
+        _ if follow.unrecordable && event.samples == 0 => {
+            "its program runs with other rights than its user has (set-user-ID, set-group-ID, capabilities, or not readable), and the kernel takes events from such a task: record it as root"
+        }
         _ if !ledger.losses.is_empty() => "samples were lost, use larger rings (-m)",
+        _ if event.coverage.is_some_and(|coverage| coverage.is_highest_rate) => {
+            "the kernel can't sample so often, use a lower rate (-F)"
+        }
         FollowMode::Inherit => {
             "children that end early have none; --follow=cgroup or --follow=system sees them, which need CAP_PERFMON"
         }

@@ -234,7 +234,7 @@ mod tests {
             sampled: 1_234_000_000,
             used: 1_950_000_000,
             is_time: true,
-            is_little: false,
+            ..Coverage::default()
         };
         Ledger {
             follow: Some(follow()),
@@ -325,6 +325,32 @@ the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 w
 rings: 2 of 8.4 MB, up to 23% full; records: 4.0 MB (2.0 MB/s); output: write
 the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         assert_eq!(ledger_lines(&ledger()).join("\n"), expected);
+    }
+
+    #[test]
+    fn who_is_blamed_depends_on_what_is_known() {
+        let warning = |change: fn(&mut Ledger)| {
+            let mut ledger = ledger();
+            ledger.losses.clear();
+            change(&mut ledger);
+            ledger_lines(&ledger).into_iter().find(|line| line.starts_with("WARNING"))
+        };
+        assert!(warning(|_| {}).unwrap().contains("children that end early"));
+        assert_eq!(warning(|ledger| ledger.stopped = Some("full".to_owned())), None);
+        let highest = warning(|ledger| {
+            ledger.events[0].coverage.as_mut().unwrap().is_highest_rate = true;
+        });
+        assert!(highest.unwrap().contains("lower rate"));
+        let other_rights = warning(|ledger| {
+            ledger.events[0].samples = 0;
+            ledger.follow.as_mut().unwrap().unrecordable = true;
+        });
+        assert!(other_rights.unwrap().contains("other rights"));
+        let mut little = ledger();
+        little.events[0].coverage.as_mut().unwrap().is_little = true;
+        let lines = ledger_lines(&little);
+        assert!(lines.iter().any(|line| line.contains("1.950 s (too little to tell a share)")));
+        assert!(!lines.iter().any(|line| line.starts_with("WARNING")));
     }
 
     #[test]

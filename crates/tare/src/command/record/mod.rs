@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
+use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
@@ -92,8 +93,14 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
         run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
     }
     let output = open(record, &signals)?;
-    let start =
-        Start { output, command: child.as_ref().map(WaitingChild::pid), files: Some(&files) };
+    // The child has its dispositions of signals by now.
+    catch_bus_errors();
+    let start = Start {
+        output,
+        command: child.as_ref().map(WaitingChild::pid),
+        gives_other_rights: command.as_ref().is_some_and(Command::gives_other_rights),
+        files: Some(&files),
+    };
     let plan = (record.verbose > 1).then(|| recorder.plan().to_string());
     let events = recorder.plan().events.len();
     let recording =

@@ -1,0 +1,118 @@
+//! `tare record` whose file somebody truncates or deletes meanwhile: that is noticed and said, the
+//! rest is kept, and the status is tare's own failure.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use crate::record::{Place, perf_script, read, samples_of};
+use crate::support::{stderr, tare};
+
+/// A shell that is busy for some tenths of a second.
+const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
+
+const WAYS: [&[&str]; 4] = [
+    &["--output-path=write"],
+    &["--output-path=mmap"],
+    &["-z", "--output-path=write"],
+    &["-z", "--output-path=mmap"],
+];
+
+/// Records a command that is busy, does something to the file, and is busy again.
+fn record(way: &[&str], place: &Place, does: &str) -> Output {
+    let command = format!("{BUSY}; {does}; {BUSY}; {BUSY}; exit 3");
+    let words = ["-e", "cpu-clock", "-F", "4000", "--flush-interval", "50", "--", "sh", "-c"];
+    let mut command = place.record(&[way, &words, &[&command]].concat());
+    command.current_dir(place.folder.path()).output().unwrap()
+}
+
+/// The one line that says why the recording ended.
+fn why(output: &Output) -> String {
+    let text = stderr(output);
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("ended early")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    lines[0].to_owned()
+}
+
+/// What the ledger counts is what is there, and what both tare and perf read.
+fn check(file: &Path, what: &str) -> usize {
+    let found = read(file);
+    let ledger = found.ledger.unwrap();
+    assert!(found.finished && ledger.finished && ledger.stopped.is_some(), "{what}: {ledger:?}");
+    assert_eq!(samples_of(&ledger), found.samples, "{what}: {ledger:?}");
+    if let Some(lines) = perf_script(&["-G", "-F", "tid,time"], file) {
+        assert_eq!(lines.iter().filter(|line| !line.is_empty()).count(), found.samples, "{what}");
+    }
+    found.samples
+}
+
+#[test]
+fn a_file_that_is_emptied_is_a_recording_without_samples() {
+    for way in WAYS {
+        let place = Place::new();
+        let output = record(way, &place, ": > perf.data");
+        assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
+        assert!(why(&output).contains("truncated"), "{way:?}: {}", stderr(&output));
+        assert_eq!(check(&place.file(), &format!("{way:?}")), 0);
+    }
+}
+
+#[test]
+fn what_lies_before_the_end_that_a_file_is_given_is_kept() {
+    for way in &WAYS[..2] {
+        let place = Place::new();
+        let output = record(way, &place, "sleep 0.2; truncate -s 60000 perf.data");
+        assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
+        assert!(why(&output).contains("truncated"), "{way:?}: {}", stderr(&output));
+        let samples = check(&place.file(), &format!("{way:?}"));
+        assert!((10..1000).contains(&samples), "{way:?}: {samples}");
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_is_there_again() {
+    for way in WAYS {
+        let place = Place::new();
+        let output = record(way, &place, "sleep 0.2; rm perf.data");
+        assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
+        assert!(why(&output).contains("deleted"), "{way:?}: {}", stderr(&output));
+        let samples = check(&place.file(), &format!("{way:?}"));
+        assert!(samples > 50, "{way:?}: {samples}");
+    }
+}
+
+/// Another file that has the name by then is somebody else's.
+#[test]
+fn a_file_of_the_same_name_is_left_alone() {
+    let place = Place::new();
+    let output = record(&[], &place, "sleep 0.2; rm perf.data; echo precious >perf.data");
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "precious\n");
+    let said = stderr(&output);
+    let other = said.split(" -> ").nth(1).unwrap().lines().next().unwrap();
+    let other = PathBuf::from(other.trim());
+    assert_ne!(other, place.file());
+    assert!(check(&other, "another name") > 50);
+}
+
+/// The end finds it, too: nothing is written in between.
+#[test]
+fn a_file_that_is_deleted_at_the_end_is_noticed() {
+    let place = Place::new();
+    let mut command = tare();
+    command.args(["record", "-e", "cpu-clock", "--flush-interval", "60000", "-o"]);
+    command.arg(place.file()).args(["--", "rm"]).arg(place.file()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(why(&output).contains("deleted"), "{}", stderr(&output));
+    check(&place.file(), "at the end");
+}
+
+/// A rename takes the file along: nothing is wrong with that.
+#[test]
+fn a_file_that_is_renamed_is_whole() {
+    let place = Place::new();
+    let output = record(&[], &place, "mv perf.data elsewhere");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let found = read(&place.folder.path().join("elsewhere"));
+    assert!(found.finished && found.samples > 50);
+}

@@ -1,0 +1,44 @@
+//! The marks that `tare record` sets (`FINISHED_ROUND`): nothing that follows one is older than what
+//! came before the mark before it.
+
+use std::fs::File;
+use std::path::Path;
+
+use tare_format::file::Reader;
+use tare_format::record::kind;
+
+use crate::record::Place;
+use crate::support::stderr;
+
+/// How many marks a recording has, and how many records come too late for them.
+fn marks(path: &Path) -> (usize, usize) {
+    let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
+    // The newest record before the last mark, before the one before that, and of all.
+    let (mut before_last, mut before_previous, mut newest) = (0, 0, 0);
+    let (mut marks, mut late) = (0, 0);
+    while let Some(entry) = reader.next_record().unwrap() {
+        if entry.record.kind == kind::FINISHED_ROUND {
+            (before_previous, before_last) = (before_last, newest);
+            marks += 1;
+            continue;
+        }
+        let time_ns = entry.description.lookup().time_ns(&entry.record).unwrap_or(0);
+        // What was described has no time.
+        late += usize::from(time_ns > 0 && time_ns < before_previous);
+        newest = newest.max(time_ns);
+    }
+    (marks, late)
+}
+
+/// What rings held that were overwritten is older than what tells of processes.
+#[test]
+fn what_was_overwritten_comes_before_any_mark() {
+    let place = Place::new();
+    let busy = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
+    let command = format!("/bin/true; {busy}; /bin/true; {busy}; /bin/true; {busy}; /bin/true");
+    let words = ["--overwrite", "-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--"];
+    let output = place.run(&[&words[..], &["sh", "-c", &command]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (marks, late) = marks(&place.file());
+    assert_eq!(late, 0, "{marks} marks: {}", stderr(&output));
+}

@@ -1,0 +1,172 @@
+//! `tare record` into several files: each stands for itself, whatever tells which tasks are the
+//! command's, and none repeats what another holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
+use tare_format::file::Reader;
+use tare_format::record::Sample;
+
+use crate::record::{Place, read};
+use crate::support::{Guarded, is_root, left_out, stderr, tare};
+
+const CLOCK: [&str; 6] = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50"];
+
+/// A shell that is busy for some tenths of a second.
+const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
+
+/// The recordings in a folder, oldest first.
+fn recordings(folder: &Path) -> Vec<PathBuf> {
+    let named = |path: &PathBuf| path.file_name().unwrap().as_encoded_bytes().starts_with(b"perf");
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(named).collect();
+    files.sort();
+    files
+}
+
+/// What `tare script` shows of a recording, by thread, and how many samples it leaves out.
+fn shown(file: &Path) -> (BTreeMap<i32, usize>, usize) {
+    let output = tare().args(["script", "-G", "-F", "tid", "-i"]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut by_tid = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        *by_tid.entry(line.trim().parse().unwrap()).or_default() += 1;
+    }
+    (by_tid, left_out(&output))
+}
+
+/// Samples that `tare report` counts in a recording.
+fn reported(file: &Path) -> u64 {
+    let output =
+        tare().args(["report", "-G", "--sort", "comm", "--json", "-i"]).arg(file).output().unwrap();
+    if stderr(&output).contains("there are no samples") {
+        return 0;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let entries = document["events"][0]["entries"].as_array().unwrap().clone();
+    entries.iter().map(|entry| entry["own"]["samples"].as_u64().unwrap()).sum()
+}
+
+/// Whether commands can be followed by a cgroup here.
+fn modes() -> &'static [&'static str] {
+    if !is_root() {
+        return &[];
+    }
+    let place = Place::new();
+    let tried = place.run(&["-q", "--follow=cgroup", "--", "true"]);
+    if tried.status.success() {
+        &["--follow=cgroup", "--follow=system"]
+    } else {
+        println!("skipped: {}", stderr(&tried));
+        &["--follow=system"]
+    }
+}
+
+/// Every file of a recording has samples of the command that are shown.
+fn each_file_shows_the_command(place: &Place, at_least: usize, what: &str) {
+    let files = recordings(place.folder.path());
+    assert!(files.len() >= at_least, "{what}: {files:?}");
+    for file in &files {
+        let samples = read(file).samples;
+        let (by_tid, left_out) = shown(file);
+        let lines: usize = by_tid.values().sum();
+        assert_eq!(lines + left_out, samples, "{what}: {}", file.display());
+        assert_eq!(reported(file), lines as u64, "{what}: {}", file.display());
+        if !what.contains("system") {
+            // What the waiting child did is a sample or two, and in the first file.
+            assert!(left_out <= 3, "{what}: {left_out} of {samples} in {}", file.display());
+        }
+    }
+    let of_file = |file: &PathBuf| shown(file).0.values().sum::<usize>();
+    let shown: Vec<usize> = files.iter().map(of_file).collect();
+    assert!(shown.iter().filter(|lines| **lines > 0).count() >= at_least, "{what}: {shown:?}");
+}
+
+#[test]
+fn files_by_size_and_time_show_the_command() {
+    for &mode in modes() {
+        let command = format!("{BUSY}; {BUSY}; {BUSY}; {BUSY}; {BUSY}");
+        for (options, files) in [
+            (&["--switch-output=1s"][..], 2),
+            (&["--switch-output=20K", "--call-graph=dwarf,512"], 4),
+        ] {
+            if mode == "--follow=system" && files > 2 {
+                // On a busy machine such small files have samples of others alone.
+                continue;
+            }
+            let place = Place::new();
+            let output =
+                place.run(&[&CLOCK[..], &[mode], options, &["--", "sh", "-c", &command]].concat());
+            assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+            each_file_shows_the_command(&place, files, &format!("{mode} {options:?}"));
+        }
+    }
+}
+
+/// A process that nobody waits for is a child of another one by then: what is known of running
+/// processes doesn't tell that it is the command's.
+#[test]
+fn files_on_sigusr2_show_the_command_and_what_it_left_behind() {
+    for &mode in modes() {
+        let command = format!(
+            "({BUSY}; {BUSY}; {BUSY}) & (({BUSY}; {BUSY}; {BUSY}) &); {BUSY}; kill -USR2 $PPID; {BUSY}"
+        );
+        for keeps in [&[][..], &["--overwrite"], &["--keep-last", "9"]] {
+            let mut stranger = Guarded::busy();
+            let place = Place::new();
+            let words =
+                [&CLOCK[..], &[mode, "--switch-output"], keeps, &["--", "sh", "-c", &command]];
+            let output = place.run(&words.concat());
+            stranger.end();
+            let what = format!("{mode} {keeps:?}");
+            assert!(output.status.success(), "{what}: {}", stderr(&output));
+            each_file_shows_the_command(&place, 2, &what);
+            let files = recordings(place.folder.path());
+            let of_file: Vec<BTreeSet<i32>> =
+                files.iter().map(|file| shown(file).0.into_keys().collect()).collect();
+            let stranger = i32::try_from(stranger.id()).unwrap();
+            assert!(of_file.iter().all(|tids| !tids.contains(&stranger)), "{what}");
+            let (first, last) = (&of_file[0], of_file.last().unwrap());
+            assert_eq!(first.intersection(last).count(), 3, "{what}: {of_file:?}");
+        }
+    }
+}
+
+/// Times of a recording's samples, by CPU.
+fn times(file: &Path) -> BTreeSet<(Option<u32>, Option<u64>)> {
+    let mut reader = Reader::open(File::open(file).unwrap()).unwrap();
+    let mut times = BTreeSet::new();
+    while let Some(entry) = reader.next_record().unwrap() {
+        if entry.record.kind == PERF_RECORD_SAMPLE {
+            let head = Sample::of(&entry.record, entry.description.lookup()).unwrap().head;
+            times.insert((head.cpu, head.time_ns));
+        }
+    }
+    times
+}
+
+#[test]
+fn no_file_of_overwritten_rings_repeats_what_another_holds() {
+    let place = Place::new();
+    let command = format!(
+        "{BUSY}; kill -USR2 $PPID; {BUSY}; kill -USR2 $PPID; {BUSY}; kill -USR2 $PPID; sleep 0.3"
+    );
+    let words = ["--overwrite", "--switch-output", "--sample-cpu", "--", "sh", "-c", &command];
+    let output = place.run(&[&CLOCK[..], &words].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let files = recordings(place.folder.path());
+    assert!(files.len() >= 3, "{files:?}");
+    let of_file: Vec<_> = files.iter().map(|file| times(file)).collect();
+    let all: BTreeSet<_> = of_file.iter().flatten().collect();
+    let samples: usize = files.iter().map(|file| read(file).samples).sum();
+    assert!(of_file.iter().take(3).all(|times| !times.is_empty()), "{:?}", stderr(&output));
+    assert_eq!(samples, all.len(), "{}", stderr(&output));
+    for (file, times) in files.iter().zip(&of_file) {
+        let counted: u64 =
+            read(file).ledger.unwrap().events.iter().map(|event| event.samples).sum();
+        assert_eq!(counted, times.len() as u64, "{}", file.display());
+    }
+}
