@@ -60,6 +60,7 @@ impl Cuts {
     /// A place behind bytes that are no records of the caller's, a table. It is kept however near the
     /// last one is: from here on a byte is a byte again.
     pub(super) fn add_behind_table(&mut self, cut: Cut) {
+        self.last = Some(cut);
         self.keep(cut);
     }
 
