@@ -73,28 +73,16 @@ fn unprivileged_on_level_2() {
         "tare can count software and hardware events, of own programs in user mode. Not tracepoints, the kernel's part or the whole system."
     );
     let states = [
-        "paranoid",
-        "hardware",
-        "kernel_mode",
-        "system_wide",
-        "tracepoints",
-        "tracepoint_fields",
-        "nmi_watchdog",
-        "bpf",
+        ("paranoid", State::Limited),
+        ("hardware", State::Ok),
+        ("kernel_mode", State::Missing),
+        ("system_wide", State::Missing),
+        ("tracepoints", State::Missing),
+        ("tracepoint_fields", State::Missing),
+        ("nmi_watchdog", State::Limited),
+        ("bpf", State::Missing),
     ];
-    assert_eq!(
-        states.map(|id| item(&report, id).state),
-        [
-            State::Limited,
-            State::Ok,
-            State::Missing,
-            State::Missing,
-            State::Missing,
-            State::Missing,
-            State::Limited,
-            State::Missing
-        ]
-    );
+    assert_eq!(states.map(|(id, _)| (id, item(&report, id).state)), states);
     assert_eq!(
         commands(item(&report, "kernel_mode"))[0],
         "sudo sysctl kernel.perf_event_paranoid=1"
