@@ -346,12 +346,13 @@ fn exact_weights_are_what_each_command_counted() {
         "i=0; while [ $i -lt 200 ]; do date >/dev/null; expr 1 + $i >/dev/null; i=$((i+1)); done";
     let events = "task-clock,page-faults,context-switches,minor-faults";
     let recorded = record(&["--follow=inherit", "-e", events, "-F", "99"], &["sh", "-c", line]);
-    let all = tare().args(["stat", "-x,", "-e", "page-faults", "sh", "-c", line]).output().unwrap();
-    let alone = |program: &str| {
-        let output =
-            tare().args(["stat", "-x,", "-e", "page-faults", program, "1"]).output().unwrap();
-        stderr(&output).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
+    let faults = |command: &[&str]| {
+        let output = tare().args(["stat", "-x,", "-e", "page-faults"]).args(command).output();
+        let text = stderr(&output.unwrap());
+        text.lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
     };
+    let total = faults(&["sh", "-c", line]);
+    let alone = |program: &str| faults(&[program, "1"]);
     let json = tare()
         .args(["report", "-G", "--sort", "comm", "--weight=exact", "--json", "-i"])
         .arg(recorded.file())
@@ -365,8 +366,6 @@ fn exact_weights_are_what_each_command_counted() {
             .map(|row| row["counted"].as_f64().unwrap());
         row.sum::<f64>()
     };
-    let total =
-        stderr(&all).lines().next().unwrap().split(',').next().unwrap().parse::<f64>().unwrap();
     let [sh, date, expr] = ["sh", "date", "expr"].map(|comm| of("page-faults", comm));
     assert!(((sh + date + expr) / total - 1.0).abs() < 0.02, "{sh} {date} {expr} of {total}");
     // The shell forks them, and they do what they do alone.
