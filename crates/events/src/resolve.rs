@@ -9,7 +9,7 @@ use tare_format::abi::bindings::{
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::{self, Modifiers, finish};
 use super::names::{self, GenericEvent, generic};
-use super::syntax::{Item, Term, Typed, Word, number};
+use super::syntax::{self, Item, Term, Typed, Word, number};
 use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
 /// PMUs of the kernel's own, whose events go into any group (`perf_sw_context` in the kernel).
@@ -103,7 +103,7 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
 
 /// The word that holds an event's modifiers, wherever it stands.
 fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
-    if uprobe::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
+    if syntax::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
         return typed.tail; // a function can be called k
     }
     typed.tail.or_else(|| {
@@ -121,7 +121,7 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedPro
     if first.text == "mem" && second.is_some() {
         return breakpoint::event(typed).map(|event| vec![event]);
     }
-    if uprobe::is_probe(first.text) && second.is_some() {
+    if syntax::is_probe(first.text) && second.is_some() {
         return uprobe::event(typed, sources).map(|event| vec![event]);
     }
     if let (Some(kind), Some(config)) = (number(first.text), second) {

@@ -111,7 +111,7 @@ impl<'a> Cursor<'a> {
         }
         let mut words = vec![first];
         // A path holds slashes: uprobe:/usr/bin/prog:main
-        if super::uprobe::is_probe(first.text) && self.take(':') {
+        if is_probe(first.text) && self.take(':') {
             words.push(self.until(&[':', ',', '{', '}']).trimmed());
         }
         while self.take(':') {
@@ -260,6 +260,12 @@ fn one_of(pattern: &[char], c: char) -> Option<usize> {
         }
         (&first, _) => (first == c).then_some(1),
     }
+}
+
+/// Whether the event is a probe in a program, by the word that it begins with: at the entry of a
+/// function, or where it returns.
+pub(super) fn is_probe(word: &str) -> bool {
+    matches!(word, "uprobe" | "uretprobe")
 }
 
 #[cfg(test)]

@@ -22,12 +22,6 @@ use super::{Event, Sources};
 /// The name of the PMU in sysfs.
 const PMU: &str = "uprobe";
 
-/// Whether the event is a probe in a program, by the word that it begins with: at the entry of a
-/// function, or where it returns.
-pub(super) fn is_probe(word: &str) -> bool {
-    matches!(word, "uprobe" | "uretprobe")
-}
-
 pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {
         (&[kind, path, place], tail) => (kind, path, place, tail),

@@ -3,20 +3,13 @@
 
 use std::io::{self, Write};
 
+use crate::cli::resolved::Extent;
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
 use tare_format::file::{Description, Event, Features, Header};
 use tare_format::printable;
 use tare_format::record::kind;
 use tare_replay::{Recording, Tracepoints};
-
-/// How much is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Usual,
-    /// Also what can be long: topology, caches, build ids (`-I`).
-    Full,
-}
 
 /// `--header-only`. Of a stream what comes before the first of the kernel's records.
 pub(crate) fn write_only(

@@ -5,8 +5,17 @@ pub mod overhead;
 pub mod record;
 pub mod report;
 pub(crate) mod script;
+pub(crate) mod script_fields;
 mod size;
 pub mod stat;
 mod symbols;
 mod targets;
 pub mod versus;
+
+/// How much of what a recording says of itself is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Usual,
+    /// Also what can be long: topology, caches, build ids (`-I`).
+    Full,
+}

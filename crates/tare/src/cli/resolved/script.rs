@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use tare_symbols::SymbolOptions;
 
+use super::script_fields::Selection;
 use super::symbols;
 use crate::cli::raw;
-use crate::command::header::Extent;
-use crate::command::script::fields::Selection;
+use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
 
 /// How times are printed.

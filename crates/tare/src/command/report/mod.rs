@@ -12,8 +12,9 @@ use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
 use crate::cli::raw;
+use crate::cli::resolved::Extent;
 use crate::cli::resolved::report::{CallGraphs, Part, Recorded, Report};
-use crate::command::header::{self, Extent};
+use crate::command::header;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use tare_format::record::Sample;
 
-use super::fields::Fields;
 use super::line;
+use crate::cli::resolved::script_fields::Fields;
 use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
 /// Texts that are kept: most addresses come many times.

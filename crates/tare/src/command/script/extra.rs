@@ -8,8 +8,8 @@ use tare_format::abi::bindings::{
 use tare_format::record::{Branch, Branches, Registers, Sample};
 
 use super::chain::Chains;
-use super::fields::Fields;
 use super::line;
+use crate::cli::resolved::script_fields::Fields;
 use tare_replay::{CpuMode, Machine};
 
 /// Where samples of an event have their own address: page faults have that of the memory.

@@ -4,7 +4,6 @@
 mod chain;
 mod events;
 mod extra;
-pub(crate) mod fields;
 mod filter;
 mod json;
 mod line;
@@ -19,6 +18,7 @@ use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
 
 use crate::Outcome;
 use crate::cli::raw;
+use crate::cli::resolved::Extent;
 use crate::cli::resolved::script::{Script, ScriptForm};
 use crate::command::header;
 use crate::command::recording::open;
@@ -48,7 +48,7 @@ fn replay(script: &Script) -> Replay {
 fn text(
     script: &Script,
     mut recording: Recording,
-    header: Option<header::Extent>,
+    header: Option<Extent>,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
     let (printer, filter) = (Printer::new(script), filter::Passing::new(&script.filter));
@@ -76,7 +76,7 @@ struct TextSink<'a, W> {
     printer: Printer<'a>,
     filter: filter::Passing<'a>,
     /// Still to be printed.
-    header: Option<header::Extent>,
+    header: Option<Extent>,
     lines: &'a mut Lines<W>,
     has_samples: bool,
 }

@@ -7,9 +7,9 @@ use tare_format::record::{Record, Sample, kind};
 use super::chain::Chains;
 use super::events;
 use super::extra;
-use super::fields::{Fields, Selection};
 use super::line;
 use crate::cli::resolved::script::{Clock, Script};
+use crate::cli::resolved::script_fields::{Fields, Selection};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
 /// Writes samples.
