@@ -12,34 +12,18 @@
 use std::os::fd::BorrowedFd;
 
 use tare_format::ledger::FollowMode;
-use tare_kernel::child::FileLimit;
 
 use crate::error::{InheritOption, PlanError, RecordError};
 use crate::follow::{FollowRequest, Following};
 use crate::options::{Cpus, Options, Target};
-use crate::output::Output;
 use crate::plan::{self, Plan};
 use crate::recording::Recording;
-use crate::session::{Backend, CostOfSample, Session};
+use crate::session::{Backend, CostOfSample, Session, Start};
 
 /// A recorder: what will be opened is known, and nothing is recorded.
 #[derive(Debug)]
 pub struct Recorder {
     session: Session,
-}
-
-/// What a recording begins with.
-#[derive(Debug)]
-pub struct Start<'a> {
-    /// Where records go.
-    pub output: Output,
-    /// The process of the command, which waits for its execve: for [`Target::Command`].
-    pub command: Option<i32>,
-    /// Whether the command's program gets other rights at its execve: see
-    /// [`tare_kernel::child::Command::gives_other_rights`].
-    pub gives_other_rights: bool,
-    /// The limit of open files, which is raised where the events need more; `None`: it isn't.
-    pub files: Option<&'a FileLimit>,
 }
 
 impl Recorder {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tare_format::abi::Flags;
 use tare_format::ledger::{FollowMode, SampleCost};
 use tare_format::record::Layout;
+use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
 
@@ -18,7 +19,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
 use crate::follow::Following;
 use crate::options::Options;
-use crate::output::{self, OutputError};
+use crate::output::{self, Output, OutputError};
 use crate::plan::{Plan, PlannedEvent};
 use crate::synthesize;
 
@@ -49,6 +50,20 @@ impl fmt::Debug for Backend {
 
 /// What a sample of an event costs, as far as that is known.
 pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
+
+/// What a recording begins with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Where records go.
+    pub output: Output,
+    /// The process of the command, which waits for its execve: for [`Target::Command`].
+    pub command: Option<i32>,
+    /// Whether the command's program gets other rights at its execve: see
+    /// [`tare_kernel::child::Command::gives_other_rights`].
+    pub gives_other_rights: bool,
+    /// The limit of open files, which is raised where the events need more; `None`: it isn't.
+    pub files: Option<&'a FileLimit>,
+}
 
 /// What all parts of a recording refer to.
 pub(crate) struct Session {

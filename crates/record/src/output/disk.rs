@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use tare_kernel::file_window::{FileWindow, WindowError};
 
 use super::{Destination, Result};
+use crate::clock::Clock;
 
 /// The disk.
 pub trait Disk: fmt::Debug + Send + Sync {
@@ -56,6 +57,13 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// # Errors
     /// The kernel's own.
     fn remove(&self, path: &Path) -> std::result::Result<(), Errno>;
+}
+
+/// What an output is made with.
+#[derive(Clone, Debug)]
+pub(super) struct OutputBackend {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// An open file or stream.

@@ -9,8 +9,8 @@ use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending
 
 use super::compressor::Compressor;
 use super::cuts::{Between, Cut, Cuts};
+use super::disk::OutputBackend;
 use super::disk::{CutFile, DiskFile, FileState, OpenDestination};
-use super::series::OutputBackend;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;

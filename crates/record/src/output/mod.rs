@@ -38,6 +38,7 @@ use tare_format::file::writer::Description;
 
 use crate::clock::{Clock, SystemClock};
 
+use disk::OutputBackend;
 use disk::{CutFile, Disk, OpenDestination};
 pub use error::{OutputError, Result};
 pub use file_system::FileSystem;
@@ -45,7 +46,7 @@ pub use options::{Destination, Options, PathChoice, Switch};
 use queue::Queue;
 use record_sink::SinkWriter;
 pub use record_sink::{Closed, RecordSink};
-use series::{FileSeries, OutputBackend};
+use series::FileSeries;
 pub use stats::{OutputStats, Path};
 
 /// What a file ends with.

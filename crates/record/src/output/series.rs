@@ -1,25 +1,16 @@
 //! A recording: one file or stream, or several files, one after the other.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
-use super::disk::{CutFile, Disk, OpenDestination};
+use super::disk::{CutFile, OpenDestination, OutputBackend};
 use super::file::OutputFile;
 use super::names::Kept;
 use super::window_thread::WindowThread;
 use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
-use crate::clock::Clock;
-
-/// What an output is made with.
-#[derive(Clone, Debug)]
-pub(super) struct OutputBackend {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) clock: Arc<dyn Clock>,
-}
 
 /// A recording that is being written.
 #[derive(Debug)]

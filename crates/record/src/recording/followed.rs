@@ -15,7 +15,7 @@ use crate::follow::Following;
 use crate::options::{Begin, Keep};
 use crate::plan::PlannedEvent;
 use crate::session::Session;
-use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger};
+use tare_format::ledger::{Coverage, Event, Follow, FollowMode, Ledger};
 
 /// Fewer samples than this are so few that chance decides whether they stand for 90%.
 const FEW_SAMPLES: f64 = 20.0;
@@ -112,33 +112,56 @@ pub(super) fn complete(
         follow.left_cgroup = family.not_ended.saturating_sub(seen.threads.len() as u64);
     }
     let mode = follow.mode;
-    let time = time_used(session, used.filter(|_| is_whole), seen);
-    let highest_hz = session.backend.host.sysctl("kernel.perf_event_max_sample_rate");
-    let highest_hz = highest_hz.ok().and_then(|hz| u64::try_from(hz).ok());
+    let command = CommandUsage {
+        mode,
+        time: time_used(session, used.filter(|_| is_whole), seen),
+        recorded_ns: ledger.recorded_ns,
+    };
     for (number, event) in ledger.events.iter_mut().enumerate() {
-        let (Some(planned), Some(&sampled)) =
-            (session.plan.events.get(number), family.periods.get(number))
-        else {
-            continue;
-        };
+        let Some(&sampled) = family.periods.get(number) else { continue };
         let count = counts.get(number).copied().flatten().filter(|_| mode != FollowMode::System);
+        command.cover(session, number, sampled, count, event);
+    }
+}
+
+/// What a command used, which its samples are held against.
+struct CommandUsage {
+    mode: FollowMode,
+    /// `None` where it is not known.
+    time: Option<CpuTime>,
+    recorded_ns: u64,
+}
+
+impl CommandUsage {
+    /// Puts into the ledger of an event what its samples stand for: `sampled` is the sum of their
+    /// periods, `count` what the event counted.
+    fn cover(
+        &self,
+        session: &Session,
+        number: usize,
+        sampled: u64,
+        count: Option<u64>,
+        event: &mut Event,
+    ) {
+        let Some(planned) = session.plan.events.get(number) else { return };
         event.counted = count.filter(|_| {
-            mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT)
+            self.mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT)
         });
         let is_time = planned.is_clock();
-        let used =
-            if is_time { time.map(|time| of_levels(time, &planned.attr)).or(count) } else { count };
-        if planned.attr.sampling != Sampling::None && !session.only_tracks(number) {
-            let busy_ns = time.map_or(ledger.recorded_ns, |time| nanos(time.user + time.system));
-            let coverage = |used| Coverage {
-                sampled,
-                used,
-                is_time,
-                is_little: is_little(planned.attr.sampling, used, busy_ns),
-                is_highest_rate: rate(planned).is_some_and(|hz| Some(hz) >= highest_hz),
-            };
-            event.coverage = used.map(coverage);
+        let time = self.time.filter(|_| is_time).map(|time| of_levels(time, &planned.attr));
+        if planned.attr.sampling == Sampling::None || session.only_tracks(number) {
+            return;
         }
+        let busy = self.time.map(|time| nanos(time.user + time.system));
+        let highest_hz = session.backend.host.sysctl("kernel.perf_event_max_sample_rate");
+        let highest_hz = highest_hz.ok().and_then(|hz| u64::try_from(hz).ok());
+        event.coverage = time.or(count).map(|used| Coverage {
+            sampled,
+            used,
+            is_time,
+            is_little: is_little(planned.attr.sampling, used, busy.unwrap_or(self.recorded_ns)),
+            is_highest_rate: rate(planned).is_some_and(|hz| Some(hz) >= highest_hz),
+        });
     }
 }
 

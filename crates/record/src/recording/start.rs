@@ -26,8 +26,8 @@ use crate::error::RecordError;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
 use crate::plan::{PlannedEvent, Start};
-use crate::recorder::Start as Beginning;
 use crate::session::Session;
+use crate::session::Start as Beginning;
 use crate::synthesize;
 
 /// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each

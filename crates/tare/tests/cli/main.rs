@@ -29,6 +29,7 @@ mod record_peers;
 mod record_said;
 mod record_stopped;
 mod record_switch;
+mod recorded;
 mod report;
 mod report_input;
 mod script;

@@ -3,124 +3,17 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tare_format::abi::bindings::{PERF_RECORD_LOST, PERF_RECORD_READ, PERF_RECORD_SAMPLE};
-use tare_format::file::Reader;
-use tare_format::ledger::Ledger;
-use tare_format::record::{Record, Sample, kind};
-
-use crate::support::{Guarded, Unprivileged, Written, is_root, sh, stderr, tare};
+use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
+use crate::support::{Guarded, Unprivileged, Written, is_root, sh, stderr};
 
 /// Some work that ends by itself.
 const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
 
-/// A folder, and the recording in it.
-pub(crate) struct Place {
-    pub(crate) folder: tempfile::TempDir,
-}
-
-impl Place {
-    pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path().join("perf.data")
-    }
-
-    /// `tare record -o` the file.
-    pub(crate) fn record(&self, args: &[&str]) -> Command {
-        let mut command = tare();
-        command.arg("record").arg("-o").arg(self.file()).args(args).stdin(Stdio::null());
-        command
-    }
-
-    pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.record(args).output().unwrap()
-    }
-}
-
-/// What is in a recording.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) samples: usize,
-    /// Records that `LOST` records tell of.
-    pub(crate) lost: u64,
-    reads: usize,
-    marks: usize,
-    /// Threads that samples name.
-    tids: Vec<i32>,
-    pub(crate) ledger: Option<Ledger>,
-    /// Whether its end was written.
-    pub(crate) finished: bool,
-}
-
-pub(crate) fn read(path: &Path) -> Found {
-    let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
-    let mut found = Found::default();
-    while let Some(entry) = reader.next_record().unwrap() {
-        match entry.record.kind {
-            PERF_RECORD_SAMPLE => found.samples += 1,
-            PERF_RECORD_READ => found.reads += 1,
-            kind::FINISHED_ROUND => found.marks += 1,
-            _ => {}
-        }
-        match entry.record.decode() {
-            Ok(Record::Sample) => found
-                .tids
-                .extend(Sample::of(&entry.record, entry.description.lookup()).unwrap().head.tid),
-            Ok(Record::Lost(lost)) => {
-                assert_eq!(entry.record.kind, PERF_RECORD_LOST);
-                found.lost += lost.lost;
-            }
-            _ => {}
-        }
-    }
-    assert!(reader.losses().is_empty(), "{:?}", reader.losses());
-    found.ledger =
-        reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
-    let bytes = std::fs::read(path).unwrap();
-    // Feature bit 0 is that of the table behind data that still grow.
-    found.finished = bytes[72] & 1 == 0;
-    found
-}
-
-pub(crate) fn perf_script(words: &[&str], path: &Path) -> Option<Vec<String>> {
-    let output = match Command::new("perf").arg("script").args(words).arg("-i").arg(path).output() {
-        Ok(output) => output,
-        Err(error) => {
-            println!("skipped: perf can't be run: {error}");
-            return None;
-        }
-    };
-    assert!(output.status.success(), "{}", stderr(&output));
-    Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
-}
-
-pub(crate) fn samples_of(ledger: &Ledger) -> usize {
-    ledger.events.iter().map(|event| usize::try_from(event.samples).unwrap()).sum()
-}
-
-/// Waits until a recording has begun: its first bytes are there.
-pub(crate) fn wait_for(path: &Path) {
-    let patience = Instant::now() + Duration::from_secs(20);
-    while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {
-        assert!(Instant::now() < patience, "{} never came", path.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    std::thread::sleep(Duration::from_millis(100));
-}
-
-pub(crate) fn send(signal: &str, to: &Child) {
-    assert!(sh(&format!("kill -{signal} {}", to.id())).status.success());
-}
-
 #[test]
 fn a_command_leaves_samples_a_ledger_and_its_status() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&[
         "-e",
         "cpu-clock",
@@ -155,7 +48,7 @@ fn a_command_leaves_samples_a_ledger_and_its_status() {
 
 #[test]
 fn quiet_is_quiet() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&["-q", "--", "true"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     assert!(read(&place.file()).finished);
@@ -185,7 +78,7 @@ fn a_whole_machine_without_the_recorder() {
     }
     let events = "raw_syscalls:*,sched:sched_switch,sched:sched_wakeup";
     for path in ["write", "mmap"] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let option = format!("--output-path={path}");
         let output = place.run(&[
             "-a",
@@ -210,7 +103,7 @@ fn a_whole_machine_without_the_recorder() {
         assert_eq!(script.len(), found.samples);
         assert_eq!(named(&script, &own), 0, "{path}");
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&[
         "-a",
         "--include-self",
@@ -235,7 +128,7 @@ fn signals_end_a_recording_that_is_whole() {
         return;
     }
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let mut recorder = Guarded::spawn(&mut place.record(&["-a", "-e", "cpu-clock", "-q"]));
         wait_for(&place.file());
         send(signal, &recorder);
@@ -247,7 +140,7 @@ fn signals_end_a_recording_that_is_whole() {
 
 #[test]
 fn the_command_ends_with_the_signal_and_says_so() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let mut recorder =
         Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
     wait_for(&place.file());
@@ -258,7 +151,7 @@ fn the_command_ends_with_the_signal_and_says_so() {
 
 #[test]
 fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let command = Written(place.folder.path().join("pid"));
     let script = format!("echo $$ >{}; while :; do :; done", command.0.display());
     let options = [
@@ -290,14 +183,14 @@ fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read()
 
 #[test]
 fn a_killed_command_is_128_and_the_signal() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     assert_eq!(place.run(&["-q", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
     assert!(read(&place.file()).finished);
 }
 
 #[test]
 fn a_command_that_cannot_run_costs_no_recording() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     std::fs::write(place.file(), "precious").unwrap();
     for (command, status) in [("no-such-program-here", 127), ("/etc/passwd", 126)] {
         let output = place.run(&["--", command]);
@@ -314,7 +207,7 @@ fn a_command_that_cannot_run_costs_no_recording() {
 
 #[test]
 fn a_running_process_is_recorded_and_left_alone() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let mut busy = Guarded::busy();
     let pid = busy.id().to_string();
     let output = place.run(&["-e", "cpu-clock", "-p", &pid, "--timeout", "300"]);
@@ -374,7 +267,7 @@ fn an_ordinary_user_records_what_is_his() {
 
 #[test]
 fn closed_descriptors_and_few_of_them() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let line = |end: &str| {
         format!(
             "{} record -q -o {} -e cpu-clock -- true {end}",
@@ -411,7 +304,7 @@ fn what_finds_no_room_is_counted() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let command = "dd if=/dev/zero of=/dev/null bs=1 count=300000 2>/dev/null";
     let output = place.run(&[
         "-m",
@@ -443,7 +336,7 @@ fn what_finds_no_room_is_counted() {
 
 #[test]
 fn the_last_seconds_alone() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--keep-last", "0.2"];
     let output = place
         .run(&[&words[..], &["--", "sh", "-c", "while :; do :; done & sleep 1; kill $!"]].concat());
@@ -469,7 +362,7 @@ fn overwritten_rings_hold_what_came_last() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let command = "dd if=/dev/zero of=/dev/null bs=1 count=100000 2>/dev/null";
     let output = place.run(&[
         "--overwrite",
@@ -495,7 +388,7 @@ fn overwritten_rings_hold_what_came_last() {
 
 #[test]
 fn orders_are_taken_and_answered() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let (orders, answers) =
         (place.folder.path().join("orders"), place.folder.path().join("answers"));
     assert!(sh(&format!("mkfifo {} {}", orders.display(), answers.display())).status.success());
@@ -532,7 +425,7 @@ fn orders_are_taken_and_answered() {
 
 #[test]
 fn exact_counts_of_threads() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&[
         "-s",
         "-e",

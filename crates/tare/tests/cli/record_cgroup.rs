@@ -8,7 +8,7 @@ use tare_format::ledger::Follow;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::record::{Place, read};
+use crate::recorded::{RecordingFolder, read};
 use crate::support::{Written, is_root, stderr};
 
 fn own_cgroup() -> Option<PathBuf> {
@@ -16,7 +16,7 @@ fn own_cgroup() -> Option<PathBuf> {
 }
 
 /// Records a shell that knows its own cgroup's folder as `$own`.
-fn record(place: &Place, line: &str) -> Option<(String, Follow)> {
+fn record(place: &RecordingFolder, line: &str) -> Option<(String, Follow)> {
     let top = own_cgroup().filter(|_| is_root())?;
     let line = format!("own={}/$(sed -n 's|^0::.*/||p' /proc/self/cgroup); {line}", top.display());
     let output = place.run(&["--follow=cgroup", "-e", "cpu-clock", "--", "sh", "-c", &line]);
@@ -29,14 +29,14 @@ fn record(place: &Place, line: &str) -> Option<(String, Follow)> {
 }
 
 /// The folder that the command saw.
-fn folder(place: &Place) -> PathBuf {
+fn folder(place: &RecordingFolder) -> PathBuf {
     let text = std::fs::read_to_string(place.folder.path().join("own")).unwrap();
     PathBuf::from(text.trim())
 }
 
 #[test]
 fn cgroups_below_are_removed() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let to = place.folder.path().join("own");
     let line = format!("mkdir -p $own/sub/deep $own/other && echo $own >{}", to.display());
     let Some((said, follow)) = record(&place, &line) else { return };
@@ -46,7 +46,7 @@ fn cgroups_below_are_removed() {
 
 #[test]
 fn a_daemon_in_a_cgroup_below_outlives_the_command_and_has_not_left() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let (to, daemon) = (place.folder.path().join("own"), Written(place.folder.path().join("pid")));
     let line = format!(
         "mkdir $own/sub && echo $own >{}; sh -c 'echo $$ >'$own/sub/cgroup.procs'; echo $$ >{}; exec sleep 60' \
@@ -67,7 +67,7 @@ fn a_daemon_in_a_cgroup_below_outlives_the_command_and_has_not_left() {
 /// A mount keeps a cgroup from being removed: that is said.
 #[test]
 fn what_cannot_be_removed_is_named() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let to = place.folder.path().join("own");
     let line =
         format!("mkdir $own/sub && mount --bind $own/sub $own/sub && echo $own >{}", to.display());

@@ -1,7 +1,7 @@
 //! `tare record` of whole CPUs with a command: what its process did while it was tare's own child,
 //! waiting to be let go, is in no recording.
 
-use crate::record::{Place, perf_script, read, samples_of};
+use crate::recorded::{RecordingFolder, perf_script, read, samples_of};
 use crate::support::{is_root, sh, stderr, tare};
 
 /// The words of recording system calls on whole CPUs in so many ways.
@@ -19,7 +19,7 @@ fn what_the_waiting_child_does_is_in_no_file() {
         return;
     }
     for way in WAYS {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let events = ["--no-call-graph", "-e", "raw_syscalls:*", "-m", "4M"];
         let command = ["--", "sh", "-c", "/bin/true; echo $$"];
         let output = place.run(&[way, &events, &command].concat());
@@ -57,7 +57,7 @@ fn a_child_that_executes_nothing_has_no_samples() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let program = place.folder.path().join("no-program");
     std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
     sh(&format!("chmod 755 {}", program.display()));

@@ -8,7 +8,7 @@ use std::process::Command;
 use tare_format::file::Reader;
 use tare_format::record::Record;
 
-use crate::record::{Place, perf_script};
+use crate::recorded::{RecordingFolder, perf_script};
 use crate::support::{Guarded, stderr, tare};
 
 /// Mappings of each file that a recording tells of: of code, and of data.
@@ -37,18 +37,18 @@ fn has_data(mappings: &BTreeMap<String, (usize, usize)>, what: &str) {
 fn copied_stacks_come_with_mappings_of_data() {
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     for options in [&["--call-graph=dwarf,1024"][..], &["-e", "cpu-clock/call-graph=dwarf/"]] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = place.run(&[options, &["--", "sh", "-c", busy]].concat());
         assert!(output.status.success(), "{options:?}: {}", stderr(&output));
         has_data(&mappings(&place.file()), &format!("{options:?}"));
     }
     let running = Guarded::busy();
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let pid = running.id().to_string();
     let output = place.run(&["--call-graph=dwarf,1024", "-p", &pid, "--timeout", "200"]);
     assert!(output.status.success(), "{}", stderr(&output));
     has_data(&mappings(&place.file()), "what ran before");
-    let place = Place::new();
+    let place = RecordingFolder::new();
     assert!(place.run(&["--", "sh", "-c", busy]).status.success());
     assert!(mappings(&place.file()).values().all(|(_, data)| *data == 0), "fp needs none");
 }
@@ -56,7 +56,7 @@ fn copied_stacks_come_with_mappings_of_data() {
 /// perf 6.1 of Debian has no unwinder that gets beyond a first frame; others do.
 #[test]
 fn copied_stacks_are_whole() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let options = ["--call-graph=dwarf,16384", "-e", "cpu-clock:u", "-F", "5000", "--"];
     let command = [env!("CARGO_BIN_EXE_tare"), "list"];
     let output = place.run(&[&options[..], &command].concat());

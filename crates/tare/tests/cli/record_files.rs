@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE};
 use tare_format::file::Reader;
 
-use crate::record::{Place, perf_script, read, samples_of, send, wait_for};
+use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
 use crate::support::{Guarded, is_root, stderr};
 
 /// Many page faults, each a sample.
@@ -49,7 +49,7 @@ fn said(text: &str) -> usize {
 #[test]
 fn files_that_fill_one_after_the_other_have_ledgers_of_their_own() {
     for way in [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"]] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let size = if way == ["-z"] { "--switch-output=20K" } else { "--switch-output=100K" };
         let output = place.run(&[&FAULTS[..], way, &[size, "--"], &FORKS].concat());
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
@@ -64,7 +64,7 @@ fn files_that_fill_one_after_the_other_have_ledgers_of_their_own() {
 
 #[test]
 fn a_file_becomes_hardly_larger_than_it_may() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&[&FAULTS[..5], &["--max-size=300K", "--"], &FORKS].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(stderr(&output).matches("--max-size").count(), 1, "{}", stderr(&output));
@@ -76,7 +76,7 @@ fn a_file_becomes_hardly_larger_than_it_may() {
 
 #[test]
 fn files_end_after_a_time() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let words = [
         "-e",
         "cpu-clock",
@@ -113,7 +113,7 @@ fn sigusr2_has_what_there_is_written() {
         &["--switch-output", "--keep-last", "5"],
         &["--keep-last", "5"],
     ] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "-q"];
         let mut recorder = Guarded::spawn(
             &mut place
@@ -174,7 +174,7 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
     let busy = Guarded::busy();
     let pid = busy.id();
     let record = |options: &[&str]| {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = place.run(
             &[
                 &["-e", "cpu-clock", "-c", "50000", "-p", &pid.to_string(), "--timeout", "300"],

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use crate::record::{Place, perf_script, read, samples_of};
+use crate::recorded::{RecordingFolder, perf_script, read, samples_of};
 use crate::support::{stderr, tare};
 
 /// A shell that is busy for some tenths of a second.
@@ -18,7 +18,7 @@ const WAYS: [&[&str]; 4] = [
 ];
 
 /// Records a command that is busy, does something to the file, and is busy again.
-fn record(way: &[&str], place: &Place, does: &str) -> Output {
+fn record(way: &[&str], place: &RecordingFolder, does: &str) -> Output {
     let command = format!("{BUSY}; {does}; {BUSY}; {BUSY}; exit 3");
     let words = ["-e", "cpu-clock", "-F", "4000", "--flush-interval", "50", "--", "sh", "-c"];
     let mut command = place.record(&[way, &words, &[&command]].concat());
@@ -48,7 +48,7 @@ fn check(file: &Path, what: &str) -> usize {
 #[test]
 fn a_file_that_is_emptied_is_a_recording_without_samples() {
     for way in WAYS {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = record(way, &place, ": > perf.data");
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(why(&output).contains("truncated"), "{way:?}: {}", stderr(&output));
@@ -59,7 +59,7 @@ fn a_file_that_is_emptied_is_a_recording_without_samples() {
 #[test]
 fn what_lies_before_the_end_that_a_file_is_given_is_kept() {
     for way in &WAYS[..2] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = record(way, &place, "sleep 0.2; truncate -s 60000 perf.data");
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(why(&output).contains("truncated"), "{way:?}: {}", stderr(&output));
@@ -71,7 +71,7 @@ fn what_lies_before_the_end_that_a_file_is_given_is_kept() {
 #[test]
 fn a_file_that_is_deleted_is_there_again() {
     for way in WAYS {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = record(way, &place, "sleep 0.2; rm perf.data");
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));
         assert!(why(&output).contains("deleted"), "{way:?}: {}", stderr(&output));
@@ -83,7 +83,7 @@ fn a_file_that_is_deleted_is_there_again() {
 /// Another file that has the name by then is somebody else's.
 #[test]
 fn a_file_of_the_same_name_is_left_alone() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = record(&[], &place, "sleep 0.2; rm perf.data; echo precious >perf.data");
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "precious\n");
@@ -97,7 +97,7 @@ fn a_file_of_the_same_name_is_left_alone() {
 /// The end finds it, too: nothing is written in between.
 #[test]
 fn a_file_that_is_deleted_at_the_end_is_noticed() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let mut command = tare();
     command.args(["record", "-e", "cpu-clock", "--flush-interval", "60000", "-o"]);
     command.arg(place.file()).args(["--", "rm"]).arg(place.file()).stdin(Stdio::null());
@@ -110,7 +110,7 @@ fn a_file_that_is_deleted_at_the_end_is_noticed() {
 /// A rename takes the file along: nothing is wrong with that.
 #[test]
 fn a_file_that_is_renamed_is_whole() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = record(&[], &place, "mv perf.data elsewhere");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let found = read(&place.folder.path().join("elsewhere"));

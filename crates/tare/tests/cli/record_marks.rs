@@ -7,7 +7,7 @@ use std::path::Path;
 use tare_format::file::Reader;
 use tare_format::record::kind;
 
-use crate::record::Place;
+use crate::recorded::RecordingFolder;
 use crate::support::stderr;
 
 /// How many marks a recording has, and how many records come too late for them.
@@ -33,7 +33,7 @@ fn marks(path: &Path) -> (usize, usize) {
 /// What rings held that were overwritten is older than what tells of processes.
 #[test]
 fn what_was_overwritten_comes_before_any_mark() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let busy = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
     let command = format!("/bin/true; {busy}; /bin/true; {busy}; /bin/true; {busy}; /bin/true");
     let words = ["--overwrite", "-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "--"];

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::record::{Place, perf_script, read, samples_of, send, wait_for};
+use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
 use crate::support::{Guarded, Unprivileged, is_root, sh, stderr, tare};
 
 /// Policy and realtime priority of each thread, by name (proc(5), the last words of `stat`).
@@ -25,7 +25,7 @@ fn reading_has_the_priority_that_is_asked_for() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let mut recorder = Guarded::spawn(&mut place.record(&[
         "-r",
         "5",
@@ -64,7 +64,7 @@ fn several_threads_read_every_record_once() {
         return;
     }
     for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--max-size=1G"]] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let words = [
             "--readers",
             "2",
@@ -94,7 +94,7 @@ fn several_threads_read_every_record_once() {
 /// Own system calls of a recording that lasts so long: as the kernel counts them, everything
 /// included, and as the ledger does.
 fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let counts = place.folder.path().join("counts");
     let mut stat = tare();
     stat.args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o"]).arg(&counts).arg("--");
@@ -157,7 +157,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 
 #[test]
 fn a_fifo_that_nobody_reads_can_be_given_up() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let fifo = place.folder.path().join("fifo");
     assert!(sh(&format!("mkfifo {}", fifo.display())).status.success());
     let spawn = || {

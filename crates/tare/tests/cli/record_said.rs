@@ -5,7 +5,7 @@ use std::fs::File;
 use tare_format::file::Reader;
 use tare_format::ledger::Ledger;
 
-use crate::record::Place;
+use crate::recorded::RecordingFolder;
 use crate::support::{stderr, tare};
 
 const COMMAND: [&str; 6] =
@@ -21,7 +21,7 @@ fn printed(bytes: u64) -> String {
 
 #[test]
 fn two_lines_follow_a_recording_and_the_rest_is_with_v_and_in_the_header() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let usual = place.run(&COMMAND);
     assert!(usual.status.success(), "{}", stderr(&usual));
     let said = stderr(&usual);
@@ -42,7 +42,7 @@ fn two_lines_follow_a_recording_and_the_rest_is_with_v_and_in_the_header() {
 #[test]
 fn a_recording_has_one_size() {
     for options in [&[][..], &["-z"], &["--output-path=mmap"], &["-B"]] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let output = place.run(&[options, &COMMAND].concat());
         let len = std::fs::metadata(place.file()).unwrap().len();
         let size = format!("; {} -> ", printed(len));
@@ -57,7 +57,7 @@ fn a_recording_has_one_size() {
 
 #[test]
 fn the_sum_over_several_files_is_not_called_the_last_one() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let words = ["-e", "page-faults", "-c", "1", "--switch-output=50K", "--", "sh", "-c"];
     let script = "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done";
     let output = place.run(&[&words[..], &[script]].concat());

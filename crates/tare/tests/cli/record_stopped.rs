@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::record::{Place, read, samples_of};
+use crate::recorded::{RecordingFolder, read, samples_of};
 use crate::support::{Unprivileged, is_root, sh, stderr, tare};
 
 /// Many page faults, each a sample.
@@ -45,7 +45,7 @@ fn blames_nobody(output: &Output, file: &Path, what: &str) {
 #[test]
 fn a_recording_of_limited_size_blames_nobody() {
     for way in [&[][..], &["-z"], &["--output-path=mmap"]] {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let size = if way == ["-z"] { "--max-size=40K" } else { "--max-size=300K" };
         let output = place.run(&[&FAULTS, way, &[size], &FORKS].concat());
         assert_eq!(output.status.code(), Some(0), "{way:?}: {}", stderr(&output));
@@ -96,7 +96,7 @@ fn a_full_disk_blames_nobody_and_only_what_is_in_the_file_counts() {
 /// The highest rate there is can't be made higher.
 #[test]
 fn the_highest_rate_is_not_to_be_made_higher() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let command = ["--", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"];
     let output = place.run(&[&["-F", "max", "-e", "cpu-clock"][..], &command].concat());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -106,7 +106,7 @@ fn the_highest_rate_is_not_to_be_made_higher() {
 /// Of an event that happened a few times, sampled by a rate, nobody can say which share was seen.
 #[test]
 fn a_share_of_next_to_nothing_is_not_told() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let output = place.run(&["-e", "cpu-clock", "-e", "page-faults", "--", "true"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stderr(&output);
@@ -159,7 +159,7 @@ fn sync_has_names_on_the_disk_too() {
         return;
     }
     let synced = |options: &[&str]| -> u64 {
-        let place = Place::new();
+        let place = RecordingFolder::new();
         let counts = place.folder.path().join("counts");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
         command.args(["stat", "-x,", "-e", "syscalls:sys_enter_fsync", "-o"]).arg(&counts);

@@ -9,7 +9,7 @@ use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::file::Reader;
 use tare_format::record::Sample;
 
-use crate::record::{Place, read};
+use crate::recorded::{RecordingFolder, read};
 use crate::support::{Guarded, is_root, left_out, stderr, tare};
 
 const CLOCK: [&str; 6] = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50"];
@@ -55,7 +55,7 @@ fn modes() -> &'static [&'static str] {
     if !is_root() {
         return &[];
     }
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let tried = place.run(&["-q", "--follow=cgroup", "--", "true"]);
     if tried.status.success() {
         &["--follow=cgroup", "--follow=system"]
@@ -66,7 +66,7 @@ fn modes() -> &'static [&'static str] {
 }
 
 /// Every file of a recording has samples of the command that are shown.
-fn each_file_shows_the_command(place: &Place, at_least: usize, what: &str) {
+fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &str) {
     let files = recordings(place.folder.path());
     assert!(files.len() >= at_least, "{what}: {files:?}");
     for file in &files {
@@ -97,7 +97,7 @@ fn files_by_size_and_time_show_the_command() {
                 // On a busy machine such small files have samples of others alone.
                 continue;
             }
-            let place = Place::new();
+            let place = RecordingFolder::new();
             let output =
                 place.run(&[&CLOCK[..], &[mode], options, &["--", "sh", "-c", &command]].concat());
             assert!(output.status.success(), "{options:?}: {}", stderr(&output));
@@ -116,7 +116,7 @@ fn files_on_sigusr2_show_the_command_and_what_it_left_behind() {
         );
         for keeps in [&[][..], &["--overwrite"], &["--keep-last", "9"]] {
             let mut stranger = Guarded::busy();
-            let place = Place::new();
+            let place = RecordingFolder::new();
             let words =
                 [&CLOCK[..], &[mode, "--switch-output"], keeps, &["--", "sh", "-c", &command]];
             let output = place.run(&words.concat());
@@ -150,7 +150,7 @@ fn times(file: &Path) -> BTreeSet<(Option<u32>, Option<u64>)> {
 
 #[test]
 fn no_file_of_overwritten_rings_repeats_what_another_holds() {
-    let place = Place::new();
+    let place = RecordingFolder::new();
     let command = format!(
         "{BUSY}; kill -USR2 $PPID; {BUSY}; kill -USR2 $PPID; {BUSY}; kill -USR2 $PPID; sleep 0.3"
     );

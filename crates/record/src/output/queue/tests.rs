@@ -11,7 +11,7 @@ use tare_format::file::Reader;
 use tare_format::file::writer::EventDescription;
 
 use super::super::disk::OpenDestination;
-use super::super::{FileSystem, Options, series::OutputBackend};
+use super::super::{FileSystem, Options, disk::OutputBackend};
 use super::*;
 use crate::clock::SystemClock;
 
