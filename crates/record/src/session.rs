@@ -56,7 +56,7 @@ pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
 pub struct Start<'a> {
     /// Where records go.
     pub output: Output,
-    /// The process of the command, which waits for its execve: for [`Target::Command`].
+    /// The process of the command, which waits for its execve: for [`crate::options::Target::Command`].
     pub command: Option<i32>,
     /// Whether the command's program gets other rights at its execve: see
     /// [`tare_kernel::child::Command::gives_other_rights`].
