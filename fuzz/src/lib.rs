@@ -52,12 +52,18 @@ pub fn try_input(target: &Target, input: &[u8]) -> Result<(), Failure> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// What is asked for is counted for the whole process: one test at a time.
+    static ALLOCATING: Mutex<()> = Mutex::new(());
 
     /// Seeds are read, and what was found once is not found again. A file is named by its target
     /// and anything behind a `-`.
     #[test]
     fn seeds_and_what_was_found() {
+        let _alone = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);
         for target in TARGETS {
             for seed in (target.seeds)() {
                 assert_eq!(try_input(target, &seed), Ok(()), "{}", target.name);
@@ -77,6 +83,7 @@ mod tests {
 
     #[test]
     fn failures_are_noticed() {
+        let _alone = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);
         let seeds = || Vec::new();
         let panics = Target { name: "panics", seeds, read: |input| assert!(input.is_empty()) };
         let hook = std::panic::take_hook();

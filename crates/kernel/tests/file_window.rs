@@ -156,7 +156,9 @@ fn a_limit_on_the_file_s_size() {
     let most: u64 = 1 << 30;
     let before = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum: before.maximum }).unwrap();
-    let refused = FileWindow::open(tempfile::tempfile().unwrap(), most, page());
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(most).unwrap();
+    let refused = FileWindow::open(file, most, page());
     setrlimit(Resource::Fsize, before).unwrap();
     match refused.unwrap_err() {
         WindowError::NotSupported { step, error } => {

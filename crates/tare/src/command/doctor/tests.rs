@@ -267,7 +267,7 @@ fn hostile_content() {
     let report = report(&machine, &Scripted::new(), Ok(()));
     let text = text::render(&report, false);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
-    assert!(text.lines().any(|line| line.contains("at /cg\\n\\u{1b}x")), "{text}");
+    assert!(text.lines().any(|line| line.contains("at /cg\\u{a}\\u{1b}x")), "{text}");
     let document: serde_json::Value =
         serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
     assert!(document["items"][0]["found"].as_str().unwrap().starts_with(hostile));
