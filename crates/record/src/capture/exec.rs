@@ -5,7 +5,9 @@
 //! ring 0   | sample t=1 | sample t=7 |            of the process: both wait, as rings are read one by one
 //! ring 1   | sample t=3 | COMM exec t=5 | ...     t=3 and t=1 are left out; t=7 is appended now
 //! ```
-//! Once that record was seen, no sample's thread is looked at any more.
+//! The record may be read before older samples in other rings: samples are looked at until each ring
+//! was read by a pass that began after the record was seen. From then on no sample's thread is looked
+//! at any more.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +39,12 @@ enum State {
         /// Samples of the process, one behind the other.
         samples: Vec<u8>,
     },
-    /// When the process executed its program; `None` where that was given up.
-    Over { exec_ns: Option<u64> },
+    Over {
+        /// When the process executed its program; `None` where that was given up.
+        exec_ns: Option<u64>,
+        /// How many rounds still have to end until no ring can hold an older sample.
+        rounds: u8,
+    },
 }
 
 impl ExecFilter {
@@ -52,11 +58,23 @@ impl ExecFilter {
         matches!(self.state, State::Waiting { .. })
     }
 
+    /// Whether samples have to go through [`ExecFilter::pass`].
+    pub(crate) fn looks_at_samples(&self) -> bool {
+        !matches!(self.state, State::Over { rounds: 0, .. })
+    }
+
+    /// Every ring was read since the last call, by passes that began after it.
+    pub(crate) fn end_round(&mut self) {
+        if let State::Over { rounds, .. } = &mut self.state {
+            *rounds = rounds.saturating_sub(1);
+        }
+    }
+
     /// When the process executed its program, in the recording's clock.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         match self.state {
             State::Waiting { .. } => None,
-            State::Over { exec_ns } => exec_ns,
+            State::Over { exec_ns, .. } => exec_ns,
         }
     }
 
@@ -67,9 +85,15 @@ impl ExecFilter {
         for raw in Records::new(records, Endian::NATIVE) {
             let (record, after) = rest.split_at(raw.size().min(rest.len()));
             rest = after;
-            let State::Waiting { samples, .. } = &mut self.state else {
-                passed.extend_from_slice(record);
-                continue;
+            let samples = match &mut self.state {
+                State::Waiting { samples, .. } => samples,
+                State::Over { exec_ns, .. } => {
+                    let exec_ns = *exec_ns;
+                    if !self.is_before(exec_ns, table, &raw, record) {
+                        passed.extend_from_slice(record);
+                    }
+                    continue;
+                }
             };
             match raw.kind {
                 PERF_RECORD_SAMPLE if table.tid(record) == Some(self.root) => {
@@ -119,6 +143,20 @@ impl ExecFilter {
         passed
     }
 
+    /// Whether a record is a sample of the process from before its execve.
+    fn is_before(
+        &self,
+        exec_ns: Option<u64>,
+        table: &EventTable,
+        raw: &RawRecord<'_>,
+        record: &[u8],
+    ) -> bool {
+        exec_ns.is_some()
+            && raw.kind == PERF_RECORD_SAMPLE
+            && table.tid(record) == Some(self.root)
+            && table.time_ns(record) < exec_ns
+    }
+
     fn is_exec(&self, raw: &RawRecord<'_>) -> bool {
         let tid = raw.body.get(4..8).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
         u32::from(raw.misc) & PERF_RECORD_MISC_COMM_EXEC != 0 && tid == Some(self.root)
@@ -128,7 +166,8 @@ impl ExecFilter {
     fn end(&mut self, table: &EventTable, exec_ns: Option<u64>, passed: &mut Vec<u8>) {
         let State::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
-        self.state = State::Over { exec_ns };
+        // The round under way may have read a ring before the last of these samples came.
+        self.state = State::Over { exec_ns, rounds: if exec_ns.is_some() { 2 } else { 0 } };
         let mut rest = &samples[..];
         for raw in Records::new(&samples, Endian::NATIVE) {
             let (record, after) = rest.split_at(raw.size().min(rest.len()));
@@ -188,6 +227,13 @@ mod tests {
         let passed = [exec(9, 4), exec(7, 5), sample(7, 6), sample(7, 8)].concat();
         assert_eq!(filter.pass(&table, &second), passed);
         assert_eq!((filter.is_waiting(), filter.exec_ns()), (false, Some(5)));
+        let other_ring = [sample(7, 4), sample(9, 4), sample(7, 9)].concat();
+        let younger = [sample(9, 4), sample(7, 9)].concat();
+        assert_eq!(filter.pass(&table, &other_ring), younger, "read after the record");
+        filter.end_round();
+        assert_eq!(filter.pass(&table, &other_ring), younger);
+        filter.end_round();
+        assert!(!filter.looks_at_samples());
         assert_eq!(filter.finish(&table), Vec::<u8>::new());
         assert_eq!(filter.exec_ns(), Some(5), "the end changes nothing");
         let old = [sample(7, 4), sample(9, 4), sample(7, 5), sample(7, 2)].concat();

@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     wake_ups: AtomicU64,
     /// Where the size of files is limited: so much is appended before it is looked at.
     step: Option<usize>,
-    /// Whether samples are looked at for the command's process, which has executed nothing yet.
+    /// Whether samples are looked at for the command's process, as some may be from before its execve.
     waits_for_exec: AtomicBool,
 }
 
@@ -140,7 +140,7 @@ impl Shared {
         let mut common = self.lock();
         let Common { command: Some(command), forgetting, .. } = &mut *common else { return None };
         let passed = command.exec.pass(forgetting.table(), &records.concat());
-        self.waits_for_exec.store(command.exec.is_waiting(), Ordering::Relaxed);
+        self.waits_for_exec.store(command.exec.looks_at_samples(), Ordering::Relaxed);
         Some(passed)
     }
 
