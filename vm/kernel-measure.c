@@ -4,7 +4,7 @@
  *
  *   kernel-measure [-n EVENTS] [-g] [-u] [-a] [-e NAME] [-F HZ | -c PERIOD | -i] [-t] [-l LABEL] -- WORKLOAD
  *
- *   -n  that many events of the same kind       -g  in one group          -u  user mode only
+ *   -n  that many events of the same kind, or 0 -g  in one group          -u  user mode only
  *   -e  cycles, instructions, task-clock or page-faults (cycles unless told)
  *   -i  count only                              -t  with each command's share of the samples' weight
  *   -a  on whole CPUs, whatever runs there
@@ -19,6 +19,12 @@
  *   @pingpong NUMBER                    two processes that wake each other through pipes: one fork, many switches
  *   @unlike NUMBER                      two threads that take turns, with a pause between them: one spins, one is in the kernel almost always
  *   @bursts NUMBER BUSY_US IDLE_US      one process that spins and sleeps by turns
+ *   @forks NUMBER EVENTS RATE           children that end at once; prints what a fork takes and what an end
+ *   @switches NUMBER EVENTS RATE        two processes that wake each other; prints what a switch takes
+ *   @ticks, @overflows NUMBER EVENTS RATE   one process that watches the clock; prints what an interrupt takes, of those that are most
+ *
+ * The emulated counters don't see what the kernel does while it has the PMU disabled; on one CPU that never idles, the guest's clock does: an instruction
+ * takes it a nanosecond.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -36,7 +42,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_CPUS = 4, MAX_EVENTS = 6, RING_PAGES = 2048, MAX_TASKS = 32768, COMM = 16 };
+enum { MAX_CPUS = 4, MAX_EVENTS = 6, RING_PAGES = 2048, MAX_TASKS = 32768, COMM = 16, TURN_PASSES = 5000, MAX_COSTS = 10000 };
 
 struct options {
     int events, group, user, system, count_only, shares;
@@ -71,9 +77,18 @@ static uint64_t between(uint64_t low, uint64_t high) {
     return low + (random_state >> 33) % (high - low + 1);
 }
 
-static void spin(uint64_t us) { /* two instructions a pass: a virtual nanosecond and a cycle each */
-    uint64_t passes = us * 500;
-    if (passes > 0) __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b" : "+r"(passes)::"cc");
+/* Two instructions a pass: a virtual nanosecond and a cycle each. For the emulator's sake a CPU that spins for long says so each 10 us (yield) and enters the
+ * kernel each 100 us. The first gives the other CPU its turn; without, turns depend on the host, and a CPU may wait for one while whole periods of its
+ * counters pass. At the second all counters are brought up to date; without, that may happen as late as a period after one has overflowed, if it isn't the
+ * cycle counter itself. */
+static void spin(uint64_t us) {
+    uint64_t turns = 0;
+    for (uint64_t left = us * 500; left > 0;) {
+        uint64_t passes = left < TURN_PASSES ? left : TURN_PASSES;
+        left -= passes;
+        __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b\n yield" : "+r"(passes)::"cc");
+        if (++turns % 10 == 0) getppid();
+    }
 }
 
 static void *spin_thread(void *us) {
@@ -91,6 +106,8 @@ static void child(uint64_t us, const char *name) {
     }
     waitpid(pid, NULL, 0);
 }
+
+static int open_event(struct perf_event_attr *attr, int pid, int cpu, int leader);
 
 static void pingpong(uint64_t number) {
     int there[2], back[2];
@@ -141,6 +158,11 @@ struct turns {
     int zeros; /* -1: spins */
 };
 
+static int compare(const void *a, const void *b) {
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
 static uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -178,6 +200,67 @@ static void bursts(uint64_t number, uint64_t busy, uint64_t idle) {
     }
 }
 
+/* What one of them took: the mean of those in the middle, as a few hold the kernel's work for others. */
+static void print_cost(const char *what, const char *events, const char *rate, uint64_t *taken, int number) {
+    int skipped = number / 5;
+    uint64_t sum = 0;
+    qsort(taken, number, sizeof *taken, compare);
+    for (int i = skipped; i < number - skipped; i++) sum += taken[i];
+    printf("{\"workload\":\"cost, %s\",\"event\":\"cycles\",\"events\":%s,\"group\":false,\"rate\":\"%s\",\"each\":%.1f}\n", what, events, rate,
+           (double)sum / (number - 2 * skipped));
+}
+
+/* With one CPU fork returns to the parent first, and the child runs while it waits. */
+static void forks(int number, const char *events, const char *rate) {
+    static uint64_t forked[MAX_COSTS], ended[MAX_COSTS];
+    for (int i = 0; i < number; i++) {
+        uint64_t before = now_ns();
+        int pid = fork();
+        check(pid >= 0, "fork");
+        if (pid == 0) _exit(0);
+        uint64_t after = now_ns();
+        waitpid(pid, NULL, 0);
+        forked[i] = after - before;
+        ended[i] = now_ns() - after;
+    }
+    print_cost("fork", events, rate, forked, number);
+    print_cost("exit", events, rate, ended, number);
+}
+
+/* There and back again; the events of the two can't be swapped, as one has another in its set. */
+static void switches(int number, const char *events, const char *rate) {
+    static uint64_t taken[MAX_COSTS];
+    int there[2], back[2];
+    char byte = 0;
+    check(pipe(there) == 0 && pipe(back) == 0, "pipe");
+    int pid = fork();
+    check(pid >= 0, "fork");
+    if (pid == 0) {
+        struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_DUMMY};
+        open_event(&attr, 0, -1, -1);
+    }
+    for (int i = 0; i < number; i++) {
+        uint64_t before = now_ns();
+        if (pid == 0) check(read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1, "pipe");
+        else check(write(there[1], &byte, 1) == 1 && read(back[0], &byte, 1) == 1, "pipe");
+        taken[i] = (now_ns() - before) / 2;
+    }
+    if (pid == 0) _exit(0);
+    waitpid(pid, NULL, 0);
+    print_cost("switch", events, rate, taken, number);
+}
+
+static void interrupts(const char *what, int number, const char *events, const char *rate) {
+    static uint64_t taken[MAX_COSTS];
+    uint64_t before = now_ns();
+    for (int i = 0; i < number;) {
+        uint64_t now = now_ns();
+        if (now - before > 400) taken[i++] = now - before; /* a pass takes 60 */
+        before = now;
+    }
+    print_cost(what, events, rate, taken, number);
+}
+
 static int workload(const char *name, char **arguments) {
     uint64_t number[3] = {0};
     for (int i = 0; i < 3 && arguments[i]; i++) number[i] = strtoull(arguments[i], NULL, 10);
@@ -199,6 +282,10 @@ static int workload(const char *name, char **arguments) {
         unlike(number[0]);
     } else if (!strcmp(name, "@bursts")) {
         bursts(number[0], number[1], number[2]);
+    } else if (number[0] > 0 && number[0] <= MAX_COSTS && arguments[1] && arguments[2]) {
+        if (!strcmp(name, "@forks")) forks(number[0], arguments[1], arguments[2]);
+        else if (!strcmp(name, "@switches")) switches(number[0], arguments[1], arguments[2]);
+        else interrupts(!strcmp(name, "@ticks") ? "tick" : "overflow", number[0], arguments[1], arguments[2]);
     } else {
         fprintf(stderr, "there is no workload %s\n", name);
         return 125;
@@ -308,15 +395,15 @@ static void print_shares(uint64_t weight) {
     printf("}");
 }
 
-static void report(const struct options *options, const struct reading *all, const struct sums *sums, uint64_t instructions) {
+static void report(const struct options *options, const struct reading *all, const struct sums *sums, uint64_t instructions, uint64_t elapsed_ns) {
     double wanted = options->hz ? all->running / 1e9 * options->hz : options->period ? (double)all->value / options->period : 0;
     printf("{\"workload\":\"%s\",\"event\":\"%s%s\",\"events\":%d,\"group\":%s,", options->label, options->event, options->user ? ":u" : "",
            options->events, options->group ? "true" : "false");
     if (options->hz) printf("\"rate\":\"%lu Hz\",", options->hz);
     else if (options->period) printf("\"rate\":\"-c %lu\",", options->period);
     else printf("\"rate\":\"count\",");
-    printf("\"count\":%lu,\"running_ns\":%lu,\"instructions\":%lu", all->value, all->running, instructions);
-    if (!options->count_only) {
+    printf("\"count\":%lu,\"running_ns\":%lu,\"instructions\":%lu,\"elapsed_ns\":%lu", all->value, all->running, instructions, elapsed_ns);
+    if (!options->count_only && options->events) {
         printf(",\"samples\":%lu,\"wanted\":%.1f,\"coverage\":%.4f,\"low\":%lu,\"lost\":%lu", sums->samples, wanted,
                (double)sums->weight / all->value, sums->low, sums->lost);
     }
@@ -356,8 +443,9 @@ static int measure(const struct options *options, char **argv) {
         }
     }
     int whole = whole_guest();
-    uint64_t before, after;
+    uint64_t before, after, begin = now_ns(), end;
     check(read(whole, &before, 8) == 8 && write(go, "", 1) == 1 && waitpid(pid, &status, 0) == pid && read(whole, &after, 8) == 8, "the run");
+    end = now_ns();
     struct reading all = {0};
     for (int cpu = 0; cpu < cpus; cpu++) {
         for (int e = 0; e < options->events; e++) {
@@ -372,7 +460,7 @@ static int measure(const struct options *options, char **argv) {
     double wanted = options->hz ? all.running / 1e9 * options->hz : 0;
     uint64_t low_below = wanted > 0 ? all.value / wanted / 10 : options->period / 10;
     for (int r = 0; r < rings; r++) go_through(options, ring[r], low_below ? low_below : 1, &sums);
-    report(options, &all, &sums, after - before);
+    report(options, &all, &sums, after - before, end - begin);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 125;
 }
 

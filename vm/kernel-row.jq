@@ -5,4 +5,4 @@ def of_ledger:
   | {count: $event.coverage.used, samples: $event.samples, coverage: ($event.coverage.sampled / $event.coverage.used),
      wanted: ($event.coverage.used / 1e9 * ($rate | rtrimstr(" Hz") | tonumber)), # a cycle takes a nanosecond there
      tasks: .follow.tasks, unseen_tasks: .follow.unseen_tasks, kernel_keeps_counts: .follow.kernel_keeps_counts};
-{kernel: $kernel, cpus: $cpus} + if .ledger then of_ledger + del(.ledger, .kind, .loss) else . end
+{kernel: $kernel, cpus: $cpus, boot: $boot} + if .ledger then of_ledger + del(.ledger, .kind, .loss) else . end

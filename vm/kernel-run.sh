@@ -68,7 +68,6 @@ not_forking() {
     m "one process" -F 4000 -- @spin 500000
     m "one process" -c 1000000 -- @spin 500000
     m "one process" -F 20000 -- @spin 500000
-    # What the emulator loses by itself when two CPUs are busy.
     m "two busy threads" -F 1000 -- @threads 2 300000 300000
     m "two busy threads" -F 4000 -- @threads 2 300000 300000
     m "two busy threads" -c 1000000 -- @threads 2 300000 300000
@@ -78,6 +77,42 @@ not_forking() {
     m "threads unlike" -u -F 1000 -- @unlike 450
     m "bursts, whole CPUs" -a -u -F 1000 -- @bursts 40 2000 20000
     m "bursts, whole CPUs" -a -u -F 4000 -- @bursts 40 2000 20000
+}
+
+# What the emulator loses by itself when two CPUs are busy: by this the rows with 2 CPUs are measurable or not.
+controls() {
+    for rate in "-F 1000" "-F 4000" "-c 1000000"; do
+        # shellcheck disable=SC2086 # a rate is two words
+        {
+            m "control, two busy threads" $rate -- @threads 2 300000 300000
+            m "control, two busy threads" -u $rate -- @threads 2 300000 300000
+        }
+    done
+    for events in 2 3 4 5; do m "control, two busy threads" -n $events -F 4000 -- @threads 2 300000 300000; done
+    m "control, two busy threads" -n 3 -g -F 4000 -- @threads 2 300000 300000
+}
+
+# What ticks, switches, overflows, forks and exits take: runs that differ by one of them.
+costs() {
+    never="-c 1000000000000"
+    for workload in "@ticks 250" "@forks 4000" "@switches 4000"; do
+        # shellcheck disable=SC2086 # a rate is two words, and so is a workload
+        {
+            m "cost, $workload" -n 0 -i -- $workload 0 count
+            m "cost, $workload" $never -- $workload 1 "$never"
+            m "cost, $workload" -F 1 -- $workload 1 "1 Hz"
+        }
+    done
+    m "cost, @overflows 4000" -c 20000 -- @overflows 4000 1 "-c 20000"
+    m "cost, @overflows 4000" -F 20000 -- @overflows 4000 1 "20000 Hz"
+}
+
+# The kernel's own test of this, where the series has one.
+selftest() {
+    if [ ! -e ./selftest ]; then return; fi
+    if ./selftest >/tmp/said 2>&1; then passes=true; else passes=false; fi
+    sed 's/^/selftest: /' /tmp/said
+    echo "{\"workload\":\"selftest\",\"event\":\"-\",\"events\":0,\"group\":false,\"rate\":\"count\",\"passes\":$passes}"
 }
 
 # Whose samples: each a dense profile first. The children's length is half of the period, so that a pair takes as long as one.
@@ -120,15 +155,21 @@ if [ -e ./checking ]; then
     forking
     software
     tare_itself
+    selftest
     shares >/dev/null
     if grep -q 'debug_locks: *1' /proc/lockdep_stats; then echo "ok lockdep is on, and had no reason to stop, with $cpus CPUs"; else echo "FAILED lockdep is off"; fi
     dmesg | grep -E 'WARNING|BUG|INFO: |possible|suspicious|invalid context|Call trace' && echo "FAILED the kernel complained"
 else
+    if [ "$cpus" != 1 ]; then controls; fi
     forking
     software
     not_forking
     shares
     tare_itself
-    if [ "$cpus" = 1 ]; then counts; fi
+    selftest
+    if [ "$cpus" = 1 ]; then
+        counts
+        costs
+    fi
 fi
 exit 0

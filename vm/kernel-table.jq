@@ -1,7 +1,8 @@
 # result.json as a table: a row for each run, the kernels beside each other.
 include "kernel-rows";
 def cells: [.samples // "-", (if .coverage then .coverage | percent else "-" end), .low // "-", .instructions // "-"];
-(.rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels
+.rows |= map(select(.workload | test("^selftest|^cost, ") | not))
+| (.rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels
 | (["CPUs, workload", "event", "rate", "wanted"] + [$kernels[] | ., "coverage", "low", "instructions"]),
   (reduce .rows[] as $row ({}; .[$row | key][$row.kernel] = $row) | [.[]] | sort_by(first(.[]) | [.cpus, .rate == "count"])[]
    | (.series // .stock) as $one
