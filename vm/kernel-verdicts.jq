@@ -17,7 +17,7 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
   verdict("coverage is at least 99%, or less than a period for each CPU and event is missing, in each of \($main | length) rows of cycles; \($main | map(select(.coverage >= 0.99)) | length) have 99%";
     $main | map(select(.coverage < 0.99 and missing >= .cpus * .events)) | map("\(name): \(.coverage), \(missing) periods")),
-  verdict("what is missing is less than two periods for each CPU and event"; $main | map(select(missing > 2 * .cpus * .events)) | map("\(name): \(.coverage)")),
+  verdict("or what is missing is less than two periods for each CPU and event"; $main | map(select(missing > 2 * .cpus * .events)) | map("\(name): \(.coverage)")),
   verdict("samples are within 0.5 to 2 times of those wanted"; $main | map(select(.samples < 0.5 * .wanted or .samples > 2 * .wanted))
     | map("\(name): \(.samples) of \(.wanted)")),
   verdict("samples are within 0.8 to 1.2 times"; $main | map(select(.samples < 0.8 * .wanted or .samples > 1.2 * .wanted))
