@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tare_format::file::Reader;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
-use crate::support::{Guarded, Written, is_root, left_out, stderr, tare};
+use crate::support::{Guarded, Tmpfs, Written, is_root, left_out, stderr, tare};
 
 /// Each process has some hundred page faults, and each sample a copy of its stack.
 const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
@@ -69,30 +69,6 @@ fn samples_of_both(path: &Path) -> usize {
         path.display()
     );
     samples
-}
-
-/// A file system of so many bytes, which is gone at the end.
-struct Tmpfs(tempfile::TempDir);
-
-impl Tmpfs {
-    fn mount(bytes: u64) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(folder.path())
-            .output();
-        if !mount.is_ok_and(|output| output.status.success()) {
-            println!("skipped: a tmpfs can't be mounted, which takes root");
-            return None;
-        }
-        Some(Self(folder))
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
 }
 
 const WAYS: [&[&str]; 4] = [

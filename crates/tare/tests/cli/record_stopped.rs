@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::recorded::{RecordingFolder, read, samples_of};
-use crate::support::{Unprivileged, is_root, sh, stderr, tare};
+use crate::support::{Tmpfs, Unprivileged, is_root, sh, stderr, tare};
 
 /// Many page faults, each a sample.
 const FORKS: [&str; 4] =
@@ -50,30 +50,6 @@ fn a_recording_of_limited_size_blames_nobody() {
         let output = place.run(&[&FAULTS, way, &[size], &FORKS].concat());
         assert_eq!(output.status.code(), Some(0), "{way:?}: {}", stderr(&output));
         blames_nobody(&output, &place.file(), &format!("{way:?}"));
-    }
-}
-
-/// A file system of so many bytes, which is gone at the end.
-struct Tmpfs(tempfile::TempDir);
-
-impl Tmpfs {
-    fn mount(bytes: u64) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(folder.path())
-            .output();
-        if !mount.is_ok_and(|output| output.status.success()) {
-            println!("skipped: a tmpfs can't be mounted, which takes root");
-            return None;
-        }
-        Some(Self(folder))
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
     }
 }
 

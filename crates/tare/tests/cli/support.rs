@@ -220,3 +220,27 @@ impl Unprivileged {
         command.env("LC_ALL", "C").output().expect("setpriv of util-linux is there")
     }
 }
+
+/// A file system of so many bytes, which is gone at the end.
+pub(crate) struct Tmpfs(pub(crate) tempfile::TempDir);
+
+impl Tmpfs {
+    pub(crate) fn mount(bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(folder.path())
+            .output();
+        if !mount.is_ok_and(|output| output.status.success()) {
+            println!("skipped: a tmpfs can't be mounted, which takes root");
+            return None;
+        }
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
