@@ -97,7 +97,7 @@ pub use callchain::CodeAddress;
 pub use cpumode::CpuMode;
 pub use error::Error;
 pub use group::{GroupCounts, Member};
-pub use machine::{DsoAddress, Machine};
+pub use machine::Machine;
 pub use profile::{
     Code, ProfileOptions, ProfileSink, Summary, TimeRange, has_callchains, summarize,
 };
@@ -105,5 +105,6 @@ pub use recording::Recording;
 pub use replay::{Detail, Options, Replay};
 pub use replayed::Replayed;
 pub use sink::Sink;
+pub use tare_symbols::DsoAddress;
 pub use threads::Thread;
 pub use tracepoints::Tracepoints;

@@ -12,8 +12,8 @@ use tare_format::record::{
     BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
 };
 use tare_symbols::{
-    AddressSpaces, Dso, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions, Symbolizer,
-    Unresolved,
+    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions,
+    Symbolizer, Unresolved,
 };
 
 use crate::build_ids::BuildIds;
@@ -32,15 +32,6 @@ const PROT_EXEC: u32 = 4;
 
 /// The kernel's name in a recording.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
-
-/// An address as the DSO that it lies in has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DsoAddress {
-    /// The DSO.
-    pub dso: DsoId,
-    /// What the DSO calls the address.
-    pub address: u64,
-}
 
 /// The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
 #[derive(Debug)]

@@ -25,6 +25,15 @@ impl DsoId {
     }
 }
 
+/// An address as the DSO that it lies in has it ([`crate::Mapping::to_dso`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DsoAddress {
+    /// The DSO.
+    pub dso: DsoId,
+    /// What the DSO calls the address: in an ELF file, the offset of its bytes.
+    pub address: u64,
+}
+
 /// What tells one version of a file from another (ELF note `NT_GNU_BUILD_ID`), at most 20 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BuildId {

@@ -14,10 +14,11 @@ pub(crate) use sections::{DebugLink, Segments};
 use sections::{Sections, SymbolTable};
 
 use crate::dso::BuildId;
-use crate::table::{Binding, Builder, NewSymbol};
+use crate::name_source::NameSource;
+use crate::table::{Binding, Builder, NewSymbol, Part};
 
 /// What an ELF file says about its code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Image {
     /// By their offsets in the file.
     pub(crate) symbols: Builder,
@@ -68,18 +69,24 @@ impl Image {
                 Some(segments) => segments.clone(),
                 None => Segments::read(header, data).unwrap_or_default(),
             },
-            ..Self::default()
+            symbols: Builder::new(NameSource::Symtab),
+            stubs: Vec::new(),
+            stub_names: Arc::default(),
+            has_symtab: false,
         };
         let dynamic = sections.symbol_table(elf::SHT_DYNSYM)?;
         if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
             image.has_symtab = true;
-            image.add_symbols(&sections, &full, Arc::new(full.names.to_vec()));
+            let names = Arc::new(full.names.to_vec());
+            image.symbols = Builder::with_names(NameSource::Symtab, names);
+            image.add_symbols(&sections, &full);
         }
         if let Some(dynamic) = dynamic {
             let names = Arc::new(dynamic.names.to_vec());
             image.stub_names = Arc::clone(&names);
             if !image.has_symtab {
-                image.add_symbols(&sections, &dynamic, names);
+                image.symbols = Builder::with_names(NameSource::Dynsym, names);
+                image.add_symbols(&sections, &dynamic);
             }
             image.add_stubs(&sections, dynamic.symbols);
         }
@@ -92,10 +99,10 @@ impl Image {
         let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
         let mut symbols = of_debug.unwrap_or(self.symbols);
         if !self.stubs.is_empty() {
-            symbols.set_stub_names(self.stub_names);
+            symbols.set_names(Part::Stubs, self.stub_names);
         }
         for Stub { offset, bytes, name } in self.stubs {
-            if !symbols.add_stub(offset, bytes, name) {
+            if !symbols.add_at(NewSymbol::function(offset, bytes), Part::Stubs, name) {
                 break;
             }
         }
@@ -107,10 +114,8 @@ impl Image {
         &mut self,
         sections: &Sections<'d, H, R>,
         table: &SymbolTable<'d, H>,
-        names: Arc<Vec<u8>>,
     ) {
         let endian = sections.endian;
-        let mut symbols = Builder::with_names(names);
         for symbol in table.symbols {
             let name = symbol.st_name(endian);
             let first = table.names.get(name as usize).copied().unwrap_or(0);
@@ -126,11 +131,11 @@ impl Image {
             };
             let size = symbol.st_size(endian).into();
             let is_label = symbol.st_type() == elf::STT_NOTYPE;
-            if !symbols.add_at(NewSymbol { start, size, binding, is_label }, name) {
+            let new = NewSymbol { start, size, binding, is_label };
+            if !self.symbols.add_at(new, Part::Symbols, name) {
                 break;
             }
         }
-        self.symbols = symbols;
     }
 
     /// Adds the stubs through which functions of other files are called.

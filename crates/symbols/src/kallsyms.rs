@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
+use crate::name_source::NameSource;
 use crate::table::{Binding, Builder, NewSymbol, Table};
 
 /// The symbols of a kernel and its modules, at the addresses that they have in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Kallsyms {
     /// Those of the kernel itself.
     pub(crate) kernel: Table,
@@ -20,7 +21,8 @@ const REFERENCES: [&[u8]; 2] = [b"_text", b"_stext"];
 impl Kallsyms {
     /// Takes a text of symbols apart. Lines that are none are left out.
     pub(crate) fn parse(text: &[u8]) -> Self {
-        let mut kernel = Builder::default();
+        let new = || Builder::new(NameSource::Kallsyms);
+        let mut kernel = new();
         let mut modules: HashMap<&[u8], Builder> = HashMap::new();
         let mut references = Vec::new();
         for line in text.split(|byte| *byte == b'\n') {
@@ -38,7 +40,10 @@ impl Kallsyms {
                 _ if kind.is_ascii_uppercase() => Binding::Global,
                 _ => Binding::Local,
             };
-            let symbols = module.map_or(&mut kernel, |module| modules.entry(module).or_default());
+            let symbols = match module {
+                Some(module) => modules.entry(module).or_insert_with(new),
+                None => &mut kernel,
+            };
             symbols.add(NewSymbol { start: address, size: 0, binding, is_label: false }, name);
         }
         let modules = modules

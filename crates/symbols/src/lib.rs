@@ -55,6 +55,7 @@ mod elf;
 mod kallsyms;
 mod kallsyms_copy;
 mod kernel;
+mod name_source;
 mod once_vec;
 mod perf_map;
 mod search;
@@ -64,8 +65,9 @@ mod unresolved;
 mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
-pub use dso::{BuildId, Dso, DsoId, DsoKind, DsoTable};
+pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable};
 pub use kernel::RecordedKernel;
+pub use name_source::NameSource;
 pub use search::SymbolOptions;
 pub use symbolizer::{Symbol, Symbolizer};
 pub use unresolved::Unresolved;

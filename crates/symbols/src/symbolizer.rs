@@ -8,6 +8,7 @@ use crate::demangle::demangle;
 use crate::dso::{Dso, DsoId, DsoKind, DsoTable};
 use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::limits;
+use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
 use crate::perf_map::PerfMap;
 use crate::search::{self, SymbolOptions};
@@ -123,7 +124,7 @@ impl Symbolizer {
         if let Some(name) = symbols.names.get(number) {
             return name;
         }
-        let Some((raw, is_stub)) = self.raw_name(&symbols.source, number) else { return "" };
+        let Some((raw, origin)) = self.raw_name(&symbols.source, number) else { return "" };
         symbols.names.get_or_init(number, || {
             let is_over =
                 symbols.name_bytes.load(Ordering::Relaxed) > self.most_names(&symbols.source);
@@ -135,10 +136,17 @@ impl Symbolizer {
             } else {
                 String::from_utf8_lossy(raw).into_owned()
             };
-            name.push_str(if is_stub { "@plt" } else { "" });
+            name.push_str(if origin == NameSource::Plt { "@plt" } else { "" });
             symbols.name_bytes.fetch_add(name.len(), Ordering::Relaxed);
             name.into()
         })
+    }
+
+    /// Where a symbol's name comes from; `None` for one of another symbolizer.
+    #[must_use]
+    pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {
+        let symbols = self.dsos.get(symbol.dso.number())?.as_ref().ok()?;
+        Some(self.raw_name(&symbols.source, symbol.number)?.1)
     }
 
     /// Bytes of names before further ones are cut short: more than names need that don't overlap,
@@ -157,14 +165,14 @@ impl Symbolizer {
         table_bytes.saturating_mul(8).saturating_add(1 << 20)
     }
 
-    /// A symbol's name as the file has it, and whether it is that of a stub's target.
-    fn raw_name<'a>(&'a self, source: &'a Source, number: u32) -> Option<(&'a [u8], bool)> {
+    /// A symbol's name as the file has it (of a stub that of its target), and where it comes from.
+    fn raw_name<'a>(&'a self, source: &'a Source, number: u32) -> Option<(&'a [u8], NameSource)> {
         match source {
             Source::Table(table) => table.name(number),
-            Source::PerfMap(map) => Some((map.name(number)?, false)),
+            Source::PerfMap(map) => Some((map.name(number)?, NameSource::PerfMap)),
             Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
             Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.name(number),
-            Source::Ksymbol(_, name) => (number == 0).then_some((name, false)),
+            Source::Ksymbol(_, name) => (number == 0).then_some((name, NameSource::Ksymbol)),
         }
     }
 

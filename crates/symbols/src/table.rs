@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::demangle::demangle;
 use crate::limits;
+use crate::name_source::NameSource;
 
 /// What speaks for a symbol where several have one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,20 +37,42 @@ impl NewSymbol {
     }
 }
 
-/// Where a name begins: its offset in one of the table's [`Names`], and in the highest bit which.
+/// Where a name begins: its offset in one of the table's [`Names`], and in the two highest bits
+/// which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NameAt(u32);
 
 impl NameAt {
-    const STUB: u32 = 1 << 31;
+    /// Above all offsets: a string table has at most [`limits::SECTION_BYTES`].
+    const SHIFT: u32 = 30;
 
-    fn is_stub(self) -> bool {
-        self.0 & Self::STUB != 0
+    /// `None` where the offset is beyond any string table.
+    fn new(part: Part, offset: u32) -> Option<Self> {
+        (offset >> Self::SHIFT == 0).then_some(Self((part as u32) << Self::SHIFT | offset))
+    }
+
+    fn part(self) -> Part {
+        match self.0 >> Self::SHIFT {
+            0 => Part::Symbols,
+            1 => Part::Stubs,
+            _ => Part::Mini,
+        }
     }
 
     fn offset(self) -> usize {
-        (self.0 & !Self::STUB) as usize
+        (self.0 & ((1 << Self::SHIFT) - 1)) as usize
     }
+}
+
+/// Which symbols of a file a name belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Those of its table.
+    Symbols,
+    /// Stubs that jump to functions of other files.
+    Stubs,
+    /// Those of its MiniDebugInfo.
+    Mini,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +86,13 @@ struct Entry {
 /// of their names, which may overlap: a table of symbols is never larger than a few times its file.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    symbols: Arc<Vec<u8>>,
-    /// Those of functions in other files, which stubs jump to.
-    stubs: Arc<Vec<u8>>,
+    parts: [Arc<Vec<u8>>; 3],
 }
 
 impl Names {
     /// A name without its NUL byte; what is longer than a reader's limit is cut.
     fn get(&self, at: NameAt) -> &[u8] {
-        let names = if at.is_stub() { &self.stubs } else { &self.symbols };
+        let names = &self.parts[at.part() as usize];
         let rest = names.get(at.offset()..).unwrap_or_default();
         let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
         let end = rest.iter().position(|byte| *byte == 0);
@@ -80,8 +101,9 @@ impl Names {
 }
 
 /// Symbols that are being collected.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Builder {
+    source: NameSource,
     entries: Vec<(Entry, Binding, bool)>,
     /// Names that were copied, each with a NUL byte.
     copied: Vec<u8>,
@@ -89,14 +111,20 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Collects symbols whose names are in this string table.
-    pub(crate) fn with_names(names: Arc<Vec<u8>>) -> Self {
-        Self { names: Names { symbols: names, stubs: Arc::default() }, ..Self::default() }
+    /// Collects symbols of a table whose names it copies.
+    pub(crate) fn new(source: NameSource) -> Self {
+        Self { source, entries: Vec::new(), copied: Vec::new(), names: Names::default() }
     }
 
-    /// Sets the string table of the stubs' names.
-    pub(crate) fn set_stub_names(&mut self, names: Arc<Vec<u8>>) {
-        self.names.stubs = names;
+    /// Collects symbols whose names are in this string table.
+    pub(crate) fn with_names(source: NameSource, names: Arc<Vec<u8>>) -> Self {
+        let names = Names { parts: [names, Arc::default(), Arc::default()] };
+        Self { names, ..Self::new(source) }
+    }
+
+    /// Sets the string table of a part's names.
+    pub(crate) fn set_names(&mut self, part: Part, names: Arc<Vec<u8>>) {
+        self.names.parts[part as usize] = names;
     }
 
     /// Adds a symbol with a copy of its name: for tables that aren't [`Builder::with_names`].
@@ -105,23 +133,13 @@ impl Builder {
         let Ok(offset) = u32::try_from(self.copied.len()) else { return false };
         self.copied.extend_from_slice(&name[..name.len().min(limits::NAME_BYTES)]);
         self.copied.push(0);
-        self.add_at(symbol, offset)
+        self.add_at(symbol, Part::Symbols, offset)
     }
 
-    /// Adds a symbol whose name begins at an offset in the string table. `false`: there are too
-    /// many.
-    pub(crate) fn add_at(&mut self, symbol: NewSymbol, offset: u32) -> bool {
-        offset < NameAt::STUB && self.push(symbol, NameAt(offset))
-    }
-
-    /// Adds a stub that jumps to a function in another file, whose name begins at an offset in the
-    /// stubs' string table. `false`: there are too many.
-    pub(crate) fn add_stub(&mut self, start: u64, size: u64, offset: u32) -> bool {
-        let symbol = NewSymbol::function(start, size);
-        offset < NameAt::STUB && self.push(symbol, NameAt(offset | NameAt::STUB))
-    }
-
-    fn push(&mut self, symbol: NewSymbol, name: NameAt) -> bool {
+    /// Adds a symbol whose name begins at an offset in the string table of a part. `false`: there
+    /// are too many.
+    pub(crate) fn add_at(&mut self, symbol: NewSymbol, part: Part, offset: u32) -> bool {
+        let Some(name) = NameAt::new(part, offset) else { return false };
         if self.entries.len() >= limits::SYMBOLS {
             return false;
         }
@@ -141,7 +159,7 @@ impl Builder {
     /// are compared.
     pub(crate) fn build(mut self, demangled: bool) -> Table {
         if !self.copied.is_empty() {
-            self.names.symbols = Arc::new(self.copied);
+            self.names.parts[Part::Symbols as usize] = Arc::new(self.copied);
         }
         self.entries.sort_by_key(|(entry, ..)| entry.start);
         for at in 1..self.entries.len() {
@@ -173,6 +191,7 @@ impl Builder {
             ends: self.entries.iter().map(|(entry, ..)| entry.end).collect(),
             names_at: self.entries.iter().map(|(entry, ..)| entry.name).collect(),
             names: self.names,
+            source: self.source,
         }
     }
 }
@@ -248,12 +267,13 @@ pub(crate) struct Found {
 }
 
 /// Symbols by address, column by column: a search goes through the addresses alone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     starts: Box<[u64]>,
     ends: Box<[u64]>,
     names_at: Box<[NameAt]>,
     names: Names,
+    source: NameSource,
 }
 
 impl Table {
@@ -270,11 +290,16 @@ impl Table {
         Some(Found { number: u32::try_from(at).ok()?, start, end })
     }
 
-    /// The name of a symbol as the file has it; of a stub the name of the function that it jumps
-    /// to, and `true`.
-    pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], bool)> {
+    /// The name of a symbol as the file has it, and where it comes from; of a stub the name of the
+    /// function that it jumps to.
+    pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], NameSource)> {
         let at = *self.names_at.get(symbol as usize)?;
-        Some((self.names.get(at), at.is_stub()))
+        let source = match at.part() {
+            Part::Symbols => self.source,
+            Part::Stubs => NameSource::Plt,
+            Part::Mini => NameSource::MiniDebugInfo,
+        };
+        Some((self.names.get(at), source))
     }
 
     /// How many symbols there are.
@@ -289,7 +314,7 @@ impl Table {
 
     /// Memory.
     pub(crate) fn bytes(&self) -> usize {
-        let names = self.names.symbols.len() + self.names.stubs.len();
+        let names: usize = self.names.parts.iter().map(|part| part.len()).sum();
         let columns = [size_of_val(&*self.starts), size_of_val(&*self.ends)];
         columns.iter().sum::<usize>() + size_of_val(&*self.names_at) + names
     }
@@ -307,7 +332,7 @@ mod tests {
     type Given<'a> = &'a [(u64, u64, &'a str, (Binding, bool))];
 
     fn names(symbols: Given<'_>, address: u64) -> Option<String> {
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(NameSource::Symtab);
         for (start, size, name, (binding, is_label)) in symbols {
             let (start, size, binding, is_label) = (*start, *size, *binding, *is_label);
             assert!(builder.add(NewSymbol { start, size, binding, is_label }, name.as_bytes()));
@@ -353,9 +378,9 @@ mod tests {
     #[test]
     fn names_that_overlap_are_kept_once() {
         let names = Arc::new(vec![b'x'; 1 << 16]);
-        let mut builder = Builder::with_names(names);
+        let mut builder = Builder::with_names(NameSource::Symtab, names);
         for at in 0..1 << 14 {
-            assert!(builder.add_at(NewSymbol::function(at.into(), 1), at));
+            assert!(builder.add_at(NewSymbol::function(at.into(), 1), Part::Symbols, at));
         }
         let table = builder.build(true);
         assert!(table.bytes() < 1 << 20, "{}", table.bytes());
