@@ -12,8 +12,8 @@ use tare_format::record::{
     BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
 };
 use tare_symbols::{
-    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapping, Symbol, SymbolOptions,
-    Symbolizer, Unresolved,
+    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, Mapping, Symbol,
+    SymbolOptions, Symbolizer, Unresolved,
 };
 
 use crate::build_ids::BuildIds;
@@ -167,6 +167,13 @@ impl Machine {
             path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
         };
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
+            if kind == DsoKind::Elf {
+                let inode = match mmap.file {
+                    RecordedFile::Inode { inode, .. } => Some(inode).filter(|inode| *inode != 0),
+                    _ => None,
+                };
+                self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end, inode });
+            }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }
     }

@@ -114,11 +114,34 @@ pub struct Dso {
     pub build_id: Option<BuildId>,
 }
 
+/// A mapping of a file as it was recorded. A process that still runs has the file, whatever became
+/// of its path, and the inode tells files apart that have no build id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The process.
+    pub pid: i32,
+    /// The first address of the mapping.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// The number of the file's inode, where that was recorded.
+    pub inode: Option<u64>,
+}
+
+/// What a recording says of a DSO.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded<'a> {
+    pub(crate) dso: &'a Dso,
+    /// Some of its mappings, the first ones.
+    pub(crate) mapped: &'a [Mapped],
+}
+
 /// The DSOs of a recording, each once.
 #[derive(Clone, Debug, Default)]
 pub struct DsoTable {
     dsos: Vec<Dso>,
     by_dso: HashMap<Dso, DsoId>,
+    mapped: HashMap<DsoId, Vec<Mapped>>,
 }
 
 impl DsoTable {
@@ -134,6 +157,22 @@ impl DsoTable {
         self.dsos.push(dso.clone());
         self.by_dso.insert(dso, id);
         Some(id)
+    }
+
+    /// Notes that a process has mapped a DSO. Of each DSO some of its mappings are kept.
+    pub fn note_mapped(&mut self, id: DsoId, mapped: Mapped) {
+        const MOST: usize = 4;
+        let known = self.mapped.entry(id).or_default();
+        let is_known = |known: &Mapped| (known.pid, known.inode) == (mapped.pid, mapped.inode);
+        if known.len() < MOST && !known.iter().any(is_known) {
+            known.push(mapped);
+        }
+    }
+
+    /// What is known of a DSO; `None` for one of another table.
+    pub(crate) fn recorded(&self, id: DsoId) -> Option<Recorded<'_>> {
+        let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
+        Some(Recorded { dso: self.get(id)?, mapped })
     }
 
     /// The DSO with a number; `None` for one of another table.

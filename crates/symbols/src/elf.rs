@@ -17,6 +17,21 @@ use crate::dso::BuildId;
 use crate::name_source::NameSource;
 use crate::table::{Binding, Builder, NewSymbol, Part};
 
+/// The build id of an ELF file.
+pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<BuildId>> {
+    fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+    ) -> object::Result<Option<BuildId>> {
+        let header = H::parse(data)?;
+        let sections = Sections::<H, R>::read(header, data)?;
+        Ok(sections.build_id().or_else(|| sections.build_id_in_segments(header)))
+    }
+    match FileKind::parse(data)? {
+        FileKind::Elf32 => of_class::<elf::FileHeader32<Endianness>, R>(data),
+        _ => of_class::<elf::FileHeader64<Endianness>, R>(data),
+    }
+}
+
 /// What an ELF file says about its code.
 #[derive(Debug)]
 pub(crate) struct Image {

@@ -65,7 +65,7 @@ mod unresolved;
 mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
-pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable};
+pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
 pub use kernel::RecordedKernel;
 pub use name_source::NameSource;
 pub use search::SymbolOptions;

@@ -1,7 +1,15 @@
 //! Where this machine has what a recording names.
+//!
+//! ```text
+//! recorded DSO --folders--> places --place--> open regular files --find--> the one that was recorded
+//! ```
+
+pub(crate) mod find;
+mod folders;
+mod place;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -9,8 +17,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::dso::{BuildId, Dso};
+use crate::dso::Dso;
 use crate::limits;
+pub(crate) use crate::search::place::open;
+use crate::search::place::reason;
 use crate::unresolved::Unresolved;
 
 /// Where symbols are looked for, and how they are named.
@@ -18,11 +28,17 @@ use crate::unresolved::Unresolved;
 pub struct SymbolOptions {
     /// The folder that recorded paths begin in, and those of this machine's kernel: `/proc`, `/sys`.
     pub symfs: PathBuf,
-    /// The folder of `.build-id/xx/yyyy/`: files that `perf` kept when they were recorded
-    /// (`perf-buildid-cache(1)`), mostly `~/.debug`.
+    /// The folder of `.build-id/xx/yyyy/`: files that `perf` or `tare record --keep-binaries` kept
+    /// when they were recorded (`perf-buildid-cache(1)`), mostly `~/.debug`.
     pub build_id_cache: Option<PathBuf>,
+    /// Folders of separate debug files that the user named, searched before all others: by build
+    /// id, by path, and by name.
+    pub debug_dirs: Vec<PathBuf>,
     /// Folders of separate debug files, by build id and by path, below [`Self::symfs`].
     pub debug_folders: Vec<PathBuf>,
+    /// The folder of what clients of debuginfod servers downloaded: `ID/debuginfo`,
+    /// `ID/executable` (debuginfod-client-config(7)).
+    pub debuginfod_cache: Option<PathBuf>,
     /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
     /// machine's.
     pub kallsyms: Option<PathBuf>,
@@ -40,6 +56,8 @@ impl Default for SymbolOptions {
         Self {
             symfs: PathBuf::from("/"),
             build_id_cache: None,
+            debug_dirs: Vec::new(),
+            debuginfod_cache: None,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
             kallsyms_copy: None,
@@ -59,69 +77,16 @@ impl SymbolOptions {
         self.symfs.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Where a recorded ELF file may be: its path, and perf's cache.
-    pub(crate) fn binaries(&self, dso: &Dso) -> impl Iterator<Item = PathBuf> {
-        [Some(self.path(&dso.name)), self.cached(dso.build_id, "elf")].into_iter().flatten()
-    }
-
-    /// A file that perf keeps of a file with this build id: `elf`, `debug`, `vdso`, `kallsyms`.
-    pub(crate) fn cached(&self, build_id: Option<BuildId>, name: &str) -> Option<PathBuf> {
-        let folder = self.build_id_cache.as_ref()?;
-        Some(build_id_path(folder, build_id?, &format!("/{name}")))
-    }
-
-    /// Where the debug file of a file with a build id may be.
-    pub(crate) fn debug_files_by_id(&self, build_id: BuildId) -> impl Iterator<Item = PathBuf> {
-        let folders = self.debug_folders.iter();
-        let debug =
-            folders.map(move |folder| build_id_path(&self.below_symfs(folder), build_id, ".debug"));
-        self.cached(Some(build_id), "debug").into_iter().chain(debug)
-    }
-
-    /// Where the debug file may be that a binary's `.gnu_debuglink` names: beside it, in a folder
-    /// `.debug` there, and below the debug folders at the binary's recorded path (the order of
-    /// gdb, section "Debugging Information in Separate Files" of its manual).
-    pub(crate) fn debug_files_by_link(
-        &self,
-        binary: &Path,
-        dso: &Dso,
-        link: &[u8],
-    ) -> Vec<PathBuf> {
-        let link = Path::new(std::ffi::OsStr::from_bytes(link));
-        // A link is the name of a file, and leads nowhere else.
-        let is_name = link.file_name().is_some_and(|name| name == link.as_os_str());
-        let Some(folder) = binary.parent().filter(|_| is_name) else { return Vec::new() };
-        let recorded = Path::new(std::ffi::OsStr::from_bytes(&dso.name));
-        let recorded = recorded.parent().unwrap_or(recorded);
-        let recorded = recorded.strip_prefix("/").unwrap_or(recorded);
-        let beside = [folder.join(link), folder.join(".debug").join(link)];
-        let debug = self
-            .debug_folders
-            .iter()
-            .map(|folder| self.below_symfs(folder).join(recorded).join(link));
-        beside.into_iter().filter(|path| path != binary).chain(debug).collect()
+    /// Whether the recorded machine is looked for here rather than in a folder that describes it:
+    /// processes that still run may be the recorded ones.
+    pub(crate) fn is_here(&self) -> bool {
+        self.symfs == Path::new("/")
     }
 
     /// Whether a perf map of this user is believed.
     fn trusts(&self, uid: u32) -> bool {
         uid == 0 || uid == self.reader_uid
     }
-}
-
-/// The path of a file that is found by its build id.
-fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
-    let digits = id.to_string();
-    let (front, rest) = digits.split_at(2);
-    folder.join(format!(".build-id/{front}/{rest}{end}"))
-}
-
-/// Opens a regular file: a recorded path may name a FIFO or a device by now.
-pub(crate) fn open(path: &Path) -> Result<File, Unresolved> {
-    let meta = std::fs::metadata(path).map_err(|error| reason(&error))?;
-    if !meta.is_file() {
-        return Err(Unresolved::NoFile);
-    }
-    File::open(path).map_err(|error| reason(&error))
 }
 
 /// All of a text of symbols.
@@ -165,11 +130,4 @@ pub(crate) fn own_vdso() -> Result<Vec<u8>, Unresolved> {
     let memory = File::open("/proc/self/mem").map_err(|error| reason(&error))?;
     memory.read_exact_at(&mut image, start).map_err(|error| reason(&error))?;
     Ok(image)
-}
-
-fn reason(error: &io::Error) -> Unresolved {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Unresolved::NotReadable,
-        _ => Unresolved::NoFile,
-    }
 }

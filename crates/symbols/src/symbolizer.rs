@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::binary;
 use crate::demangle::demangle;
-use crate::dso::{Dso, DsoId, DsoKind, DsoTable};
+use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
 use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::limits;
 use crate::name_source::NameSource;
@@ -88,8 +88,8 @@ impl Symbolizer {
         let symbols = match self.dsos.get(dso.number()) {
             Some(symbols) => symbols,
             None => {
-                let recorded = dsos.get(dso).ok_or(Unresolved::NoMapping)?;
-                self.dsos.get_or_init(dso.number(), || self.load(recorded))
+                let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
+                self.dsos.get_or_init(dso.number(), || self.load(&recorded))
             }
         };
         let source = &symbols.as_ref().map_err(|why| *why)?.source;
@@ -176,7 +176,8 @@ impl Symbolizer {
         }
     }
 
-    fn load(&self, dso: &Dso) -> Result<DsoSymbols, Unresolved> {
+    fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
+        let dso = recorded.dso;
         let source = match dso.kind {
             DsoKind::Kernel => {
                 self.kernel()?;
@@ -189,7 +190,7 @@ impl Symbolizer {
                 Source::Module(name.to_vec())
             }
             DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
-            DsoKind::Elf => self.table(binary::load(&self.options, dso)?)?,
+            DsoKind::Elf => self.table(binary::load(&self.options, recorded)?)?,
             DsoKind::Vdso => {
                 if dso.build_id.is_none() {
                     self.recorded_kernel.is_running(&self.options)?;
@@ -233,6 +234,7 @@ impl Symbolizer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dso::Dso;
 
     /// The files with code of this process, a perf map, and files that don't exist.
     fn dsos(folder: &std::path::Path) -> (DsoTable, Vec<DsoId>) {

@@ -3,11 +3,15 @@
 
 use object::elf;
 use object::read::ReadRef;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness};
 
 use crate::dso::BuildId;
 use crate::limits;
+
+// Linkers make a handful of sections with notes, of some hundred bytes.
+const NOTES: usize = 64;
+const NOTE_BYTES: u64 = 1 << 16;
 
 /// The sections of a file.
 pub(super) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
@@ -103,24 +107,37 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
 
     /// The build id among the file's notes.
     pub(super) fn build_id(&self) -> Option<BuildId> {
-        // Linkers make a handful of sections with notes, of some hundred bytes.
-        const SECTIONS: usize = 64;
-        const BYTES: u64 = 1 << 16;
         let notes = self.headers.iter().filter(|section| {
             section.sh_type(self.endian) == elf::SHT_NOTE
-                && section.sh_size(self.endian).into() <= BYTES
+                && section.sh_size(self.endian).into() <= NOTE_BYTES
         });
-        notes.take(SECTIONS).find_map(|section| {
-            let mut notes = section.notes(self.endian, self.data).ok()??;
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU
-                    && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
-                {
-                    return BuildId::new(note.desc());
-                }
+        notes
+            .take(NOTES)
+            .filter_map(|section| section.notes(self.endian, self.data).ok()?)
+            .find_map(|notes| self.build_id_among(notes))
+    }
+
+    /// The same of a file without headers of sections.
+    pub(super) fn build_id_in_segments(&self, header: &'d H) -> Option<BuildId> {
+        let segments = header.program_headers(self.endian, self.data).ok()?.iter();
+        let notes = segments.filter(|segment| {
+            segment.p_type(self.endian) == elf::PT_NOTE
+                && segment.p_filesz(self.endian).into() <= NOTE_BYTES
+        });
+        notes
+            .take(NOTES)
+            .filter_map(|segment| segment.notes(self.endian, self.data).ok()?)
+            .find_map(|notes| self.build_id_among(notes))
+    }
+
+    fn build_id_among(&self, mut notes: NoteIterator<'d, H>) -> Option<BuildId> {
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
+            {
+                return BuildId::new(note.desc());
             }
-            None
-        })
+        }
+        None
     }
 
     /// The name and checksum of the file's debug file: the name, NUL bytes up to a multiple of

@@ -21,7 +21,7 @@ use crate::address_space::AddressSpace;
 use crate::dso::{DsoId, DsoKind, DsoTable};
 use crate::elf::{Frames, Segments};
 use crate::limits;
-use crate::search::{self, SymbolOptions};
+use crate::search::{self, SymbolOptions, find};
 
 /// DWARF's numbers of the registers, in the order of [`Registers::X86_64`].
 const X86_64: [Reg; 16] = [
@@ -198,17 +198,18 @@ impl<U: framehop::Unwinder<Module = Module<Vec<u8>>> + Default> ArchUnwinder<U> 
 
 /// The tables of a DSO: those of the file at its path, else in perf's cache.
 fn load(options: &SymbolOptions, dsos: &DsoTable, id: DsoId, most: u64) -> Option<Frames> {
-    let dso = dsos.get(id)?;
+    let recorded = dsos.recorded(id)?;
+    let dso = recorded.dso;
     let is_usable = |frames: &Frames| {
         let is_same =
             dso.build_id.zip(frames.build_id).is_none_or(|(recorded, found)| recorded == found);
         is_same && bounded::is_bounded(&frames.sections)
     };
     match dso.kind {
-        DsoKind::Elf => options.binaries(dso).find_map(|path| {
-            let cache = ReadCache::new(search::open(&path).ok()?);
+        DsoKind::Elf => {
+            let cache = ReadCache::new(find::binary(options, &recorded).ok()?.file);
             Frames::read(&cache, most).ok().filter(is_usable)
-        }),
+        }
         DsoKind::Vdso => {
             Frames::read(search::own_vdso().ok()?.as_slice(), most).ok().filter(is_usable)
         }

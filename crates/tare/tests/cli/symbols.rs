@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::{is_root, stderr, tare};
 
 /// Spins in a function of its own; with system calls, so that samples lie in the kernel too.
-const SPIN: &str = r#"
+pub(crate) const SPIN: &str = r#"
 #include <unistd.h>
 #include <sys/syscall.h>
 volatile unsigned long n;
@@ -59,11 +59,11 @@ int main() { return look(1) + expression(2) + number<15>() - 18; }
 "#;
 
 /// Compiles C; `None`, with the reason, where nothing here can.
-fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(crate) fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     compile_with("cc", folder, source, &format!("{name}.c"), flags)
 }
 
-fn compile_with(
+pub(crate) fn compile_with(
     compiler: &str,
     folder: &Path,
     source: &str,
@@ -81,7 +81,7 @@ fn compile_with(
     None
 }
 
-fn record(command: &Path, to: &Path) -> Option<Output> {
+pub(crate) fn record(command: &Path, to: &Path) -> Option<Output> {
     let mut record = tare();
     let output =
         record.args(["record", "-e", "cpu-clock", "-o"]).arg(to).arg("--").arg(command).output();
@@ -94,7 +94,12 @@ fn record(command: &Path, to: &Path) -> Option<Output> {
 }
 
 /// The functions that a command of tare shows, each once, the weightiest first.
-fn names(command: &str, file: &Path, home: Option<&Path>, options: &[&str]) -> Vec<String> {
+pub(crate) fn names(
+    command: &str,
+    file: &Path,
+    home: Option<&Path>,
+    options: &[&str],
+) -> Vec<String> {
     let mut tare = tare();
     tare.args([command, "-i"]).arg(file).args(options).stdin(Stdio::null()).env_remove("HOME");
     match command {
@@ -114,24 +119,29 @@ fn names(command: &str, file: &Path, home: Option<&Path>, options: &[&str]) -> V
     names
 }
 
-fn has(names: &[String], wanted: &str) -> bool {
+pub(crate) fn has(names: &[String], wanted: &str) -> bool {
     names.iter().any(|name| name == wanted)
 }
 
 /// `report` and `script` of one recording both show a function, or both don't.
-fn both_show(file: &Path, home: Option<&Path>, options: &[&str], function: &str) -> bool {
+pub(crate) fn both_show(
+    file: &Path,
+    home: Option<&Path>,
+    options: &[&str],
+    function: &str,
+) -> bool {
     let [report, script] = ["report", "script"].map(|command| names(command, file, home, options));
     assert_eq!(has(&report, function), has(&script, function), "{report:?} {script:?}");
     has(&report, function)
 }
 
-fn build_id(binary: &Path) -> String {
+pub(crate) fn build_id(binary: &Path) -> String {
     let notes = Command::new("readelf").arg("-n").arg(binary).output().unwrap();
     let text = String::from_utf8(notes.stdout).unwrap();
     text.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap().to_owned()
 }
 
-fn run(program: &str, args: &[&str], folder: &Path) {
+pub(crate) fn run(program: &str, args: &[&str], folder: &Path) {
     let status = Command::new(program).args(args).current_dir(folder).status().unwrap();
     assert!(status.success(), "{program} {args:?}");
 }

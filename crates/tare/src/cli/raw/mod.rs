@@ -13,6 +13,7 @@ pub mod record;
 mod report;
 mod script;
 mod stat;
+mod symbol_search;
 mod versus;
 
 pub use doctor::Doctor;
@@ -23,6 +24,7 @@ pub use record::Record;
 pub use report::{Report, Weight};
 pub use script::Script;
 pub use stat::Stat;
+pub use symbol_search::SymbolSearch;
 pub use versus::Versus;
 
 /// A Linux profiler that weighs itself.
@@ -108,9 +110,10 @@ mod tests {
 
     use super::*;
 
-    /// Options that perf adds up; of all others it takes the last.
-    const ACCUMULATE: [&str; 6] =
-        ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose"];
+    /// Options that perf adds up (and `--debug-dir`, which it lacks); of all others it takes the
+    /// last.
+    const ACCUMULATE: [&str; 7] =
+        ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose", "debug_dir"];
 
     /// Two values that the option takes.
     fn two_values(arg: &Arg) -> [String; 2] {

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use super::SymbolSearch;
+
 const EXAMPLES: &str = "\
 Examples:
   tare report                            what perf.data or tare.data holds, by command, file and function
@@ -149,17 +151,9 @@ pub struct Report {
     #[arg(long, conflicts_with = "part", help_heading = "Output")]
     pub json: bool,
 
-    /// Symbols of the kernel: a copy of /proc/kallsyms of the recorded machine
-    #[arg(long, value_name = "FILE", help_heading = "Symbols")]
-    pub kallsyms: Option<PathBuf>,
-
-    /// The folder that recorded paths begin in
-    #[arg(long, value_name = "FOLDER", help_heading = "Symbols")]
-    pub symfs: Option<PathBuf>,
-
-    /// Names as in the file, not as in source code
-    #[arg(long, help_heading = "Symbols")]
-    pub no_demangle: bool,
+    /// Where names of functions come from
+    #[command(flatten)]
+    pub symbol_search: SymbolSearch,
 }
 
 /// What samples weigh.

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use super::SymbolSearch;
+
 /// Arguments of `tare script`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -85,21 +87,13 @@ pub struct Script {
     #[arg(long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub stop_bt: Vec<String>,
 
-    /// Names as they stand in the file, not as in source code
-    #[arg(long)]
-    pub no_demangle: bool,
-
     /// Don't look for inlined functions: tare doesn't yet, so this changes nothing
     #[arg(long)]
     pub no_inline: bool,
 
-    /// Take the kernel's symbols from this file
-    #[arg(long, value_name = "FILE")]
-    pub kallsyms: Option<PathBuf>,
-
-    /// Look for files with symbols below this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub symfs: Option<PathBuf>,
+    /// Where names of functions come from
+    #[command(flatten)]
+    pub symbol_search: SymbolSearch,
 
     /// Print records about threads too: fork, exit, comm
     #[arg(long)]

@@ -128,12 +128,7 @@ impl Report {
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
             threads: raw.threads,
-            symbols: symbols::Typed {
-                symfs: raw.symfs,
-                kallsyms: raw.kallsyms,
-                no_demangle: raw.no_demangle,
-            }
-            .resolve(),
+            symbols: symbols::resolve(raw.symbol_search),
         })
     }
 

@@ -87,11 +87,6 @@ impl Script {
             cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), cpus)?,
             time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
         };
-        let symbols = symbols::Typed {
-            symfs: raw.symfs.clone(),
-            kallsyms: raw.kallsyms.clone(),
-            no_demangle: raw.no_demangle,
-        };
         let shown = Shown {
             tasks: raw.show_task_events,
             maps: raw.show_mmap_events,
@@ -114,7 +109,7 @@ impl Script {
             callchains: !raw.hide_call_graph,
             max_stack: raw.max_stack,
             stop_at: raw.stop_bt.clone(),
-            symbols: symbols.resolve(),
+            symbols: symbols::resolve(raw.symbol_search.clone()),
             shown,
             output: output(raw),
         })

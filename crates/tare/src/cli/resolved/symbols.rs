@@ -5,34 +5,39 @@ use std::path::{Path, PathBuf};
 
 use tare_symbols::SymbolOptions;
 
-/// What a command line says about symbols.
-#[derive(Debug, Default)]
-pub(crate) struct Typed {
-    /// The folder that recorded paths begin in.
-    pub(crate) symfs: Option<PathBuf>,
-    /// The kernel's symbols, where they are not this machine's.
-    pub(crate) kallsyms: Option<PathBuf>,
-    /// Names as in the file.
-    pub(crate) no_demangle: bool,
+use crate::cli::raw::SymbolSearch;
+
+/// The folders that are searched: those of this machine and user, unless others were named. perf
+/// keeps files by build id in `~/.debug`.
+pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
+    let home = folder_of("HOME");
+    let usual = SymbolOptions::default();
+    let is_here = typed.symfs.is_none() && typed.kallsyms.is_none();
+    SymbolOptions {
+        kallsyms_copy: if is_here { kallsyms_copy(home.as_deref()) } else { None },
+        symfs: typed.symfs.unwrap_or(usual.symfs),
+        debuginfod_cache: debuginfod_cache(home.as_deref()),
+        build_id_cache: typed.buildid_dir.or_else(|| Some(home?.join(".debug"))),
+        debug_dirs: typed.debug_dir,
+        kallsyms: typed.kallsyms,
+        reader_uid: rustix::process::geteuid().as_raw(),
+        demangle: !typed.no_demangle,
+        ..usual
+    }
 }
 
-impl Typed {
-    /// The folders that are searched: those of this machine and user, unless others were named.
-    /// perf keeps files by build id in `~/.debug`.
-    pub(crate) fn resolve(self) -> SymbolOptions {
-        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        let usual = SymbolOptions::default();
-        let is_here = self.symfs.is_none() && self.kallsyms.is_none();
-        SymbolOptions {
-            kallsyms_copy: if is_here { kallsyms_copy(home.as_deref()) } else { None },
-            symfs: self.symfs.unwrap_or(usual.symfs),
-            build_id_cache: home.map(|home| home.join(".debug")),
-            kallsyms: self.kallsyms,
-            reader_uid: rustix::process::geteuid().as_raw(),
-            demangle: !self.no_demangle,
-            ..usual
-        }
-    }
+/// The folder that a variable of the environment names.
+fn folder_of(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Where clients of debuginfod servers keep what they downloaded (debuginfod-client-config(7)):
+/// also the folder of older ones, where there is one.
+fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
+    let named = folder_of("DEBUGINFOD_CACHE_PATH");
+    let old = || Some(home?.join(".debuginfod_client_cache")).filter(|folder| folder.exists());
+    let cache = || folder_of("XDG_CACHE_HOME").or_else(|| Some(home?.join(".cache")));
+    named.or_else(old).or_else(|| Some(cache()?.join("debuginfod_client")))
 }
 
 /// Where a copy of the kernel's symbols is kept: `$XDG_CACHE_HOME/tare`, else `~/.cache/tare`. `None`

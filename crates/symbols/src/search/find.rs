@@ -1,0 +1,138 @@
+//! The file that was recorded, and its debug file, among those that may be it.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::fs::MetadataExt;
+
+use object::read::ReadCache;
+
+use crate::dso::{BuildId, Recorded};
+use crate::elf::{self, DebugLink};
+use crate::search::SymbolOptions;
+use crate::search::place::Place;
+use crate::unresolved::Unresolved;
+
+/// A file that is what was looked for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) file: File,
+    pub(crate) place: Place,
+    pub(crate) build_id: Option<BuildId>,
+}
+
+impl Found {
+    /// Opens what is there, if it is an ELF file.
+    fn open(place: Place) -> Result<Self, Unresolved> {
+        let file = place.open()?;
+        let cache = ReadCache::new(&file);
+        let build_id = elf::build_id(&cache).map_err(|_| Unresolved::Malformed)?;
+        Ok(Self { file, place, build_id })
+    }
+}
+
+/// The recorded file: of the places the first that has it.
+pub(crate) fn binary(
+    options: &SymbolOptions,
+    recorded: &Recorded<'_>,
+) -> Result<Found, Unresolved> {
+    let mut why = Unresolved::NoFile;
+    for place in options.binaries(recorded) {
+        match Found::open(place) {
+            Ok(found) if is_recorded(options, recorded, &found) => return Ok(found),
+            // Another process may have the number of the recorded one by now.
+            Ok(found) if found.place.wants_proof() => {}
+            Ok(_) => why = Unresolved::OtherBuild,
+            Err(reason) if why == Unresolved::NoFile => why = reason,
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+/// Whether a file is the recorded one: by its build id, and where none was recorded by its inode.
+/// Where neither was recorded files can't be told apart, and the one at the recorded path is taken.
+fn is_recorded(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) -> bool {
+    if let Some(id) = recorded.dso.build_id {
+        return found.build_id == Some(id);
+    }
+    let mut inodes = recorded.mapped.iter().filter_map(|mapped| mapped.inode).peekable();
+    if inodes.peek().is_none() || !options.is_here() {
+        return !found.place.wants_proof();
+    }
+    found.file.metadata().is_ok_and(|meta| inodes.any(|inode| inode == meta.ino()))
+}
+
+/// The debug files of a binary, by its build id, then by its link: each is the one that belongs to
+/// it, and may still lack what is looked for.
+pub(crate) fn debug_files<'a>(
+    options: &'a SymbolOptions,
+    recorded: &'a Recorded<'a>,
+    binary: &'a Found,
+    link: Option<&'a DebugLink>,
+) -> impl Iterator<Item = Found> + 'a {
+    let by_id = binary.build_id.into_iter().flat_map(|id| options.debug_files_by_id(id));
+    let by_id = by_id
+        .filter_map(|place| Found::open(place).ok())
+        .filter(|found| found.build_id == binary.build_id);
+    let by_link = link.into_iter().flat_map(move |link| {
+        let places = options.debug_files_by_link(&binary.place, recorded, &link.name);
+        places.into_iter().filter_map(move |place| linked(place, binary, link))
+    });
+    by_id.chain(by_link)
+}
+
+/// The file at a place, if it is the linked one: by its build id where both have one, else by its
+/// checksum.
+fn linked(place: Place, binary: &Found, link: &DebugLink) -> Option<Found> {
+    let mut debug = Found::open(place).ok()?;
+    let is_linked = match binary.build_id.zip(debug.build_id) {
+        Some((wanted, found)) => wanted == found,
+        None => checksum(&mut debug.file).ok()? == link.crc,
+    };
+    is_linked.then_some(debug)
+}
+
+/// CRC-32 of a file (ISO 3309, as zlib has it): what debug links have.
+fn checksum(file: &mut File) -> std::io::Result<u32> {
+    file.rewind()?;
+    let mut buffer = vec![0; 1 << 16];
+    let mut crc = u32::MAX;
+    loop {
+        let size = file.read(&mut buffer)?;
+        if size == 0 {
+            return Ok(!crc);
+        }
+        crc = buffer[..size]
+            .iter()
+            .fold(crc, |crc, byte| crc >> 8 ^ CRC[usize::from(crc.to_le_bytes()[0] ^ byte)]);
+    }
+}
+
+/// The remainders of all bytes.
+const CRC: [u32; 256] = {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_zlib() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "123456789").unwrap();
+        assert_eq!(checksum(&mut File::open(file.path()).unwrap()).unwrap(), 0xcbf4_3926);
+    }
+}

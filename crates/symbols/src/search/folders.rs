@@ -1,0 +1,113 @@
+//! The places of a recorded file, of its debug file, and of what that refers to, in the order in
+//! which they are looked at. `docs/symbols.md` tells them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::dso::{BuildId, Recorded};
+use crate::search::SymbolOptions;
+use crate::search::place::Place;
+
+/// What the kernel adds to the name of a file that is deleted while it is mapped.
+const DELETED: &[u8] = b" (deleted)";
+
+impl SymbolOptions {
+    /// Where a recorded ELF file may be.
+    pub(super) fn binaries(&self, recorded: &Recorded<'_>) -> Vec<Place> {
+        let name = &recorded.dso.name;
+        let mut places = vec![Place::Path(self.path(name))];
+        if self.is_here() {
+            let path = name.strip_suffix(DELETED).unwrap_or(name);
+            recorded.mapped.iter().for_each(|mapped| {
+                let process = PathBuf::from(format!("/proc/{}", mapped.pid));
+                let range = format!("map_files/{:x}-{:x}", mapped.start, mapped.end);
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                places.extend([
+                    Place::InRoot { root: process.join("root"), path },
+                    Place::MapFile(process.join(range)),
+                    Place::MapFile(process.join("exe")),
+                ]);
+            });
+        }
+        let Some(id) = recorded.dso.build_id else { return places };
+        let by_id = self.cached(Some(id), "elf").into_iter();
+        let by_id = by_id.chain(self.by_id(id, "")).chain(self.downloaded(id, "executable"));
+        places.extend(by_id.map(Place::Path));
+        places
+    }
+
+    /// A file that perf keeps of a file with this build id: `elf`, `debug`, `vdso`, `kallsyms`.
+    pub(crate) fn cached(&self, build_id: Option<BuildId>, name: &str) -> Option<PathBuf> {
+        let folder = self.build_id_cache.as_ref()?;
+        Some(build_id_path(folder, build_id?, &format!("/{name}")))
+    }
+
+    /// Files of a build id in the folders of debug files.
+    fn by_id(&self, id: BuildId, end: &str) -> impl Iterator<Item = PathBuf> {
+        self.debug_folders().map(move |folder| build_id_path(&folder, id, end))
+    }
+
+    fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let usual = self.debug_folders.iter().map(|folder| self.below_symfs(folder));
+        self.debug_dirs.iter().cloned().chain(usual)
+    }
+
+    /// What a client of debuginfod servers keeps of a build id: `debuginfo`, `executable`.
+    fn downloaded(&self, id: BuildId, kind: &str) -> Option<PathBuf> {
+        Some(self.debuginfod_cache.as_ref()?.join(id.to_string()).join(kind))
+    }
+
+    /// Where the debug file of a file with a build id may be.
+    pub(super) fn debug_files_by_id(&self, id: BuildId) -> impl Iterator<Item = Place> {
+        let kept = self.cached(Some(id), "debug").into_iter();
+        let places = kept.chain(self.by_id(id, ".debug")).chain(self.downloaded(id, "debuginfo"));
+        places.map(Place::Path)
+    }
+
+    /// Where the debug file may be that a binary's `.gnu_debuglink` names: beside it, in a folder
+    /// `.debug` there, and below the debug folders at the binary's recorded path and at the one
+    /// that it really has (the order of gdb, section "Debugging Information in Separate Files" of
+    /// its manual). Of folders that the user named also the file of that name in them.
+    pub(super) fn debug_files_by_link(
+        &self,
+        binary: &Place,
+        recorded: &Recorded<'_>,
+        link: &[u8],
+    ) -> Vec<Place> {
+        let link = Path::new(OsStr::from_bytes(link));
+        // A link is the name of a file, and leads nowhere else.
+        if link.file_name().is_none_or(|name| name != link.as_os_str()) {
+            return Vec::new();
+        }
+        let named = Path::new(OsStr::from_bytes(&recorded.dso.name)).to_owned();
+        let real = binary.path().canonicalize().ok();
+        let real = real.filter(|_| self.is_here() && matches!(binary, Place::Path(_)));
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for path in [Some(named), real].into_iter().flatten() {
+            let Some(folder) = path.parent() else { continue };
+            let folder = folder.strip_prefix("/").unwrap_or(folder).to_owned();
+            // What was below /usr before a distribution moved it there, may not be in its debug file.
+            let before = folder.strip_prefix("usr").ok().map(Path::to_owned);
+            [Some(folder), before].into_iter().flatten().for_each(|folder| {
+                if !folders.contains(&folder) {
+                    folders.push(folder);
+                }
+            });
+        }
+        let beside = [binary.beside(link), binary.beside(&Path::new(".debug").join(link))];
+        let below = self.debug_folders().flat_map(|debug| {
+            folders.iter().map(move |folder| debug.join(folder).join(link)).collect::<Vec<_>>()
+        });
+        let direct = self.debug_dirs.iter().map(|folder| folder.join(link));
+        let places = below.chain(direct).map(Place::Path);
+        beside.into_iter().flatten().filter(|place| place != binary).chain(places).collect()
+    }
+}
+
+/// The path of a file that is found by its build id.
+fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
+    let digits = id.to_string();
+    let (front, rest) = digits.split_at(2);
+    folder.join(format!(".build-id/{front}/{rest}{end}"))
+}

@@ -1,0 +1,212 @@
+//! Which file an address belongs to: separate debug files, and files that aren't where they were.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{Guarded, is_root, stderr, tare, wait_until};
+use crate::symbols::{SPIN, both_show, build_id, compile, names, record, run};
+
+/// Runs a file from memory, and goes on until it is killed.
+const FROM_MEMORY: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+extern char **environ;
+int main(int count, char **words) {
+    int from = open(words[1], O_RDONLY), to = memfd_create("program", MFD_CLOEXEC);
+    while (sendfile(to, from, 0, 1 << 20) > 0) { }
+    fexecve(to, words + 1, environ);
+    return 1;
+}
+"#;
+
+/// A stripped program, its recording, and its debug file beside nothing that leads to it.
+struct Stripped {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+    binary: PathBuf,
+    debug: PathBuf,
+    id: String,
+}
+
+impl Stripped {
+    fn record() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let binary = compile(path, SPIN, "spin", &["-Wl,--build-id=sha1"])?;
+        let (file, id) = (path.join("perf.data"), build_id(&binary));
+        run("objcopy", &["--only-keep-debug", "spin", "apart"], path);
+        run("objcopy", &["--strip-all", "spin"], path);
+        record(&binary, &file)?;
+        let debug = path.join("apart");
+        Some(Self { folder, file, binary, debug, id })
+    }
+
+    fn put(&self, at: &Path) {
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::copy(&self.debug, at).unwrap();
+    }
+
+    /// Whether both commands show the function, with these variables of the environment.
+    fn shows(&self, options: &[&str], environment: &[(&str, &Path)]) -> bool {
+        let shown = ["report", "script"].map(|command| {
+            let mut tare = tare();
+            tare.args([command, "-i"]).arg(&self.file).args(options).env_remove("HOME");
+            tare.envs(environment.iter().copied());
+            let output = tare.output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            String::from_utf8_lossy(&output.stdout).contains("hot_function")
+        });
+        assert_eq!(shown[0], shown[1]);
+        shown[0]
+    }
+}
+
+#[test]
+fn a_debug_file_is_found_by_build_id() {
+    let Some(stripped) = Stripped::record() else { return };
+    let folder = stripped.folder.path();
+    let (front, rest) = stripped.id.split_at(2);
+    assert!(!stripped.shows(&[], &[]), "nothing has the debug file yet");
+    let named = folder.join("named");
+    stripped.put(&named.join(format!(".build-id/{front}/{rest}.debug")));
+    let options = ["--debug-dir", "/nowhere", "--debug-dir", named.to_str().unwrap()];
+    assert!(stripped.shows(&options, &[]), "--debug-dir");
+    let home = folder.join("home");
+    stripped.put(&home.join(format!(".debug/.build-id/{front}/{rest}/debug")));
+    assert!(stripped.shows(&[], &[("HOME", &home)]), "what perf keeps");
+    let kept = home.join(".debug");
+    assert!(stripped.shows(&["--buildid-dir", kept.to_str().unwrap()], &[]), "--buildid-dir");
+    for (variable, place) in [
+        ("DEBUGINFOD_CACHE_PATH", ""),
+        ("XDG_CACHE_HOME", "debuginfod_client"),
+        ("HOME", ".cache/debuginfod_client"),
+        ("HOME", ".debuginfod_client_cache"),
+    ] {
+        let cache = folder.join(format!("{variable}{place}").replace('/', "_"));
+        stripped.put(&cache.join(place).join(&stripped.id).join("debuginfo"));
+        assert!(stripped.shows(&[], &[(variable, &cache)]), "{variable} {place}");
+    }
+    // A file of another build is none, wherever it lies.
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    let source = SPIN.replace("hot_function", "other_function");
+    compile(&other, &source, "spin", &["-Wl,--build-id=sha1"]).unwrap();
+    let at = named.join(format!(".build-id/{front}/{rest}.debug"));
+    std::fs::copy(other.join("spin"), at).unwrap();
+    assert!(!stripped.shows(&options, &[]));
+    assert!(stripped.binary.exists());
+}
+
+/// Instead of a debug file there is something that can't be read to an end.
+#[test]
+fn what_is_no_regular_file_is_passed_over() {
+    let Some(stripped) = Stripped::record() else { return };
+    let folder = stripped.folder.path();
+    let (front, rest) = stripped.id.split_at(2);
+    let at = folder.join(format!("named/.build-id/{front}/{rest}.debug"));
+    std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+    run("mkfifo", &[at.to_str().unwrap()], folder);
+    let named = folder.join("named");
+    let options = ["--debug-dir", named.to_str().unwrap()];
+    assert!(!stripped.shows(&options, &[]), "a FIFO");
+    std::fs::remove_file(&at).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &at).unwrap();
+    assert!(!stripped.shows(&options, &[]), "a device");
+    std::fs::remove_file(&at).unwrap();
+    std::os::unix::fs::symlink(&at, &at).unwrap();
+    assert!(!stripped.shows(&options, &[]), "a link to itself");
+    std::fs::remove_file(&at).unwrap();
+    stripped.put(&at);
+    assert!(stripped.shows(&options, &[]));
+}
+
+/// Spins until it is killed.
+fn endless(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
+    let source = SPIN.replace("long i = 0; i < 150000000", "unsigned long i = 0; i != ~0ul");
+    compile(folder, &source, "spin", flags)
+}
+
+/// Records a process that goes on afterwards.
+fn attach(process: &Guarded, to: &Path) -> bool {
+    let mut record = tare();
+    record.args(["record", "-q", "-e", "cpu-clock", "-p", &process.id().to_string(), "-o"]);
+    let output = record.arg(to).args(["--", "sleep", "0.3"]).output().unwrap();
+    if !output.status.success() {
+        println!("skipped: can't record here: {}", stderr(&output));
+    }
+    output.status.success()
+}
+
+/// The process has become the program, and runs.
+fn wait_for(process: &Guarded, program: &str) {
+    let comm = format!("/proc/{}/comm", process.id());
+    wait_until("the program runs", || {
+        std::fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == program)
+    });
+}
+
+#[test]
+fn a_deleted_program_has_names_while_it_runs() {
+    for flags in [["-Wl,--build-id=sha1"], ["-Wl,--build-id=none"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+        let Some(binary) = endless(folder, &flags) else { return };
+        let mut process = Guarded::spawn(&mut Command::new(&binary));
+        wait_for(&process, "spin");
+        std::fs::remove_file(&binary).unwrap();
+        if !attach(&process, &file) {
+            return;
+        }
+        assert!(both_show(&file, None, &[], "hot_function"), "{flags:?}");
+        // Another program takes its place, and then it ends.
+        let source = SPIN.replace("hot_function", "other_function");
+        compile(folder, &source, "spin", &flags).unwrap();
+        assert!(both_show(&file, None, &[], "hot_function"), "{flags:?}");
+        process.end();
+        for name in ["hot_function", "other_function"] {
+            assert!(!both_show(&file, None, &[], name), "{flags:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_program_in_memory_has_names_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let Some(binary) = endless(folder, &[]) else { return };
+    let starter = compile(folder, FROM_MEMORY, "start", &[]).unwrap();
+    let process = Guarded::spawn(Command::new(starter).arg(&binary));
+    let exe = format!("/proc/{}/exe", process.id());
+    wait_until("the program runs", || {
+        std::fs::read_link(&exe).is_ok_and(|exe| exe.to_string_lossy().contains("memfd"))
+    });
+    std::fs::remove_file(&binary).unwrap();
+    if attach(&process, &file) {
+        assert!(both_show(&file, None, &[], "hot_function"));
+    }
+}
+
+#[test]
+fn a_program_on_a_private_file_system_has_names_while_it_runs() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let Some(_) = endless(folder, &[]) else { return };
+    let private = folder.join("private");
+    std::fs::create_dir(&private).unwrap();
+    let line = "mount -t tmpfs tmpfs private && cp spin private/hidden && exec $PWD/private/hidden";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", line]).current_dir(folder).stderr(Stdio::null());
+    let process = Guarded::spawn(&mut unshare);
+    wait_for(&process, "hidden");
+    if attach(&process, &file) {
+        assert!(!private.join("hidden").exists());
+        let shown = names("report", &file, None, &[]);
+        assert!(both_show(&file, None, &[], "hot_function"), "{shown:?}");
+    }
+}
