@@ -49,6 +49,7 @@
 
 mod address_space;
 mod binary;
+mod debuginfod;
 mod demangle;
 mod dso;
 mod elf;
@@ -65,10 +66,11 @@ mod unresolved;
 mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
+pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
 pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
 pub use kernel::RecordedKernel;
 pub use name_source::NameSource;
-pub use search::SymbolOptions;
+pub use search::{Download, SymbolOptions};
 pub use symbolizer::{Symbol, Symbolizer};
 pub use unresolved::Unresolved;
 pub use unwind::{Registers, Unwinder, Unwound};

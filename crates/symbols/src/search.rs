@@ -13,10 +13,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::debuginfod::Debuginfod;
 use crate::dso::Dso;
 use crate::limits;
 pub(crate) use crate::search::place::open;
@@ -39,6 +41,8 @@ pub struct SymbolOptions {
     /// The folder of what clients of debuginfod servers downloaded: `ID/debuginfo`,
     /// `ID/executable` (debuginfod-client-config(7)).
     pub debuginfod_cache: Option<PathBuf>,
+    /// Servers that are asked for what no folder has.
+    pub debuginfod: Option<Download>,
     /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
     /// machine's.
     pub kallsyms: Option<PathBuf>,
@@ -51,6 +55,18 @@ pub struct SymbolOptions {
     pub demangle: bool,
 }
 
+/// A client of debuginfod servers that all readers share.
+#[derive(Clone, Debug)]
+pub struct Download(pub Arc<Debuginfod>);
+
+impl PartialEq for Download {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Download {}
+
 impl Default for SymbolOptions {
     fn default() -> Self {
         Self {
@@ -58,6 +74,7 @@ impl Default for SymbolOptions {
             build_id_cache: None,
             debug_dirs: Vec::new(),
             debuginfod_cache: None,
+            debuginfod: None,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
             kallsyms_copy: None,

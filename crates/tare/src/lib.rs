@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod command;
+mod download;
 pub mod exit;
 
 use std::ffi::OsString;

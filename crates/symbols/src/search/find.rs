@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use object::read::ReadCache;
 
+use crate::debuginfod::Artifact;
 use crate::dso::{BuildId, Recorded};
 use crate::elf::{self, DebugLink};
 use crate::search::SymbolOptions;
@@ -46,7 +47,14 @@ pub(crate) fn binary(
             Err(_) => {}
         }
     }
-    Err(why)
+    let download = recorded.dso.build_id.and_then(|id| download(options, id, Artifact::Executable));
+    download.ok_or(why)
+}
+
+/// A file of a build id from a server.
+fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<Found> {
+    let path = options.debuginfod.as_ref()?.0.fetch(id, artifact)?;
+    Found::open(Place::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
 /// Whether a file is the recorded one: by its build id, and where none was recorded by its inode.
@@ -62,7 +70,7 @@ fn is_recorded(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) 
     found.file.metadata().is_ok_and(|meta| inodes.any(|inode| inode == meta.ino()))
 }
 
-/// The debug files of a binary, by its build id, then by its link: each is the one that belongs to
+/// The debug files of a binary, by its build id, by its link, then from servers: each is the one that belongs to
 /// it, and may still lack what is looked for.
 pub(crate) fn debug_files<'a>(
     options: &'a SymbolOptions,
@@ -78,7 +86,9 @@ pub(crate) fn debug_files<'a>(
         let places = options.debug_files_by_link(&binary.place, recorded, &link.name);
         places.into_iter().filter_map(move |place| linked(place, binary, link))
     });
-    by_id.chain(by_link)
+    let served =
+        std::iter::once_with(move || download(options, binary.build_id?, Artifact::Debuginfo));
+    by_id.chain(by_link).chain(served.flatten())
 }
 
 /// The file at a place, if it is the linked one: by its build id where both have one, else by its

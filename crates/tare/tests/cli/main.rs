@@ -42,6 +42,7 @@ mod stat_like_perf;
 mod stat_output;
 mod stat_time;
 mod symbols;
+mod symbols_debuginfod;
 mod symbols_found;
 mod three;
 mod uprobe;

@@ -2,21 +2,29 @@
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tare_symbols::SymbolOptions;
+use tare_symbols::{Debuginfod, Download, Servers, SymbolOptions};
 
 use crate::cli::raw::SymbolSearch;
+use crate::download;
 
 /// The folders that are searched: those of this machine and user, unless others were named. perf
 /// keeps files by build id in `~/.debug`.
 pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
     let home = folder_of("HOME");
     let usual = SymbolOptions::default();
+    let debuginfod_cache = debuginfod_cache(home.as_deref());
     let is_here = typed.symfs.is_none() && typed.kallsyms.is_none();
     SymbolOptions {
         kallsyms_copy: if is_here { kallsyms_copy(home.as_deref()) } else { None },
         symfs: typed.symfs.unwrap_or(usual.symfs),
-        debuginfod_cache: debuginfod_cache(home.as_deref()),
+        debuginfod: servers().zip(debuginfod_cache.clone()).map(|(servers, cache)| {
+            let uid = rustix::process::geteuid().as_raw();
+            Download(Arc::new(Debuginfod::new(servers, cache, uid, download::shown())))
+        }),
+        debuginfod_cache,
         build_id_cache: typed.buildid_dir.or_else(|| Some(home?.join(".debug"))),
         debug_dirs: typed.debug_dir,
         kallsyms: typed.kallsyms,
@@ -29,6 +37,32 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
 /// The folder that a variable of the environment names.
 fn folder_of(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// The debuginfod servers that the user named, and what they may cost
+/// (debuginfod-client-config(7)).
+fn servers() -> Option<Servers> {
+    let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let number = |name: &str| text(name)?.trim().parse::<i64>().ok();
+    // 0 and less: there is no such limit.
+    let seconds = |name: &str, usual: Option<Duration>| match number(name) {
+        Some(seconds) => u64::try_from(seconds).ok().filter(|s| *s > 0).map(Duration::from_secs),
+        None => usual,
+    };
+    // Words such as `ima:enforcing` are about servers, and none.
+    let is_server = |word: &&str| ["http://", "https://"].iter().any(|kind| word.starts_with(kind));
+    let urls = text("DEBUGINFOD_URLS")?;
+    let urls: Vec<_> = urls.split_whitespace().filter(is_server).map(str::to_owned).collect();
+    let is_https = urls.iter().any(|url| url.starts_with("https://"));
+    let proxies: &[_] = if is_https { &["https_proxy", "all_proxy"] } else { &["http_proxy"] };
+    let max_bytes = number("DEBUGINFOD_MAXSIZE").and_then(|bytes| u64::try_from(bytes).ok());
+    (!urls.is_empty()).then(|| Servers {
+        urls,
+        timeout: seconds("DEBUGINFOD_TIMEOUT", Some(Servers::TIMEOUT)),
+        max_time: seconds("DEBUGINFOD_MAXTIME", None),
+        max_bytes: max_bytes.filter(|bytes| *bytes > 0).unwrap_or(Servers::MAX_BYTES),
+        proxy: proxies.iter().find_map(|name| text(name)),
+    })
 }
 
 /// Where clients of debuginfod servers keep what they downloaded (debuginfod-client-config(7)):

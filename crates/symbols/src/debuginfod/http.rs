@@ -1,0 +1,56 @@
+//! One question by HTTP.
+
+use ureq::config::Config;
+use ureq::http::header::CONTENT_LENGTH;
+use ureq::{Agent, Error, Proxy};
+
+use super::{Failure, Servers};
+
+/// What a server answers.
+pub(super) struct Answer {
+    pub(super) body: ureq::BodyReader<'static>,
+    /// Of the whole file, where it says so.
+    pub(super) bytes: Option<u64>,
+}
+
+/// Asks for a file.
+pub(super) fn get(servers: &Servers, url: &str) -> Result<Answer, Failure> {
+    let proxy = servers.proxy.as_deref().and_then(|proxy| Proxy::new(proxy).ok());
+    let config = Config::builder()
+        .proxy(proxy)
+        .user_agent(concat!("tare/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(servers.timeout)
+        .timeout_resolve(servers.timeout)
+        .timeout_recv_response(servers.timeout)
+        .timeout_per_read(servers.timeout)
+        .timeout_per_write(servers.timeout)
+        .timeout_global(servers.max_time)
+        .max_redirects(5);
+    #[cfg(feature = "tls")]
+    let config = config.tls_config(tls());
+    let request = Agent::new_with_config(config.build()).get(url);
+    // The server may then say at once that the file is too large.
+    let request = request.header("X-DEBUGINFOD-MAXSIZE", servers.max_bytes.to_string());
+    let response = request.call().map_err(|error| match error {
+        Error::StatusCode(404) => Failure::Absent,
+        Error::StatusCode(status) => Failure::Refused(format!("it answered with status {status}")),
+        Error::Timeout(_) => Failure::Slow(servers.timeout.unwrap_or_default()),
+        error => Failure::Refused(error.to_string()),
+    })?;
+    let bytes = response.headers().get(CONTENT_LENGTH);
+    let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
+    let body = response.into_body().into_with_config();
+    // The bound of the library is one byte behind our own, which has its own words.
+    let body = body.limit(servers.max_bytes.saturating_add(1)).reader();
+    Ok(Answer { body, bytes })
+}
+
+/// The certificates that the system trusts.
+#[cfg(feature = "tls")]
+fn tls() -> ureq::tls::TlsConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    ureq::tls::TlsConfig::builder()
+        .root_certs(ureq::tls::RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(provider)
+        .build()
+}
