@@ -57,7 +57,7 @@ impl<'a> RecordBytes<'a> {
     /// The bytes in order; the second slice is empty where the record doesn't wrap around the
     /// ring's end.
     #[must_use]
-    pub fn slices(&self) -> [&[u8]; 2] {
+    pub fn slices(&self) -> [&'a [u8]; 2] {
         self.span.slices()
     }
 }

@@ -28,7 +28,6 @@ impl FollowedCommand {
 
     /// Every ring was read since the last call.
     pub(super) fn end_round(&mut self) {
-        self.exec.end_round();
         if let Some(members) = &mut self.members {
             members.end_round();
         }

@@ -5,17 +5,18 @@
 //! ring 0   | sample t=1 | sample t=7 |            of the process: both wait, as rings are read one by one
 //! ring 1   | sample t=3 | COMM exec t=5 | ...     t=3 and t=1 are left out; t=7 is appended now
 //! ```
-//! The record may be read before older samples in other rings: samples are looked at until each ring
-//! was read by a pass that began after the record was seen. From then on no sample's thread is looked
-//! at any more.
+//! The record may be read before older samples in other rings. Records of one ring are in order of
+//! time across the execve: what the process did before it was written before it. So of each ring
+//! samples are looked at up to its first record that is younger, and what follows is not copied.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{
     PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_SAMPLE,
 };
-use tare_format::record::{RawRecord, Records};
+use tare_format::record::{RawRecord, RecordHeader};
 
 use super::scanner::EventTable;
 
@@ -42,9 +43,25 @@ enum State {
     Over {
         /// When the process executed its program; `None` where that was given up.
         exec_ns: Option<u64>,
-        /// How many rounds still have to end until no ring can hold an older sample.
-        rounds: u8,
     },
+}
+
+/// What is left of a batch of records.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Of the records that were looked at those that are to be appended.
+    pub(crate) records: Vec<u8>,
+    /// Bytes of the batch that were looked at. What lies behind is to be appended as it is; where
+    /// there is something, the ring will bring nothing older any more.
+    pub(crate) looked_at: usize,
+}
+
+impl Passed {
+    /// All that is to be appended of a batch, which lies in two pieces.
+    pub(crate) fn with<'a>(&'a self, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 3] {
+        let of_first = self.looked_at.min(first.len());
+        [&self.records, &first[of_first..], &second[self.looked_at - of_first..]]
+    }
 }
 
 impl ExecFilter {
@@ -58,81 +75,66 @@ impl ExecFilter {
         matches!(self.state, State::Waiting { .. })
     }
 
-    /// Whether samples have to go through [`ExecFilter::pass`].
+    /// Whether rings that have older records have to go through [`ExecFilter::pass`].
     pub(crate) fn looks_at_samples(&self) -> bool {
-        !matches!(self.state, State::Over { rounds: 0, .. })
-    }
-
-    /// Every ring was read since the last call, by passes that began after it.
-    pub(crate) fn end_round(&mut self) {
-        if let State::Over { rounds, .. } = &mut self.state {
-            *rounds = rounds.saturating_sub(1);
-        }
+        !matches!(self.state, State::Over { exec_ns: None })
     }
 
     /// When the process executed its program, in the recording's clock.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         match self.state {
             State::Waiting { .. } => None,
-            State::Over { exec_ns, .. } => exec_ns,
+            State::Over { exec_ns } => exec_ns,
         }
     }
 
-    /// Of a ring's whole records those that are to be appended, and those that waited until now.
-    pub(crate) fn pass(&mut self, table: &EventTable, records: &[u8]) -> Vec<u8> {
-        let mut passed = Vec::with_capacity(records.len());
-        let mut rest = records;
-        for raw in Records::new(records, Endian::NATIVE) {
-            let (record, after) = rest.split_at(raw.size().min(rest.len()));
-            rest = after;
-            let samples = match &mut self.state {
-                State::Waiting { samples, .. } => samples,
-                State::Over { exec_ns, .. } => {
-                    let exec_ns = *exec_ns;
-                    if !self.is_before(exec_ns, table, &raw, record) {
-                        passed.extend_from_slice(record);
+    /// Of records of a ring those that are to be appended, and those that waited until now.
+    pub(crate) fn pass<'a>(
+        &mut self,
+        table: &EventTable,
+        records: impl Iterator<Item = Cow<'a, [u8]>>,
+    ) -> Passed {
+        let mut passed = Passed::default();
+        for record in records {
+            match &mut self.state {
+                State::Waiting { samples, .. } => {
+                    let kind = RecordHeader::first(&record, Endian::NATIVE).map(|raw| raw.kind);
+                    if kind == Some(PERF_RECORD_SAMPLE) && table.tid(&record) == Some(self.root) {
+                        samples.extend_from_slice(&record);
+                    } else {
+                        passed.records.extend_from_slice(&record);
                     }
-                    continue;
+                    if kind == Some(PERF_RECORD_COMM) && self.is_exec(&record) {
+                        self.end(table, table.time_ns(&record), &mut passed.records);
+                    }
                 }
-            };
-            match raw.kind {
-                PERF_RECORD_SAMPLE if table.tid(record) == Some(self.root) => {
-                    samples.extend_from_slice(record);
+                State::Over { exec_ns } => {
+                    if !is_older(*exec_ns, table, &record) {
+                        break;
+                    }
+                    if !self.is_of_root(table, &record) {
+                        passed.records.extend_from_slice(&record);
+                    }
                 }
-                PERF_RECORD_COMM if self.is_exec(&raw) => {
-                    passed.extend_from_slice(record);
-                    self.end(table, table.time_ns(record), &mut passed);
-                }
-                _ => passed.extend_from_slice(record),
             }
+            passed.looked_at += record.len();
         }
-        passed.extend_from_slice(rest);
         if let State::Waiting { since, samples } = &self.state
             && (samples.len() > MOST_BYTES || since.elapsed() > PATIENCE)
         {
-            self.end(table, None, &mut passed);
+            self.end(table, None, &mut passed.records);
         }
         passed
     }
 
     /// The same of records that are only read now, when the execve was long ago: of a ring that is
-    /// overwritten. What is younger is not looked at.
-    pub(crate) fn pass_older(&self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
-        let Some(exec_ns) = self.exec_ns() else { return records };
-        let mut passed = Vec::with_capacity(records.len());
-        let mut rest = &records[..];
-        for raw in Records::new(&records, Endian::NATIVE) {
-            let (record, after) = rest.split_at(raw.size().min(rest.len()));
-            let is_older = table.time_ns(record).is_none_or(|time_ns| time_ns < exec_ns);
-            if !is_older {
-                break;
-            }
-            rest = after;
-            if raw.kind != PERF_RECORD_SAMPLE || table.tid(record) != Some(self.root) {
-                passed.extend_from_slice(record);
-            }
+    /// overwritten.
+    pub(crate) fn pass_older(&mut self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
+        if self.exec_ns().is_none() {
+            return records;
         }
-        passed.extend_from_slice(rest);
+        let Passed { records: mut passed, looked_at } = self.pass(table, each(&records));
+        passed.extend_from_slice(&records[looked_at..]);
         passed
     }
 
@@ -143,21 +145,15 @@ impl ExecFilter {
         passed
     }
 
-    /// Whether a record is a sample of the process from before its execve.
-    fn is_before(
-        &self,
-        exec_ns: Option<u64>,
-        table: &EventTable,
-        raw: &RawRecord<'_>,
-        record: &[u8],
-    ) -> bool {
-        exec_ns.is_some()
-            && raw.kind == PERF_RECORD_SAMPLE
+    /// Whether a record is a sample of the process.
+    fn is_of_root(&self, table: &EventTable, record: &[u8]) -> bool {
+        let header = RecordHeader::first(record, Endian::NATIVE);
+        header.is_some_and(|header| header.kind == PERF_RECORD_SAMPLE)
             && table.tid(record) == Some(self.root)
-            && table.time_ns(record) < exec_ns
     }
 
-    fn is_exec(&self, raw: &RawRecord<'_>) -> bool {
+    fn is_exec(&self, record: &[u8]) -> bool {
+        let Some(raw) = RawRecord::first(record, Endian::NATIVE) else { return false };
         let tid = raw.body.get(4..8).map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
         u32::from(raw.misc) & PERF_RECORD_MISC_COMM_EXEC != 0 && tid == Some(self.root)
     }
@@ -166,18 +162,26 @@ impl ExecFilter {
     fn end(&mut self, table: &EventTable, exec_ns: Option<u64>, passed: &mut Vec<u8>) {
         let State::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
-        // The round under way may have read a ring before the last of these samples came.
-        self.state = State::Over { exec_ns, rounds: if exec_ns.is_some() { 2 } else { 0 } };
-        let mut rest = &samples[..];
-        for raw in Records::new(&samples, Endian::NATIVE) {
-            let (record, after) = rest.split_at(raw.size().min(rest.len()));
-            rest = after;
-            let is_older = exec_ns.is_some() && table.time_ns(record) < exec_ns;
-            if !is_older {
-                passed.extend_from_slice(record);
-            }
+        self.state = State::Over { exec_ns };
+        for record in each(&samples).filter(|record| !is_older(exec_ns, table, record)) {
+            passed.extend_from_slice(&record);
         }
     }
+}
+
+/// Whether a record was made before the execve.
+fn is_older(exec_ns: Option<u64>, table: &EventTable, record: &[u8]) -> bool {
+    exec_ns.is_some() && table.time_ns(record) < exec_ns
+}
+
+/// Whole records, one by one.
+fn each(mut records: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    std::iter::from_fn(move || {
+        let size = RawRecord::first(records, Endian::NATIVE)?.size();
+        let (record, rest) = records.split_at(size.min(records.len()));
+        records = rest;
+        Some(Cow::Borrowed(record))
+    })
 }
 
 #[cfg(test)]
@@ -218,38 +222,40 @@ mod tests {
         record(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, &words)
     }
 
+    /// All of a ring's records that are to be appended, and whether some were not looked at.
+    fn pass(filter: &mut ExecFilter, records: &[u8]) -> (Vec<u8>, bool) {
+        let Passed { records: passed, looked_at } = filter.pass(&table(), each(records));
+        ([&passed, &records[looked_at..]].concat(), looked_at < records.len())
+    }
+
     #[test]
     fn what_is_older_than_the_execve_goes_whatever_ring_it_lies_in() {
-        let (table, mut filter) = (table(), ExecFilter::new(7));
+        let mut filter = ExecFilter::new(7);
         let first = [sample(7, 1), sample(9, 2), sample(7, 6)].concat();
-        assert_eq!(filter.pass(&table, &first), sample(9, 2));
+        assert_eq!(pass(&mut filter, &first), (sample(9, 2), false));
         let second = [sample(7, 3), exec(9, 4), exec(7, 5), sample(7, 8)].concat();
         let passed = [exec(9, 4), exec(7, 5), sample(7, 6), sample(7, 8)].concat();
-        assert_eq!(filter.pass(&table, &second), passed);
+        assert_eq!(pass(&mut filter, &second), (passed, true));
         assert_eq!((filter.is_waiting(), filter.exec_ns()), (false, Some(5)));
+        let other_ring = [sample(7, 4), sample(9, 4)].concat();
+        assert_eq!(pass(&mut filter, &other_ring), (sample(9, 4), false), "read after the record");
         let other_ring = [sample(7, 4), sample(9, 4), sample(7, 9)].concat();
-        let younger = [sample(9, 4), sample(7, 9)].concat();
-        assert_eq!(filter.pass(&table, &other_ring), younger, "read after the record");
-        filter.end_round();
-        assert_eq!(filter.pass(&table, &other_ring), younger);
-        filter.end_round();
-        assert!(!filter.looks_at_samples());
-        assert_eq!(filter.finish(&table), Vec::<u8>::new());
+        let passed = [sample(9, 4), sample(7, 9)].concat();
+        assert_eq!(pass(&mut filter, &other_ring), (passed.clone(), true));
+        assert_eq!(filter.finish(&table()), Vec::<u8>::new());
         assert_eq!(filter.exec_ns(), Some(5), "the end changes nothing");
-        let old = [sample(7, 4), sample(9, 4), sample(7, 5), sample(7, 2)].concat();
-        let passed = [sample(9, 4), sample(7, 5), sample(7, 2)].concat();
-        assert_eq!(filter.pass_older(&table, old), passed);
+        assert_eq!(filter.pass_older(&table(), other_ring), passed);
     }
 
     #[test]
     fn where_the_execve_is_not_recorded_nothing_is_lost() {
-        let (table, mut filter) = (table(), ExecFilter::new(7));
-        assert_eq!(filter.pass(&table, &sample(7, 1)), Vec::<u8>::new());
-        assert_eq!(filter.finish(&table), sample(7, 1));
-        assert_eq!(filter.pass_older(&table, sample(7, 1)), sample(7, 1));
+        let mut filter = ExecFilter::new(7);
+        assert_eq!(pass(&mut filter, &sample(7, 1)), (Vec::new(), false));
+        assert_eq!(filter.finish(&table()), sample(7, 1));
+        assert_eq!(filter.pass_older(&table(), sample(7, 1)), sample(7, 1));
         let mut full = ExecFilter::new(7);
         let many = sample(7, 1).repeat(MOST_BYTES / 32 + 1);
-        assert_eq!(full.pass(&table, &many).len(), many.len());
-        assert!(!full.is_waiting());
+        assert_eq!(pass(&mut full, &many), (many, false));
+        assert!(!full.is_waiting() && !full.looks_at_samples());
     }
 }

@@ -4,6 +4,7 @@
 //! they sleep on. Of a `command`, `exec` leaves out what came before its execve, and `members`
 //! knows its threads.
 
+pub(crate) mod batch;
 mod command;
 mod exec;
 pub(crate) mod flight_recorder;

@@ -9,15 +9,18 @@
 //! all readers through?              FINISHED_ROUND
 //! ```
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tare_format::file::writer::{BuildId, FINISHED_ROUND};
 use tare_kernel::host::Host;
-use tare_kernel::ring::{Batch, Ring};
+use tare_kernel::ring::Batch;
 
+use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
+use super::exec::Passed;
 use super::flight_recorder::{FlightRecorder, without_samples};
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
@@ -29,15 +32,6 @@ use crate::output::{Output, Result};
 /// Bytes from which a piece is appended before the next ring is looked at: its place goes back to
 /// the kernel the sooner.
 const LARGE: usize = 1 << 20;
-
-/// The ring of a CPU and what it brought.
-#[derive(Debug)]
-pub(crate) struct CpuRing {
-    /// What the output knows it by: see [`Shared::register`].
-    pub(crate) number: usize,
-    pub(crate) ring: Ring,
-    pub(crate) scanner: Scanner,
-}
 
 /// What the output knows of a ring.
 #[derive(Debug)]
@@ -130,25 +124,29 @@ impl Shared {
         self.lock().command.as_mut().map(ask)
     }
 
-    /// Of a ring's whole records what is to be appended, until the command's program runs; `None`:
-    /// all of it.
-    fn filtered(&self, records: [&[u8]; 2]) -> Option<Vec<u8>> {
+    /// Of a ring's records what is to be appended of those that may be from before the command's
+    /// execve; `None` where none is.
+    fn filtered(&self, batch: &Batch<'_>) -> Option<Passed> {
         // ATOMICS: who sees it too late asks the filter, which knows.
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
         let mut common = self.lock();
         let Common { command: Some(command), forgetting, .. } = &mut *common else { return None };
-        let passed = command.exec.pass(forgetting.table(), &records.concat());
+        let records = batch.records().map(|record| match record.slices() {
+            [first, []] => Cow::Borrowed(first),
+            pieces => Cow::Owned(pieces.concat()),
+        });
+        let passed = command.exec.pass(forgetting.table(), records);
         self.waits_for_exec.store(command.exec.looks_at_samples(), Ordering::Relaxed);
         Some(passed)
     }
 
     /// The same of records that were in a ring for long, the oldest first.
     pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
-        let common = self.lock();
-        match &common.command {
-            Some(command) => command.exec.pass_older(common.forgetting.table(), records),
+        let Common { command, forgetting, .. } = &mut *self.lock();
+        match command {
+            Some(command) => command.exec.pass_older(forgetting.table(), records),
             None => records,
         }
     }
@@ -295,35 +293,6 @@ pub(crate) struct Reader {
     pub(crate) rings: Vec<CpuRing>,
 }
 
-/// What lies in a ring, and was seen.
-struct PendingBatch<'a> {
-    ring: usize,
-    batch: Batch<'a>,
-    /// What is appended of it, where that is not all.
-    filtered: Option<Vec<u8>>,
-    scanner: &'a Scanner,
-}
-
-impl<'a> PendingBatch<'a> {
-    /// Has a batch looked through, and what is rare among its records noted.
-    fn new(
-        ring: usize,
-        batch: Batch<'a>,
-        scanner: &'a mut Scanner,
-        shared: &Shared,
-        noted: &mut Vec<u8>,
-    ) -> Self {
-        let filtered = shared.filtered(batch.slices());
-        scanner.see(filtered.as_deref().map_or_else(|| batch.slices(), |passed| [passed, &[]]));
-        scanner.take_noted(noted);
-        Self { ring, batch, filtered, scanner }
-    }
-
-    fn slices(&self) -> [&[u8]; 2] {
-        self.filtered.as_deref().map_or_else(|| self.batch.slices(), |passed| [passed, &[]])
-    }
-}
-
 impl Reader {
     /// The reader with this number, counted from 0.
     pub(crate) fn new(number: usize, rings: Vec<CpuRing>) -> Self {
@@ -349,13 +318,11 @@ impl Reader {
         let since = shared.lock().rounds.number();
         let mut pending: Vec<PendingBatch<'_>> = Vec::with_capacity(self.rings.len());
         let (mut bytes, mut noted) = (0, Vec::new());
-        for CpuRing { number, ring, scanner } in &mut self.rings {
-            let batch = ring.batch();
-            if batch.is_empty() {
-                continue;
-            }
-            bytes += batch.len();
-            pending.push(PendingBatch::new(*number, batch, scanner, shared, &mut noted));
+        let filter = |batch: &Batch<'_>| shared.filtered(batch);
+        for ring in &mut self.rings {
+            let Some(batch) = ring.take(None, filter, &mut noted) else { continue };
+            bytes += batch.batch.len();
+            pending.push(batch);
             if bytes >= LARGE {
                 append(&mut shared.lock(), &mut pending, &mut noted, None)?;
                 bytes = 0;
@@ -373,14 +340,14 @@ impl Reader {
             return Ok(Pass::Full);
         }
         let mut noted = Vec::new();
-        for CpuRing { number, ring, scanner } in &mut self.rings {
+        let filter = |batch: &Batch<'_>| shared.filtered(batch);
+        for ring in &mut self.rings {
             // What comes meanwhile is for the next pass.
-            let mut left = ring.available();
+            let mut left = ring.ring.available();
             while left > 0 {
-                let mut batch = ring.batch();
-                batch.shorten(step);
-                left = left.saturating_sub(batch.len());
-                let batch = PendingBatch::new(*number, batch, scanner, shared, &mut noted);
+                let batch = ring.take(Some(step), filter, &mut noted);
+                let Some(batch) = batch else { break };
+                left = left.saturating_sub(batch.batch.len());
                 let mut common = shared.lock();
                 append(&mut common, &mut vec![batch], &mut noted, None)?;
                 if common.output.is_full() {
@@ -435,7 +402,7 @@ impl Common {
             flight_recorder.push(pieces, now);
         }
         while let Some(chunk) = flight_recorder.expired(now) {
-            self.forgetting.see([&chunk, &[]]);
+            self.forgetting.see(&chunk, [&[], &[]]);
             let kept = without_samples(&chunk);
             if !kept.is_empty() {
                 // A chunk is a part of a pass: only the last one of a round ends with its mark.

@@ -17,6 +17,9 @@ use tare_format::record::{Layout, RawRecord, RecordHeader};
 /// Bytes of a record's header.
 const HEADER: usize = RecordHeader::SIZE;
 
+/// So many ids are found without looking through all of them.
+const RECENT: usize = 16;
+
 /// The fields of a sample that come before its task, and before its period (`perf_output_sample` in
 /// the kernel).
 const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
@@ -141,30 +144,20 @@ pub(crate) struct Scanner {
     pub(crate) stats: Stats,
     /// When the first sample of the last batch was made.
     pub(crate) batch_first_ns: Option<u64>,
+    /// Whether a sample of the last batch was seen.
+    has_first: bool,
     /// The tasks, where they are told apart.
     pub(crate) tasks: Option<Tasks>,
     /// Records of mappings, and of tasks where they are wanted, that nobody took yet.
     noted: Vec<u8>,
     /// A record that lay across the ring's end.
     straddling: Vec<u8>,
-    /// The event of the last sample, by its id.
-    last: Option<(u64, usize)>,
+    /// Ids that were seen, and their events.
+    recent: [(u64, usize); RECENT],
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
-}
-
-/// A record's kind and size; a size that can't be is the rest of the bytes.
-fn header(bytes: &[u8]) -> Option<(u32, usize)> {
-    let header = RecordHeader::first(bytes, Endian::NATIVE)?;
-    let size = if header.is_possible() { header.record_size() } else { bytes.len() };
-    Some((header.kind, size))
-}
-
-/// Whether a sample interrupted the kernel, by its header.
-fn in_kernel(record: &[u8]) -> bool {
-    RecordHeader::first(record, Endian::NATIVE).is_some_and(RecordHeader::is_in_kernel)
 }
 
 impl Scanner {
@@ -176,23 +169,27 @@ impl Scanner {
                 ..Stats::default()
             },
             batch_first_ns: None,
+            has_first: false,
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             noted: Vec::new(),
             straddling: Vec::new(),
-            last: None,
+            // Ids whose places are others.
+            recent: std::array::from_fn(|place| (place as u64 + 1, 0)),
         }
     }
 
-    /// Takes in a batch: whole records, in two pieces where they wrap around the ring's end. The
-    /// kernel aligns records to 8 bytes, so that no header lies across the end.
-    pub(crate) fn see(&mut self, [first, second]: [&[u8]; 2]) {
-        let len = first.len() + second.len();
+    /// Takes in whole records, and then a batch: whole records, in two pieces where they wrap around
+    /// the ring's end. The kernel aligns records to 8 bytes, so that no header lies across the end.
+    pub(crate) fn see(&mut self, whole: &[u8], [first, second]: [&[u8]; 2]) {
+        let len = whole.len() + first.len() + second.len();
         self.stats.bytes += len as u64;
-        self.batch_first_ns = None;
+        (self.batch_first_ns, self.has_first) = (None, false);
         self.stats.fullest = self.stats.fullest.max(len);
+        self.walk(whole);
         let rest = self.walk(first);
-        let missing =
-            header(rest).map_or(0, |(_, size)| size.saturating_sub(rest.len())).min(second.len());
+        let missing = RecordHeader::first(rest, Endian::NATIVE)
+            .map_or(0, |header| header.record_size().saturating_sub(rest.len()))
+            .min(second.len());
         let mut straddling = std::mem::take(&mut self.straddling);
         straddling.clear();
         straddling.extend_from_slice(rest);
@@ -209,55 +206,58 @@ impl Scanner {
 
     /// Goes through whole records, and returns what is left: the beginning of a record.
     fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
-        let (mut previous, mut last): (Option<&[u8]>, Option<&[u8]>) = (None, None);
-        while let Some((kind, size)) = header(bytes) {
+        let known = Arc::clone(&self.known);
+        let (mut previous, mut last): (&[u8], &[u8]) = (&[], &[]);
+        while let Some(header) = RecordHeader::first(bytes, Endian::NATIVE) {
+            // A size that can't be is the rest of the bytes.
+            let size = if header.is_possible() { header.record_size() } else { bytes.len() };
             let Some((record, rest)) = bytes.split_at_checked(size) else { break };
-            match kind {
+            match header.kind {
                 PERF_RECORD_SAMPLE => {
-                    self.sample(record);
-                    last = Some(record);
+                    self.sample(&known, header, record);
+                    last = record;
                 }
-                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
+                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(header, record, previous),
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.stats.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.noted.extend_from_slice(record),
                 _ => {}
             }
-            previous = Some(record);
+            previous = record;
             bytes = rest;
         }
-        self.stats.last_ns = last.and_then(|sample| self.time_ns(sample)).or(self.stats.last_ns);
+        self.stats.last_ns = self.time_ns(last).or(self.stats.last_ns);
         bytes
     }
 
-    fn sample(&mut self, record: &[u8]) {
+    fn sample(&mut self, known: &EventTable, header: RecordHeader, record: &[u8]) {
         // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
         let Some(id) = word(record, HEADER) else { return };
-        let event = match self.last {
-            Some((last, event)) if last == id => event,
-            _ => {
-                let Some(event) = self.known.event(id) else { return };
-                self.last = Some((id, event));
-                event
-            }
-        };
-        if self.batch_first_ns.is_none() {
-            self.batch_first_ns = self.time_ns(record);
+        // Ids are numbers that follow each other: those of one ring have places of their own.
+        let recent = &mut self.recent[usize::try_from(id % RECENT as u64).unwrap_or(0)];
+        if recent.0 != id {
+            let Some(event) = known.event(id) else { return };
+            *recent = (id, event);
+        }
+        let event = recent.1;
+        if !self.has_first {
+            self.has_first = true;
+            self.batch_first_ns = known.time_ns(record);
             self.stats.first_ns = self.stats.first_ns.or(self.batch_first_ns);
         }
         if let Some(tasks) = &mut self.tasks
-            && let Some((tid, period)) = self.known.task(record, event)
+            && let Some((tid, period)) = known.task(record, event)
         {
             tasks.sample(tid, event, period);
         }
         let tally = &mut self.stats.by_event[event];
         tally.samples += 1;
-        tally.in_kernel += u64::from(in_kernel(record));
-        if let Some(at) = self.known.tid_at[event] {
-            let tid = record
-                .get(at..at + 4)
-                .map(|tid| i32::from_ne_bytes(std::array::from_fn(|n| tid[n])));
-            tally.own += u64::from(tid.is_some_and(|tid| self.known.own.contains(&tid)));
+        tally.in_kernel += u64::from(header.is_in_kernel());
+        if let Some(at) = known.tid_at[event]
+            && let Some(tid) = record.get(at..at + 4)
+        {
+            let tid = i32::from_ne_bytes(std::array::from_fn(|n| tid[n]));
+            tally.own += u64::from(known.own.contains(&tid));
         }
     }
 
@@ -273,12 +273,12 @@ impl Scanner {
         }
     }
 
-    fn loss(&mut self, record: &[u8], previous: Option<&[u8]>) {
-        let lost_samples = header(record).is_some_and(|(kind, _)| kind == PERF_RECORD_LOST_SAMPLES);
+    fn loss(&mut self, header: RecordHeader, record: &[u8], previous: &[u8]) {
+        let lost_samples = header.kind == PERF_RECORD_LOST_SAMPLES;
         let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else {
             return;
         };
-        let after_ns = previous.and_then(|previous| self.time_ns(previous)).or(self.stats.last_ns);
+        let after_ns = self.time_ns(previous).or(self.stats.last_ns);
         let until_ns = self.time_ns(record).or(after_ns);
         let before = self.stats.lost;
         self.stats.lost = Some(LostRecords {

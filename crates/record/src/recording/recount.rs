@@ -60,7 +60,7 @@ fn count(file: CutFile, table: &Arc<EventTable>) -> Scanner {
             bytes.clear();
             bytes.extend_from_slice(&header.encode());
             bytes.extend_from_slice(raw.body);
-            scanner.see([&bytes, &[]]);
+            scanner.see(&bytes, [&[], &[]]);
         }
     }
     scanner

@@ -60,7 +60,7 @@ impl Recording {
         let Some(ring) = self.reader.rings.first_mut().filter(|_| !records.is_empty()) else {
             return;
         };
-        ring.scanner.see([&records, &[]]);
+        ring.scanner.see(&records, [&[], &[]]);
         if let Err(error) = self.shared.append_of(ring.number, &ring.scanner, &records) {
             self.stop_recording(error.into());
         }
@@ -84,7 +84,7 @@ impl Recording {
             let Some(event) = self.events.file(*owner) else { continue };
             let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
             let records = self.shared.filter_older(oldest_first(&records));
-            scanner.see([&records, &[]]);
+            scanner.see(&records, [&[], &[]]);
             let is_stopped = matches!(self.state, State::Stopped(_));
             if !is_stopped
                 && !records.is_empty()

@@ -17,9 +17,10 @@ use super::{
     State, description, event_error, followed, ring_size,
 };
 use crate::capture::EventToOpen;
+use crate::capture::batch::CpuRing;
 use crate::capture::opening::{self, Events, Rings};
 use crate::capture::poller::{Poller, Source};
-use crate::capture::reader::{CpuRing, Reader, Shared};
+use crate::capture::reader::{Reader, Shared};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
 use crate::error::RecordError;
@@ -273,11 +274,8 @@ fn deal(
         if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
             poller.add(file, Source::Ring).map_err(RecordError::Poll)?;
         }
-        rings.push(CpuRing {
-            number: shared.register(cpu, ring.size()),
-            ring,
-            scanner: Scanner::new(table),
-        });
+        let number = shared.register(cpu, ring.size());
+        rings.push(CpuRing::new(number, ring, Scanner::new(table)));
     }
     Ok(dealt)
 }
