@@ -53,6 +53,7 @@ mod debuginfod;
 mod demangle;
 mod dso;
 mod elf;
+mod jitdump;
 mod kallsyms;
 mod kallsyms_copy;
 mod kernel;
@@ -68,6 +69,7 @@ mod unwind;
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
 pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
 pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
+pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kernel::RecordedKernel;
 pub use name_source::NameSource;
 pub use search::{Download, SymbolOptions};
@@ -109,4 +111,14 @@ pub mod limits {
     pub const TEXT_BYTES: u64 = 1 << 30;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
+    /// Bytes of a jitdump that are gone through; most of them are code, which isn't read.
+    pub const JITDUMP_BYTES: u64 = 1 << 36;
+    /// Functions of a jitdump.
+    pub const JIT_FUNCTIONS: usize = 1 << 22;
+    /// Bytes of the names of a jitdump's functions.
+    pub const JIT_NAME_BYTES: usize = 1 << 28;
+    /// Bytes of the code of one function in a jitdump; what is larger is left out.
+    pub const JIT_CODE_BYTES: u64 = 1 << 30;
+    /// Bytes of the lines of one function in a jitdump; more are left out.
+    pub const JIT_LINES_BYTES: u64 = 1 << 20;
 }

@@ -1,0 +1,146 @@
+//! Lines of the source: the record DEBUG_INFO.
+//!
+//! ```text
+//! PREFIX | address u64 | entries u64 | (address u64, line u32, column u32, file's name, NUL)...
+//! ```
+//! A name that is the byte 0xff is that of the entry before. V8 has two habits: its addresses are
+//! 64 too large, the bytes of the ELF header that `perf inject` puts before a function; and version
+//! 11 (Node 20) writes as many bytes as a file's name has, which are others. The function's own name
+//! tells it then: `JS:*name /path/file.js:12:34`.
+
+use std::ops::Range;
+
+use super::source::Endian;
+use crate::limits;
+
+/// Bytes of the record before its entries, and of an entry before the file's name.
+const FRONT: usize = 32;
+const ENTRY: usize = 16;
+
+/// What V8 adds to each address.
+const V8_SHIFT: u64 = 0x40;
+
+/// Where code was compiled from. Untrusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JitLine {
+    /// The file, as the compiler calls it.
+    pub file: Vec<u8>,
+    /// Counted from 1.
+    pub line: u32,
+    /// Counted from 1; 0 where the compiler doesn't say.
+    pub column: u32,
+}
+
+/// How to read the lines of a function.
+pub(super) struct Lines<'a> {
+    pub(super) endian: Endian,
+    /// Its addresses when it was made.
+    pub(super) of: Range<u64>,
+    /// Its name, where V8 made it.
+    pub(super) v8_name: Option<&'a [u8]>,
+}
+
+struct Entry<'a> {
+    address: u64,
+    line: u32,
+    column: u32,
+    file: &'a [u8],
+}
+
+impl Lines<'_> {
+    /// The line of an address: that of the last entry at it or before it. `None` also where entries
+    /// lie outside of the function.
+    pub(super) fn find(&self, record: &[u8], address: u64) -> Option<JitLine> {
+        let most = (record.len() / (ENTRY + 1)) as u64;
+        let number = usize::try_from(self.endian.u64(record, 24)).ok()?;
+        if number as u64 > most {
+            return None;
+        }
+        let entries = record.get(FRONT..)?;
+        let found = match self.walk(entries, number, address) {
+            Some(found) => found,
+            None => self.walk_even(entries, number, address)?,
+        };
+        let Entry { line, column, file, .. } = found?;
+        let file = file[..file.len().min(limits::NAME_BYTES)].to_vec();
+        Some(JitLine { file, line, column })
+    }
+
+    /// The best of entries whose names end with a NUL byte; the inner `None` where none is good, the
+    /// outer one where they aren't such entries.
+    fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<Found<'e>> {
+        let (mut rest, mut file, mut best) = (entries, &b""[..], None);
+        for _ in 0..number {
+            let name = rest.get(ENTRY..)?;
+            let name = &name[..name.iter().position(|byte| *byte == 0)?];
+            if name != [0xff] {
+                file = name;
+            }
+            self.consider(&mut best, rest, file, wanted)?;
+            rest = &rest[ENTRY + name.len() + 1..];
+        }
+        Some(best)
+    }
+
+    /// The same of entries of one size, whose names are another's bytes: that file's which the
+    /// function's name has, if it is as long.
+    fn walk_even<'e>(&'e self, entries: &'e [u8], number: usize, wanted: u64) -> Option<Found<'e>> {
+        let file = file_of(self.v8_name?)?;
+        let size = ENTRY + file.len() + 1;
+        // Records are filled up to a multiple of eight.
+        let filled = entries.len().checked_sub(size.checked_mul(number)?)?;
+        if filled >= 8 {
+            return None;
+        }
+        let mut best = None;
+        for entry in entries.chunks_exact(size).take(number) {
+            self.consider(&mut best, entry, file, wanted)?;
+        }
+        Some(best)
+    }
+
+    /// Takes an entry if it is nearer; `None`: it can't be one of this function.
+    fn consider<'e>(
+        &self,
+        best: &mut Found<'e>,
+        entry: &[u8],
+        file: &'e [u8],
+        wanted: u64,
+    ) -> Option<()> {
+        let shift = if self.v8_name.is_some() { V8_SHIFT } else { 0 };
+        let address = self.endian.u64(entry, 0).checked_sub(shift)?;
+        // The end is where the next function's first line would be.
+        if !(self.of.start..=self.of.end).contains(&address) {
+            return None;
+        }
+        let is_nearer = best.as_ref().is_none_or(|best| address >= best.address);
+        if address <= wanted && is_nearer {
+            let (line, column) = (self.endian.u32(entry, 8), self.endian.u32(entry, 12));
+            *best = Some(Entry { address, line, column, file });
+        }
+        Some(())
+    }
+}
+
+type Found<'a> = Option<Entry<'a>>;
+
+/// `JS:*name /path/file.js:12:34` -> `/path/file.js`.
+fn file_of(name: &[u8]) -> Option<&[u8]> {
+    let from = name.iter().position(|byte| *byte == b' ')? + 1;
+    let mut parts = name.get(from..)?.rsplitn(3, |byte| *byte == b':');
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    (is_number(parts.next()?) && is_number(parts.next()?)).then_some(())?;
+    parts.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_function_of_v8() {
+        assert_eq!(file_of(b"JS:*hot /tmp/a b.js:1:13"), Some(&b"/tmp/a b.js"[..]));
+        assert_eq!(file_of(b"JS:~ node:internal/x:10:2"), Some(&b"node:internal/x"[..]));
+        assert_eq!((file_of(b"Builtin:Abort"), file_of(b"JS:x y:1")), (None, None));
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a file from any place, through one window on it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that are read at once.
+const WINDOW: usize = 1 << 16;
+
+/// What can be read from any place: a file, or bytes in memory.
+pub trait ReadAt {
+    /// Fills a buffer from an offset on, and says how many bytes there were: fewer only at the end.
+    ///
+    /// # Errors
+    /// The system's own.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match FileExt::read_at(self, &mut into[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.get(offset..).unwrap_or_default();
+        let read = rest.len().min(into.len());
+        into[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+}
+
+/// The byte order of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Endian {
+    #[default]
+    Little,
+    Big,
+}
+
+impl Endian {
+    /// In which a number is the magic one.
+    pub(super) fn of_magic(bytes: &[u8], magic: u32) -> Option<Self> {
+        [Self::Little, Self::Big].into_iter().find(|endian| endian.u32(bytes, 0) == magic)
+    }
+
+    /// The number at an offset; 0 behind the end.
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let number = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
+        let number = number.unwrap_or_default();
+        if self == Self::Little { u32::from_le_bytes(number) } else { u32::from_be_bytes(number) }
+    }
+
+    /// The number at an offset; 0 behind the end.
+    pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let number = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
+        let number = number.unwrap_or_default();
+        if self == Self::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) }
+    }
+}
+
+/// A window that moves through a source.
+pub(super) struct Window<'a, S> {
+    source: &'a S,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a, S: ReadAt> Window<'a, S> {
+    pub(super) fn new(source: &'a S) -> Self {
+        Self { source, at: 0, bytes: Vec::new() }
+    }
+
+    /// So many bytes, at most a window's; `None` where the source has fewer.
+    pub(super) fn bytes(&mut self, at: u64, size: u64) -> io::Result<Option<&[u8]>> {
+        let Ok(size) = usize::try_from(size) else { return Ok(None) };
+        let begins = |window: &Self| usize::try_from(at.checked_sub(window.at)?).ok();
+        let lies_in = |window: &Self| {
+            let begin = begins(window)?;
+            (begin.checked_add(size)? <= window.bytes.len()).then_some(begin)
+        };
+        if lies_in(self).is_none() {
+            self.bytes.resize(WINDOW, 0);
+            let read = self.source.read_at(&mut self.bytes, at)?;
+            self.bytes.truncate(read);
+            self.at = at;
+        }
+        Ok(lies_in(self).map(|begin| &self.bytes[begin..begin + size]))
+    }
+
+    /// Whether the source goes on up to here.
+    pub(super) fn has(&mut self, end: u64) -> io::Result<bool> {
+        let is_seen = end <= self.at.saturating_add(self.bytes.len() as u64);
+        Ok(is_seen || self.source.read_at(&mut [0], end - 1)? == 1)
+    }
+
+    /// Whether the source ends here.
+    pub(super) fn is_end(&self, at: u64) -> io::Result<bool> {
+        Ok(self.source.read_at(&mut [0], at)? == 0)
+    }
+}
