@@ -1,5 +1,6 @@
 //! Hostile input for the readers of recordings: targets, seeds and damage. See README.md.
 
+mod compiled;
 mod damage;
 mod seeds;
 mod targets;

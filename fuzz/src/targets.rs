@@ -10,7 +10,7 @@ use tare_format::file::{Description, Features, Reader, note};
 use tare_format::order::Sorter;
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
 
-use crate::{seeds, tracepoints};
+use crate::{compiled, seeds, tracepoints};
 
 /// A reader, and inputs that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "order", seeds: order, read: in_stream },
     Target { name: "tracing-data", seeds: tracepoints::sections, read: tracepoints::section },
     Target { name: "tracepoint", seeds: tracepoints::formats, read: tracepoints::format },
+    Target { name: "jitdump", seeds: compiled::jitdumps, read: compiled::jitdump },
+    Target { name: "perf-map", seeds: compiled::perf_maps, read: compiled::perf_map },
 ];
 
 /// Goes through a recording, decodes all there is, and puts it in order.

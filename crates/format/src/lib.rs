@@ -7,6 +7,7 @@
 pub mod abi;
 mod bytes;
 pub mod file;
+pub mod jit_note;
 pub mod ledger;
 pub mod limits;
 pub mod order;

@@ -26,6 +26,9 @@ pub struct Losses {
     pub unwound_stacks: u64,
     /// Of these, the ones whose thread's first function was not reached.
     pub incomplete_stacks: u64,
+    /// Jitdumps whose clock can't be compared with the recording's: what was compiled last at an
+    /// address counts all the time.
+    pub untimed_jitdumps: u64,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
     pub aux_bytes: u64,
     /// Counts that `perf stat record` wrote (`PERF_RECORD_STAT`): they are no samples.

@@ -49,6 +49,7 @@ struct Losses {
     late_records: u64,
     unwound_stacks: u64,
     incomplete_stacks: u64,
+    untimed_jitdumps: u64,
     aux_bytes_left_out: u64,
     unread: Vec<String>,
 }
@@ -232,6 +233,7 @@ fn losses(losses: &tare_profile::Losses) -> Losses {
         late_records: losses.late_records,
         unwound_stacks: losses.unwound_stacks,
         incomplete_stacks: losses.incomplete_stacks,
+        untimed_jitdumps: losses.untimed_jitdumps,
         aux_bytes_left_out: losses.aux_bytes,
         unread: unread_lines(losses),
     }

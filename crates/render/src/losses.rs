@@ -68,8 +68,17 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let counted = counted.into_iter().filter(|line| line.number > 0);
     let mut lines: Vec<_> =
         counted.map(|Line { number, what }| format!("{number} {what}")).collect();
+    lines.extend(untimed_jitdumps(losses.untimed_jitdumps));
     lines.extend(unread_lines(losses));
     lines
+}
+
+/// What names by a jitdump without its times are worth.
+fn untimed_jitdumps(number: u64) -> Option<String> {
+    let dumps = plural(number, "jitdump");
+    (number > 0).then(|| {
+        format!("{number} {dumps} and the recording have no common clock: where code was replaced, the last name is shown (tare record, or perf record -k mono)")
+    })
 }
 
 /// What could not be read of a recording.

@@ -84,6 +84,7 @@ mod cpumode;
 mod error;
 mod event_name;
 mod group;
+mod jit;
 mod machine;
 mod profile;
 mod recording;

@@ -12,7 +12,7 @@ use tare_format::record::{
     BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
 };
 use tare_symbols::{
-    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, Mapping, Symbol,
+    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, JitDump, Mapped, Mapping, Symbol,
     SymbolOptions, Symbolizer, Unresolved,
 };
 
@@ -20,6 +20,7 @@ use crate::build_ids::BuildIds;
 use crate::callchain::{self, CodeAddress};
 use crate::copied_stack::CopiedStacks;
 use crate::cpumode::CpuMode;
+use crate::jit::JitCode;
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
@@ -40,6 +41,7 @@ pub struct Machine {
     pub(crate) build_ids: BuildIds,
     pub(crate) stacks: CopiedStacks,
     spaces: AddressSpaces,
+    pub(crate) jit: JitCode,
     dsos: DsoTable,
     symbolizer: Symbolizer,
     /// Paths by the ids that samples carry.
@@ -55,12 +57,19 @@ impl Machine {
             build_ids: BuildIds::default(),
             stacks: CopiedStacks::new(options.clone()),
             spaces: AddressSpaces::default(),
+            jit: JitCode::default(),
             dsos: DsoTable::default(),
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
             kernel: None,
             unwound: Vec::new(),
         }
+    }
+
+    /// Learns what records of the recorder's own added to a recording's description.
+    pub(crate) fn learn_notes(&mut self, description: &Description) {
+        self.threads.learn(description);
+        self.jit.learn(description, self.symbolizer.recorded_processes());
     }
 
     /// Learns which kernel was recorded, and the build ids that a recording lists.
@@ -87,18 +96,25 @@ impl Machine {
             // With a new program come new maps, which replace those in their way. The others stay:
             // a thread that is about to leave execve(2) still has return addresses of the program
             // before.
-            Record::Comm(comm) => self.threads.set_comm(comm),
+            Record::Comm(comm) => {
+                self.threads.set_comm(comm);
+                if comm.is_exec {
+                    self.jit.remove(comm.pid);
+                }
+            }
             Record::Fork(task) => {
                 self.threads.fork(task);
                 // Of what ran before the recording, the recorder describes each process's maps
                 // itself.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
                     self.spaces.fork(task.ppid, task.pid);
+                    self.jit.fork(task.ppid, task.pid);
                 }
             }
             Record::Exit(task) => {
                 if let Some((pid, _)) = self.threads.exit(task).filter(|(pid, tid)| pid == tid) {
                     self.spaces.remove(pid);
+                    self.jit.remove(pid);
                 }
             }
             Record::Mmap(mmap) if CpuMode::of_misc(raw.misc) == CpuMode::Kernel => {
@@ -158,10 +174,13 @@ impl Machine {
         let is_code =
             !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
         let (kind, name, pgoff) = match mmap.path {
+            path if is_code && is_jitdump(path) => return self.map_jitdump(mmap),
             b"[vdso]" => (DsoKind::Vdso, mmap.path.to_vec(), 0),
-            path if has_no_file(path) && is_code => {
-                (DsoKind::PerfMap, format!("/tmp/perf-{}.map", mmap.pid).into_bytes(), start)
-            }
+            path if has_no_file(path) && is_code => (
+                DsoKind::PerfMap { pid: mmap.pid },
+                format!("/tmp/perf-{}.map", mmap.pid).into_bytes(),
+                start,
+            ),
             path if has_no_file(path) => (DsoKind::Anonymous, path.to_vec(), start),
             path if path.starts_with(b"/") => (DsoKind::Elf, path.to_vec(), mmap.pgoff),
             path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
@@ -176,6 +195,24 @@ impl Machine {
             }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }
+    }
+
+    /// A process maps its jitdump as code, which is how profilers learn of it.
+    fn map_jitdump(&mut self, mmap: &Mmap<'_>) {
+        let (pid, name) = (mmap.pid, mmap.path.to_vec());
+        let dso = Dso { kind: DsoKind::JitDump { pid }, name, build_id: None };
+        let Some(dso) = self.dsos.intern(dso) else { return };
+        let Ok(dump) = self.symbolizer.jitdump(&self.dsos, dso) else { return };
+        if self.jit.map(pid, dso, dump.changes(), !dump.has_cpu_time()) {
+            self.spaces.renew(pid);
+        }
+    }
+
+    /// The time is this by now, in nanoseconds of the recording's clock.
+    pub(crate) fn advance(&mut self, time_ns: u64) {
+        let Self { jit, spaces, symbolizer, dsos, .. } = self;
+        let changes = |dso| symbolizer.jitdump(dsos, dso).map_or(&[][..], JitDump::changes);
+        jit.advance(time_ns, changes, |pid| spaces.renew(pid));
     }
 
     fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
@@ -232,6 +269,17 @@ impl Machine {
             CpuMode::User => self.spaces.find_user(pid, address),
             _ => None,
         };
+        // A later mapping of a file lies where there was compiled code.
+        let has_file = |map: &&Mapping| {
+            let kind = self.dsos.get(map.dso).map(|dso| dso.kind);
+            !matches!(kind, Some(DsoKind::PerfMap { .. } | DsoKind::Anonymous))
+        };
+        if mode == CpuMode::User
+            && map.filter(has_file).is_none()
+            && let Some(at) = self.jit.find(pid, address)
+        {
+            return Some(at);
+        }
         if let Some(map) = map {
             return Some(DsoAddress { dso: map.dso, address: map.to_dso(address) });
         }
@@ -280,6 +328,14 @@ impl Machine {
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
         self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
     }
+}
+
+/// `/somewhere/jit-123.dump`, with the number that the process knows itself by.
+fn is_jitdump(path: &[u8]) -> bool {
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    path.starts_with(b"/")
+        && number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
 }
 
 /// Memory that the kernel gives a name and no file.

@@ -120,6 +120,7 @@ impl Replay {
         if !self.is_described {
             self.is_described = true;
             self.state.machine.learn(description);
+            self.state.machine.learn_notes(description);
         }
         let aux_bytes = payload.map_or(0, |payload| payload.size);
         self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
@@ -175,6 +176,7 @@ impl Replay {
             late_records: self.sorter.late(),
             unwound_stacks: stacks.unwound,
             incomplete_stacks: stacks.incomplete,
+            untimed_jitdumps: self.state.machine.jit.untimed,
             ..self.state.losses.clone()
         }
     }
@@ -219,6 +221,9 @@ impl State {
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
+        if let Some(time_ns) = time_ns {
+            self.machine.advance(time_ns);
+        }
         if raw.kind == kind::PERF_RECORD_SAMPLE {
             return self.deliver_sample(description, (time_ns, raw), sink);
         }
@@ -228,7 +233,7 @@ impl State {
         };
         self.notice(&record);
         if raw.kind >= kind::USER_TYPE_START {
-            self.machine.threads.learn(description);
+            self.machine.learn_notes(description);
             if raw.kind == kind::HEADER_FEATURE {
                 self.machine.learn(description);
             }

@@ -113,6 +113,13 @@ impl AddressSpaces {
         space.version = self.versions;
     }
 
+    /// Gives a process's address space another version: what lies at its addresses has changed
+    /// otherwise than by mappings.
+    pub fn renew(&mut self, pid: i32) {
+        self.versions += 1;
+        self.by_pid.entry(pid).or_default().version = self.versions;
+    }
+
     /// Adds a mapping to the kernel.
     pub fn add_kernel(&mut self, mapping: Mapping) {
         self.kernel.add(mapping);

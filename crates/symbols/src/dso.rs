@@ -89,7 +89,15 @@ pub enum DsoKind {
     /// What the kernel maps into each process: an ELF image in memory.
     Vdso,
     /// Code without a file, by what its process wrote to `/tmp/perf-PID.map`.
-    PerfMap,
+    PerfMap {
+        /// The process.
+        pid: i32,
+    },
+    /// Code without a file, by the jitdump that its process wrote.
+    JitDump {
+        /// The process.
+        pid: i32,
+    },
     /// No code.
     Anonymous,
 }

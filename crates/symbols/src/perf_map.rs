@@ -2,14 +2,17 @@
 //! (`tools/perf/Documentation/jit-interface.txt`).
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 
 use crate::limits;
 use crate::table::Found;
+use crate::unresolved::Unresolved;
 
 /// The symbols of a `/tmp/perf-PID.map`. A compiler reuses memory of code that it doesn't need any
 /// more: of two lines that overlap the later holds, and of the earlier one what lies outside.
 #[derive(Debug, Default)]
-pub(crate) struct PerfMap {
+pub struct PerfMap {
     text: Vec<u8>,
     lines: Vec<Line>,
     /// By address, without overlaps.
@@ -32,8 +35,16 @@ struct Range {
 }
 
 impl PerfMap {
+    /// Reads a file.
+    pub(crate) fn read(file: File) -> Result<Self, Unresolved> {
+        let (mut text, most) = (Vec::new(), limits::PERF_MAP_BYTES);
+        file.take(most + 1).read_to_end(&mut text).map_err(|_| Unresolved::NotReadable)?;
+        if text.len() as u64 > most { Err(Unresolved::OverLimit) } else { Ok(Self::parse(text)) }
+    }
+
     /// Takes a text apart. Lines that are no symbols are left out.
-    pub(crate) fn parse(text: Vec<u8>) -> Self {
+    #[must_use]
+    pub fn parse(text: Vec<u8>) -> Self {
         let (mut lines, mut ranges, mut offset) = (Vec::new(), BTreeMap::new(), 0);
         for line in text.split(|byte| *byte == b'\n') {
             let at = offset;
@@ -64,6 +75,12 @@ impl PerfMap {
     pub(crate) fn name(&self, symbol: u32) -> Option<&[u8]> {
         let (at, size) = self.lines.get(symbol as usize)?.name;
         self.text.get(at as usize..)?.get(..size as usize)
+    }
+
+    /// The name of the symbol that an address lies in. Untrusted.
+    #[must_use]
+    pub fn name_at(&self, address: u64) -> Option<&[u8]> {
+        self.name(self.find(address)?.number)
     }
 
     /// Whether there are no symbols.

@@ -11,15 +11,11 @@ mod place;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-
 use crate::debuginfod::Debuginfod;
-use crate::dso::Dso;
 use crate::limits;
 pub(crate) use crate::search::place::open;
 use crate::search::place::reason;
@@ -49,7 +45,8 @@ pub struct SymbolOptions {
     /// Where a copy of `/proc/kallsyms` is kept, a file with mode 0600: reading the list itself takes
     /// the kernel some 40 ms. Its folder must be there; `None`: no copy is kept.
     pub kallsyms_copy: Option<PathBuf>,
-    /// The user who reads: perf maps are believed if they are theirs or root's.
+    /// The user who reads: what just-in-time compilers left is believed if it is theirs, root's, or
+    /// of the user that the process had.
     pub reader_uid: u32,
     /// Names as in source code rather than as in the file.
     pub demangle: bool,
@@ -99,11 +96,6 @@ impl SymbolOptions {
     pub(crate) fn is_here(&self) -> bool {
         self.symfs == Path::new("/")
     }
-
-    /// Whether a perf map of this user is believed.
-    fn trusts(&self, uid: u32) -> bool {
-        uid == 0 || uid == self.reader_uid
-    }
 }
 
 /// All of a text of symbols.
@@ -112,26 +104,6 @@ pub(crate) fn read_text(path: &Path) -> Result<Vec<u8>, Unresolved> {
     let file = open(path)?;
     file.take(limits::TEXT_BYTES).read_to_end(&mut text).map_err(|error| reason(&error))?;
     Ok(text)
-}
-
-/// A perf map. They lie in a folder that everybody can write to: only a regular file of root or of
-/// the reader is believed, not one that a symbolic link leads to.
-pub(crate) fn read_perf_map(options: &SymbolOptions, dso: &Dso) -> Result<Vec<u8>, Unresolved> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(options.path(&dso.name), flags, Mode::empty());
-    let file = match opened {
-        Ok(file) => File::from(file),
-        Err(Errno::LOOP) => return Err(Unresolved::NotTrusted),
-        Err(error) => return Err(reason(&error.into())),
-    };
-    let meta = file.metadata().map_err(|error| reason(&error))?;
-    if !meta.is_file() || !options.trusts(meta.uid()) {
-        return Err(Unresolved::NotTrusted);
-    }
-    let mut text = Vec::new();
-    let most = limits::PERF_MAP_BYTES;
-    file.take(most + 1).read_to_end(&mut text).map_err(|error| reason(&error))?;
-    if text.len() as u64 > most { Err(Unresolved::OverLimit) } else { Ok(text) }
 }
 
 /// The image that the kernel maps into this process too.

@@ -1,17 +1,22 @@
 //! From an address in a DSO to a symbol.
 
+mod jit;
+
+use std::fs::File;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::binary;
 use crate::demangle::demangle;
 use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
+use crate::jit_file::RecordedProcesses;
+use crate::jitdump::JitDump;
 use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::limits;
 use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
 use crate::perf_map::PerfMap;
-use crate::search::{self, SymbolOptions};
+use crate::search::SymbolOptions;
 use crate::table::{Found, Table};
 use crate::unresolved::Unresolved;
 
@@ -36,6 +41,7 @@ pub struct Symbol {
 pub struct Symbolizer {
     options: SymbolOptions,
     recorded_kernel: RecordedKernel,
+    recorded_processes: RecordedProcesses,
     kernel: OnceLock<Result<KernelSymbols, Unresolved>>,
     dsos: OnceVec<Result<DsoSymbols, Unresolved>>,
     /// Memory of all tables of symbols.
@@ -55,6 +61,7 @@ struct DsoSymbols {
 enum Source {
     Table(Table),
     PerfMap(PerfMap),
+    JitDump(JitDump<File>),
     Kernel,
     /// By its name without brackets.
     Module(Vec<u8>),
@@ -69,6 +76,7 @@ impl Symbolizer {
         Self {
             options,
             recorded_kernel: RecordedKernel::default(),
+            recorded_processes: RecordedProcesses::default(),
             kernel: OnceLock::new(),
             dsos: OnceVec::default(),
             bytes: AtomicUsize::new(0),
@@ -85,6 +93,12 @@ impl Symbolizer {
     /// # Errors
     /// There is none: see [`Unresolved`].
     pub fn find(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Result<Symbol, Unresolved> {
+        let source = &self.symbols(dsos, dso)?.source;
+        let found = self.find_in(source, address).ok_or(Unresolved::NoSymbol)?;
+        Ok(Symbol { dso, number: found.number, start: found.start, end: found.end })
+    }
+
+    fn symbols(&self, dsos: &DsoTable, dso: DsoId) -> Result<&DsoSymbols, Unresolved> {
         let symbols = match self.dsos.get(dso.number()) {
             Some(symbols) => symbols,
             None => {
@@ -92,15 +106,14 @@ impl Symbolizer {
                 self.dsos.get_or_init(dso.number(), || self.load(&recorded))
             }
         };
-        let source = &symbols.as_ref().map_err(|why| *why)?.source;
-        let found = self.find_in(source, address).ok_or(Unresolved::NoSymbol)?;
-        Ok(Symbol { dso, number: found.number, start: found.start, end: found.end })
+        symbols.as_ref().map_err(|why| *why)
     }
 
     fn find_in(&self, source: &Source, address: u64) -> Option<Found> {
         match source {
             Source::Table(table) => table.find(address),
             Source::PerfMap(map) => map.find(address),
+            Source::JitDump(dump) => dump.find(address),
             Source::Kernel => {
                 let kernel = self.kernel.get()?.as_ref().ok()?;
                 let Found { number, start, end } =
@@ -156,6 +169,7 @@ impl Symbolizer {
         let table_bytes = match source {
             Source::Table(table) => table.bytes(),
             Source::PerfMap(map) => map.bytes(),
+            Source::JitDump(dump) => dump.bytes(),
             Source::Kernel => of_kernel().map_or(0, |kernel| kernel.kernel().bytes()),
             Source::Module(name) => {
                 of_kernel().and_then(|kernel| kernel.module(name)).map_or(0, Table::bytes)
@@ -170,6 +184,7 @@ impl Symbolizer {
         match source {
             Source::Table(table) => table.name(number),
             Source::PerfMap(map) => Some((map.name(number)?, NameSource::PerfMap)),
+            Source::JitDump(dump) => Some((dump.name(number)?, NameSource::Jitdump)),
             Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
             Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.name(number),
             Source::Ksymbol(_, name) => (number == 0).then_some((name, NameSource::Ksymbol)),
@@ -197,10 +212,16 @@ impl Symbolizer {
                 }
                 self.table(binary::load_vdso(&self.options, dso)?)?
             }
-            DsoKind::PerfMap => {
-                let map = PerfMap::parse(search::read_perf_map(&self.options, dso)?);
+            DsoKind::PerfMap { .. } => {
+                let map = PerfMap::read(self.jit_file(dso)?)?;
                 self.account(map.bytes(), map.is_empty())?;
                 Source::PerfMap(map)
+            }
+            DsoKind::JitDump { .. } => {
+                let dump = JitDump::read(self.jit_file(dso)?);
+                let dump = dump.map_err(|_| Unresolved::NoJitDump)?;
+                self.account(dump.bytes(), dump.is_empty())?;
+                Source::JitDump(dump)
             }
             DsoKind::Anonymous => return Err(Unresolved::NoSymbol),
         };
@@ -250,7 +271,7 @@ mod tests {
         let map = folder.join("perf-1.map");
         let lines: String = (0..4096).map(|at| format!("{:x} 10 f{at}\n", at * 16)).collect();
         std::fs::write(&map, lines).unwrap();
-        ids.push(intern(DsoKind::PerfMap, map.to_str().unwrap()));
+        ids.push(intern(DsoKind::PerfMap { pid: 1 }, map.to_str().unwrap()));
         ids.push(intern(DsoKind::Elf, "/nowhere"));
         ids.push(intern(DsoKind::Ksymbol { bytes: 1 << 12 }, "bpf_prog"));
         (dsos, ids)

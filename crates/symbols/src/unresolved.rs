@@ -12,8 +12,10 @@ pub enum Unresolved {
     /// This user may not read it.
     #[error("the file is not readable for this user")]
     NotReadable,
-    /// Another user wrote the perf map, or it is no regular file.
-    #[error("the perf map is another user's: only those of root and of this user are believed")]
+    /// Another user wrote the perf map or the jitdump, or it is no regular file.
+    #[error(
+        "the perf map or jitdump is not believed: it is neither the process's user's, nor root's, nor yours, or no regular file"
+    )]
     NotTrusted,
     /// Another version of the file is there now.
     #[error("the file has changed since (another build id)")]
@@ -35,6 +37,9 @@ pub enum Unresolved {
         "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
     )]
     Hidden,
+    /// It is no jitdump, or one without functions.
+    #[error("the jitdump has no functions")]
+    NoJitDump,
     /// It is no ELF file, or a damaged one.
     #[error("the file is not a whole ELF file")]
     Malformed,

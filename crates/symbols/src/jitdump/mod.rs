@@ -234,7 +234,8 @@ impl Records {
                 0 if size > LOAD => self.load(window, (at, size), time_ns)?,
                 1 if size >= MOVE => self.moved(window, at, time_ns)?,
                 2 => {
-                    let bytes = u32::try_from(size).ok().filter(|_| size <= limits::JIT_LINES_BYTES);
+                    let bytes =
+                        u32::try_from(size).ok().filter(|_| size <= limits::JIT_LINES_BYTES);
                     self.lines = bytes.map(|bytes| (at, bytes));
                 }
                 _ => {}
@@ -257,7 +258,8 @@ impl Records {
         let index = self.endian.u64(record, 48);
         let rest = record.get(LOAD as usize..).unwrap_or_default();
         let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
-        let end = start.checked_add(bytes).filter(|_| (1..=limits::JIT_CODE_BYTES).contains(&bytes));
+        let end =
+            start.checked_add(bytes).filter(|_| (1..=limits::JIT_CODE_BYTES).contains(&bytes));
         let (Some(end), Ok(name_at)) = (end, u32::try_from(self.names.len())) else {
             return Ok(());
         };
@@ -283,7 +285,8 @@ impl Records {
         let Function { code, bytes, .. } = self.functions[*function];
         let Some(end) = start.checked_add(bytes) else { return Ok(()) };
         let before = std::mem::replace(lies_at, start);
-        let gone = JitChange { time_ns, start: before, end: before.saturating_add(bytes), code: None };
+        let gone =
+            JitChange { time_ns, start: before, end: before.saturating_add(bytes), code: None };
         self.changes.extend([gone, JitChange { time_ns, start, end, code: Some(code) }]);
         Ok(())
     }

@@ -69,7 +69,10 @@ fn line(file: &str, line: u32, column: u32) -> Option<JitLine> {
 /// Two functions with lines, one of which moves, and what is stepped over.
 fn whole(is_big: bool) -> Vec<u8> {
     let mut dump = Writer::new(is_big, 0);
-    dump.lines(0x1000, &[(0x1000, 3, 0, b"a.js"), (0x1008, 4, 7, b"\xff"), (0x100c, 1, 1, b"b.js")]);
+    dump.lines(
+        0x1000,
+        &[(0x1000, 3, 0, b"a.js"), (0x1008, 4, 7, b"\xff"), (0x100c, 1, 1, b"b.js")],
+    );
     dump.record(4, 9, |dump| [0, 0, 0].iter().for_each(|number| dump.u64(*number)));
     dump.load(10, 0x1000, &[0x90; 16], 1, "first");
     dump.load(20, 0x2000, &[0x91; 32], 2, "second");
@@ -117,12 +120,10 @@ fn lines_of_v8_are_put_right() {
         dump.lines(0x1000, &[(0x1040, 1, 13, file), (0x104c, 1, 75, file), (0x1044, 2, 3, file)]);
         dump.load(10, 0x1000, &[0x90; 32], 1, "JS:*hot /a.js:1:13");
         let dump = JitDump::read(&dump.bytes[..]).unwrap();
-        assert_eq!([0, 5, 12, 31].map(|at| dump.line(at)), [
-            line("/a.js", 1, 13),
-            line("/a.js", 2, 3),
-            line("/a.js", 1, 75),
-            line("/a.js", 1, 75)
-        ]);
+        assert_eq!(
+            [0, 5, 12, 31].map(|at| dump.line(at)),
+            [line("/a.js", 1, 13), line("/a.js", 2, 3), line("/a.js", 1, 75), line("/a.js", 1, 75)]
+        );
     }
 }
 
@@ -136,7 +137,9 @@ fn lines_outside_of_their_function_are_none() {
 
 #[test]
 fn what_is_no_jitdump_is_refused_and_what_is_cut_is_read_as_far_as_it_goes() {
-    for bytes in [&b""[..], b"JiT", &[0; 100], b"\x7fELF and more that is no jitdump at all, surely"] {
+    for bytes in
+        [&b""[..], b"JiT", &[0; 100], b"\x7fELF and more that is no jitdump at all, surely"]
+    {
         assert!(matches!(JitDump::read(bytes), Err(JitDumpError::NotOne)));
     }
     let bytes = whole(false);

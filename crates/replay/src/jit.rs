@@ -1,0 +1,300 @@
+//! Code that just-in-time compilers made, by their jitdumps: what lies where in a process as of a
+//! moment.
+//!
+//! A dump's times are of `CLOCK_MONOTONIC`, and a recording's of the clock that it was made with:
+//! [`JitClock`] goes from one to the other. Where that isn't known, what a dump says last of an
+//! address holds all the time, as with perf maps.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tare_format::abi::Flags;
+use tare_format::file::{Description, Event};
+use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
+use tare_symbols::{DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses};
+
+/// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
+const CLOCK_MONOTONIC: i32 = 1;
+
+/// From the clock of a recording to `CLOCK_MONOTONIC`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JitClock {
+    is_monotonic: bool,
+    /// Both clocks at some moments, in order: the recording's first.
+    pairs: Vec<(u64, u64)>,
+}
+
+impl JitClock {
+    /// Learns which clock a recording's events have.
+    fn learn_events(&mut self, events: &[Event]) {
+        let is_monotonic = |event: &Event| {
+            event.attr.flags.contains(Flags::USE_CLOCKID) && event.attr.clockid == CLOCK_MONOTONIC
+        };
+        self.is_monotonic = !events.is_empty() && events.iter().all(is_monotonic);
+    }
+
+    /// Both clocks were read at one moment.
+    fn add_pair(&mut self, ClockPair { recorded_ns, monotonic_ns }: ClockPair) {
+        const MOST: usize = 1 << 16;
+        let is_later = self.pairs.last().is_none_or(|(last, _)| *last < recorded_ns);
+        if is_later && self.pairs.len() < MOST {
+            self.pairs.push((recorded_ns, monotonic_ns));
+        }
+    }
+
+    /// Whether times can be compared.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_monotonic || !self.pairs.is_empty()
+    }
+
+    /// A time of the recording in `CLOCK_MONOTONIC`: by the last pair before it, else by the first.
+    fn monotonic_ns(&self, recorded_ns: u64) -> u64 {
+        let behind = self.pairs.partition_point(|(recorded, _)| *recorded <= recorded_ns);
+        match self.pairs.get(behind.saturating_sub(1)) {
+            Some((recorded, monotonic)) if !self.is_monotonic => {
+                monotonic.wrapping_add(recorded_ns.wrapping_sub(*recorded))
+            }
+            _ => recorded_ns,
+        }
+    }
+}
+
+/// A part of a process's compiled code: the first address behind it, what it is in its dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code {
+    end: u64,
+    dso: DsoId,
+    address: u64,
+}
+
+/// A process's compiled code by its first address, without overlaps.
+type Space = BTreeMap<u64, Code>;
+
+/// A dump of which some changes are still to come.
+#[derive(Clone, Copy, Debug)]
+struct Dump {
+    pid: i32,
+    dso: DsoId,
+    /// The first change that hasn't come yet.
+    next: usize,
+}
+
+/// The compiled code of all processes as of a moment.
+#[derive(Debug, Default)]
+pub(crate) struct JitCode {
+    clock: JitClock,
+    /// Notes of the recording that were looked at.
+    notes: usize,
+    spaces: HashMap<i32, Arc<Space>, foldhash::fast::RandomState>,
+    dumps: Vec<Dump>,
+    /// The time of the next change of any dump, in `CLOCK_MONOTONIC`; `None` where none is to come.
+    next_ns: Option<u64>,
+    /// Dumps without a clock.
+    pub(crate) untimed: u64,
+}
+
+/// What a dump changes in the end.
+pub(crate) type Changes<'a> = &'a [JitChange];
+
+impl JitCode {
+    /// Learns the recording's clock, and what its notes say of processes.
+    pub(crate) fn learn(&mut self, description: &Description, processes: &mut RecordedProcesses) {
+        self.clock.learn_events(description.events());
+        let notes = description.notes();
+        for note in notes.iter().skip(self.notes).filter_map(|note| JitNote::from_note(note)) {
+            note.clock.into_iter().for_each(|pair| self.clock.add_pair(pair));
+            processes.extend(note.processes.iter().map(|process| {
+                let JitProcess { pid, uid, own_pid, start_ticks } = *process;
+                (pid, RecordedProcess { uid, own_pid, start_ticks })
+            }));
+        }
+        self.notes = notes.len();
+    }
+
+    /// A process mapped a dump. Returns whether its code is known from now on.
+    pub(crate) fn map(
+        &mut self,
+        pid: i32,
+        dso: DsoId,
+        changes: Changes<'_>,
+        has_time: bool,
+    ) -> bool {
+        if self.dumps.iter().any(|dump| (dump.pid, dump.dso) == (pid, dso)) {
+            return false;
+        }
+        if !(has_time && self.clock.is_known()) {
+            self.untimed += 1;
+            changes.iter().for_each(|change| self.apply(pid, dso, change));
+            return true;
+        }
+        self.dumps.push(Dump { pid, dso, next: 0 });
+        let first = changes.first().map(|change| change.time_ns);
+        self.next_ns = self.next_ns.into_iter().chain(first).min();
+        false
+    }
+
+    /// The recorded time is this by now: takes in what dumps have up to then, and calls `changed`
+    /// for each process that has other code than before.
+    pub(crate) fn advance<'d>(
+        &mut self,
+        recorded_ns: u64,
+        changes_of: impl Fn(DsoId) -> Changes<'d>,
+        mut changed: impl FnMut(i32),
+    ) {
+        let Some(next_ns) = self.next_ns else { return };
+        let now_ns = self.clock.monotonic_ns(recorded_ns);
+        if now_ns < next_ns {
+            return;
+        }
+        self.next_ns = None;
+        for number in 0..self.dumps.len() {
+            let Dump { pid, dso, next } = self.dumps[number];
+            let changes = changes_of(dso).get(next..).unwrap_or_default();
+            let due = changes.partition_point(|change| change.time_ns <= now_ns);
+            changes[..due].iter().for_each(|change| self.apply(pid, dso, change));
+            self.dumps[number].next = next + due;
+            let rest = changes.get(due).map(|change| change.time_ns);
+            self.next_ns = self.next_ns.into_iter().chain(rest).min();
+            if due > 0 {
+                changed(pid);
+            }
+        }
+    }
+
+    fn apply(&mut self, pid: i32, dso: DsoId, change: &JitChange) {
+        let JitChange { start, end, code, .. } = *change;
+        let space = Arc::make_mut(self.spaces.entry(pid).or_default());
+        // Nothing lies there any more, unless it is something else by now.
+        if code.is_none() {
+            if space.get(&start).is_some_and(|old| old.end == end) {
+                space.remove(&start);
+            }
+            return;
+        }
+        while let Some((&old_start, &old)) =
+            space.range(..end).next_back().filter(|(_, old)| old.end > start)
+        {
+            space.remove(&old_start);
+            if old.end > end {
+                let address = old.address + (end - old_start);
+                space.insert(end, Code { address, ..old });
+            }
+            if old_start < start {
+                space.insert(old_start, Code { end: start, ..old });
+            }
+        }
+        if let Some(address) = code {
+            space.insert(start, Code { end, dso, address });
+        }
+    }
+
+    /// What an address of a process is in its dump.
+    pub(crate) fn find(&self, pid: i32, address: u64) -> Option<DsoAddress> {
+        if self.spaces.is_empty() {
+            return None;
+        }
+        let (start, code) = self.spaces.get(&pid)?.range(..=address).next_back()?;
+        let Code { end, dso, address: first } = *code;
+        (address < end).then(|| DsoAddress { dso, address: first + (address - start) })
+    }
+
+    /// A process began as a copy of another.
+    pub(crate) fn fork(&mut self, parent: i32, child: i32) {
+        if let Some(space) = self.spaces.get(&parent).filter(|_| parent != child) {
+            let space = Arc::clone(space);
+            self.spaces.insert(child, space);
+        }
+    }
+
+    /// A process has another program, or has ended: it has no compiled code.
+    pub(crate) fn remove(&mut self, pid: i32) {
+        if self.spaces.remove(&pid).is_some() || !self.dumps.is_empty() {
+            self.dumps.retain(|dump| dump.pid != pid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(time_ns: u64, start: u64, end: u64, code: Option<u64>) -> JitChange {
+        JitChange { time_ns, start, end, code }
+    }
+
+    fn dso() -> DsoId {
+        let dso = tare_symbols::Dso {
+            kind: tare_symbols::DsoKind::JitDump { pid: 1 },
+            name: b"/tmp/jit-1.dump".to_vec(),
+            build_id: None,
+        };
+        tare_symbols::DsoTable::default().intern(dso).unwrap()
+    }
+
+    /// What lies at an address at some times; the dump's clock is 1000 ahead.
+    fn at_times(changes: &[JitChange], address: u64, times: &[u64]) -> Vec<Option<u64>> {
+        let mut jit = JitCode::default();
+        jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });
+        jit.map(1, dso(), changes, true);
+        let mut found = Vec::new();
+        for time in times {
+            jit.advance(*time, |_| changes, |pid| assert_eq!(pid, 1));
+            found.push(jit.find(1, address).map(|at| at.address));
+        }
+        found
+    }
+
+    #[test]
+    fn an_address_has_the_code_of_its_time() {
+        let changes = [
+            change(1010, 0x100, 0x110, Some(0)),
+            change(1020, 0x100, 0x108, Some(16)),
+            change(1030, 0x108, 0x118, Some(24)),
+            change(1040, 0x108, 0x118, None),
+        ];
+        let times = [9, 10, 19, 20, 30, 40];
+        assert_eq!(
+            at_times(&changes, 0x104, &times),
+            [None, Some(4), Some(4), Some(20), Some(20), Some(20)]
+        );
+        assert_eq!(
+            at_times(&changes, 0x10c, &times),
+            [None, Some(12), Some(12), Some(12), Some(28), None]
+        );
+    }
+
+    #[test]
+    fn without_a_clock_the_last_code_holds() {
+        let changes = [change(1010, 0x100, 0x110, Some(0)), change(1020, 0x100, 0x108, Some(16))];
+        let mut jit = JitCode::default();
+        assert!(jit.map(1, dso(), &changes, true));
+        let found = [0x104, 0x10c].map(|at| jit.find(1, at).map(|at| at.address));
+        assert_eq!((found, jit.untimed), ([Some(20), Some(12)], 1));
+    }
+
+    #[test]
+    fn a_child_has_its_parents_code_until_it_executes() {
+        let changes = [change(1, 0x100, 0x110, Some(0))];
+        let mut jit = JitCode::default();
+        jit.map(1, dso(), &changes, false);
+        jit.fork(1, 2);
+        assert!(jit.find(2, 0x100).is_some() && jit.find(3, 0x100).is_none());
+        jit.remove(2);
+        assert!(jit.find(2, 0x100).is_none() && jit.find(1, 0x100).is_some());
+    }
+
+    #[test]
+    fn clocks_go_by_the_last_pair_before() {
+        let mut clock = JitClock::default();
+        assert!(!clock.is_known());
+        for (recorded_ns, monotonic_ns) in [(100, 1100), (200, 1205), (150, 9999)] {
+            clock.add_pair(ClockPair { recorded_ns, monotonic_ns });
+        }
+        assert_eq!(
+            [50, 100, 199, 200, 300].map(|at| clock.monotonic_ns(at)),
+            [1050, 1100, 1199, 1205, 1305]
+        );
+        clock.is_monotonic = true;
+        assert_eq!(clock.monotonic_ns(7), 7);
+    }
+}

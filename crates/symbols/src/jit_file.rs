@@ -1,0 +1,190 @@
+//! The files that a just-in-time compiler leaves: perf maps and jitdumps.
+//!
+//! They mostly lie in a folder that everybody can write to, so that it matters whose they are: a
+//! file is believed if it belongs to the recorded process's user, to the reader or to root, and if
+//! it is a regular file that no symbolic link led to. A process in a container writes to its own
+//! `/tmp` under its own number: while it runs, its files are found through `/proc/PID/root`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::dso::{Dso, DsoKind};
+use crate::search::SymbolOptions;
+use crate::unresolved::Unresolved;
+
+/// Neither a link at the end, nor waiting for who writes to a FIFO.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// What a recording knows of a process, beside its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedProcess {
+    /// Its effective user.
+    pub uid: u32,
+    /// Its number as it knows itself: another one in a container.
+    pub own_pid: i32,
+    /// When it began, in clock ticks since the machine did (field 22 of `/proc/PID/stat`): a later
+    /// process may have its number.
+    pub start_ticks: u64,
+}
+
+/// What a recording knows of its processes, beside its records.
+pub type RecordedProcesses = HashMap<i32, RecordedProcess, foldhash::fast::RandomState>;
+
+/// Opens the perf map or the jitdump that a DSO stands for.
+///
+/// # Errors
+/// It isn't there, or not to be believed.
+pub(crate) fn open(
+    options: &SymbolOptions,
+    processes: &RecordedProcesses,
+    dso: &Dso,
+) -> Result<File, Unresolved> {
+    let (DsoKind::PerfMap { pid } | DsoKind::JitDump { pid }) = dso.kind else {
+        return Err(Unresolved::NoFile);
+    };
+    let process = processes.get(&pid);
+    let owner = process.map(|process| process.uid);
+    let running = process.filter(|process| still_runs(options, pid, process.start_ticks));
+    if let Some(process) = running {
+        let path = match dso.kind {
+            DsoKind::PerfMap { .. } => format!("/tmp/perf-{}.map", process.own_pid).into_bytes(),
+            _ => dso.name.clone(),
+        };
+        if let Ok(file) = open_in_root(options, pid, &path) {
+            return check(options, file, owner);
+        }
+    }
+    match rustix::fs::open(options.path(&dso.name), FLAGS, Mode::empty()) {
+        Ok(file) => check(options, file.into(), owner),
+        Err(Errno::LOOP) => Err(Unresolved::NotTrusted),
+        Err(Errno::ACCESS | Errno::PERM) => Err(Unresolved::NotReadable),
+        Err(_) => Err(Unresolved::NoFile),
+    }
+}
+
+/// A file as a process sees it: links lead nowhere outside of its root.
+fn open_in_root(options: &SymbolOptions, pid: i32, path: &[u8]) -> rustix::io::Result<File> {
+    let root = options.path(format!("/proc/{pid}/root").as_bytes());
+    let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(&root, path, FLAGS, Mode::empty(), resolve).map(File::from)
+}
+
+/// Whether a process with this number is the recorded one.
+fn still_runs(options: &SymbolOptions, pid: i32, start_ticks: u64) -> bool {
+    let stat = std::fs::read(options.path(format!("/proc/{pid}/stat").as_bytes()));
+    stat.is_ok_and(|stat| start_of(&stat) == Some(start_ticks))
+}
+
+/// Field 22 of a text of `/proc/PID/stat`: its second, the name, may hold anything.
+fn start_of(stat: &[u8]) -> Option<u64> {
+    let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
+    let start = stat.get(behind_name..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
+    std::str::from_utf8(start).ok()?.parse().ok()
+}
+
+/// Whether a file is believed.
+fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File, Unresolved> {
+    let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
+    let is_trusted = [Some(0), Some(options.reader_uid), owner].contains(&Some(meta.uid()));
+    if meta.is_file() && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processs_start_stands_behind_its_name() {
+        let stat = b"12 (a) b (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
+        assert_eq!(start_of(stat), Some(4711));
+        assert_eq!((start_of(b""), start_of(b"1 (x"), start_of(b"1 (x) S 1")), (None, None, None));
+    }
+
+    /// The container's root.
+    const ROOT: &str = "proc/7/root";
+
+    /// A machine as a folder: a process 7 that is 1 in its container, and files of both.
+    fn machine() -> (tempfile::TempDir, SymbolOptions, RecordedProcesses) {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("proc/7/stat", "7 (node) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 50 20 21");
+        put(&format!("{ROOT}/tmp/perf-1.map"), "inside");
+        put("tmp/perf-7.map", "outside");
+        let uid = folder.path().metadata().unwrap().uid();
+        let options = SymbolOptions {
+            symfs: folder.path().into(),
+            reader_uid: uid.wrapping_add(1),
+            ..SymbolOptions::default()
+        };
+        let process = RecordedProcess { uid, own_pid: 1, start_ticks: 50 };
+        (folder, options, [(7, process)].into_iter().collect())
+    }
+
+    fn read(options: &SymbolOptions, processes: &RecordedProcesses) -> Result<String, Unresolved> {
+        let name = b"/tmp/perf-7.map".to_vec();
+        let dso = Dso { kind: DsoKind::PerfMap { pid: 7 }, name, build_id: None };
+        open(options, processes, &dso).map(|file| std::io::read_to_string(file).unwrap())
+    }
+
+    #[test]
+    fn a_process_in_a_container_is_found_while_it_runs() {
+        let (folder, options, mut processes) = machine();
+        assert_eq!(read(&options, &processes), Ok("inside".into()));
+        processes.get_mut(&7).unwrap().start_ticks = 51;
+        assert_eq!(read(&options, &processes), Ok("outside".into()), "another process");
+        // A link that is absolute stays in the container.
+        processes.get_mut(&7).unwrap().start_ticks = 50;
+        let root = folder.path().join(ROOT);
+        let inside = root.join("tmp");
+        std::fs::rename(&inside, root.join("real")).unwrap();
+        std::os::unix::fs::symlink("/real", &inside).unwrap();
+        assert_eq!(read(&options, &processes), Ok("inside".into()));
+    }
+
+    #[test]
+    fn files_of_the_processs_user_of_the_reader_and_of_root_are_believed() {
+        let (folder, mut options, processes) = machine();
+        std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
+        assert_eq!(read(&options, &processes), Ok("outside".into()), "the process's user");
+        let nobody = RecordedProcesses::default();
+        if folder.path().metadata().unwrap().uid() != 0 {
+            assert_eq!(read(&options, &nobody), Err(Unresolved::NotTrusted));
+        }
+        options.reader_uid = options.reader_uid.wrapping_sub(1);
+        assert_eq!(read(&options, &nobody), Ok("outside".into()), "the reader");
+        let map = folder.path().join("tmp/perf-7.map");
+        std::fs::rename(&map, folder.path().join("tmp/other")).unwrap();
+        std::os::unix::fs::symlink("other", &map).unwrap();
+        assert_eq!(read(&options, &processes), Err(Unresolved::NotTrusted), "a symbolic link");
+    }
+
+    /// Whoever opens a FIFO to read waits for a writer.
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let (folder, options, processes) = machine();
+        std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
+        let map = folder.path().join("tmp/perf-7.map");
+        std::fs::remove_file(&map).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&map).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return println!("skipped: no mkfifo");
+        }
+        assert_eq!(read(&options, &processes), Err(Unresolved::NotTrusted));
+    }
+}
