@@ -29,7 +29,7 @@ const HEADER: u64 = 40;
 const PREFIX: u64 = 16;
 
 /// Bytes of a LOAD record before the function's name, and of a MOVE record.
-const LOAD: u64 = 56;
+const LOAD: usize = 56;
 const MOVE: u64 = 64;
 
 /// `JITDUMP_FLAGS_ARCH_TIMESTAMP`: times are of the CPU's own clock.
@@ -231,7 +231,7 @@ impl Records {
                 return Ok(false);
             }
             match kind {
-                0 if size > LOAD => self.load(window, (at, size), time_ns)?,
+                0 if size > LOAD as u64 => self.load(window, (at, size), time_ns)?,
                 1 if size >= MOVE => self.moved(window, at, time_ns)?,
                 2 => {
                     let bytes =
@@ -252,11 +252,11 @@ impl Records {
     ) -> io::Result<()> {
         let lines = self.lines.take();
         // What is longer than a name is the code.
-        let most = (size - LOAD).min(limits::NAME_BYTES as u64);
-        let Some(record) = window.bytes(at, LOAD + most)? else { return Ok(()) };
+        let most = (size - LOAD as u64).min(limits::NAME_BYTES as u64);
+        let Some(record) = window.bytes(at, LOAD as u64 + most)? else { return Ok(()) };
         let (start, bytes) = (self.endian.u64(record, 32), self.endian.u64(record, 40));
         let index = self.endian.u64(record, 48);
-        let rest = record.get(LOAD as usize..).unwrap_or_default();
+        let rest = record.get(LOAD..).unwrap_or_default();
         let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
         let end =
             start.checked_add(bytes).filter(|_| (1..=limits::JIT_CODE_BYTES).contains(&bytes));
