@@ -39,7 +39,7 @@ fn crate_edges_are_those_of_the_architecture() {
         ("tare-kernel", &["tare-format"]),
         ("tare-events", &["tare-format", "tare-kernel"]),
         ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
-        ("tare-symbols", &[]),
+        ("tare-symbols", &["tare-kernel"]),
         ("tare-profile", &[]),
         ("tare-record", &["tare-events", "tare-format", "tare-kernel"]),
         ("tare-replay", &["tare-format", "tare-profile", "tare-symbols"]),

@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 /// So many windows at most are known at a time. More than these are not caught.
-const WINDOWS: usize = 64;
+const WINDOWS: usize = 1024;
 
 /// Where a window lies. A handler takes no lock: each field is read and written as a whole.
 struct WindowSlot {

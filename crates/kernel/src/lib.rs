@@ -12,6 +12,7 @@ pub mod command;
 pub mod ended;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+pub mod file_view;
 pub mod file_window;
 pub mod host;
 mod inherited;

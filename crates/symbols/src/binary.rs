@@ -6,19 +6,57 @@ use std::path::Path;
 
 use object::read::ReadCache;
 
+use crate::debug_info::DebugInfo;
 use crate::dso::{BuildId, Dso, Recorded};
-use crate::elf::Image;
+use crate::elf::{DebugLink, Image, Segments};
 use crate::search::find::{self, Found};
 use crate::search::{self, SymbolOptions};
 use crate::table::Table;
 use crate::unresolved::Unresolved;
 
+/// What is known of a DSO's file, apart from its symbols.
+#[derive(Debug)]
+pub(crate) struct Binary {
+    build_id: Option<BuildId>,
+    debug_link: Option<DebugLink>,
+    /// Where its bytes lie in memory.
+    pub(crate) segments: Segments,
+}
+
+impl Binary {
+    /// The debug info: the file's own, else that of a debug file.
+    pub(crate) fn debug_info(
+        &self,
+        options: &SymbolOptions,
+        recorded: &Recorded<'_>,
+    ) -> Option<DebugInfo> {
+        // It was closed meanwhile, and may be another one by now.
+        let found = find::binary(options, recorded).ok()?;
+        if found.build_id != self.build_id {
+            return None;
+        }
+        let own = DebugInfo::open(options, &found.file, &found.place.path());
+        own.ok().or_else(|| {
+            find::debug_files(options, recorded, &found, self.debug_link.as_ref())
+                .find_map(|debug| DebugInfo::open(options, &debug.file, &debug.place.path()).ok())
+        })
+    }
+}
+
 /// Reads the symbols of a file.
-pub(crate) fn load(options: &SymbolOptions, recorded: &Recorded<'_>) -> Result<Table, Unresolved> {
+pub(crate) fn load(
+    options: &SymbolOptions,
+    recorded: &Recorded<'_>,
+) -> Result<(Table, Binary), Unresolved> {
     let found = find::binary(options, recorded)?;
     let image = read(&found.file, None)?;
     let debug = if image.has_symtab { None } else { debug_file(options, recorded, &found, &image) };
-    Ok(image.into_symbols(debug).build(options.demangle))
+    let binary = Binary {
+        build_id: found.build_id,
+        debug_link: image.debug_link.clone(),
+        segments: image.segments.clone(),
+    };
+    Ok((image.into_symbols(debug).build(options.demangle), binary))
 }
 
 /// The symbols of the image that the kernel maps into each process: of this process's, or of one

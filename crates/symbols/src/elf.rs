@@ -10,8 +10,8 @@ use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, FileKind};
-pub(crate) use sections::{DebugLink, Segments};
-use sections::{Sections, SymbolTable};
+use sections::SymbolTable;
+pub(crate) use sections::{DebugLink, Sections, Segments};
 
 use crate::dso::BuildId;
 use crate::name_source::NameSource;

@@ -48,11 +48,14 @@
 #![forbid(unsafe_code)]
 
 mod address_space;
+mod answers;
 mod binary;
+mod debug_info;
 mod debuginfod;
 mod demangle;
 mod dso;
 mod elf;
+mod frames;
 mod jit_file;
 mod jitdump;
 mod kallsyms;
@@ -64,12 +67,14 @@ mod perf_map;
 mod search;
 mod symbolizer;
 mod table;
+mod texts;
 mod unresolved;
 mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
 pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
 pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
+pub use frames::{Frame, Frames, Location};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kernel::RecordedKernel;
@@ -112,6 +117,12 @@ pub mod limits {
     pub const FRAMES: usize = 1 << 12;
     /// Bytes of a list of the kernel's symbols.
     pub const TEXT_BYTES: u64 = 1 << 30;
+    /// Bytes of a section of debug info that is compressed.
+    pub const DECOMPRESSED_BYTES: u64 = 1 << 32;
+    /// Ranges of addresses of all units of debug info.
+    pub const UNIT_RANGES: usize = 1 << 24;
+    /// Functions that are inlined into each other at one address.
+    pub const INLINED: usize = 1 << 8;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
     /// Bytes of a jitdump that are gone through; most of them are code, which isn't read.

@@ -3,10 +3,13 @@
 mod jit;
 
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::binary;
+use crate::answers::Answers;
+use crate::binary::{self, Binary};
+use crate::debug_info::DebugInfo;
 use crate::demangle::demangle;
 use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
 use crate::jit_file::RecordedProcesses;
@@ -52,6 +55,10 @@ pub struct Symbolizer {
 #[derive(Debug)]
 struct DsoSymbols {
     source: Source,
+    /// The file, where it is an ELF file.
+    binary: Option<Binary>,
+    /// The debug info, where it was asked for and there is some.
+    debug_info: OnceLock<Option<DebugInfo>>,
     names: OnceVec<Box<str>>,
     /// Bytes of the names that were asked for.
     name_bytes: AtomicUsize,
@@ -128,6 +135,41 @@ impl Symbolizer {
         }
     }
 
+    /// Where the bytes of an ELF file's own address lie in it: what addresses of its DSO are. `None`
+    /// where the file has no such address, or isn't there.
+    #[must_use]
+    pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
+        self.symbols(dsos, dso).ok()?.binary.as_ref()?.segments.to_offset(address)
+    }
+
+    /// What debug info says of addresses in a DSO, which are sorted: one answer for each.
+    pub(crate) fn answers(
+        &self,
+        dsos: &DsoTable,
+        dso: DsoId,
+        addresses: &[u64],
+        threads: NonZeroUsize,
+    ) -> Option<Answers> {
+        let symbols = self.symbols(dsos, dso).ok()?;
+        let (binary, recorded) = (symbols.binary.as_ref()?, dsos.recorded(dso)?);
+        let open = || {
+            let debug_info = binary.debug_info(&self.options, &recorded)?;
+            self.account(debug_info.bytes(), false).is_ok().then_some(debug_info)
+        };
+        let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
+        // Segments may lie in memory in another order than in the file.
+        let own = |offset: &u64| binary.segments.to_address(*offset).unwrap_or(0);
+        let own: Vec<u64> = addresses.iter().map(own).collect();
+        if own.is_sorted() {
+            return debug_info.answers(&self.options, &own, threads).ok();
+        }
+        let mut sorted = own.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let answers = debug_info.answers(&self.options, &sorted, threads).ok()?;
+        Some(answers.in_order(own.iter().map(|own| sorted.partition_point(|at| at < own))))
+    }
+
     /// The name of a symbol; empty for one of another symbolizer. Untrusted: it comes from the
     /// file.
     #[must_use]
@@ -153,6 +195,11 @@ impl Symbolizer {
             symbols.name_bytes.fetch_add(name.len(), Ordering::Relaxed);
             name.into()
         })
+    }
+
+    /// Whether names are shown as in source code.
+    pub(crate) fn demangles(&self) -> bool {
+        self.options.demangle
     }
 
     /// Where a symbol's name comes from; `None` for one of another symbolizer.
@@ -193,6 +240,7 @@ impl Symbolizer {
 
     fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
         let dso = recorded.dso;
+        let mut binary = None;
         let source = match dso.kind {
             DsoKind::Kernel => {
                 self.kernel()?;
@@ -205,7 +253,11 @@ impl Symbolizer {
                 Source::Module(name.to_vec())
             }
             DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
-            DsoKind::Elf => self.table(binary::load(&self.options, recorded)?)?,
+            DsoKind::Elf => {
+                let (table, found) = binary::load(&self.options, recorded)?;
+                binary = Some(found);
+                self.table(table)?
+            }
             DsoKind::Vdso => {
                 if dso.build_id.is_none() {
                     self.recorded_kernel.is_running(&self.options)?;
@@ -225,7 +277,13 @@ impl Symbolizer {
             }
             DsoKind::Anonymous => return Err(Unresolved::NoSymbol),
         };
-        Ok(DsoSymbols { source, names: OnceVec::default(), name_bytes: AtomicUsize::new(0) })
+        Ok(DsoSymbols {
+            source,
+            binary,
+            debug_info: OnceLock::new(),
+            names: OnceVec::default(),
+            name_bytes: AtomicUsize::new(0),
+        })
     }
 
     fn kernel(&self) -> Result<&KernelSymbols, Unresolved> {
@@ -253,183 +311,4 @@ impl Symbolizer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dso::Dso;
-
-    /// The files with code of this process, a perf map, and files that don't exist.
-    fn dsos(folder: &std::path::Path) -> (DsoTable, Vec<DsoId>) {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let mut paths: Vec<&str> =
-            maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).collect();
-        paths.dedup();
-        let mut dsos = DsoTable::default();
-        let mut intern = |kind, name: &str| {
-            dsos.intern(Dso { kind, name: name.into(), build_id: None }).unwrap()
-        };
-        let mut ids: Vec<_> = paths.iter().map(|path| intern(DsoKind::Elf, path)).collect();
-        let map = folder.join("perf-1.map");
-        let lines: String = (0..4096).map(|at| format!("{:x} 10 f{at}\n", at * 16)).collect();
-        std::fs::write(&map, lines).unwrap();
-        ids.push(intern(DsoKind::PerfMap { pid: 1 }, map.to_str().unwrap()));
-        ids.push(intern(DsoKind::Elf, "/nowhere"));
-        ids.push(intern(DsoKind::Ksymbol { bytes: 1 << 12 }, "bpf_prog"));
-        (dsos, ids)
-    }
-
-    fn symbolizer(folder: &std::path::Path) -> Symbolizer {
-        use std::os::unix::fs::MetadataExt;
-        let reader_uid = folder.metadata().unwrap().uid();
-        Symbolizer::new(SymbolOptions { reader_uid, ..SymbolOptions::default() })
-    }
-
-    /// Symbols and names all over each file.
-    fn ask(
-        symbolizer: &Symbolizer,
-        dsos: &DsoTable,
-        ids: &[DsoId],
-    ) -> Vec<Result<(Symbol, String), Unresolved>> {
-        let addresses = ids.iter().flat_map(|id| (0..1 << 10).map(|at| (*id, at * 0x73)));
-        let found = addresses.map(|(id, address)| {
-            let symbol = symbolizer.find(dsos, id, address)?;
-            Ok((symbol, symbolizer.name(symbol).to_owned()))
-        });
-        found.collect()
-    }
-
-    #[test]
-    fn threads_that_ask_at_once_get_what_one_gets() {
-        let folder = tempfile::tempdir().unwrap();
-        let (dsos, ids) = dsos(folder.path());
-        let expected = ask(&symbolizer(folder.path()), &dsos, &ids);
-        assert!(expected.iter().filter(|found| found.is_ok()).count() > 100);
-        assert!(expected.contains(&Err(Unresolved::NoFile)));
-        let (shared, start) = (symbolizer(folder.path()), std::sync::Barrier::new(8));
-        std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let (shared, dsos, start) = (&shared, &dsos, &start);
-                let (mut ids, expected) = (ids.clone(), &expected);
-                scope.spawn(move || {
-                    // Each begins with another file.
-                    let first = thread % ids.len();
-                    ids.rotate_left(first);
-                    start.wait();
-                    let mut found = ask(shared, dsos, &ids);
-                    found.rotate_right(first << 10);
-                    assert!(found == *expected, "thread {thread}");
-                });
-            }
-        });
-    }
-
-    #[test]
-    fn a_name_stays_where_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let (dsos, ids) = dsos(folder.path());
-        let symbolizer = symbolizer(folder.path());
-        let map = ids[ids.len() - 3];
-        let symbol = symbolizer.find(&dsos, map, 0x18).unwrap();
-        let name = symbolizer.name(symbol);
-        ask(&symbolizer, &dsos, &ids);
-        assert_eq!((name, name.as_ptr()), ("f1", symbolizer.name(symbol).as_ptr()));
-    }
-
-    /// A file whose symbols share one long name: 250,000 x 16 KiB is 4 GiB.
-    #[test]
-    fn symbols_that_share_a_long_name_need_little_memory() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("shared_name");
-        let bytes = shared_name(20_000, 1 << 20);
-        std::fs::write(&path, &bytes).unwrap();
-        let mut dsos = DsoTable::default();
-        let name = path.into_os_string().into_encoded_bytes();
-        let id = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).unwrap();
-        let symbolizer = Symbolizer::new(SymbolOptions::default());
-        let symbol = symbolizer.find(&dsos, id, 0x1000).unwrap();
-        assert_eq!(symbolizer.name(symbol).len(), limits::NAME_BYTES);
-        let used = symbolizer.bytes.load(Ordering::Relaxed);
-        assert!(used < 2 * bytes.len(), "{used} bytes for a file of {}", bytes.len());
-        let find = |at: u64| symbolizer.find(&dsos, id, at * 16).unwrap();
-        let shown: usize = (0..20_000).map(|at| symbolizer.name(find(at)).len()).sum();
-        assert!(shown < 20 * bytes.len(), "{shown} bytes of names for a file of {}", bytes.len());
-    }
-
-    /// Each byte changed, and the file cut at each: reading ends, in little memory.
-    #[test]
-    fn damaged_files_are_read_to_an_end() {
-        use crate::elf::{Frames, Image};
-        let whole = shared_name(8, 64);
-        let read = |bytes: &[u8]| {
-            let symbols = Image::read(bytes, None);
-            let symbols = symbols.map(|image| image.into_symbols(None).build(true));
-            let frames = Frames::read(bytes, 1 << 10);
-            assert!(symbols.as_ref().map_or(0, Table::bytes) < 1 << 16);
-            assert!(frames.as_ref().map_or(0, |frames| frames.bytes) <= 1 << 10);
-            symbols.is_ok() && frames.is_ok()
-        };
-        for at in 0..whole.len() {
-            read(&whole[..at]);
-            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
-                let mut changed = whole.clone();
-                changed[at] = value;
-                read(&changed);
-            }
-        }
-        assert!(read(&whole));
-        for text in [&whole[..], b"0 0 \n-1 5 x\nffffffffffffffff ffffffffffffffff y\n \n\n1 1"] {
-            assert!(PerfMap::parse(text.to_vec()).bytes() < 1 << 16);
-            assert!(crate::kallsyms::Kallsyms::parse(text).is_hidden());
-        }
-    }
-
-    /// An ELF file with so many functions of 16 bytes, from offset 0 on, whose names are the rest of
-    /// one long name from another byte on.
-    fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
-        const HEADER: usize = 64;
-        const SEGMENT: usize = 56;
-        const SECTION: usize = 64;
-        const SYMBOL: usize = 24;
-        let put = |bytes: &mut Vec<u8>, at: usize, value: u64, size: usize| {
-            bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
-        };
-        let sections = HEADER + SEGMENT;
-        let table = sections + 3 * SECTION;
-        let names = table + symbols * SYMBOL;
-        let mut bytes = vec![0; names];
-        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-        let fields: [(usize, u64, usize); 8] = [
-            (16, 3, 2),
-            (18, 62, 2),
-            (20, 1, 4),
-            (32, HEADER as u64, 8),
-            (40, sections as u64, 8),
-            (54, SEGMENT as u64, 2),
-            (56, 1, 2),
-            (58, SECTION as u64, 2),
-        ];
-        fields.into_iter().for_each(|(at, value, size)| put(&mut bytes, at, value, size));
-        put(&mut bytes, 60, 3, 2);
-        // The segment: PT_LOAD, of 1 GiB in memory.
-        put(&mut bytes, HEADER, 1, 4);
-        put(&mut bytes, HEADER + 40, 1 << 30, 8);
-        for (section, kind, at, size, link) in
-            [(1, 2, table, symbols * SYMBOL, 2), (2, 3, names, name_bytes, 0)]
-        {
-            let section = sections + section * SECTION;
-            put(&mut bytes, section + 4, kind, 4);
-            put(&mut bytes, section + 24, at as u64, 8);
-            put(&mut bytes, section + 32, size as u64, 8);
-            put(&mut bytes, section + 40, link, 4);
-        }
-        for symbol in 0..symbols {
-            let at = table + symbol * SYMBOL;
-            put(&mut bytes, at, symbol as u64 + 1, 4);
-            bytes[at + 4] = 0x12; // STB_GLOBAL, STT_FUNC
-            put(&mut bytes, at + 6, 1, 2);
-            put(&mut bytes, at + 8, symbol as u64 * 16, 8);
-            put(&mut bytes, at + 16, 16, 8);
-        }
-        bytes.resize(names + name_bytes, b'x');
-        bytes
-    }
-}
+mod tests;

@@ -14,10 +14,10 @@ const NOTES: usize = 64;
 const NOTE_BYTES: u64 = 1 << 16;
 
 /// The sections of a file.
-pub(super) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
-    pub(super) endian: H::Endian,
+pub(crate) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
+    pub(crate) endian: H::Endian,
     pub(super) machine: elf::Machine,
-    data: R,
+    pub(crate) data: R,
     headers: &'d [H::SectionHeader],
     /// String table of the sections' names.
     names: &'d [u8],
@@ -40,7 +40,7 @@ pub(crate) struct DebugLink {
 
 impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> {
     /// Reads the headers and their names.
-    pub(super) fn read(header: &'d H, data: R) -> object::Result<Self> {
+    pub(crate) fn read(header: &'d H, data: R) -> object::Result<Self> {
         let endian = header.endian()?;
         let headers = header.section_headers(endian, data)?;
         let machine = header.e_machine(endian);
@@ -61,6 +61,11 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         if size > most { Ok(&[]) } else { section.data(self.endian, self.data) }
     }
 
+    /// A section's bytes, of any size: for a file that is mapped.
+    pub(crate) fn mapped(&self, section: &H::SectionHeader) -> Option<&'d [u8]> {
+        section.data(self.endian, self.data).ok()
+    }
+
     /// The bytes of the section with an index; none where there is no such section.
     fn linked(&self, index: u32) -> &'d [u8] {
         let section = usize::try_from(index).ok().and_then(|index| self.headers.get(index));
@@ -68,7 +73,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     }
 
     /// The section with a name.
-    pub(super) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
         self.headers.iter().find(|section| {
             self.name_from(section).strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
         })
@@ -106,7 +111,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     }
 
     /// The build id among the file's notes.
-    pub(super) fn build_id(&self) -> Option<BuildId> {
+    pub(crate) fn build_id(&self) -> Option<BuildId> {
         let notes = self.headers.iter().filter(|section| {
             section.sh_type(self.endian) == elf::SHT_NOTE
                 && section.sh_size(self.endian).into() <= NOTE_BYTES
@@ -153,6 +158,14 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             u32::from_be_bytes(*crc)
         };
         Some(DebugLink { name: name.to_vec(), crc })
+    }
+    /// The path and the build id of the file that has what several debug files have in common
+    /// (`dwz(1)`): the path, a NUL byte, the build id.
+    pub(crate) fn debug_alternative(&self) -> Option<(Vec<u8>, Option<BuildId>)> {
+        const LONGEST: u64 = 4096 + 20;
+        let bytes = self.bytes_up_to(self.named(b".gnu_debugaltlink")?, LONGEST).ok()?;
+        let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
+        Some((bytes[..end].to_vec(), BuildId::new(&bytes[end + 1..])))
     }
 }
 

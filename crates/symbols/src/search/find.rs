@@ -1,8 +1,11 @@
 //! The file that was recorded, and its debug file, among those that may be it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use object::read::ReadCache;
 
@@ -89,6 +92,26 @@ pub(crate) fn debug_files<'a>(
     let served =
         std::iter::once_with(move || download(options, binary.build_id?, Artifact::Debuginfo));
     by_id.chain(by_link).chain(served.flatten())
+}
+
+/// The file that a debug file at `near` has some of its debug info in (`.gnu_debugaltlink`): at the
+/// path that it says, below its own folder where that is relative, and by build id.
+pub(crate) fn alternatives<'a>(
+    options: &'a SymbolOptions,
+    near: &Path,
+    link: &[u8],
+    build_id: Option<BuildId>,
+) -> impl Iterator<Item = Found> + 'a {
+    let named = if link.starts_with(b"/") {
+        Some(options.path(link))
+    } else {
+        near.parent().map(|folder| folder.join(OsStr::from_bytes(link)))
+    };
+    let by_id = build_id.into_iter().flat_map(|id| options.debug_files_by_id(id));
+    let places = named.into_iter().map(Place::Path).chain(by_id);
+    places
+        .filter_map(|place| Found::open(place).ok())
+        .filter(move |found| found.build_id == build_id)
 }
 
 /// The file at a place, if it is the linked one: by its build id where both have one, else by its

@@ -1,0 +1,199 @@
+//! A file with debug info: its sections, as they lie in it or decompressed.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gimli::{Dwarf, DwarfPackage, EndianSlice, RunTimeEndian, SectionId};
+use object::read::elf::FileHeader;
+use object::{Endianness, FileKind, elf};
+use tare_kernel::file_view::FileView;
+
+use super::compressed::decompress;
+use crate::dso::BuildId;
+use crate::elf::Sections;
+use crate::unresolved::Unresolved;
+
+/// A section's bytes.
+pub(super) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// The sections that functions and lines are found with.
+const SECTIONS: [SectionId; 9] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// A file with debug info. Its bytes come from the disk as they are looked at.
+#[derive(Debug)]
+pub(super) struct DebugFile {
+    view: FileView,
+    pub(super) path: PathBuf,
+    /// The file that several share what they have in common with (`.gnu_debugaltlink`): its path
+    /// and its build id.
+    pub(super) alternative: Option<(Vec<u8>, Option<BuildId>)>,
+    endian: RunTimeEndian,
+    sections: Vec<Section>,
+}
+
+#[derive(Debug)]
+struct Section {
+    name: &'static str,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    InFile(Range<usize>),
+    Decompressed(Vec<u8>),
+}
+
+impl DebugFile {
+    /// Maps a file and finds its sections.
+    pub(super) fn open(file: &File, path: &Path) -> Result<Self, Unresolved> {
+        let view = FileView::open(file).map_err(|_| Unresolved::NotReadable)?;
+        let kind = FileKind::parse(view.bytes()).map_err(|_| Unresolved::Malformed)?;
+        let mut file = Self {
+            view,
+            path: path.to_owned(),
+            alternative: None,
+            endian: RunTimeEndian::Little,
+            sections: Vec::new(),
+        };
+        let read = match kind {
+            FileKind::Elf32 => file.read::<elf::FileHeader32<Endianness>>(),
+            FileKind::Elf64 => file.read::<elf::FileHeader64<Endianness>>(),
+            _ => return Err(Unresolved::Malformed),
+        };
+        (file.alternative, file.endian, file.sections) = read.map_err(|_| Unresolved::Malformed)?;
+        Ok(file)
+    }
+
+    #[allow(clippy::type_complexity, reason = "the fields, once")]
+    fn read<H: FileHeader<Endian = Endianness>>(
+        &self,
+    ) -> object::Result<(Option<(Vec<u8>, Option<BuildId>)>, RunTimeEndian, Vec<Section>)> {
+        let bytes = self.view.bytes();
+        let reader = Sections::<H, &[u8]>::read(H::parse(bytes)?, bytes)?;
+        let mut sections = Vec::new();
+        for id in SECTIONS {
+            for name in [Some(id.name()), id.dwo_name()].into_iter().flatten() {
+                if let Some(section) = section(&reader, bytes, name) {
+                    sections.push(section);
+                }
+            }
+        }
+        for name in [".debug_cu_index", ".debug_tu_index"] {
+            sections.extend(section(&reader, bytes, name));
+        }
+        let endian = match reader.endian {
+            Endianness::Little => RunTimeEndian::Little,
+            Endianness::Big => RunTimeEndian::Big,
+        };
+        Ok((reader.debug_alternative(), endian, sections))
+    }
+
+    fn named(&self, name: &str) -> &[u8] {
+        let section = self.sections.iter().find(|section| section.name == name);
+        match section.map(|section| &section.content) {
+            Some(Content::InFile(range)) => {
+                self.view.bytes().get(range.clone()).unwrap_or_default()
+            }
+            Some(Content::Decompressed(bytes)) => bytes,
+            None => &[],
+        }
+    }
+
+    /// Whether there is any debug info.
+    pub(super) fn has_debug_info(&self) -> bool {
+        !self.named(".debug_info").is_empty()
+    }
+
+    /// Whether it is a package of split debug info (`.dwp`).
+    pub(super) fn is_package(&self) -> bool {
+        !self.named(".debug_cu_index").is_empty()
+    }
+
+    /// Bytes of names.
+    pub(super) fn name_bytes(&self) -> usize {
+        [".debug_str", ".debug_line_str", ".debug_info"]
+            .iter()
+            .map(|name| self.named(name).len())
+            .sum()
+    }
+
+    /// Bytes that debug info takes in memory, as it was compressed.
+    pub(super) fn decompressed_bytes(&self) -> usize {
+        let bytes = self.sections.iter().map(|section| match &section.content {
+            Content::InFile(_) => 0,
+            Content::Decompressed(bytes) => bytes.len(),
+        });
+        bytes.sum()
+    }
+
+    /// The debug info.
+    pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
+        let section = |id: SectionId| Ok(EndianSlice::new(self.named(id.name()), self.endian));
+        Dwarf::load(section).unwrap_or_else(|never: std::convert::Infallible| match never {})
+    }
+
+    /// The debug info that was split off into this file (`.dwo`).
+    pub(super) fn split(&self) -> Dwarf<Slice<'_>> {
+        let section = |id: SectionId| {
+            let bytes = id.dwo_name().map_or(&[][..], |name| self.named(name));
+            Ok(EndianSlice::new(bytes, self.endian))
+        };
+        Dwarf::load(section).unwrap_or_else(|never: std::convert::Infallible| match never {})
+    }
+
+    /// The package.
+    pub(super) fn package(&self) -> gimli::Result<DwarfPackage<Slice<'_>>> {
+        let section = |id: SectionId| {
+            let name = match id {
+                SectionId::DebugCuIndex | SectionId::DebugTuIndex => Some(id.name()),
+                id => id.dwo_name(),
+            };
+            let bytes = name.map_or(&[][..], |name| self.named(name));
+            Ok::<_, gimli::Error>(EndianSlice::new(bytes, self.endian))
+        };
+        DwarfPackage::load(section, EndianSlice::new(&[], self.endian))
+    }
+
+    /// Gives back the memory of what was looked at.
+    pub(super) fn give_pages_back(&self) {
+        self.view.give_pages_back();
+    }
+
+    /// Whether the file became shorter while it was read.
+    pub(super) fn is_torn(&self) -> bool {
+        self.view.is_torn()
+    }
+}
+
+/// A section by its name, or by the name that compressed ones had once: `.zdebug_info`.
+fn section<'d, H: FileHeader<Endian = Endianness>>(
+    reader: &Sections<'d, H, &'d [u8]>,
+    file: &'d [u8],
+    name: &'static str,
+) -> Option<Section> {
+    let old = name.replacen(".debug", ".zdebug", 1);
+    let (header, is_old) = match reader.named(name.as_bytes()) {
+        Some(header) => (header, false),
+        None => (reader.named(old.as_bytes())?, true),
+    };
+    let content = match decompress(reader, header, is_old)? {
+        Cow::Owned(bytes) => Content::Decompressed(bytes),
+        Cow::Borrowed(bytes) => {
+            let start = bytes.as_ptr().addr().checked_sub(file.as_ptr().addr())?;
+            Content::InFile(start..start + bytes.len())
+        }
+    };
+    Some(Section { name, content })
+}

@@ -1,0 +1,189 @@
+//! Addresses to functions: the entries of a unit are gone through once for all addresses that are
+//! asked for. What is kept are the functions that these lie in, inlined ones too.
+
+use gimli::{
+    Abbreviation, AttributeValue, Dwarf, EntriesRaw, RangeListsOffset, Unit, UnitOffset, constants,
+};
+
+use super::file::Slice;
+use super::lines::Place;
+
+/// A function that addresses lie in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function {
+    /// Its entry.
+    pub(super) offset: UnitOffset,
+    /// Of an inlined function: the function that it was inlined into.
+    pub(super) inlined_into: Option<u32>,
+    /// Of an inlined function: where it is called there.
+    pub(super) call: Place,
+}
+
+/// The functions of sorted addresses.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    /// An outer one stands before those that were inlined into it.
+    pub(super) all: Vec<Function>,
+    /// By address: the innermost function.
+    pub(super) innermost: Vec<Option<u32>>,
+}
+
+/// A subprogram or an inlined function whose children are being gone through.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    depth: isize,
+    /// `None`: no address that is asked for lies in the subprogram.
+    function: Option<u32>,
+}
+
+/// Goes through the entries of a unit.
+struct Walk<'a, 'd> {
+    dwarf: &'a Dwarf<Slice<'d>>,
+    unit: &'a Unit<Slice<'d>>,
+    addresses: &'a [u64],
+    found: Functions,
+    /// What may still be done for ranges and addresses: those of a damaged file may share lists of
+    /// ranges, or lie in each other without end.
+    left: usize,
+}
+
+/// What an entry of a function says of itself.
+#[derive(Debug, Default)]
+struct Attributes {
+    low: Option<u64>,
+    high: Option<u64>,
+    bytes: Option<u64>,
+    ranges: Option<RangeListsOffset>,
+    call_file: Option<u64>,
+    call_line: u32,
+    call_column: u32,
+}
+
+/// The functions of sorted addresses, as far as the unit can be read. The innermost function of an
+/// address is the last one in the order of the entries that has it, as LLVM has it too.
+pub(super) fn functions(
+    (dwarf, unit): (&Dwarf<Slice<'_>>, &Unit<Slice<'_>>),
+    addresses: &[u64],
+) -> Functions {
+    let bytes = unit.header.unit_length();
+    let left = bytes.saturating_add(addresses.len()).saturating_mul(64).saturating_add(1 << 20);
+    let found = Functions { all: Vec::new(), innermost: vec![None; addresses.len()] };
+    let mut walk = Walk { dwarf, unit, addresses, found, left };
+    // What was found before the damage stays.
+    let _ = walk.run();
+    walk.found
+}
+
+impl<'d> Walk<'_, 'd> {
+    fn run(&mut self) -> gimli::Result<()> {
+        let mut entries = self.unit.entries_raw(None)?;
+        let mut open: Vec<Open> = Vec::new();
+        while !entries.is_empty() && self.left > 0 {
+            let (offset, depth) = (entries.next_offset(), entries.next_depth());
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            while open.last().is_some_and(|open| open.depth >= depth) {
+                open.pop();
+            }
+            let is_subprogram = match abbreviation.tag() {
+                constants::DW_TAG_subprogram => true,
+                constants::DW_TAG_inlined_subroutine => false,
+                _ => {
+                    entries.skip_attributes(abbreviation.attributes())?;
+                    continue;
+                }
+            };
+            let parent = open.last().and_then(|open| open.function);
+            if !is_subprogram && parent.is_none() {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let attributes = self.attributes(&mut entries, abbreviation)?;
+            let call = Place {
+                file: attributes.call_file,
+                line: attributes.call_line,
+                column: attributes.call_column,
+            };
+            let inlined_into = parent.filter(|_| !is_subprogram);
+            let function = Function { offset, inlined_into, call };
+            let function = self.add(function, &attributes).or(inlined_into);
+            if abbreviation.has_children() {
+                open.push(Open { depth, function });
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(
+        &self,
+        entries: &mut EntriesRaw<'_, Slice<'d>>,
+        abbreviation: &Abbreviation,
+    ) -> gimli::Result<Attributes> {
+        let (dwarf, unit) = (self.dwarf, self.unit);
+        let mut found = Attributes::default();
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification)?;
+            let number = || attribute.udata_value().and_then(|value| u32::try_from(value).ok());
+            match attribute.name() {
+                constants::DW_AT_low_pc => {
+                    found.low = dwarf.attr_address(unit, attribute.value())?;
+                }
+                constants::DW_AT_high_pc => match attribute.value() {
+                    AttributeValue::Udata(bytes) => found.bytes = Some(bytes),
+                    value => found.high = dwarf.attr_address(unit, value)?,
+                },
+                constants::DW_AT_ranges => {
+                    found.ranges = dwarf.attr_ranges_offset(unit, attribute.value())?;
+                }
+                constants::DW_AT_call_file => {
+                    if let AttributeValue::FileIndex(file) = attribute.value() {
+                        // Up to DWARF 4, 0 is no file.
+                        found.call_file =
+                            Some(file).filter(|file| *file > 0 || unit.header.version() >= 5);
+                    }
+                }
+                constants::DW_AT_call_line => found.call_line = number().unwrap_or(0),
+                constants::DW_AT_call_column => found.call_column = number().unwrap_or(0),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds a function if addresses lie in it, and returns its number.
+    fn add(&mut self, function: Function, attributes: &Attributes) -> Option<u32> {
+        let number = u32::try_from(self.found.all.len()).ok()?;
+        let mut has_any = false;
+        if let Some(offset) = attributes.ranges {
+            let mut ranges = self.dwarf.ranges(self.unit, offset).ok()?;
+            while let Ok(Some(range)) = ranges.next() {
+                has_any |= self.cover(range.begin, range.end, number)?;
+            }
+        } else if let Some(low) = attributes.low {
+            let end = attributes.high.or_else(|| low.checked_add(attributes.bytes?))?;
+            has_any = self.cover(low, end, number)?;
+        }
+        if !has_any {
+            return None;
+        }
+        self.found.all.push(function);
+        Some(number)
+    }
+
+    /// Notes a function as the innermost of all addresses in a range; `None` where that would be too
+    /// much work.
+    fn cover(&mut self, begin: u64, end: u64, number: u32) -> Option<bool> {
+        let from = self.addresses.partition_point(|address| *address < begin);
+        let rest = self.addresses.get(from..).unwrap_or_default();
+        let count = match rest.first() {
+            Some(first) if *first < end => rest.partition_point(|address| *address < end),
+            _ => 0,
+        };
+        self.left = self.left.saturating_sub(count + 1);
+        if self.left == 0 {
+            return None;
+        }
+        let slots = self.found.innermost.iter_mut().skip(from).take(count);
+        slots.for_each(|slot| *slot = Some(number));
+        Some(count > 0)
+    }
+}

@@ -1,0 +1,81 @@
+//! Addresses to lines: the line number program of a unit (DWARF 5, section 6.2) is gone through
+//! once for all addresses that are asked for, and no row of it is kept.
+
+use gimli::{ColumnType, Dwarf, IncompleteLineProgram, LineProgramHeader, Unit};
+
+use super::file::Slice;
+
+/// A place in a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The file's number in the unit's table of files.
+    pub(super) file: Option<u64>,
+    /// 0 is none.
+    pub(super) line: u32,
+    /// 0 is none.
+    pub(super) column: u32,
+}
+
+/// The places of sorted addresses: each of the last row before it or at it. Where sequences overlap
+/// the first one holds.
+pub(super) fn places(
+    program: IncompleteLineProgram<Slice<'_>>,
+    addresses: &[u64],
+) -> Vec<Option<Place>> {
+    let mut places = vec![None; addresses.len()];
+    let mut rows = program.rows();
+    // The row before in the same sequence, and the first address that it may hold for.
+    let mut before: Option<(u64, Place, usize)> = None;
+    while let Ok(Some((_, row))) = rows.next_row() {
+        let address = row.address();
+        let mut next = match before {
+            Some((from, place, at)) if address > from => {
+                let rest = addresses.get(at..).unwrap_or_default();
+                let held = rest.iter().take_while(|asked| **asked < address).count();
+                for slot in places.iter_mut().skip(at).take(held) {
+                    slot.get_or_insert(place);
+                }
+                at + held
+            }
+            Some((_, _, at)) => at,
+            None => addresses.partition_point(|asked| *asked < address),
+        };
+        if before.is_some_and(|(from, ..)| address < from) {
+            next = addresses.partition_point(|asked| *asked < address);
+        }
+        let column = match row.column() {
+            ColumnType::LeftEdge => 0,
+            ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
+        };
+        let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
+        let place = Place { file: Some(row.file_index()), line, column };
+        before = (!row.end_sequence()).then_some((address, place, next));
+    }
+    places
+}
+
+/// The path of a unit's file: the file's name, below its folder, below the folder that was
+/// compiled in.
+pub(super) fn path(
+    (dwarf, unit): (&Dwarf<Slice<'_>>, &Unit<Slice<'_>>),
+    header: &LineProgramHeader<Slice<'_>>,
+    file: u64,
+) -> Option<Vec<u8>> {
+    // Before DWARF 5 files are counted from 1.
+    let file = header.file(file)?;
+    let mut path = dwarf.attr_string(unit, file.path_name()).ok()?.slice().to_vec();
+    let folder = file.directory(header).and_then(|folder| dwarf.attr_string(unit, folder).ok());
+    let comp_dir = unit.comp_dir;
+    for folder in [folder, comp_dir].into_iter().flatten() {
+        if path.first() == Some(&b'/') || folder.slice().is_empty() {
+            break;
+        }
+        let slash: &[u8] = if folder.slice().ends_with(b"/") { b"" } else { b"/" };
+        path = [folder.slice(), slash, &path].concat();
+        // The folder that was compiled in stands for itself.
+        if Some(folder) == comp_dir {
+            break;
+        }
+    }
+    Some(path)
+}

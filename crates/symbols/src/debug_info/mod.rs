@@ -1,0 +1,198 @@
+//! Debug info: from addresses in an ELF file to functions, inlined ones too, and to lines of source
+//! (DWARF 4 and 5).
+//!
+//! ```text
+//! addresses, sorted --Units--> by unit --threads--> lines, functions, names --> Answers
+//! ```
+//! What was asked for is known when a unit is gone through: rows of lines and entries of functions
+//! are compared with the addresses as they pass, and nothing else of a unit is kept. Memory depends
+//! on what is asked for, not on the size of the debug info; the pages of the file that were looked
+//! at are given back from time to time.
+
+mod compressed;
+mod file;
+mod functions;
+mod lines;
+mod names;
+mod split;
+mod units;
+mod worker;
+
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::answers::{AnswerFrame, Answers};
+use crate::search::SymbolOptions;
+use crate::search::find;
+use crate::texts::Texts;
+use crate::unresolved::Unresolved;
+use file::DebugFile;
+use split::SplitFiles;
+use units::{Run, Units};
+use worker::{Shared, Worker};
+
+/// Bytes of units after which pages are given back.
+const GIVE_BACK_BYTES: usize = 1 << 26;
+
+/// The debug info of a file.
+#[derive(Debug)]
+pub(crate) struct DebugInfo {
+    main: DebugFile,
+    units: OnceLock<Units>,
+    alternative: Option<(DebugFile, OnceLock<Units>)>,
+    split: SplitFiles,
+}
+
+/// A unit, and which of the addresses lie in it.
+struct Task {
+    runs: Vec<Run>,
+    bytes: usize,
+}
+
+/// What a thread found: the answers of tasks, and their texts.
+struct Part {
+    answers: Vec<(usize, Answers)>,
+    texts: Texts,
+}
+
+impl DebugInfo {
+    /// Opens a file with debug info, and the file that it shares some of it with.
+    ///
+    /// # Errors
+    /// [`Unresolved::Stripped`] where it has none; others where it can't be read.
+    pub(crate) fn open(
+        options: &SymbolOptions,
+        file: &File,
+        path: &Path,
+    ) -> Result<Self, Unresolved> {
+        let main = DebugFile::open(file, path)?;
+        if !main.has_debug_info() {
+            return Err(Unresolved::Stripped);
+        }
+        let alternative = alternative(options, &main).map(|file| (file, OnceLock::new()));
+        Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
+    }
+
+    /// Bytes of memory that stay as long as it does.
+    pub(crate) fn bytes(&self) -> usize {
+        let alternative = self.alternative.as_ref().map(|(file, _)| file.decompressed_bytes());
+        self.main.decompressed_bytes() + alternative.unwrap_or(0)
+    }
+
+    /// What is known of sorted addresses, in the file's own terms, by as many threads.
+    ///
+    /// # Errors
+    /// [`Unresolved::NoFile`] where the file was truncated meanwhile.
+    pub(crate) fn answers(
+        &self,
+        options: &SymbolOptions,
+        addresses: &[u64],
+        threads: NonZeroUsize,
+    ) -> Result<Answers, Unresolved> {
+        let units = self.units.get_or_init(|| Units::read(&self.main.dwarf()));
+        let alternative = self
+            .alternative
+            .as_ref()
+            .map(|(file, units)| (file, units.get_or_init(|| Units::read(&file.dwarf()))));
+        let shared = Shared { options, main: &self.main, units, alternative, split: &self.split };
+        let tasks = tasks(units, addresses);
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let seen = AtomicUsize::new(0);
+        let work = || {
+            let mut worker = Worker::new(shared);
+            let mut found = Vec::new();
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed))
+                && let Some(task) = tasks.get(number)
+            {
+                found.push((number, task.answers(&mut worker, addresses)));
+                let before = seen.fetch_add(task.bytes, Ordering::Relaxed);
+                if before / GIVE_BACK_BYTES != (before + task.bytes) / GIVE_BACK_BYTES {
+                    self.main.give_pages_back();
+                }
+            }
+            let part = Part { answers: found, texts: worker.texts };
+            done.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.get().min(tasks.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        self.main.give_pages_back();
+        if self.main.is_torn() {
+            return Err(Unresolved::NoFile);
+        }
+        let parts = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.put_together(&tasks, &parts, addresses.len()))
+    }
+
+    /// Brings the answers of all threads into the order of the addresses.
+    fn put_together(&self, tasks: &[Task], parts: &[Part], count: usize) -> Answers {
+        let mut texts = Texts::new(self.main.name_bytes());
+        // By address: part, answers in it, number in these.
+        let mut places: Vec<Option<(usize, usize, usize)>> = vec![None; count];
+        let mut ids = Vec::new();
+        for (part, found) in parts.iter().enumerate() {
+            ids.push(texts.append(&found.texts));
+            for (at, (task, _)) in found.answers.iter().enumerate() {
+                let addresses = tasks[*task].runs.iter().flat_map(|run| run.addresses.clone());
+                for (number, address) in addresses.enumerate() {
+                    places[address] = Some((part, at, number));
+                }
+            }
+        }
+        let mut answers = Answers::new(texts);
+        for place in places {
+            let Some((part, at, number)) = place else {
+                answers.push([]);
+                continue;
+            };
+            let id = |id: crate::texts::TextId| ids[part].get(id.number() as usize).copied();
+            let frames = parts[part].answers[at].1.get(number);
+            answers.push(frames.iter().map(|frame| AnswerFrame {
+                name: frame.name.and_then(id),
+                file: frame.file.and_then(id),
+                ..*frame
+            }));
+        }
+        answers
+    }
+}
+
+impl Task {
+    fn answers(&self, worker: &mut Worker<'_>, addresses: &[u64]) -> Answers {
+        let Some(first) = self.runs.first() else { return Answers::default() };
+        if let [only] = self.runs.as_slice() {
+            return worker.answers(first.unit, &addresses[only.addresses.clone()]);
+        }
+        let runs = self.runs.iter().flat_map(|run| &addresses[run.addresses.clone()]);
+        let own: Vec<u64> = runs.copied().collect();
+        worker.answers(first.unit, &own)
+    }
+}
+
+/// The units that have addresses, the largest first: what is left to the end is small.
+fn tasks(units: &Units, addresses: &[u64]) -> Vec<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
+    for run in units.runs(addresses) {
+        match tasks.last_mut() {
+            Some(task) if task.runs[0].unit == run.unit => task.runs.push(run),
+            _ => tasks.push(Task { bytes: units.bytes(run.unit), runs: vec![run] }),
+        }
+    }
+    tasks.sort_by_key(|task| std::cmp::Reverse(task.bytes));
+    tasks
+}
+
+/// The file that a debug file has some of its debug info in.
+fn alternative(options: &SymbolOptions, main: &DebugFile) -> Option<DebugFile> {
+    let (link, build_id) = main.alternative.as_ref()?;
+    let found = find::alternatives(options, &main.path, link, *build_id);
+    let mut files =
+        found.filter_map(|found| DebugFile::open(&found.file, &found.place.path()).ok());
+    files.find(DebugFile::has_debug_info)
+}

@@ -1,0 +1,162 @@
+//! What functions are called: an entry's own name, or that of the entry that it is an instance or a
+//! definition of, which may lie in another unit or in another file.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::{AttributeValue, DebugInfoOffset, Dwarf, Unit, UnitOffset, constants};
+
+use super::file::Slice;
+use super::units::Units;
+use crate::texts::{TextId, Texts};
+
+/// Entries that lead to each other for a name; real ones are three at most.
+const HOPS: usize = 16;
+
+/// Units whose front is kept for further names.
+const KEPT: usize = 128;
+
+/// Where an entry lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// In the file itself.
+    Main,
+    /// In the file that it shares with others.
+    Alternative,
+    /// In what was split off from the unit with this number.
+    Split(u32),
+}
+
+/// Debug info and its units.
+#[derive(Clone)]
+pub(super) struct Info<'d> {
+    pub(super) dwarf: Rc<Dwarf<Slice<'d>>>,
+    pub(super) units: &'d Units,
+}
+
+/// A unit with the debug info that its numbers refer to.
+#[derive(Clone)]
+pub(super) struct UnitOf<'d> {
+    pub(super) place: Place,
+    pub(super) dwarf: Rc<Dwarf<Slice<'d>>>,
+    pub(super) unit: Rc<Unit<Slice<'d>>>,
+}
+
+/// Finds names, and keeps those that it found.
+pub(super) struct Names<'d> {
+    main: Info<'d>,
+    alternative: Option<Info<'d>>,
+    units: HashMap<(Place, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
+    names: HashMap<(Place, usize), Option<TextId>, foldhash::fast::RandomState>,
+}
+
+/// What an entry says of its name.
+#[derive(Default)]
+struct Named<'d> {
+    linkage: Option<Slice<'d>>,
+    name: Option<Slice<'d>>,
+    origin: Option<AttributeValue<Slice<'d>>>,
+}
+
+impl<'d> Names<'d> {
+    pub(super) fn new(main: Info<'d>, alternative: Option<Info<'d>>) -> Self {
+        Self { main, alternative, units: HashMap::default(), names: HashMap::default() }
+    }
+
+    /// A unit of the file or of the one that it shares.
+    pub(super) fn unit(&mut self, place: Place, number: u32) -> Option<UnitOf<'d>> {
+        let info = self.info(place)?;
+        let dwarf = Rc::clone(&info.dwarf);
+        if let Some(unit) = self.units.get(&(place, number)) {
+            return Some(UnitOf { place, dwarf, unit: Rc::clone(unit) });
+        }
+        let header = dwarf.unit_header(info.units.start(number)?).ok()?;
+        let unit = Rc::new(dwarf.unit(header).ok()?);
+        if self.units.len() >= KEPT {
+            self.units.clear();
+        }
+        self.units.insert((place, number), Rc::clone(&unit));
+        Some(UnitOf { place, dwarf, unit })
+    }
+
+    fn info(&self, place: Place) -> Option<&Info<'d>> {
+        match place {
+            Place::Main => Some(&self.main),
+            Place::Alternative => self.alternative.as_ref(),
+            Place::Split(_) => None,
+        }
+    }
+
+    /// The name of the function with an entry: its linkage name, wherever the entries that it leads
+    /// to have one, else its name.
+    pub(super) fn name(
+        &mut self,
+        of: &UnitOf<'d>,
+        offset: UnitOffset,
+        texts: &mut Texts,
+    ) -> Option<TextId> {
+        let key = (of.place, offset.to_debug_info_offset(&of.unit.header)?.0);
+        if let Some(name) = self.names.get(&key) {
+            return *name;
+        }
+        let (mut at, mut short) = ((of.clone(), offset), None);
+        let mut found = None;
+        for _ in 0..HOPS {
+            let Some(named) = named(&at.0, at.1) else { break };
+            short = short.or(named.name);
+            if named.linkage.is_some() {
+                found = named.linkage;
+                break;
+            }
+            let Some(next) = named.origin.and_then(|origin| self.follow(&at.0, &origin)) else {
+                break;
+            };
+            at = next;
+        }
+        let name = found.or(short).map(|name| texts.add(name.slice()));
+        self.names.insert(key, name);
+        name
+    }
+
+    /// The entry that an attribute refers to.
+    fn follow(
+        &mut self,
+        of: &UnitOf<'d>,
+        origin: &AttributeValue<Slice<'d>>,
+    ) -> Option<(UnitOf<'d>, UnitOffset)> {
+        let (place, offset): (Place, DebugInfoOffset) = match (*origin, of.place) {
+            (AttributeValue::UnitRef(offset), _) => return Some((of.clone(), offset)),
+            (AttributeValue::DebugInfoRefSup(offset), _) => (Place::Alternative, offset),
+            (AttributeValue::DebugInfoRef(offset), place) => (place, offset),
+            _ => return None,
+        };
+        if let Some(offset) = offset.to_unit_offset(&of.unit.header).filter(|_| place == of.place) {
+            return Some((of.clone(), offset));
+        }
+        let number = self.info(place)?.units.at(offset)?;
+        let found = self.unit(place, number)?;
+        let offset = offset.to_unit_offset(&found.unit.header)?;
+        Some((found, offset))
+    }
+}
+
+fn named<'d>(of: &UnitOf<'d>, offset: UnitOffset) -> Option<Named<'d>> {
+    let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
+    let abbreviation = entries.read_abbreviation().ok()??;
+    let mut found = Named::default();
+    for specification in abbreviation.attributes() {
+        let attribute = entries.read_attribute(*specification).ok()?;
+        let text = || of.dwarf.attr_string(&of.unit, attribute.value()).ok();
+        match attribute.name() {
+            constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => {
+                found.linkage = text();
+            }
+            constants::DW_AT_name => found.name = text(),
+            constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
+                found.origin = Some(attribute.value());
+            }
+            _ => {}
+        }
+    }
+    Some(found)
+}

@@ -1,0 +1,88 @@
+//! Debug info that was split off from a file (`-gsplit-dwarf`): each unit's in a file of its own
+//! (`.dwo`), or all of it in a package beside the file (`.dwp`).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use gimli::{Dwarf, DwoId, Unit};
+
+use super::file::{DebugFile, Slice};
+use super::names::{Place, UnitOf};
+use crate::once_vec::OnceVec;
+use crate::search::{self, SymbolOptions};
+
+/// The files that debug info was split off into, as far as they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct SplitFiles {
+    package: OnceLock<Option<DebugFile>>,
+    /// By the number of the unit.
+    files: OnceVec<Option<DebugFile>>,
+}
+
+impl SplitFiles {
+    /// What was split off from a unit; the unit itself where nothing was, or where it can't be
+    /// found. `near` is the file with the unit.
+    pub(super) fn find<'d>(
+        &'d self,
+        options: &SymbolOptions,
+        near: &Path,
+        skeleton: &UnitOf<'d>,
+        number: u32,
+    ) -> Option<UnitOf<'d>> {
+        let id = skeleton.unit.dwo_id?;
+        let package = self.package.get_or_init(|| {
+            let mut path = near.as_os_str().to_owned();
+            path.push(".dwp");
+            open(Path::new(&path)).filter(DebugFile::is_package)
+        });
+        let of_package = || {
+            let package = package.as_ref()?.package().ok()?;
+            let dwarf = package.find_cu(id, &skeleton.dwarf).ok()??;
+            unit(Rc::new(dwarf), skeleton, id, number)
+        };
+        of_package().or_else(|| {
+            let open = || paths(options, near, skeleton).iter().find_map(|path| open(path));
+            let mut dwarf = self.files.get_or_init(number, open).as_ref()?.split();
+            dwarf.make_dwo(&skeleton.dwarf);
+            unit(Rc::new(dwarf), skeleton, id, number)
+        })
+    }
+}
+
+fn open(path: &Path) -> Option<DebugFile> {
+    DebugFile::open(&search::open(path).ok()?, path).ok()
+}
+
+/// Where the file of a unit may be: as it says itself, and beside the file that has the unit.
+fn paths(options: &SymbolOptions, near: &Path, skeleton: &UnitOf<'_>) -> Vec<PathBuf> {
+    let text = |value| skeleton.dwarf.attr_string(&skeleton.unit, value).ok();
+    let Some(name) = skeleton.unit.dwo_name().ok().flatten().and_then(text) else {
+        return Vec::new();
+    };
+    let name = Path::new(OsStr::from_bytes(name.slice()));
+    let folder = skeleton.unit.comp_dir.map(|folder| Path::new(OsStr::from_bytes(folder.slice())));
+    let built = folder.map_or_else(|| name.to_owned(), |folder| folder.join(name));
+    let beside = near.parent().zip(name.file_name()).map(|(folder, name)| folder.join(name));
+    [Some(options.path(built.as_os_str().as_bytes())), beside].into_iter().flatten().collect()
+}
+
+/// The unit with an id; its addresses are those of the unit that it was split off from.
+fn unit<'d>(
+    dwarf: Rc<Dwarf<Slice<'d>>>,
+    skeleton: &UnitOf<'d>,
+    id: DwoId,
+    number: u32,
+) -> Option<UnitOf<'d>> {
+    let mut headers = dwarf.units();
+    while let Ok(Some(header)) = headers.next() {
+        let mut unit: Unit<Slice<'d>> = dwarf.unit(header).ok()?;
+        if unit.dwo_id == Some(id) {
+            unit.copy_relocated_attributes(&skeleton.unit);
+            return Some(UnitOf { place: Place::Split(number), dwarf, unit: Rc::new(unit) });
+        }
+    }
+    None
+}

@@ -1,0 +1,141 @@
+//! Which unit of the debug info has an address: units by their address ranges.
+
+use std::ops::Range;
+
+use gimli::{DebugInfoOffset, Dwarf, Unit};
+
+use super::file::Slice;
+use crate::limits;
+
+/// The units of a file's debug info.
+#[derive(Debug, Default)]
+pub(super) struct Units {
+    /// Where each begins in `.debug_info`, in order.
+    starts: Vec<usize>,
+    /// By their first address.
+    ranges: Vec<UnitRange>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnitRange {
+    begin: u64,
+    end: u64,
+    /// The highest end up to here: what lies before can't reach further.
+    highest: u64,
+    unit: u32,
+}
+
+/// Addresses that lie in a unit: from one place to another in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) unit: u32,
+    pub(super) addresses: Range<usize>,
+}
+
+/// So many ranges before an address are looked at for one that reaches over it.
+const LOOK_BACK: usize = 64;
+
+impl Units {
+    /// Reads the front of each unit. What is damaged is left out.
+    pub(super) fn read(dwarf: &Dwarf<Slice<'_>>) -> Self {
+        let mut units = Self::default();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            let Some(start) = header.debug_info_offset() else { continue };
+            let number = u32::try_from(units.starts.len()).unwrap_or(u32::MAX);
+            units.starts.push(start.0);
+            if matches!(header.type_(), gimli::UnitType::Type { .. } | gimli::UnitType::Partial) {
+                continue;
+            }
+            if let Ok(unit) = dwarf.unit(header) {
+                units.add_ranges(dwarf, &unit, number);
+            }
+        }
+        units.ranges.sort_by_key(|range| range.begin);
+        let mut highest = 0;
+        for range in &mut units.ranges {
+            highest = highest.max(range.end);
+            range.highest = highest;
+        }
+        units
+    }
+
+    fn add_ranges(&mut self, dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, number: u32) {
+        let Ok(mut ranges) = dwarf.unit_ranges(unit) else { return };
+        while let Ok(Some(range)) = ranges.next() {
+            if self.ranges.len() >= limits::UNIT_RANGES {
+                return;
+            }
+            // What the linker dropped begins at 0.
+            if range.begin > 0 && range.begin < range.end {
+                let (begin, end) = (range.begin, range.end);
+                self.ranges.push(UnitRange { begin, end, highest: 0, unit: number });
+            }
+        }
+    }
+
+    /// The unit that has a place in `.debug_info`.
+    pub(super) fn at(&self, offset: DebugInfoOffset) -> Option<u32> {
+        let behind = self.starts.partition_point(|start| *start <= offset.0);
+        u32::try_from(behind.checked_sub(1)?).ok()
+    }
+
+    /// Where a unit begins.
+    pub(super) fn start(&self, unit: u32) -> Option<DebugInfoOffset> {
+        self.starts.get(unit as usize).map(|start| DebugInfoOffset(*start))
+    }
+
+    /// Bytes of a unit.
+    pub(super) fn bytes(&self, unit: u32) -> usize {
+        let at = unit as usize;
+        let start = self.starts.get(at).copied().unwrap_or(0);
+        self.starts.get(at + 1).map_or(0, |next| next - start)
+    }
+
+    /// The unit that an address lies in: of several the one whose range begins last.
+    fn of(&self, address: u64) -> Option<u32> {
+        let behind = self.ranges.partition_point(|range| range.begin <= address);
+        let near = &self.ranges[behind.saturating_sub(LOOK_BACK)..behind];
+        let mut before = near.iter().rev().take_while(|range| range.highest > address);
+        before.find(|range| address < range.end).map(|range| range.unit)
+    }
+
+    /// The units of sorted addresses, in the order of their numbers.
+    pub(super) fn runs(&self, addresses: &[u64]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (at, address) in addresses.iter().enumerate() {
+            let Some(unit) = self.of(*address) else { continue };
+            match runs.last_mut() {
+                Some(last) if last.unit == unit && last.addresses.end == at => {
+                    last.addresses.end += 1;
+                }
+                _ => runs.push(Run { unit, addresses: at..at + 1 }),
+            }
+        }
+        runs.sort_by_key(|run| (run.unit, run.addresses.start));
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_belong_to_the_innermost_unit() {
+        let range = |begin, end, unit| UnitRange { begin, end, highest: 0, unit };
+        let mut ranges = vec![range(10, 100, 0), range(20, 30, 1), range(100, 110, 2)];
+        let mut highest = 0;
+        for range in &mut ranges {
+            highest = range.end.max(highest);
+            range.highest = highest;
+        }
+        let units = Units { starts: vec![0, 50, 90], ranges };
+        let found = [9, 10, 19, 20, 29, 30, 99, 100, 110].map(|address| units.of(address));
+        let expected = [None, Some(0), Some(0), Some(1), Some(1), Some(0), Some(0), Some(2), None];
+        assert_eq!(found, expected);
+        let run = |unit, addresses| Run { unit, addresses };
+        assert_eq!(units.runs(&[5, 10, 11, 25, 40]), [run(0, 1..3), run(0, 4..5), run(1, 3..4)]);
+        assert_eq!(units.at(DebugInfoOffset(60)), Some(1));
+    }
+}

@@ -1,0 +1,118 @@
+//! One thread's part of a lookup: units, one after the other.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::Dwarf;
+
+use super::file::{DebugFile, Slice};
+use super::functions::{Functions, functions};
+use super::lines::{self, Place};
+use super::names::{self, Info, Names, UnitOf};
+use super::split::SplitFiles;
+use super::units::Units;
+use crate::answers::{AnswerFrame, Answers};
+use crate::limits;
+use crate::search::SymbolOptions;
+use crate::texts::{TextId, Texts};
+
+/// What all threads share.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'d> {
+    pub(super) options: &'d SymbolOptions,
+    pub(super) main: &'d DebugFile,
+    pub(super) units: &'d Units,
+    pub(super) alternative: Option<(&'d DebugFile, &'d Units)>,
+    pub(super) split: &'d SplitFiles,
+}
+
+/// Looks addresses up in one unit after the other.
+pub(super) struct Worker<'d> {
+    shared: Shared<'d>,
+    names: Names<'d>,
+    pub(super) texts: Texts,
+}
+
+/// A unit's table of files, each path made when it is first needed.
+struct Files<'a, 'd> {
+    of: &'a UnitOf<'d>,
+    paths: HashMap<u64, Option<TextId>, foldhash::fast::RandomState>,
+}
+
+impl<'d> Worker<'d> {
+    pub(super) fn new(shared: Shared<'d>) -> Self {
+        let mut dwarf: Dwarf<Slice<'d>> = shared.main.dwarf();
+        let alternative = shared.alternative.map(|(file, units)| {
+            dwarf.set_sup(file.dwarf());
+            Info { dwarf: Rc::new(file.dwarf()), units }
+        });
+        let main = Info { dwarf: Rc::new(dwarf), units: shared.units };
+        let texts = Texts::new(shared.main.name_bytes());
+        Self { shared, names: Names::new(main, alternative), texts }
+    }
+
+    /// The frames of sorted addresses that lie in a unit. Their texts are this worker's.
+    pub(super) fn answers(&mut self, unit: u32, addresses: &[u64]) -> Answers {
+        let mut answers = Answers::default();
+        let Some(of) = self.names.unit(names::Place::Main, unit) else {
+            addresses.iter().for_each(|_| answers.push([]));
+            return answers;
+        };
+        let Shared { options, main, split, .. } = self.shared;
+        let places = match of.unit.line_program.clone() {
+            Some(program) => lines::places(program, addresses),
+            None => vec![None; addresses.len()],
+        };
+        let whole = split.find(options, &main.path, &of, unit).unwrap_or_else(|| of.clone());
+        let functions = functions((&whole.dwarf, &whole.unit), addresses);
+        let mut files = Files { of: &of, paths: HashMap::default() };
+        for (place, innermost) in places.into_iter().zip(&functions.innermost) {
+            let frames = self.frames((&whole, &mut files), &functions, *innermost, place);
+            answers.push(frames);
+        }
+        answers
+    }
+
+    /// The frames of an address, the innermost first: each has the line of the call in it.
+    fn frames(
+        &mut self,
+        (of, files): (&UnitOf<'d>, &mut Files<'_, 'd>),
+        functions: &Functions,
+        innermost: Option<u32>,
+        place: Option<Place>,
+    ) -> Vec<AnswerFrame> {
+        let nowhere = Place { file: None, line: 0, column: 0 };
+        let mut frames = Vec::new();
+        let mut frame = |place: Place, name, is_inlined, texts: &mut Texts| {
+            let file = place.file.and_then(|file| files.path(file, texts));
+            let Place { line, column, .. } = place;
+            frames.push(AnswerFrame { name, file, line, column, is_inlined });
+            frames.len() < limits::INLINED
+        };
+        let Some(mut at) = innermost else {
+            place.map(|place| frame(place, None, false, &mut self.texts));
+            return frames;
+        };
+        let mut place = place.unwrap_or(nowhere);
+        while let Some(function) = functions.all.get(at as usize) {
+            let name = self.names.name(of, function.offset, &mut self.texts);
+            let is_inlined = function.inlined_into.is_some();
+            if !frame(place, name, is_inlined, &mut self.texts) {
+                break;
+            }
+            let Some(outer) = function.inlined_into else { break };
+            (at, place) = (outer, function.call);
+        }
+        frames
+    }
+}
+
+impl Files<'_, '_> {
+    fn path(&mut self, file: u64, texts: &mut Texts) -> Option<TextId> {
+        let UnitOf { dwarf, unit, .. } = self.of;
+        *self.paths.entry(file).or_insert_with(|| {
+            let header = unit.line_program.as_ref()?.header();
+            lines::path((dwarf, unit), header, file).map(|path| texts.add(&path))
+        })
+    }
+}
