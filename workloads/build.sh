@@ -27,6 +27,7 @@ build timer.c
 build flood.c
 build used.c
 build threads.c
+build calls.c
 build mix.c
 build waited.c waits.c
 build_library waits.c

@@ -6,6 +6,7 @@ mod overhead;
 mod record;
 mod report_speed;
 mod three;
+mod trace;
 mod true_cost;
 mod versus;
 
@@ -128,6 +129,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "record-paths",
         about: "both ways into a file: file systems, compression, loads and traces",
         run: record::paths::run,
+    },
+    Benchmark {
+        name: "trace",
+        about: "sums of a loop of system calls, beside empty programs, perf trace and strace",
+        run: trace::flood,
+    },
+    Benchmark {
+        name: "trace-true",
+        about: "what tare trace -s adds to `true`",
+        run: trace::start_up,
     },
     Benchmark {
         name: "overhead-zero",

@@ -21,6 +21,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
         Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw),
+        Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),

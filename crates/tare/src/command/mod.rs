@@ -14,3 +14,4 @@ mod remedy;
 pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod stat;
+pub(crate) mod trace;

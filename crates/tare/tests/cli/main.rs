@@ -45,5 +45,6 @@ mod symbols;
 mod symbols_debuginfod;
 mod symbols_found;
 mod three;
+mod trace;
 mod uprobe;
 mod versus;

@@ -204,6 +204,11 @@ impl Unprivileged {
         Some(Self { folder })
     }
 
+    /// The copy of tare.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("tare")
+    }
+
     /// Runs `tare stat` as nobody.
     pub(crate) fn stat(&self, args: &[&str]) -> Output {
         self.tare("stat", args)

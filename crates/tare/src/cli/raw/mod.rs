@@ -14,6 +14,7 @@ mod report;
 mod script;
 mod stat;
 mod symbol_search;
+mod trace;
 mod versus;
 
 pub use doctor::Doctor;
@@ -25,6 +26,7 @@ pub use report::{Report, Weight};
 pub use script::Script;
 pub use stat::Stat;
 pub use symbol_search::SymbolSearch;
+pub use trace::Trace;
 pub use versus::Versus;
 
 /// A Linux profiler that weighs itself.
@@ -49,6 +51,10 @@ pub enum Command {
     /// a perf.data file.
     #[command(args_override_self = true)]
     Record(Box<Record>),
+    /// Show the system calls of a command, of running processes or of the whole machine, and how
+    /// long they take.
+    #[command(args_override_self = true)]
+    Trace(Box<Trace>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     #[command(args_override_self = true)]
     Script(Box<Script>),
@@ -82,6 +88,7 @@ impl Tare {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
             Command::Overhead(_)
+            | Command::Trace(_)
             | Command::Script(_)
             | Command::List(_)
             | Command::Report(_)

@@ -10,6 +10,7 @@ mod size;
 pub mod stat;
 mod symbols;
 mod targets;
+pub(crate) mod trace;
 pub mod versus;
 
 /// How much of what a recording says of itself is shown.

@@ -1,0 +1,109 @@
+//! What `tare trace -s` costs: a loop of system calls, and the start-up.
+
+use anyhow::Context;
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, include_bytes_aligned};
+
+use serde_json::json;
+
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::{Round, Variant, in_random_order, rounds};
+use crate::run::succeed;
+use crate::setting::Setting;
+
+#[cfg(target_arch = "x86_64")]
+static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.aarch64.o");
+
+/// How long each loop runs, in seconds.
+const SECONDS: &str = "0.5";
+
+/// Attaches two programs that do nothing, until they are dropped.
+fn attach_empty() -> anyhow::Result<Ebpf> {
+    let btf = Btf::from_sys_fs()?;
+    let mut ebpf = Ebpf::load(EMPTY)?;
+    for name in ["sys_enter", "sys_exit"] {
+        let program: &mut BtfTracePoint =
+            ebpf.program_mut(name).context("no such program")?.try_into()?;
+        program.load(name, &btf)?;
+        program.attach()?;
+    }
+    Ok(ebpf)
+}
+
+/// Nanoseconds a call of the loop under this command.
+fn ns_per_call(words: &[String]) -> anyhow::Result<f64> {
+    let stdout = succeed(words)?.stdout;
+    let calls: f64 = stdout.trim().parse().with_context(|| format!("flood said '{stdout}'"))?;
+    Ok(SECONDS.parse::<f64>()? * 1e9 / calls)
+}
+
+/// A loop of getppid(2): bare, under programs that do nothing, under tare, perf and strace.
+pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
+    let (tare, flood) = (setting.tare(), setting.workload("flood"));
+    let with = |words: &[&str]| {
+        let all = words.iter().copied().chain([flood.as_str(), SECONDS]);
+        all.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let variants = vec![
+        Variant::new("bare", with(&[])),
+        Variant::new("empty", with(&[])),
+        Variant::new("tare trace -s", with(&[&tare, "trace", "-s", "-o", "/dev/null"])),
+        Variant::new("perf trace -s", with(&["perf", "trace", "-s", "-o", "/dev/null"])),
+        Variant::new("strace -c", with(&["strace", "-f", "-c", "-o", "/dev/null"])),
+    ];
+    let count = setting.rounds.unwrap_or(15);
+    let mut measured: Vec<Vec<f64>> = Vec::new();
+    for _ in 0..count {
+        let (_, ns) = in_random_order(&variants, |variant| {
+            let empty = (variant.name == "empty").then(attach_empty).transpose()?;
+            let ns = ns_per_call(&variant.words)?;
+            drop(empty);
+            Ok(ns)
+        })?;
+        measured.push(ns);
+    }
+    let ratios =
+        |ratio: fn(&[f64]) -> f64| Estimate::of_ratios(measured.iter().map(|ns| ratio(ns)));
+    let finding = |what: &str, measured, bound| Finding { what: what.into(), measured, bound };
+    let findings = vec![
+        finding("tare/empty programs", ratios(|ns| ns[2] / ns[1]), Bound::AtMost(1.6)),
+        finding(
+            "added by tare/added by perf",
+            ratios(|ns| (ns[2] - ns[0]) / (ns[3] - ns[0])),
+            Bound::AtMost(0.05),
+        ),
+        finding(
+            "added by tare/added by strace",
+            ratios(|ns| (ns[2] - ns[0]) / (ns[4] - ns[0])),
+            Bound::AtMost(1.0),
+        ),
+    ];
+    let table = variants.iter().enumerate().map(|(at, variant)| {
+        let ns = Estimate::median(measured.iter().map(|ns| ns[at]).collect()).value;
+        format!("{:<24} {ns:>10.1} ns a call (median of {count})", variant.name)
+    });
+    Ok(Report {
+        table: table.collect(),
+        findings,
+        raw: json!({ "variants": variants, "ns_per_call": measured }),
+    })
+}
+
+/// `true`, bare and under `tare trace -s`.
+pub(crate) fn start_up(setting: &Setting) -> anyhow::Result<Report> {
+    let variants = vec![
+        Variant::new("bare", ["true"]),
+        Variant::new("tare", [&setting.tare(), "trace", "-s", "-o", "/dev/null", "true"]),
+        Variant::new("perf", ["perf", "trace", "-s", "-o", "/dev/null", "true"]),
+    ];
+    let rounds = rounds(&variants, setting.rounds.unwrap_or(40))?;
+    let added = |round: &Round| {
+        round.usage[1].elapsed_ns.saturating_sub(round.usage[0].elapsed_ns) as f64 / 1e6
+    };
+    let measured = Estimate::median(rounds.iter().map(added).collect());
+    let finding =
+        Finding { what: "elapsed, added by tare, ms".into(), measured, bound: Bound::AtMost(60.0) };
+    Ok(Report::of_rounds(&variants, &rounds, vec![finding]))
+}

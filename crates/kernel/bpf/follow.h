@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Whose system calls are looked at. What is known of a task is in its task storage, which a forked task takes over. The loader marks
+ * its own process and the targets through their pidfds, so process ids of other namespaces play no part.
+ */
+#ifndef TARE_FOLLOW_H
+#define TARE_FOLLOW_H
+
+/* States of a task; crates/kernel/src/bpf/follow.rs has the same numbers. */
+#define UNKNOWN 0
+#define FOLLOWED 1
+#define LEFT_OUT 2
+#define WAITING 3 /* the child that is to execute the command: followed from its execve on */
+
+struct task {
+	__u64 start; /* when its system call began; 0: none that was seen */
+	__u32 slot;
+	__u32 state;
+	__u64 missed; /* records that found no room since the last one that did */
+	__u64 retry;  /* arguments that were not in memory when the call began, a bit each */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task);
+} tasks SEC(".maps");
+
+const volatile __u32 all_tasks = 0;
+
+/* Slots of system calls: those of 64-bit tasks, then those of 32-bit tasks. The last of each stands for numbers beyond. */
+#define CALLS 512
+#define SLOTS (2 * CALLS)
+
+static __always_inline __u32 slot_of(struct task_struct *task, long nr)
+{
+	__u32 slot = nr < 0 || nr >= CALLS ? CALLS - 1 : nr;
+
+	return is_compat(task) ? slot + CALLS : slot;
+}
+
+/* The state of a task that has none of its own yet: its process's. */
+static __always_inline __u32 state_of_process(struct task_struct *task)
+{
+	struct task *leader = bpf_task_storage_get(&tasks, task->group_leader, NULL, 0);
+
+	if (leader && leader->state != UNKNOWN)
+		return leader->state;
+	return all_tasks ? FOLLOWED : UNKNOWN;
+}
+
+static __always_inline struct task *storage(struct task_struct *task)
+{
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	__u32 state;
+
+	if (known)
+		return known;
+	state = state_of_process(task);
+	if (state != FOLLOWED)
+		return NULL;
+	known = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (known)
+		known->state = state;
+	return known;
+}
+
+/* The task in whose system call this is, if it is followed. */
+static __always_inline struct task *followed(struct task_struct *task, __u32 slot)
+{
+	struct task *known = storage(task);
+
+	if (!known)
+		return NULL;
+	if (known->state == WAITING && slot == NR_EXECVE)
+		known->state = FOLLOWED;
+	return known->state == FOLLOWED ? known : NULL;
+}
+
+static __always_inline bool follow_child(struct task_struct *parent, struct task_struct *child)
+{
+	struct task *of_parent = storage(parent), *of_child;
+
+	if (!of_parent || of_parent->state == UNKNOWN)
+		return false;
+	of_child = bpf_task_storage_get(&tasks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (of_child)
+		of_child->state = of_parent->state;
+	return of_parent->state == FOLLOWED;
+}
+
+#endif

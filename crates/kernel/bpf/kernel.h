@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The parts of the kernel's structures that the programs read. Offsets are those of the running kernel: the loader relocates each
+ * access by the kernel's BTF (CO-RE).
+ */
+#ifndef TARE_KERNEL_H
+#define TARE_KERNEL_H
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define false 0
+#define true 1
+
+#define NULL ((void *)0)
+
+/* enum bpf_map_type, include/uapi/linux/bpf.h */
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_RINGBUF 27
+#define BPF_MAP_TYPE_TASK_STORAGE 29
+
+/* Flags of maps, of updates, of task storage and of ring buffers, same file */
+#define BPF_F_NO_PREALLOC 1U
+#define BPF_NOEXIST 1U
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1U
+#define BPF_RB_NO_WAKEUP 1U
+#define BPF_RB_FORCE_WAKEUP 2U
+#define BPF_RB_AVAIL_DATA 0
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+#if defined(__TARGET_ARCH_x86)
+struct thread_info {
+	__u32 status;
+};
+
+struct pt_regs {
+	unsigned long bp, bx, r10, r8, r9, cx, dx, si, di, ip, sp;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct thread_info {
+	unsigned long flags;
+};
+
+struct pt_regs {
+	__u64 regs[31];
+	__u64 sp, pc, orig_x0;
+};
+#endif
+
+struct task_struct {
+	struct thread_info thread_info;
+	int pid, tgid, exit_code;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+struct linux_binprm {
+	const char *filename;
+};
+
+#pragma clang attribute pop
+
+/* Whether the task is in a system call of 32-bit code. */
+static inline __attribute__((always_inline)) bool is_compat(struct task_struct *task)
+{
+#if defined(__TARGET_ARCH_x86)
+	return task->thread_info.status & 2; /* TS_COMPAT, arch/x86/include/asm/thread_info.h */
+#else
+	return task->thread_info.flags & 1UL << 22; /* TIF_32BIT, arch/arm64/include/asm/thread_info.h */
+#endif
+}
+
+#if defined(__TARGET_ARCH_x86)
+#define NR_EXECVE 59 /* arch/x86/entry/syscalls/syscall_64.tbl */
+#else
+#define NR_EXECVE 221 /* include/uapi/asm-generic/unistd.h */
+#endif
+
+#endif

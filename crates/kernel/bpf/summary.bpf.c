@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Sums of system calls: by call in an array for each CPU, or by call and thread, or by call and cgroup, in a hash table. */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "follow.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* What the sums are of, beside the call. */
+#define BY_CALL 0
+#define BY_THREAD 1
+#define BY_CGROUP 2
+const volatile __u32 by = BY_CALL;
+
+/* Four buckets for each power of two from 2^5 ns on; crates/kernel/src/bpf/summary.rs has the same. */
+#define FIRST_POWER 5
+#define POWERS 36
+#define BUCKETS (4 * POWERS)
+
+struct sums {
+	__u64 calls;
+	__u64 total_ns;
+	__u64 max_ns;
+	__u64 histogram[BUCKETS];
+};
+
+struct key {
+	__u64 scope;
+	__u32 slot;
+	__u32 errno;
+};
+
+struct thread {
+	__u32 process;
+	char comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct sums);
+} by_call SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct key);
+	__type(value, struct sums);
+} by_scope SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct key);
+	__type(value, __u64);
+} errors SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* Calls, and errors, that found no room in a table. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} missing SEC(".maps");
+
+static const struct sums no_sums;
+
+static __always_inline __u32 bucket(__u64 ns)
+{
+	__u32 power = 0, at;
+	__u64 rest = ns;
+
+	if (rest >> 32) { power += 32; rest >>= 32; }
+	if (rest >> 16) { power += 16; rest >>= 16; }
+	if (rest >> 8) { power += 8; rest >>= 8; }
+	if (rest >> 4) { power += 4; rest >>= 4; }
+	if (rest >> 2) { power += 2; rest >>= 2; }
+	if (rest >> 1) power += 1;
+	if (power < FIRST_POWER)
+		return 0;
+	at = (power - FIRST_POWER) * 4 + (ns >> (power - 2) & 3);
+	return at < BUCKETS ? at : BUCKETS - 1;
+}
+
+static __noinline int count_missing(__u32 which)
+{
+	__u64 *number = bpf_map_lookup_elem(&missing, &which);
+
+	if (number)
+		__sync_fetch_and_add(number, 1);
+	return 0;
+}
+
+static __always_inline __u64 scope(struct task_struct *task)
+{
+	if (by == BY_THREAD)
+		return task->pid;
+	return by == BY_CGROUP ? bpf_get_current_cgroup_id() : 0;
+}
+
+static __noinline int add_error(__u64 scope, __u32 slot, __u32 errno)
+{
+	struct key key = { scope, slot, errno };
+	__u64 one = 1, *number = bpf_map_lookup_elem(&errors, &key);
+
+	if (!number) {
+		if (!bpf_map_update_elem(&errors, &key, &one, BPF_NOEXIST))
+			return 0;
+		number = bpf_map_lookup_elem(&errors, &key);
+	}
+	if (number)
+		__sync_fetch_and_add(number, 1);
+	else
+		count_missing(1);
+	return 0;
+}
+
+/* Several CPUs may add to the same sums where they are those of a cgroup. */
+static __noinline int add_shared(__u64 scope, __u32 slot, __u64 ns)
+{
+	struct key key = { scope, slot, 0 };
+	struct sums *sums = bpf_map_lookup_elem(&by_scope, &key);
+	__u32 at = bucket(ns);
+	__u64 max;
+
+	if (!sums) {
+		bpf_map_update_elem(&by_scope, &key, &no_sums, BPF_NOEXIST);
+		sums = bpf_map_lookup_elem(&by_scope, &key);
+	}
+	if (!sums)
+		return count_missing(0);
+	__sync_fetch_and_add(&sums->calls, 1);
+	__sync_fetch_and_add(&sums->total_ns, ns);
+	if (at < BUCKETS)
+		__sync_fetch_and_add(&sums->histogram[at], 1);
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		max = sums->max_ns;
+		if (ns <= max || __sync_val_compare_and_swap(&sums->max_ns, max, ns) == max)
+			break;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 slot = slot_of(task, nr);
+	struct task *known = followed(task, slot);
+
+	if (known) {
+		known->slot = slot;
+		known->start = bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct sums *sums;
+	__u32 slot, at;
+	__u64 ns;
+
+	if (!known || !known->start)
+		return 0;
+	ns = bpf_ktime_get_ns() - known->start;
+	known->start = 0;
+	slot = known->slot;
+	if (ret < 0 && ret >= -4095)
+		add_error(scope(task), slot, -ret);
+	if (by != BY_CALL) {
+		add_shared(scope(task), slot, ns);
+		return 0;
+	}
+	sums = bpf_map_lookup_elem(&by_call, &slot);
+	if (!sums)
+		return 0;
+	sums->calls++;
+	sums->total_ns += ns;
+	if (ns > sums->max_ns)
+		sums->max_ns = ns;
+	at = bucket(ns);
+	if (at < BUCKETS)
+		sums->histogram[at]++;
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}
+
+/* The names of threads that end; those of others can be asked for. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct thread thread = {};
+	__u32 tid = task->pid;
+
+	if (by != BY_THREAD || !known || known->state != FOLLOWED)
+		return 0;
+	thread.process = task->tgid;
+	bpf_get_current_comm(thread.comm, sizeof(thread.comm));
+	bpf_map_update_elem(&threads, &tid, &thread, 0);
+	return 0;
+}

@@ -1,0 +1,123 @@
+//! Whose system calls are looked at, and which call a slot stands for: the Rust side of
+//! `bpf/follow.h`.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+use super::load::{BpfError, Loaded};
+
+/// `BPF_MAP_UPDATE_ELEM` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+
+/// Whose system calls are looked at, with those of all that they start.
+#[derive(Clone, Debug)]
+pub enum Follow {
+    /// The waiting child's, from its execve on.
+    Command(i32),
+    /// Those of running processes.
+    Processes(Vec<i32>),
+    /// Everybody's but this process's; of a waiting child from its execve on.
+    All(Option<i32>),
+}
+
+/// A system call: its number, and whose numbers these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// The number; [`Call::BEYOND`] for all that are not in the kernel's table.
+    pub number: u32,
+    /// Whether the task ran 32-bit code.
+    pub compat: bool,
+}
+
+impl Call {
+    /// How many numbers a table has.
+    pub(super) const CALLS: u32 = 512;
+    /// What stands for all greater and negative numbers.
+    pub const BEYOND: u32 = Self::CALLS - 1;
+
+    /// The call of a slot.
+    pub(super) fn of_slot(slot: u32) -> Self {
+        Self { number: slot % Self::CALLS, compat: slot >= Self::CALLS }
+    }
+}
+
+/// `struct task` of `bpf/follow.h`, which begins with zeros but for the state.
+#[repr(C)]
+struct Task {
+    start: u64,
+    slot: u32,
+    state: u32,
+    missed: u64,
+    retry: u64,
+}
+
+const FOLLOWED: u32 = 1;
+const LEFT_OUT: u32 = 2;
+const WAITING: u32 = 3;
+
+impl Follow {
+    /// The constant `all_tasks`.
+    pub(super) fn all_tasks(&self) -> u32 {
+        u32::from(matches!(self, Self::All(_)))
+    }
+
+    /// Marks the tasks that are followed, and this process, which is not.
+    pub(super) fn mark(&self, loaded: &Loaded) -> Result<(), BpfError> {
+        let tasks = loaded.storage("tasks")?;
+        mark(tasks, getpid().as_raw_pid(), LEFT_OUT)?;
+        match self {
+            Self::Command(child) | Self::All(Some(child)) => mark(tasks, *child, WAITING),
+            Self::Processes(pids) => pids.iter().try_for_each(|&pid| mark(tasks, pid, FOLLOWED)),
+            Self::All(None) => Ok(()),
+        }
+    }
+}
+
+/// The attribute of `BPF_MAP_UPDATE_ELEM`, in `union bpf_attr`.
+#[repr(C)]
+struct Update {
+    map: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+fn mark(tasks: BorrowedFd<'_>, pid: i32, state: u32) -> Result<(), BpfError> {
+    let known = Pid::from_raw(pid).ok_or(BpfError::NoProcess(pid))?;
+    let process = pidfd_open(known, PidfdFlags::empty()).map_err(|_| BpfError::NoProcess(pid))?;
+    let key = process.as_fd().as_raw_fd();
+    let value = Task { start: 0, slot: 0, state, missed: 0, retry: 0 };
+    let attr = Update {
+        map: u32::try_from(tasks.as_raw_fd()).map_err(|_| Errno::BADF)?,
+        key: (&raw const key).expose_provenance() as u64,
+        value: (&raw const value).expose_provenance() as u64,
+        flags: 0,
+    };
+    // SAFETY: the attribute is as long as is said; the key and the value that it points to are
+    // locals of the sizes that the map was made with, and the kernel only reads them.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, &raw const attr, size_of::<Update>())
+    };
+    if result == 0 { Ok(()) } else { Err(last_error().into()) }
+}
+
+fn last_error() -> Errno {
+    let error = std::io::Error::last_os_error();
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_programs_and_of_the_kernel() {
+        assert_eq!(size_of::<Task>(), 32);
+        assert_eq!(std::mem::offset_of!(Task, state), 12);
+        assert_eq!(std::mem::offset_of!(Update, key), 8);
+        assert_eq!(Call::of_slot(515), Call { number: 3, compat: true });
+    }
+}

@@ -1,0 +1,15 @@
+//! Programs for bpf(2): whether this process may load them, and those of the folder `bpf/`.
+//!
+//! The programs are compiled beforehand (`bpf/build.sh`) and adapted to the running kernel by its
+//! BTF. They are attached by descriptors alone: nothing is pinned, so the kernel takes all of it
+//! back when the process ends, however it ends.
+
+mod allowed;
+mod follow;
+mod load;
+mod summary;
+
+pub use allowed::try_load;
+pub use follow::{Call, Follow};
+pub use load::BpfError;
+pub use summary::{By, CallSums, Histogram, Summary, Sums, ThreadName};

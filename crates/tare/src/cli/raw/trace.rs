@@ -1,0 +1,68 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  tare trace -s make -j8                    which system calls a build made, how often and for how long
+  tare trace -s --hist --calls %network -p 4711 --timeout 5000
+  tare trace -s -a --per-cgroup --timeout 1000    the whole machine for a second, by cgroup
+  tare trace -s --json -o calls.json ./prog";
+
+/// Arguments of `tare trace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Trace {
+    /// Show sums instead of each call: how often, how long, which errors
+    #[arg(short, long, help_heading = "What to show")]
+    pub summary: bool,
+
+    /// Only these system calls: names, classes as %file, all but those behind ! (`-e trace=…` of
+    /// strace is taken too)
+    #[arg(short = 'e', long, value_name = "CALLS", help_heading = "What to show")]
+    pub calls: Option<String>,
+
+    /// Sums for each thread
+    #[arg(long, requires = "summary", help_heading = "What to show")]
+    pub per_thread: bool,
+
+    /// Sums for each cgroup (version 2)
+    #[arg(
+        long,
+        requires = "summary",
+        conflicts_with = "per_thread",
+        help_heading = "What to show"
+    )]
+    pub per_cgroup: bool,
+
+    /// How the durations of each call are distributed
+    #[arg(long, requires = "summary", help_heading = "What to show")]
+    pub hist: bool,
+
+    /// Trace running processes, and what they start
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
+    pub pid: Vec<i32>,
+
+    /// Trace the whole machine but tare itself
+    #[arg(short, long, conflicts_with = "pid", help_heading = "Where")]
+    pub all_cpus: bool,
+
+    /// Follow what is started: that is always so, and the option is taken for strace's sake
+    #[arg(short = 'f', long, help_heading = "Where")]
+    pub follow_forks: bool,
+
+    /// Stop after so many milliseconds; a command is ended with SIGTERM
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
+    pub timeout: Option<u64>,
+
+    /// Write to this file instead of stderr (with --json: instead of stdout)
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Print JSON, with a version
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// The command to trace, and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}

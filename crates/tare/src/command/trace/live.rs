@@ -1,0 +1,131 @@
+//! A trace under way: the waiting child, signals, the end of targets, the time-out.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tare_kernel::bpf::Follow;
+use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::host::Host;
+use tare_kernel::signals::Signals;
+use tare_kernel::targets::Targets;
+
+use crate::cli::resolved::trace::{Target, Trace};
+use crate::command::interrupt::{end_child, pass_on};
+use crate::exit::{Exit, Refusal};
+
+/// What is traced. The child waits.
+pub(super) struct Session<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) host: Host,
+    signals: Signals,
+    targets: Targets,
+    child: Option<WaitingChild>,
+}
+
+/// How a trace ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over {
+    /// How the command ended; `None` where there was none, or it goes on.
+    pub(super) ended: Option<Ended>,
+    /// The signal that ended the trace.
+    signal: Option<i32>,
+    /// tare ended the command, as the time was up.
+    timed_out: bool,
+    pub(super) elapsed: Duration,
+}
+
+impl<'a> Session<'a> {
+    /// Forks the command, before anything is loaded, so that none of that is traced.
+    pub(super) fn new(trace: &'a Trace, host: Host) -> anyhow::Result<Self> {
+        let signals = Signals::block().context("cannot wait for signals")?;
+        let path = std::env::var_os("PATH");
+        let command = (!trace.command.is_empty())
+            .then(|| Command::find(&trace.command, path.as_deref()))
+            .transpose()
+            .map_err(|error| crate::command::remedy::with_status(error.into(), true))?;
+        let targets = match &trace.target {
+            Target::Processes(pids) => {
+                Targets::processes(pids).map_err(|error| Refusal::usage(error.to_string()))?
+            }
+            Target::Command | Target::All => Targets::default(),
+        };
+        let fork = |command| WaitingChild::fork(command, &signals, &FileLimit::now());
+        let child = command.as_ref().map(fork).transpose()?;
+        Ok(Self { trace, host, signals, targets, child })
+    }
+
+    /// Whom the programs are to follow.
+    pub(super) fn follow(&self) -> Follow {
+        let child = self.child.as_ref().map(WaitingChild::pid);
+        match (&self.trace.target, child) {
+            (Target::Command, Some(child)) => Follow::Command(child),
+            (Target::Processes(pids), _) => Follow::Processes(pids.clone()),
+            (_, child) => Follow::All(child),
+        }
+    }
+
+    /// Lets the command go, and waits until something ends the trace. `ready` is called whenever
+    /// `file` can be read, and now and then.
+    pub(super) fn wait(
+        &mut self,
+        file: Option<BorrowedFd<'_>>,
+        mut ready: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Over> {
+        let started = Instant::now();
+        let child = self.child.take().map(WaitingChild::start).transpose();
+        let mut child = child.context("cannot start the command")?;
+        let until = self.trace.timeout.map(|timeout| started + timeout);
+        let mut over =
+            Over { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
+        loop {
+            self.poll(file, until)?;
+            ready()?;
+            let insisted = pass_on(&self.signals, child.as_ref(), &mut over.signal)?.insisted;
+            over.ended = child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
+            let targets_ended = self.targets.ended(&self.host, false);
+            over.timed_out = until.is_some_and(|until| until <= Instant::now());
+            let alone = child.is_none() && over.signal.is_some();
+            if over.ended.is_some() || targets_ended || over.timed_out || alone || insisted {
+                break;
+            }
+        }
+        if let (None, Some(child)) = (over.ended, &mut child) {
+            over.ended = end_child(child)?;
+        }
+        over.elapsed = started.elapsed();
+        Ok(over)
+    }
+
+    fn poll(&self, file: Option<BorrowedFd<'_>>, until: Option<Instant>) -> anyhow::Result<()> {
+        let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+        files.extend(self.targets.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        files.extend(file.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut files, left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for events"),
+        }
+    }
+}
+
+impl Over {
+    /// The exit status: the command's own where there was one.
+    pub(super) fn exit(&self, trace: &Trace) -> Exit {
+        let by_sigterm = 128 + 15;
+        match (self.ended, self.signal) {
+            (Some(ended), None) if self.timed_out && ended.status == by_sigterm => Exit::Command(0),
+            (Some(ended), _) => Exit::Command(ended.status),
+            (None, _) if !trace.command.is_empty() => Exit::Command(0),
+            (None, Some(2)) => Exit::Interrupted,
+            (None, Some(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
+            (None, None) => Exit::Success,
+        }
+    }
+}

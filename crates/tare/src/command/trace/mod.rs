@@ -1,0 +1,57 @@
+//! `tare trace`: system calls, and what they cost.
+//!
+//! `live` forks the command and waits for its end; `summary` is `-s`, in text and JSON.
+
+mod live;
+mod summary;
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::Context;
+use tare_kernel::bpf::BpfError;
+use tare_kernel::host::Host;
+use tare_record::own_file;
+
+use self::live::Session;
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::trace::Trace;
+use crate::exit::Refusal;
+
+pub(crate) fn run(raw: raw::Trace) -> Outcome {
+    let trace = Trace::new(raw)?;
+    let has_command = !trace.command.is_empty();
+    let session = Session::new(&trace, Host::default())?;
+    let run = || summary::run(session);
+    run().map_err(|error| super::remedy::with_status(error, has_command))
+}
+
+/// Where results go: a file of the user's own, else stderr as with strace and perf trace, and JSON
+/// to stdout.
+fn open(trace: &Trace) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> = match &trace.output {
+        Some(path) => Box::new(
+            own_file::create(path, false).with_context(|| format!("-o {}", path.display()))?,
+        ),
+        None if trace.json => Box::new(io::stdout()),
+        None => Box::new(io::stderr()),
+    };
+    Ok(BufWriter::new(out))
+}
+
+/// The error that the user sees, with the remedy.
+fn explain(error: BpfError) -> anyhow::Error {
+    let remedy = match &error {
+        BpfError::NotPermitted(_) => {
+            "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` says how)"
+        }
+        BpfError::NoBtf(_) => {
+            "it must be built with CONFIG_DEBUG_INFO_BTF; `tare record -e raw_syscalls:*` records system calls without"
+        }
+        BpfError::NoProcess(_) => {
+            return Refusal::usage(error.to_string()).into();
+        }
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error}; {remedy}")
+}

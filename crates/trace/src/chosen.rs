@@ -1,0 +1,135 @@
+//! Which system calls are meant: `openat,%file,!futex`.
+
+use std::collections::BTreeSet;
+
+use tare_kernel::bpf::Call;
+use thiserror::Error;
+
+use crate::names::CallNames;
+
+/// The classes, with their calls; a line may go on with what another one began.
+const CLASSES: &str = include_str!("tables/classes.txt");
+
+/// A word that names neither a call nor a class.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnknownCall {
+    /// No architecture that this machine runs has it.
+    #[error("there is no system call '{0}'")]
+    Call(String),
+    /// There is no such class.
+    #[error("there is no class '%{0}'; there are {classes}", classes = class_names().join(", "))]
+    Class(String),
+}
+
+/// A choice of system calls, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// `None`: all.
+    only: Option<BTreeSet<&'static str>>,
+    not: BTreeSet<&'static str>,
+}
+
+impl Chosen {
+    /// Reads a list of names and classes, separated by commas. `!` before a word leaves out what it
+    /// names; before the first word it means all of the list, as with strace. `trace=` before the
+    /// list is taken (`strace -e`), and `all` and `none` are words.
+    ///
+    /// # Errors
+    /// A word names nothing.
+    pub fn parse(text: &str) -> Result<Self, UnknownCall> {
+        let text = ["trace=", "t="].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text);
+        let names = CallNames::default();
+        let mut chosen = Self::default();
+        let mut rest_is_left_out = false;
+        for (at, word) in text.split(',').map(str::trim).filter(|word| !word.is_empty()).enumerate()
+        {
+            let without = word.strip_prefix('!');
+            rest_is_left_out |= at == 0 && without.is_some();
+            let word = without.unwrap_or(word);
+            let found = match word {
+                "all" => names.calls().map(|(_, name)| name).collect(),
+                "none" => BTreeSet::new(),
+                _ => named(&names, word)?,
+            };
+            if rest_is_left_out || without.is_some() {
+                chosen.not.extend(found);
+            } else {
+                chosen.only.get_or_insert_default().extend(found);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether a call of this name is meant. A number without a name is, unless only some are.
+    #[must_use]
+    pub fn has(&self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => {
+                self.only.as_ref().is_none_or(|only| only.contains(name))
+                    && !self.not.contains(name)
+            }
+            None => self.only.is_none(),
+        }
+    }
+
+    /// Whether this call is meant.
+    #[must_use]
+    pub fn has_call(&self, names: &CallNames, call: Call) -> bool {
+        self.has(names.known(call))
+    }
+}
+
+/// What one word names.
+fn named(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
+    if let Some(class) = word.strip_prefix('%') {
+        let class = if class == "net" { "network" } else { class };
+        let found = class_lines()
+            .filter(|(name, _)| *name == class)
+            .flat_map(|(_, calls)| calls.split(' '));
+        let found: BTreeSet<_> = found.collect();
+        return if found.is_empty() {
+            Err(UnknownCall::Class(class.to_owned()))
+        } else {
+            Ok(found)
+        };
+    }
+    let all = names.calls().map(|(_, name)| name);
+    let found: BTreeSet<_> = all.filter(|name| *name == word).collect();
+    if found.is_empty() { Err(UnknownCall::Call(word.to_owned())) } else { Ok(found) }
+}
+
+fn class_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CLASSES.lines().filter_map(|line| line.strip_prefix('%')?.split_once(' '))
+}
+
+fn class_names() -> Vec<String> {
+    let names: BTreeSet<_> = class_lines().map(|(name, _)| format!("%{name}")).collect();
+    names.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(text: &str, name: &str) -> bool {
+        Chosen::parse(text).unwrap().has(Some(name))
+    }
+
+    #[test]
+    fn names_classes_and_what_is_left_out() {
+        assert!(has("", "read") && has("openat,%net", "bind") && has("trace=%file", "openat"));
+        assert!(!has("openat,%network", "read") && !has("%file,!openat", "openat"));
+        assert!(has("%file,!openat", "execve") && has("!futex", "read"));
+        assert!(!has("!futex,read", "read") && !has("none", "read") && has("all", "read"));
+        assert!(
+            !Chosen::parse("read").unwrap().has(None) && Chosen::parse("!read").unwrap().has(None)
+        );
+    }
+
+    #[test]
+    fn a_word_that_names_nothing_is_refused() {
+        assert_eq!(Chosen::parse("opneat"), Err(UnknownCall::Call("opneat".to_owned())));
+        let error = Chosen::parse("%flie").unwrap_err().to_string();
+        assert!(error.contains("'%flie'") && error.contains("%file, %fstat"), "{error}");
+    }
+}
