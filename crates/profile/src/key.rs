@@ -1,7 +1,7 @@
 //! Sort keys: what of a sample decides which entry it belongs to.
 
 use crate::ids::{DsoId, FrameId, StringId, SymbolId};
-use crate::profile::Profile;
+use crate::profile::{Profile, Row};
 
 /// A sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,4 +50,17 @@ impl Function {
 #[must_use]
 pub fn short_name(profile: &Profile, frame: Option<FrameId>) -> Option<StringId> {
     Some(profile.dso(profile.frame(frame?)?.dso?)?.short)
+}
+
+impl Profile {
+    /// The frames of a sample, the innermost first: those of its call chain, and before them where
+    /// the CPU was, if the chain doesn't begin there.
+    pub fn frames_of_row(&self, row: &Row, frames: &mut Vec<FrameId>) {
+        frames.clear();
+        let chain = self.frames_of(row.stack);
+        let function = |frame| Function::of(self, frame);
+        let begins_at_leaf = |first: &FrameId| function(Some(*first)) == function(row.leaf);
+        frames.extend(row.leaf.filter(|_| !chain.first().is_some_and(begins_at_leaf)));
+        frames.extend_from_slice(chain);
+    }
 }

@@ -6,11 +6,13 @@
 
 mod column;
 mod counts;
+pub mod flame;
 mod json;
 mod ledger;
 mod losses;
 mod plural;
 mod rows;
+mod samples;
 mod text;
 mod tree;
 
@@ -20,6 +22,7 @@ pub use json::{json, json_line};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
+pub use samples::{Kind, Place, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
 pub use tree::Graph;
 

@@ -10,7 +10,7 @@ use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Th
 
 use super::frames::Frames;
 use super::task_counts::TaskCounts;
-use super::threads::ThreadTable;
+use super::threads::{Index, ThreadTable};
 use super::{Code, ProfileOptions, Summary, TimeRange};
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
@@ -132,7 +132,49 @@ impl ProfileSink {
     }
 
     fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
-        let Some(event) = self.events.get(index).copied() else { return };
+        let Some((at, row, weight)) = self.front(machine, sample, index) else { return };
+        if self.frames.is_none() && !self.by_trace {
+            return match self.threads.row(at, row.event, row.cpu) {
+                Some(row) => self.profile.add_to_row(row, weight),
+                None => {
+                    let (event, cpu) = (row.event, row.cpu);
+                    let id = self.profile.add_samples(row, weight);
+                    self.threads.keep_row(at, event, cpu, id);
+                }
+            };
+        }
+        let row = self.placed(machine, sample, index, row);
+        self.profile.add_samples(row, weight);
+    }
+
+    /// The row that a sample belongs to, and what it weighs: for a sink that takes each sample
+    /// instead of their sums. Nothing is added. `None`: it is of no known event, or of another time
+    /// than is asked for.
+    pub fn locate(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Option<(Row, Weight)> {
+        self.learn(sample.description);
+        let index = sample.event.filter(|_| self.takes_time(sample.time_ns))?;
+        let (_, row, weight) = self.front(machine, sample, index)?;
+        Some((self.placed(machine, sample, index, row), weight))
+    }
+
+    /// The profile as it is by now.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The row of a sample without its place in code, and what it weighs.
+    fn front(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+        index: usize,
+    ) -> Option<(Index, Row, Weight)> {
+        let event = self.events.get(index).copied()?;
         let head = &sample.fields.head;
         // What doesn't say how many occurrences it stands for has its event's period, as in perf.
         let of_event = self.periods.get(index).copied().unwrap_or(0);
@@ -142,18 +184,19 @@ impl ProfileSink {
         let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let (thread, comm) = (Some(thread.id), Some(thread.comm));
         let row = Row { event, thread, comm, cpu, leaf: None, stack: None, trace: None };
-        if self.frames.is_none() && !self.by_trace {
-            return match self.threads.row(at, event, cpu) {
-                Some(row) => self.profile.add_to_row(row, weight),
-                None => {
-                    let id = self.profile.add_samples(row, weight);
-                    self.threads.keep_row(at, event, cpu, id);
-                }
-            };
-        }
+        Some((at, row, weight))
+    }
+
+    fn placed(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+        index: usize,
+        row: Row,
+    ) -> Row {
         let (leaf, stack) = self.place(machine, sample);
         let trace = self.trace(machine, sample, index);
-        self.profile.add_samples(Row { leaf, stack, trace, ..row }, weight);
+        Row { leaf, stack, trace, ..row }
     }
 
     /// Where a sample was, and how it came there.

@@ -1,17 +1,22 @@
-//! One module a command, and what commands share: orders (`control`), what a recording says of
-//! itself (`header`), signals (`interrupt`), opening recordings (`recording`), and remedies
-//! (`remedy`).
+//! One module a command, and what commands share: orders (`control`), which samples pass
+//! (`filter`), what a recording says of itself (`header`), signals (`interrupt`), files that are
+//! written (`output`), opening recordings (`recording`), remedies (`remedy`), and going through
+//! samples (`samples`).
 
 mod control;
 pub(crate) mod doctor;
+mod filter;
+pub(crate) mod flame;
 pub(crate) mod header;
 mod interrupt;
 pub(crate) mod list;
+mod output;
 pub(crate) mod overhead;
 pub(crate) mod record;
 mod recording;
 mod remedy;
 pub(crate) mod report;
+mod samples;
 pub(crate) mod script;
 pub(crate) mod stat;
 pub(crate) mod trace;

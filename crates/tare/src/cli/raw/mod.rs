@@ -6,11 +6,13 @@ use clap::{CommandFactory, FromArgMatches};
 
 mod attached;
 mod doctor;
+mod flame;
 mod follow;
 mod list;
 mod overhead;
 pub mod record;
 mod report;
+mod samples;
 mod script;
 mod stat;
 mod symbol_search;
@@ -18,11 +20,13 @@ mod trace;
 mod versus;
 
 pub use doctor::Doctor;
+pub use flame::{Flame, FlameFormat, FlameOrder};
 pub use follow::Follow;
 pub use list::List;
 pub use overhead::{Overhead, With};
 pub use record::Record;
 pub use report::{Report, Weight};
+pub use samples::Samples;
 pub use script::Script;
 pub use stat::Stat;
 pub use symbol_search::SymbolSearch;
@@ -61,6 +65,9 @@ pub enum Command {
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
     Report(Box<Report>),
+    /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
+    #[command(args_override_self = true)]
+    Flame(Box<Flame>),
     /// Show the events that this machine has, and why it lacks others.
     #[command(args_override_self = true)]
     List(List),
@@ -92,6 +99,7 @@ impl Tare {
             | Command::Script(_)
             | Command::List(_)
             | Command::Report(_)
+            | Command::Flame(_)
             | Command::Doctor(_) => None,
         };
         if let (Some(filter_positions), Some((_, matches))) =

@@ -1,9 +1,11 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
 pub(crate) mod events;
+pub(crate) mod flame;
 pub mod overhead;
 pub mod record;
 pub mod report;
+pub(crate) mod samples;
 pub(crate) mod script;
 pub(crate) mod script_fields;
 mod size;

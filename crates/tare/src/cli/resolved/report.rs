@@ -292,7 +292,8 @@ fn call_graph(text: &str) -> Result<(CallGraphs, Option<f64>), Refusal> {
     Ok((wanted, limit))
 }
 
-fn time(text: &str) -> Result<TimeRange, Refusal> {
+/// `12.5,13` or `10%-20%`.
+pub(super) fn time(text: &str) -> Result<TimeRange, Refusal> {
     if !text.contains('%') {
         return script::time(text).map(|(from_ns, to_ns)| TimeRange::Nanoseconds(from_ns, to_ns));
     }

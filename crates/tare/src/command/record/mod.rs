@@ -12,6 +12,7 @@ mod wording;
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +30,7 @@ use tare_record::{Backend, Following, Recorder, Start};
 use self::live::{Live, Recorded};
 use crate::Outcome;
 use crate::cli::raw;
+use crate::cli::resolved::flame::Flame;
 use crate::cli::resolved::record::Record;
 use crate::exit::{Exit, Refusal, say};
 use tare_format::printable;
@@ -84,6 +86,10 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
         .map_err(|error| wording::plan_error(&error, host))?
         .with_costs(sample_cost::known(host.clone()));
     say_plan(record, &recorder);
+    if let Some(flame) = &record.output.flame {
+        // Where it can't be written, that is said before anything runs.
+        crate::command::output::create(flame)?;
+    }
     let command = command(record)?;
     // The child is forked before anything is opened, so that none of it is in what is recorded.
     let cgroup = recorder.cgroup();
@@ -112,7 +118,17 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
     let explain = |error| wording::record_error(error, host, &files);
     let recorded = Live::new(record, &signals, recording)?.run(child, &explain)?;
     show(record, &recorded);
+    if let Some(flame) = &record.output.flame {
+        draw(flame, &recorded)?;
+    }
     Ok(exit(record, &recorded))
+}
+
+/// Draws the flame graph of the recording, of several files of the last one.
+fn draw(flame: &Path, recorded: &Recorded) -> anyhow::Result<()> {
+    let Some(file) = recorded.finished.output.files.last() else { return Ok(()) };
+    let drawn = Flame::of_recording(file.clone(), flame.to_owned());
+    crate::command::flame::draw(&drawn).context("--flame")
 }
 
 /// The command, where there is one. Where the recording has stdout, it writes to stderr, as with

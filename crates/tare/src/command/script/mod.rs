@@ -4,7 +4,6 @@
 mod chain;
 mod events;
 mod extra;
-mod filter;
 mod json;
 mod line;
 mod sample;
@@ -20,6 +19,7 @@ use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::cli::resolved::script::{Script, ScriptForm};
+use crate::command::filter::Passing;
 use crate::command::header;
 use crate::command::recording::open;
 use crate::exit::{self, Exit, Refusal};
@@ -51,7 +51,7 @@ fn text(
     header: Option<Extent>,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let (printer, filter) = (Printer::new(script), filter::Passing::new(&script.filter));
+    let (printer, filter) = (Printer::new(script), Passing::new(&script.filter));
     let mut sink = TextSink { printer, filter, header, lines, has_samples: false };
     let losses = replay(script).run(&mut recording, &mut sink);
     let has_samples = sink.has_samples;
@@ -74,7 +74,7 @@ fn text(
 /// Prints each record as lines.
 struct TextSink<'a, W> {
     printer: Printer<'a>,
-    filter: filter::Passing<'a>,
+    filter: Passing<'a>,
     /// Still to be printed.
     header: Option<Extent>,
     lines: &'a mut Lines<W>,
@@ -132,7 +132,7 @@ fn objects(
     mut recording: Recording,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let (objects, filter) = (Objects::new(script), filter::Passing::new(&script.filter));
+    let (objects, filter) = (Objects::new(script), Passing::new(&script.filter));
     Objects::begin(lines.text())?;
     let mut sink = ObjectSink { objects, filter, lines };
     let losses = replay(script).run(&mut recording, &mut sink)?;
@@ -144,7 +144,7 @@ fn objects(
 /// Prints each sample as a JSON object.
 struct ObjectSink<'a, W> {
     objects: Objects<'a>,
-    filter: filter::Passing<'a>,
+    filter: Passing<'a>,
     lines: &'a mut Lines<W>,
 }
 

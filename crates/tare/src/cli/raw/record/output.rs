@@ -8,6 +8,10 @@ pub struct OutputOptions {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// Draw a flame graph of the finished recording: a page, or a picture where it ends in .svg
+    #[arg(long, value_name = "FILE")]
+    pub flame: Option<PathBuf>,
+
     /// Compress with zstd: 1 (the default), fastest, to 22, smallest
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
     pub compression_level: Option<i32>,

@@ -15,6 +15,8 @@ pub struct RecordOutput {
     pub destination: Destination,
     /// How it is written.
     pub options: Options,
+    /// Where its flame graph goes.
+    pub flame: Option<PathBuf>,
 }
 
 impl RecordOutput {
@@ -50,6 +52,11 @@ impl RecordOutput {
                 "-o - writes one recording to stdout: name a file for --switch-output and --timestamp-filename",
             ));
         }
+        if destination == Destination::Stdout && raw.flame.is_some() {
+            return Err(Refusal::usage(
+                "--flame draws what is in a file, and -o - writes none: tare record -o - … | tare flame - -o out.html",
+            ));
+        }
         if keeps_some && switch.is_some_and(|switch| switch != Switch::Signal) {
             return Err(Refusal::usage(
                 "rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time",
@@ -70,7 +77,7 @@ impl RecordOutput {
             timestamp: raw.timestamp_filename,
             ..defaults
         };
-        Ok(Self { destination, options })
+        Ok(Self { destination, options, flame: raw.flame.clone() })
     }
 }
 

@@ -1,25 +1,25 @@
-//! Which samples are printed.
+//! Which samples are taken.
 
 use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
 use tare_replay::{Machine, Replayed};
 
-pub(super) struct Passing<'a> {
+pub(crate) struct Passing<'a> {
     filter: &'a Filter,
 }
 
 impl<'a> Passing<'a> {
-    pub(super) fn new(filter: &'a Filter) -> Self {
+    pub(crate) fn new(filter: &'a Filter) -> Self {
         Self { filter }
     }
 
     /// Whether everything that is still to come is too late.
-    pub(super) fn is_past(&self, time_ns: Option<u64>) -> bool {
+    pub(crate) fn is_past(&self, time_ns: Option<u64>) -> bool {
         time_ns.is_some_and(|time_ns| time_ns > self.filter.time_ns.1)
     }
 
-    pub(super) fn passes(&mut self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
+    pub(crate) fn passes(&mut self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let Filter { comms, pids, tids, cpus, time_ns: (first, last) } = self.filter;
         let head = &sample.fields.head;
         let among = |list: &[i32], id: Option<i32>| {

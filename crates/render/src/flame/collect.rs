@@ -1,0 +1,125 @@
+//! Samples summed up by call chain, thread and slice of time.
+
+use std::io;
+
+use indexmap::IndexMap;
+use tare_profile::{EventId, FrameId, Profile, StackId, StringId, ThreadId, Weight};
+
+use crate::samples::{Sample, SampleSink};
+
+/// Slices of time that are told apart at most.
+const SLICES: u64 = 512;
+
+/// The width of a slice that a recording begins with.
+const FIRST_WIDTH_NS: u64 = 1 << 16;
+
+/// What samples of one row of a flame graph have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) event: EventId,
+    pub(super) thread: Option<ThreadId>,
+    pub(super) comm: Option<StringId>,
+    pub(super) leaf: Option<FrameId>,
+    pub(super) stack: Option<StackId>,
+    pub(super) slice: u32,
+}
+
+/// Sums samples up. Time is cut into slices of one width, which doubles when there are too many:
+/// memory depends on call chains and threads, not on how long the recording is.
+#[derive(Debug)]
+pub struct Collector {
+    pub(super) rows: IndexMap<Key, Weight, foldhash::fast::RandomState>,
+    pub(super) slices: Slices,
+}
+
+/// How time is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slices {
+    /// When the first sample was taken.
+    pub(super) first_ns: Option<u64>,
+    pub(super) width_ns: u64,
+    /// Slices up to the last sample.
+    pub(super) count: u32,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        let slices = Slices { first_ns: None, width_ns: FIRST_WIDTH_NS, count: 0 };
+        Self { rows: IndexMap::default(), slices }
+    }
+}
+
+impl SampleSink for Collector {
+    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+        let slice = sample.time_ns.map_or(0, |time_ns| self.slice(time_ns));
+        let row = &sample.row;
+        let key = Key {
+            event: row.event,
+            thread: row.thread,
+            comm: row.comm,
+            leaf: row.leaf,
+            stack: row.stack,
+            slice,
+        };
+        self.rows.entry(key).or_default().add(sample.weight);
+        Ok(())
+    }
+}
+
+impl Collector {
+    /// Whether no sample was taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The slice of a time. What came late belongs to the first.
+    fn slice(&mut self, time_ns: u64) -> u32 {
+        let first_ns = *self.slices.first_ns.get_or_insert(time_ns);
+        let since_ns = time_ns.saturating_sub(first_ns);
+        while since_ns / self.slices.width_ns >= SLICES {
+            self.widen();
+        }
+        let slice = u32::try_from(since_ns / self.slices.width_ns).unwrap_or(0);
+        self.slices.count = self.slices.count.max(slice + 1);
+        slice
+    }
+
+    /// Makes one slice of each two.
+    pub(super) fn widen(&mut self) {
+        self.slices.width_ns = self.slices.width_ns.saturating_mul(2);
+        self.slices.count = self.slices.count.div_ceil(2);
+        for (key, weight) in std::mem::take(&mut self.rows) {
+            let key = Key { slice: key.slice / 2, ..key };
+            self.rows.entry(key).or_default().add(weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_double_and_keep_every_sample() {
+        let mut collector = Collector::default();
+        let mut profile = Profile::default();
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let (thread, comm, cpu, leaf, stack, trace) = Default::default();
+        let row = tare_profile::Row { event, thread, comm, cpu, leaf, stack, trace };
+        for second in 0..1000 {
+            let weight = Weight { period: 3, samples: 1 };
+            let time_ns = Some(5_000_000_000 + second * 1_000_000_000);
+            collector.sample(&profile, &Sample { row, weight, time_ns }).unwrap();
+        }
+        assert!((256..=512).contains(&collector.slices.count), "{:?}", collector.slices);
+        let all = collector.rows.values().fold(Weight::default(), |mut all, weight| {
+            all.add(*weight);
+            all
+        });
+        assert_eq!(all, Weight { period: 3000, samples: 1000 });
+        let last = collector.rows.keys().map(|key| key.slice).max();
+        assert_eq!(last, Some(collector.slices.count - 1));
+    }
+}

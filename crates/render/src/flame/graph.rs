@@ -1,0 +1,340 @@
+//! Call chains of one or two recordings as one tree, and what weighs on it.
+
+use std::collections::HashMap;
+
+use indexmap::IndexSet;
+use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight};
+
+use super::Recorded;
+use super::collect::{Key, Slices};
+use crate::samples::{Kind, Place, Unit};
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
+
+/// What has a node of its own in the tree.
+type Chain = (Option<StringId>, Option<FrameId>, Option<StackId>);
+
+/// Threads that are told apart; further ones are one.
+const THREADS: usize = 1 << 10;
+
+/// A function as a graph shows it. Addresses without a name are one function of their file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) dso: String,
+    pub(super) kind: Kind,
+}
+
+/// A function in the tree. Before it stand its parent and its heavier siblings with all below them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) parent: usize,
+    pub(super) depth: u32,
+    /// Of [`Graph::functions`].
+    pub(super) function: usize,
+    /// The largest part of an event's weight, in either recording, that goes through it: 0 to 1.
+    pub(super) share: f64,
+}
+
+/// Samples that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    /// 0, or 1 for the recording to compare with.
+    pub(super) side: usize,
+    pub(super) event: usize,
+    /// Of [`Graph::threads`].
+    pub(super) thread: usize,
+    /// Of [`Graph::nodes`].
+    pub(super) node: usize,
+    pub(super) slice: u32,
+    pub(super) weight: Weight,
+}
+
+/// An event of either recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    /// What all its samples weigh, by recording.
+    pub(super) all: [Weight; 2],
+}
+
+/// A flame graph: a tree of call chains, and the samples on it.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    pub(super) events: Vec<Event>,
+    pub(super) threads: Vec<String>,
+    pub(super) functions: Vec<Function>,
+    /// The first is the root, which is no function.
+    pub(super) nodes: Vec<Node>,
+    pub(super) rows: Vec<Row>,
+    pub(super) slices: Slices,
+    /// Nodes that were too narrow to be kept.
+    pub(super) merged: usize,
+}
+
+/// The function of the root.
+pub(super) const ROOT: usize = 0;
+/// What stands for functions that are too narrow.
+pub(super) const MERGED: usize = 1;
+
+impl Graph {
+    /// The samples of a recording, and of one to compare it with. `order` says which end of call
+    /// chains is the root.
+    #[must_use]
+    pub fn new(mut recorded: Vec<Recorded<'_>>, order: Order) -> Self {
+        let width_ns = |of: &Recorded<'_>| of.samples.slices.width_ns;
+        let widest_ns = recorded.iter().map(width_ns).max().unwrap_or(0);
+        for recorded in &mut recorded {
+            while recorded.samples.slices.width_ns < widest_ns {
+                recorded.samples.widen();
+            }
+        }
+        let slices = recorded.iter().map(|recorded| recorded.samples.slices);
+        let slices = slices.reduce(|first, second| Slices {
+            count: first.count.max(second.count),
+            first_ns: first.first_ns.or(second.first_ns),
+            ..first
+        });
+        let special = |name: &str| Function {
+            name: name.to_owned(),
+            dso: String::new(),
+            kind: Kind::Unresolved,
+        };
+        let mut building = Building {
+            order,
+            functions: [special("all"), special("(too narrow to show)")].into_iter().collect(),
+            threads: Set::default(),
+            events: Vec::new(),
+            nodes: vec![Node { parent: 0, depth: 0, function: ROOT, share: 1.0 }],
+            children: Map::default(),
+            rows: Vec::new(),
+        };
+        for (side, recorded) in recorded.iter().enumerate().take(2) {
+            building.add(side, recorded);
+        }
+        let none = Slices { first_ns: None, width_ns: 1, count: 1 };
+        building.finish(slices.unwrap_or(none))
+    }
+
+    /// Merges what is narrower than this part of the whole into one node below each parent.
+    pub(super) fn merge_narrow(&mut self, least: f64) {
+        let mut kept: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        let (mut nodes, mut narrow): (Vec<Node>, Map<usize, usize>) = Default::default();
+        for node in &self.nodes {
+            let parent = kept.get(node.parent).copied().unwrap_or(0);
+            let is_below = nodes.get(parent).is_some_and(|parent| parent.function == MERGED);
+            if node.depth > 0 && node.function != MERGED && (is_below || node.share < least) {
+                self.merged += 1;
+                let at =
+                    if is_below { parent } else { *narrow.entry(parent).or_insert(nodes.len()) };
+                if at == nodes.len() {
+                    nodes.push(Node { parent, function: MERGED, share: 0.0, ..*node });
+                }
+                if !is_below && let Some(merged) = nodes.get_mut(at) {
+                    merged.share += node.share;
+                }
+                kept.push(at);
+            } else {
+                kept.push(nodes.len());
+                nodes.push(Node { parent, ..*node });
+            }
+        }
+        self.rows.iter_mut().for_each(|row| row.node = kept.get(row.node).copied().unwrap_or(0));
+        self.nodes = nodes;
+        self.in_order();
+        self.sum_alike();
+    }
+
+    /// Makes one slice of each two.
+    pub(super) fn widen(&mut self) {
+        self.slices.width_ns = self.slices.width_ns.saturating_mul(2);
+        self.slices.count = self.slices.count.div_ceil(2);
+        self.rows.iter_mut().for_each(|row| row.slice /= 2);
+        self.sum_alike();
+    }
+
+    /// Sorts rows, and makes one of those that are alike.
+    fn sum_alike(&mut self) {
+        self.rows.sort_unstable();
+        self.rows.dedup_by(|next, row| {
+            let is_alike = Row { weight: row.weight, ..*next } == *row;
+            if is_alike {
+                row.weight.add(next.weight);
+            }
+            is_alike
+        });
+    }
+
+    /// Puts each node behind its parent and its heavier siblings.
+    fn in_order(&mut self) {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate().skip(1) {
+            children[node.parent].push(at);
+        }
+        let name = |at: &usize| &self.functions[self.nodes[*at].function].name;
+        for siblings in &mut children {
+            // The heaviest last, as the last one pushed is the next one taken.
+            siblings.sort_by(|a, b| {
+                let by_share = self.nodes[*a].share.total_cmp(&self.nodes[*b].share);
+                by_share.then_with(|| name(b).cmp(name(a)))
+            });
+        }
+        let mut moved = vec![0; self.nodes.len()];
+        let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        let mut pending = vec![0];
+        while let Some(at) = pending.pop() {
+            let node = self.nodes[at];
+            moved[at] = nodes.len();
+            let (parent, depth) = if at == 0 {
+                (0, 0)
+            } else {
+                let parent = moved[node.parent];
+                (parent, nodes[parent].depth + 1)
+            };
+            nodes.push(Node { parent, depth, ..node });
+            pending.extend_from_slice(&children[at]);
+        }
+        self.rows.iter_mut().for_each(|row| row.node = moved[row.node]);
+        self.nodes = nodes;
+    }
+
+    /// What goes through each node, of an event in one of the recordings.
+    pub(super) fn totals(&self, side: usize, event: usize) -> Vec<Weight> {
+        let mut totals = vec![Weight::default(); self.nodes.len()];
+        for row in self.rows.iter().filter(|row| (row.side, row.event) == (side, event)) {
+            totals[row.node].add(row.weight);
+        }
+        for at in (1..self.nodes.len()).rev() {
+            let below = totals[at];
+            totals[self.nodes[at].parent].add(below);
+        }
+        totals
+    }
+}
+
+/// A graph while it is built.
+struct Building {
+    order: Order,
+    functions: Set<Function>,
+    threads: Set<String>,
+    events: Vec<Event>,
+    nodes: Vec<Node>,
+    /// By parent and function.
+    children: Map<(usize, usize), usize>,
+    rows: Vec<Row>,
+}
+
+impl Building {
+    fn add(&mut self, side: usize, recorded: &Recorded<'_>) {
+        let profile = recorded.whole.profile;
+        let mut events: Map<EventId, usize> = Map::default();
+        let mut frames: Map<FrameId, usize> = Map::default();
+        let mut chains: Map<Chain, usize> = Map::default();
+        for (key, weight) in &recorded.samples.rows {
+            let event = *events.entry(key.event).or_insert_with(|| self.event(recorded, key.event));
+            self.events[event].all[side].add(*weight);
+            let node = *chains
+                .entry((key.comm, key.leaf, key.stack))
+                .or_insert_with(|| self.node(profile, key, &mut frames));
+            let thread = self.thread(profile, key);
+            let (slice, weight) = (key.slice, *weight);
+            self.rows.push(Row { side, event, thread, node, slice, weight });
+        }
+    }
+
+    /// An event by its name: recordings that are compared have ids of their own.
+    fn event(&mut self, recorded: &Recorded<'_>, id: EventId) -> usize {
+        let profile = recorded.whole.profile;
+        let name = profile.event(id).map(|event| profile.string(event.name)).unwrap_or_default();
+        let name = tare_format::printable(name).into_owned();
+        let unit = recorded.whole.session.unit(profile, id);
+        self.events.iter().position(|event| event.name == name).unwrap_or_else(|| {
+            self.events.push(Event { name, unit, all: Default::default() });
+            self.events.len() - 1
+        })
+    }
+
+    fn thread(&mut self, profile: &Profile, key: &Key) -> usize {
+        let comm = key.comm.map(|comm| tare_format::printable(profile.string(comm)));
+        let tid = key.thread.and_then(|thread| profile.thread(thread)).map(|thread| thread.tid);
+        let label = match (comm, tid) {
+            (Some(comm), Some(tid)) => format!("{comm} {tid}"),
+            (Some(comm), None) => comm.into_owned(),
+            (None, Some(tid)) => format!("{tid}"),
+            (None, None) => "unknown".to_owned(),
+        };
+        let is_known = self.threads.len() < THREADS || self.threads.contains(&label);
+        self.threads.insert_full(if is_known { label } else { "other threads".to_owned() }).0
+    }
+
+    fn node(&mut self, profile: &Profile, key: &Key, known: &mut Map<FrameId, usize>) -> usize {
+        let row = tare_profile::Row {
+            event: key.event,
+            thread: None,
+            comm: None,
+            cpu: None,
+            leaf: key.leaf,
+            stack: key.stack,
+            trace: None,
+        };
+        let mut frames = Vec::new();
+        profile.frames_of_row(&row, &mut frames);
+        let mut functions: Vec<usize> =
+            frames.iter().map(|frame| self.function(profile, *frame, known)).collect();
+        // Chains that were cut short or led astray have long runs of frames that say nothing.
+        let says_nothing = |at: &usize| {
+            self.functions.get_index(*at).is_some_and(|of| of.kind == Kind::Unresolved)
+        };
+        functions.dedup_by(|next, before| next == before && says_nothing(next));
+        let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
+        let name = tare_format::printable(comm).into_owned();
+        let thread = Function { name, dso: String::new(), kind: Kind::Thread };
+        functions.push(self.functions.insert_full(thread).0);
+        if self.order == Order::Caller {
+            functions.reverse();
+        }
+        let mut at = 0;
+        for function in functions {
+            let next = self.nodes.len();
+            let child = *self.children.entry((at, function)).or_insert(next);
+            if child == next {
+                let depth = self.nodes[at].depth + 1;
+                self.nodes.push(Node { parent: at, depth, function, share: 0.0 });
+            }
+            at = child;
+        }
+        at
+    }
+
+    fn function(
+        &mut self,
+        profile: &Profile,
+        frame: FrameId,
+        known: &mut Map<FrameId, usize>,
+    ) -> usize {
+        *known.entry(frame).or_insert_with(|| {
+            let place = Place::of(profile, frame);
+            let dso = tare_format::printable(place.dso.as_deref().unwrap_or_default()).into_owned();
+            let name = tare_format::printable(&*place.name).into_owned();
+            self.functions.insert_full(Function { name, dso, kind: place.kind }).0
+        })
+    }
+
+    fn finish(self, slices: Slices) -> Graph {
+        let Self { functions, threads, events, nodes, rows, .. } = self;
+        let (functions, threads) = (functions.into_iter().collect(), threads.into_iter().collect());
+        let mut graph = Graph { events, threads, functions, nodes, rows, slices, merged: 0 };
+        for (event, side) in (0..graph.events.len()).flat_map(|event| [(event, 0), (event, 1)]) {
+            let all = graph.events[event].all[side].period.max(1) as f64;
+            let totals = graph.totals(side, event);
+            for (node, total) in graph.nodes.iter_mut().zip(totals).skip(1) {
+                node.share = node.share.max(total.period as f64 / all);
+            }
+        }
+        graph.in_order();
+        graph.sum_alike();
+        graph
+    }
+}

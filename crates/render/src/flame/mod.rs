@@ -1,0 +1,70 @@
+//! Flame graphs: a page that stands for itself, and a picture.
+//!
+//! ```text
+//! samples --Collector--> rows by call chain, thread, slice of time --Graph--> one tree
+//!                                                                      |-- page: tree and rows, drawn by its own script
+//!                                                                      \-- svg: the tree as rectangles
+//! ```
+
+mod collect;
+mod encode;
+mod graph;
+mod page;
+mod svg;
+
+pub use collect::Collector;
+pub use graph::Graph;
+pub use page::{PAGE_BYTES, page};
+pub use svg::svg;
+
+use crate::samples::Whole;
+
+/// A recording whose samples were collected.
+#[derive(Debug)]
+pub struct Recorded<'a> {
+    /// What its samples are called.
+    pub whole: Whole<'a>,
+    /// What they weigh.
+    pub samples: Collector,
+}
+
+/// How a flame graph is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    /// Above the graph.
+    pub title: String,
+    /// The root is at the top.
+    pub icicle: bool,
+    /// The root is the innermost function: what is above it called it.
+    pub callee: bool,
+}
+
+/// What stands beside a graph, in words: of one or two recordings.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Account {
+    /// What the recording is called.
+    pub name: String,
+    /// The recorder's command line, the machine, the kernel.
+    pub session: Vec<String>,
+    /// What is missing.
+    pub losses: Vec<String>,
+    /// What recording cost.
+    pub ledger: Vec<String>,
+}
+
+impl Account {
+    /// The account of a recording.
+    #[must_use]
+    pub fn of(name: &str, whole: &Whole<'_>) -> Self {
+        let session = whole.session;
+        let machine = [&session.hostname, &session.os_release, &session.arch, &session.cpu];
+        let machine: Vec<&str> = machine.into_iter().filter_map(|text| text.as_deref()).collect();
+        let lines = [session.command(), machine.join(", ")];
+        Self {
+            name: tare_format::printable(name).into_owned(),
+            session: lines.into_iter().filter(|line| !line.is_empty()).collect(),
+            losses: whole.loss_lines(),
+            ledger: whole.ledger_lines(),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A flame graph as a picture, for where no script runs.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::graph::{Event, Graph, MERGED};
+use super::{Account, Style};
+use crate::samples::{Kind, Unit};
+
+/// The picture's width, in pixels.
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+/// Of a function.
+const HEIGHT: f64 = 16.0;
+/// Of a line of text.
+const LINE: f64 = 16.0;
+/// Of a character of the monospaced font, at 11 pixels.
+const CHARACTER: f64 = 6.7;
+/// What is narrower is merged: a 20th of a pixel.
+const NARROW: f64 = 0.05;
+/// The most bytes of a picture; what is narrow is merged until it is smaller.
+const MOST_BYTES: usize = 6_000_000;
+
+/// Fill colours by kind, light and dark, as those of the page.
+const COLOURS: [(&str, &str); Kind::ALL.len()] = [
+    ("#f2a65a", "#b06c24"),
+    ("#e8c547", "#8f7617"),
+    ("#8fb8de", "#38638c"),
+    ("#8ccf8f", "#3b7f45"),
+    ("#c9a7e0", "#75508f"),
+    ("#c4c4c4", "#5c5c5c"),
+    ("#dcdce2", "#34363e"),
+];
+
+/// Text within an element or an attribute.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Writes the graphs of all events of the first recording, one below the other.
+///
+/// # Errors
+/// Those of `out`.
+pub fn svg(
+    out: &mut dyn Write,
+    graph: &mut Graph,
+    account: &Account,
+    style: &Style,
+) -> io::Result<()> {
+    let mut narrow = NARROW;
+    loop {
+        graph.merge_narrow(narrow / (WIDTH - 2.0 * MARGIN));
+        let picture = picture(graph, account, style).map_err(io::Error::other)?;
+        if picture.len() <= MOST_BYTES || narrow > WIDTH {
+            return out.write_all(picture.as_bytes());
+        }
+        narrow *= 2.0;
+    }
+}
+
+fn picture(graph: &Graph, account: &Account, style: &Style) -> Result<String, std::fmt::Error> {
+    let mut body = String::new();
+    let mut y = MARGIN + LINE;
+    let text = |body: &mut String, y: &mut f64, class: &str, text: &str| {
+        let longest = 174;
+        let cut: String = text.chars().take(longest).collect();
+        let dots = if text.chars().count() > longest { "…" } else { "" };
+        let line = escaped(&cut);
+        writeln!(body, r#"<text x="{MARGIN}" y="{y:.1}" class="{class}">{line}{dots}</text>"#)?;
+        *y += LINE;
+        Ok::<_, std::fmt::Error>(())
+    };
+    text(&mut body, &mut y, "h", &style.title)?;
+    for line in &account.session {
+        text(&mut body, &mut y, "d", line)?;
+    }
+    for (at, event) in graph.events.iter().enumerate() {
+        if event.all[0].samples > 0 {
+            y += LINE / 2.0;
+            let samples = crate::count(event.all[0].samples, "sample");
+            let all = amount(event.all[0].period, event.unit);
+            text(&mut body, &mut y, "e", &format!("{}: {samples}, {all}", event.name))?;
+            y = frames(&mut body, graph, (at, event), style, y - LINE / 2.0)? + LINE;
+        }
+    }
+    legend(&mut body, graph, y)?;
+    y += 1.5 * LINE;
+    if graph.merged > 0 {
+        let functions = crate::count(graph.merged as u64, "function");
+        let line = format!(
+            "{functions} too narrow to show {}",
+            if graph.merged == 1 { "is merged" } else { "are merged" }
+        );
+        text(&mut body, &mut y, "d", &line)?;
+    }
+    let none = ["nothing is known to be missing".to_owned()];
+    let losses = if account.losses.is_empty() { &none[..] } else { &account.losses };
+    for line in losses.iter().chain(&account.ledger) {
+        text(&mut body, &mut y, "d", line)?;
+    }
+    let mut picture = String::new();
+    writeln!(
+        picture,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0}" width="{WIDTH}" height="{y:.0}" role="img">"#
+    )?;
+    writeln!(picture, "<title>{}</title>\n<style>{}</style>", escaped(&style.title), css()?)?;
+    writeln!(picture, r#"<rect class="b" width="100%" height="100%"/>"#)?;
+    picture.push_str(&body);
+    picture.push_str("</svg>\n");
+    Ok(picture)
+}
+
+fn css() -> Result<String, std::fmt::Error> {
+    let mut css = String::from(
+        "text{font:11px ui-monospace,monospace;fill:#1c1c1c}.h{font-size:15px;font-weight:600}.e{font-weight:600}.d{fill:#555}.b{fill:#fff}g text{pointer-events:none}rect{shape-rendering:crispEdges}",
+    );
+    let rule = |css: &mut String, dark: bool| {
+        for (at, (light, in_the_dark)) in COLOURS.iter().enumerate() {
+            write!(css, ".k{at}{{fill:{}}}", if dark { in_the_dark } else { light })?;
+        }
+        Ok::<_, std::fmt::Error>(())
+    };
+    rule(&mut css, false)?;
+    css.push_str("@media(prefers-color-scheme:dark){.b{fill:#17181c}text{fill:#eee}.d{fill:#aaa}");
+    rule(&mut css, true)?;
+    css.push('}');
+    Ok(css)
+}
+
+/// Draws an event's graph below `top`. Returns where it ends.
+fn frames(
+    body: &mut String,
+    graph: &Graph,
+    (at, event): (usize, &Event),
+    style: &Style,
+    top: f64,
+) -> Result<f64, std::fmt::Error> {
+    let totals = graph.totals(0, at);
+    let all = event.all[0].period.max(1) as f64;
+    let scale = (WIDTH - 2.0 * MARGIN) / all;
+    let seen = |node: &(usize, &super::graph::Node)| totals[node.0].period as f64 * scale >= NARROW;
+    let depth = graph.nodes.iter().enumerate().filter(seen).map(|(_, node)| node.depth).max();
+    let depth = f64::from(depth.unwrap_or(0));
+    let mut ends = vec![MARGIN; graph.nodes.len()];
+    for (node, known) in graph.nodes.iter().enumerate() {
+        let width = totals[node].period as f64 * scale;
+        let x = if node == 0 { MARGIN } else { ends[known.parent] };
+        ends[node] = x;
+        ends[known.parent] += if node == 0 { 0.0 } else { width };
+        if width < NARROW {
+            continue;
+        }
+        let level = f64::from(known.depth);
+        let y = top + HEIGHT * if style.icicle { level } else { depth - level };
+        let function = &graph.functions[known.function];
+        let kind = if node == 0 { Kind::Thread } else { function.kind };
+        let kind = Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+        let dso =
+            if function.dso.is_empty() { String::new() } else { format!(" ({})", function.dso) };
+        let share = 100.0 * totals[node].period as f64 / all;
+        let title = format!(
+            "{}{dso}: {share:.2}%, {}, {}",
+            function.name,
+            amount(totals[node].period, event.unit),
+            crate::count(totals[node].samples, "sample")
+        );
+        write!(
+            body,
+            r#"<g><title>{}</title><rect class="k{kind}" x="{x:.2}" y="{y:.0}" width="{:.2}" height="{:.0}"/>"#,
+            escaped(&title),
+            (width - 0.3).max(NARROW),
+            HEIGHT - 1.0
+        )?;
+        let fits = ((width - 6.0) / CHARACTER).max(0.0).floor();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 1200 / 6"
+        )]
+        let fits = fits as usize;
+        if fits >= 3 && known.function != MERGED {
+            let (x, y) = (x + 3.0, y + HEIGHT - 5.0);
+            write!(
+                body,
+                r#"<text x="{x:.1}" y="{y:.0}">{}</text>"#,
+                escaped(&cut(&function.name, fits))
+            )?;
+        }
+        body.push_str("</g>\n");
+    }
+    Ok(top + HEIGHT * (depth + 1.0))
+}
+
+/// At most so many characters of a name, with dots where it goes on.
+fn cut(name: &str, fits: usize) -> String {
+    if name.chars().count() <= fits {
+        return name.to_owned();
+    }
+    name.chars().take(fits - 1).chain(['…']).collect()
+}
+
+fn legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
+    let mut x = MARGIN;
+    for (at, kind) in Kind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != Kind::Thread) {
+        let is_there = |node: &super::graph::Node| {
+            node.depth > 0 && graph.functions[node.function].kind == kind
+        };
+        if graph.nodes.iter().any(is_there) {
+            let name = kind.name();
+            write!(
+                body,
+                r#"<rect class="k{at}" x="{x:.0}" y="{:.0}" width="12" height="12"/>"#,
+                y - 10.0
+            )?;
+            writeln!(body, r#"<text x="{:.0}" y="{y:.0}">{name}</text>"#, x + 17.0)?;
+            x += 40.0 + name.len() as f64 * CHARACTER;
+        }
+    }
+    Ok(())
+}
+
+/// What samples stand for, with its unit.
+fn amount(period: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Nanoseconds => format!("{:.3} s", period as f64 / 1e9),
+        Unit::Count => crate::grouped(period),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_text() {
+        assert_eq!(escaped("<a href=\"x\">&\u{1b}"), "&lt;a href=&quot;x&quot;&gt;&amp;\u{fffd}");
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abcd", 4), "abcd");
+    }
+}

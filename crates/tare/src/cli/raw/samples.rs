@@ -1,0 +1,48 @@
+use std::path::PathBuf;
+
+use super::SymbolSearch;
+
+/// Which samples of a recording are taken, by every command that hands them on.
+#[derive(Debug, clap::Args)]
+pub struct Samples {
+    /// The recording (-: standard input) [default: perf.data]
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    pub file: Option<PathBuf>,
+
+    /// The same, as in `tare report`
+    #[arg(short, long, value_name = "FILE", help_heading = "Which")]
+    pub input: Option<PathBuf>,
+
+    /// Only these events, such as cpu-clock,page-faults
+    #[arg(short, long = "event", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub events: Vec<String>,
+
+    /// Only these commands (names of threads)
+    #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub comms: Vec<String>,
+
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub pid: Vec<i32>,
+
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub tid: Vec<i32>,
+
+    /// Only these CPUs, such as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
+    pub cpu: Option<String>,
+
+    /// Only samples from one time to another: seconds as in `tare script`, or percent of the
+    /// recording; either may be left out
+    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
+    pub time: Option<String>,
+
+    /// Keep samples of the recorder itself
+    #[arg(long, help_heading = "Which")]
+    pub include_self: bool,
+
+    /// Where names are looked for.
+    #[command(flatten)]
+    pub symbol_search: SymbolSearch,
+}

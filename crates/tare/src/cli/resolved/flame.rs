@@ -1,0 +1,63 @@
+//! What `tare flame` is to draw.
+
+use std::path::{Path, PathBuf};
+
+use tare_profile::Order;
+
+use crate::cli::raw;
+use crate::cli::resolved::samples::Samples;
+use crate::exit::Refusal;
+
+/// What is to be drawn, and where to.
+#[derive(Debug)]
+pub(crate) struct Flame {
+    pub(crate) samples: Samples,
+    /// The recording to compare with.
+    pub(crate) vs: Option<PathBuf>,
+    /// `-` is standard output.
+    pub(crate) output: PathBuf,
+    pub(crate) is_svg: bool,
+    pub(crate) order: Order,
+    pub(crate) icicle: bool,
+    pub(crate) title: Option<String>,
+}
+
+impl Flame {
+    /// # Errors
+    /// Wrong usage, in one line.
+    pub(crate) fn resolve(raw: raw::Flame) -> Result<Self, Refusal> {
+        let output = raw.output.ok_or_else(|| {
+            Refusal::usage("name the file to write: -o flame.html, or -o flame.svg for a picture")
+        })?;
+        let is_svg = match raw.format {
+            Some(format) => format == raw::FlameFormat::Svg,
+            None => is_svg(&output),
+        };
+        if is_svg && raw.vs.is_some() {
+            let why = "--vs: a picture shows one recording; a page compares two: -o out.html";
+            return Err(Refusal::usage(why));
+        }
+        let order = match raw.call_graph {
+            raw::FlameOrder::Caller => Order::Caller,
+            raw::FlameOrder::Callee => Order::Callee,
+        };
+        let samples = Samples::resolve(raw.samples)?;
+        if samples.input == Path::new("-") && raw.vs.as_deref() == Some(Path::new("-")) {
+            return Err(Refusal::usage("--vs -: standard input is the other recording already"));
+        }
+        let (vs, icicle, title) = (raw.vs, raw.icicle, raw.title);
+        Ok(Self { samples, vs, output, is_svg, order, icicle, title })
+    }
+
+    /// All of a recording that was just made.
+    pub(crate) fn of_recording(input: PathBuf, output: PathBuf) -> Self {
+        let is_svg = is_svg(&output);
+        let (order, icicle) = (Order::Caller, false);
+        let samples = Samples::all_of(input);
+        Self { samples, vs: None, output, is_svg, order, icicle, title: None }
+    }
+}
+
+fn is_svg(output: &Path) -> bool {
+    output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
+}

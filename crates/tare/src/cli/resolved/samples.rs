@@ -1,0 +1,64 @@
+//! Which samples of a recording are taken.
+
+use std::path::PathBuf;
+
+use tare_replay::TimeRange;
+use tare_symbols::SymbolOptions;
+
+use crate::cli::raw;
+use crate::cli::resolved::script::{self, Filter};
+use crate::cli::resolved::{report, symbols};
+use crate::exit::Refusal;
+
+/// Which samples of a recording are taken, and where their names are looked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Samples {
+    /// The recording; `-` is standard input.
+    pub(crate) input: PathBuf,
+    /// Names of events; none: all.
+    pub(crate) events: Vec<String>,
+    /// Who, and on which CPU.
+    pub(crate) filter: Filter,
+    /// From when to when.
+    pub(crate) time: TimeRange,
+    /// Keep the recorder's own samples.
+    pub(crate) include_self: bool,
+    /// Where symbols are looked for.
+    pub(crate) symbols: SymbolOptions,
+}
+
+impl Samples {
+    /// # Errors
+    /// Wrong usage, in one line.
+    pub(crate) fn resolve(raw: raw::Samples) -> Result<Self, Refusal> {
+        let filter = Filter {
+            comms: raw.comms,
+            pids: raw.pid,
+            tids: raw.tid,
+            cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), script::cpus)?,
+            time_ns: (0, u64::MAX),
+        };
+        Ok(Self {
+            input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
+            events: raw.events,
+            filter,
+            time: raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?,
+            include_self: raw.include_self,
+            symbols: symbols::resolve(raw.symbol_search),
+        })
+    }
+
+    /// All samples of a recording, with symbols from where they usually are.
+    pub(crate) fn all_of(input: PathBuf) -> Self {
+        let filter = Filter {
+            comms: Vec::new(),
+            pids: Vec::new(),
+            tids: Vec::new(),
+            cpus: Vec::new(),
+            time_ns: (0, u64::MAX),
+        };
+        let symbols = symbols::resolve(raw::SymbolSearch::default());
+        let (events, time, include_self) = (Vec::new(), TimeRange::All, false);
+        Self { input, events, filter, time, include_self, symbols }
+    }
+}

@@ -1,0 +1,69 @@
+//! `tare flame`: a recording as a page or a picture.
+
+use std::path::Path;
+
+use tare_render::flame::{Account, Collector, Graph, PAGE_BYTES, Recorded, Style, page, svg};
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::flame::Flame;
+use crate::cli::resolved::samples::Samples;
+use crate::command::output::write_to;
+use crate::command::samples::{Read, replay};
+use crate::exit::Exit;
+
+pub(crate) fn run(raw: raw::Flame) -> Outcome {
+    draw(&Flame::resolve(raw)?)?;
+    Ok(Exit::Success)
+}
+
+/// Reads the recording, or two, and writes the page or the picture.
+pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
+    let mut read = vec![collected(&flame.samples)?];
+    if let Some(vs) = &flame.vs {
+        let samples = Samples { input: vs.clone(), ..flame.samples.clone() };
+        read.push(collected(&samples)?);
+    }
+    let names = [Some(&flame.samples.input), flame.vs.as_ref()].into_iter().flatten();
+    let accounts = names.zip(&read).map(|(name, (read, _))| account(name, read));
+    let accounts: Vec<Account> = accounts.collect();
+    let callee = flame.order == tare_profile::Order::Callee;
+    let title = flame.title.clone().unwrap_or_else(|| title(&accounts));
+    let style = Style { title, icicle: flame.icicle, callee };
+    let (reads, samples): (Vec<Read>, Vec<Collector>) = read.into_iter().unzip();
+    let recorded = reads.iter().zip(samples);
+    let recorded = recorded.map(|(read, samples)| Recorded { whole: read.whole(), samples });
+    let mut graph = Graph::new(recorded.collect(), flame.order);
+    write_to(&flame.output, |out| match (flame.is_svg, accounts.first()) {
+        (true, Some(account)) => svg(out, &mut graph, account, &style),
+        _ => page(out, &mut graph, &accounts, &style, PAGE_BYTES),
+    })
+}
+
+fn collected(samples: &Samples) -> anyhow::Result<(Read, Collector)> {
+    let mut collector = Collector::default();
+    let read = replay(samples, false, &mut collector)?;
+    Ok((read, collector))
+}
+
+fn account(name: &Path, read: &Read) -> Account {
+    let name =
+        if name == Path::new("-") { "standard input".into() } else { name.to_string_lossy() };
+    Account::of(&name, &read.whole())
+}
+
+/// The recording's name and its command, or the names of two.
+fn title(accounts: &[Account]) -> String {
+    match accounts {
+        [now, before] => format!("{} against {}", now.name, before.name),
+        [one] => match one.session.first() {
+            // What was recorded says more than how.
+            Some(command) => {
+                let recorded = command.split_once(" -- ").map_or(&command[..], |(_, words)| words);
+                format!("{}: {recorded}", one.name)
+            }
+            None => one.name.clone(),
+        },
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,203 @@
+//! The samples of a recording, one after the other, for what draws or exports them.
+
+use std::ops::ControlFlow;
+
+use anyhow::anyhow;
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
+};
+use tare_format::file::Description;
+use tare_format::file::features::{ARCH, CPUDESC, HOSTNAME, OSRELEASE};
+use tare_format::ledger::Ledger;
+use tare_format::printable;
+use tare_format::record::{Record, Sample};
+use tare_profile::{EventId, Profile};
+use tare_render::{SampleSink, Session, Unit, Whole};
+use tare_replay::{
+    Code, Error, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink,
+};
+
+use crate::cli::resolved::samples::Samples;
+use crate::command::filter::Passing;
+use crate::command::recording::open;
+use crate::exit::{Exit, Refusal};
+
+/// A recording that was read to its end.
+pub(crate) struct Read {
+    pub(crate) profile: Profile,
+    pub(crate) ledger: Option<Ledger>,
+    pub(crate) session: Session,
+}
+
+impl Read {
+    pub(crate) fn whole(&self) -> Whole<'_> {
+        let Self { profile, ledger, session } = self;
+        Whole { profile, ledger: ledger.as_ref(), session }
+    }
+}
+
+/// Hands the samples that are asked for to `sink`. With `trace`, those of tracepoints have their
+/// fields as text.
+pub(crate) fn replay(
+    samples: &Samples,
+    trace: bool,
+    sink: &mut dyn SampleSink,
+) -> anyhow::Result<Read> {
+    let mut recording = open(&samples.input)?;
+    let options = ProfileOptions {
+        time: samples.time,
+        by_cpu: true,
+        code: Code::Stack,
+        trace,
+        include_self: true,
+        exact: false,
+        symbols: samples.symbols.clone(),
+    };
+    let inner =
+        ProfileSink::new(&options, recording.description()).map_err(|error| match error {
+            Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
+            error => anyhow!(error),
+        })?;
+    let filter = Passing::new(&samples.filter);
+    let own = Own { includes: samples.include_self, ..Own::default() };
+    let mut routing = Routing { inner, filter, events: &samples.events, own, taken: 0, sink };
+    let options = Options { symbols: samples.symbols.clone(), ..Options::default() };
+    let losses = Replay::new(options).run(&mut recording, &mut routing)?;
+    let Routing { inner, own, taken, .. } = routing;
+    let summary = inner.finish(recording.description(), losses);
+    let (mut profile, ledger) = (summary.profile, summary.ledger);
+    profile.losses.own_samples = own.samples;
+    refuse_unknown(samples, &profile)?;
+    if taken == 0 {
+        return Err(no_samples(samples, &profile).into());
+    }
+    Ok(Read { profile, ledger, session: session(&summary.description) })
+}
+
+/// Hands samples on.
+struct Routing<'a> {
+    inner: ProfileSink,
+    filter: Passing<'a>,
+    events: &'a [String],
+    own: Own,
+    taken: u64,
+    sink: &'a mut dyn SampleSink,
+}
+
+/// The recorder's own threads.
+#[derive(Default)]
+struct Own {
+    includes: bool,
+    notes: usize,
+    ledger: Option<Ledger>,
+    samples: u64,
+}
+
+impl Own {
+    /// Whether a thread is the recorder's, and not to be shown.
+    fn has(&mut self, description: &Description, tid: Option<i32>) -> bool {
+        let notes = description.notes();
+        if notes.len() != self.notes {
+            self.notes = notes.len();
+            self.ledger = notes.iter().rev().find_map(|note| Ledger::from_note(note));
+        }
+        let recorder = self.ledger.as_ref().map(|ledger| &ledger.recorder);
+        let is_own = |tid| recorder.is_some_and(|own| !own.included && own.tids.contains(&tid));
+        !self.includes && tid.is_some_and(is_own)
+    }
+}
+
+impl Sink for Routing<'_> {
+    type Error = anyhow::Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        if !self.filter.passes(machine, sample) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.own.has(sample.description, sample.fields.head.tid) {
+            self.own.samples += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some((row, weight)) = self.inner.locate(machine, sample) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let profile = self.inner.profile();
+        if is_wanted(profile, self.events, row.event) {
+            self.taken += 1;
+            let time_ns = sample.time_ns;
+            self.sink.sample(profile, &tare_render::Sample { row, weight, time_ns })?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        Ok(self.inner.record(machine, record)?)
+    }
+}
+
+/// Whether an event is among those that were named, with or without its modifiers.
+fn is_wanted(profile: &Profile, wanted: &[String], event: EventId) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| is_called(profile, event, wanted))
+}
+
+fn is_called(profile: &Profile, event: EventId, wanted: &str) -> bool {
+    let name = profile.event(event).map(|event| profile.string(event.name)).unwrap_or_default();
+    let rest = name.strip_prefix(wanted.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
+}
+
+fn refuse_unknown(samples: &Samples, profile: &Profile) -> Result<(), Refusal> {
+    let is_there =
+        |wanted: &&String| profile.events().any(|(id, _)| is_called(profile, id, wanted));
+    let Some(unknown) = samples.events.iter().find(|wanted| !is_there(wanted)) else {
+        return Ok(());
+    };
+    let names = profile.events().map(|(_, event)| printable(profile.string(event.name)));
+    let names: Vec<_> = names.collect();
+    let names = names.join(", ");
+    Err(Refusal::usage(format!("-e {unknown}: the recording has no such event; it has {names}")))
+}
+
+fn no_samples(samples: &Samples, profile: &Profile) -> Refusal {
+    let name = samples.input.display();
+    let message = if profile.losses.is_empty() {
+        format!(
+            "{name}: there are no samples, or none that was asked for (tare report --stats tells what is there)"
+        )
+    } else {
+        let losses = tare_render::loss_lines(&profile.losses).join("; ");
+        format!("{name}: there are no samples, or none that was asked for; {losses}")
+    };
+    Refusal { exit: Exit::Failure, message }
+}
+
+/// What a recording says of its machine and of how it was made.
+fn session(description: &Description) -> Session {
+    let features = description.features();
+    let text = |feature| features.text(feature).ok().map(|text| printable(text).into_owned());
+    let words = features.cmdline().unwrap_or_default();
+    let is_clock = |config| {
+        [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&config)
+    };
+    let unit = |event: &tare_format::file::Event| {
+        let is_software = event.attr.kind == PERF_TYPE_SOFTWARE;
+        if is_software && is_clock(event.attr.config) { Unit::Nanoseconds } else { Unit::Count }
+    };
+    Session {
+        tool: concat!("tare ", env!("CARGO_PKG_VERSION")).to_owned(),
+        command_line: words.into_iter().map(|word| printable(word).into_owned()).collect(),
+        hostname: text(HOSTNAME),
+        os_release: text(OSRELEASE),
+        arch: text(ARCH),
+        cpu: text(CPUDESC),
+        units: description.events().iter().map(unit).collect(),
+    }
+}
