@@ -8,6 +8,7 @@ pub mod bpf;
 mod bus_error;
 pub mod cgroup;
 pub mod child;
+mod clock_pair;
 pub mod command;
 pub mod ended;
 #[cfg(any(test, feature = "fake"))]
@@ -33,4 +34,5 @@ pub mod targets;
 pub mod timestamp;
 pub mod tracefs;
 
+pub use clock_pair::clock_pair;
 pub use inherited::{enter, inherited_descriptor};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
+use tare_format::jit_note::ClockPair;
 
 use crate::describe::RecordingClock;
 
@@ -21,6 +22,13 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// A clock of `perf_event_attr.clockid`, beside the time of day. `None`: the kernel's events
     /// don't take this one.
     fn of_events(&self, clockid: i32) -> Option<RecordingClock>;
+
+    /// The clock that events are opened with (`None`: the kernel's own) beside `CLOCK_MONOTONIC`.
+    /// `None` where nobody can tell.
+    fn beside_monotonic(&self, clockid: Option<i32>) -> Option<ClockPair> {
+        let _ = clockid;
+        None
+    }
 }
 
 /// The clocks of the running kernel.
@@ -44,5 +52,9 @@ impl Clock for SystemClock {
 
     fn of_events(&self, clockid: i32) -> Option<RecordingClock> {
         RecordingClock::now(clockid)
+    }
+
+    fn beside_monotonic(&self, clockid: Option<i32>) -> Option<ClockPair> {
+        tare_kernel::clock_pair(clockid)
     }
 }

@@ -87,6 +87,37 @@ pub fn start_time(host: &Host, pid: i32) -> io::Result<u64> {
     ticks.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
+/// Who a process is, as far as its user and its own view go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its effective user.
+    pub uid: u32,
+    /// Its number in its own namespace, as it knows itself.
+    pub own_pid: i32,
+}
+
+/// Who a process is.
+///
+/// # Errors
+/// As [`process`].
+pub fn identity(host: &Host, pid: i32) -> io::Result<Identity> {
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{pid}/status"), &mut text)?;
+    // Real, effective, saved and file system user; numbers from this namespace to the innermost.
+    let uid = status_words(&text, b"Uid:").nth(1).and_then(|uid| uid.parse().ok());
+    let own_pid = status_words(&text, b"NSpid:").last().and_then(|pid| pid.parse().ok());
+    let uid = uid.ok_or(ErrorKind::InvalidData)?;
+    Ok(Identity { uid, own_pid: own_pid.unwrap_or(pid) })
+}
+
+/// The words behind a name in a text of `/proc/PID/status`. Names of threads are escaped there: none
+/// can look like a line of its own.
+fn status_words<'a>(text: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a str> {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
+    let line = line.and_then(|line| std::str::from_utf8(line).ok());
+    line.unwrap_or_default().split_ascii_whitespace()
+}
+
 /// The threads of a process, ascending.
 ///
 /// # Errors
@@ -102,9 +133,7 @@ pub fn threads(host: &Host, pid: i32) -> io::Result<Vec<i32>> {
 pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{tid}/status"), &mut text)?;
-    // Names are escaped here: none can look like a line of its own.
-    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
-    let number = line.and_then(|line| std::str::from_utf8(line).ok()?.trim().parse().ok());
+    let number = status_words(&text, b"Tgid:").next().and_then(|number| number.parse().ok());
     number.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 

@@ -28,12 +28,16 @@ fn a_process_is_found_by_its_files() {
     let machine = machine(&[
         ("/proc/7/task/7/stat", format!("7 (sh){STAT}")),
         ("/proc/7/task/12/comm", "a\nb\n".to_owned()),
-        ("/proc/12/status", "Name:\ta\\nTgid:\t9\nTgid:\t7\n".to_owned()),
+        (
+            "/proc/12/status",
+            "Name:\ta\\nTgid:\t9\nTgid:\t7\nUid:\t5\t6\t7\t8\nNSpid:\t12\t1\n".to_owned(),
+        ),
         ("/proc/version", String::new()),
     ]);
     let host = machine.host();
     assert_eq!((processes(&host).unwrap(), threads(&host, 7).unwrap()), (vec![7, 12], vec![7, 12]));
     assert_eq!((process(&host, 7).unwrap().ppid, process_of(&host, 12).unwrap()), (41, 7));
+    assert_eq!(identity(&host, 12).unwrap(), Identity { uid: 6, own_pid: 1 });
     assert_eq!(thread_comm(&host, 7, 12).unwrap(), b"a\nb");
     assert_eq!(process(&host, 8).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(namespaces(&host, 7, 7), [(0, 0); 7]);

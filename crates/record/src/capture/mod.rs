@@ -1,6 +1,6 @@
 //! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains
 //! these and has `scanner` see what passes (`tasks`: of which tasks), of which `stats` are kept,
-//! `rounds` knows when a mark is due, `threads` are further threads that read, and `poller` is what
+//! `rounds` knows when a mark is due, `jit` notes processes that make code as they run, `threads` are further threads that read, and `poller` is what
 //! they sleep on. Of a `command`, `exec` leaves out what came before its execve, and `members`
 //! knows its threads.
 
@@ -8,6 +8,7 @@ pub(crate) mod batch;
 mod command;
 mod exec;
 pub(crate) mod flight_recorder;
+pub(crate) mod jit;
 mod members;
 pub(crate) mod opening;
 pub(crate) mod poller;

@@ -22,6 +22,7 @@ use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
 use super::exec::Passed;
 use super::flight_recorder::{FlightRecorder, without_samples};
+use super::jit::JitProcesses;
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
 use super::stats::{AppendedStats, FileStats, RingStats, SampleCounts};
@@ -65,6 +66,7 @@ struct Common {
     forgotten: AppendedStats,
     /// The files that samples can lie in.
     build_ids: BuildIds,
+    jit: JitProcesses,
     rounds: Rounds,
     /// Whether there are rings that are overwritten: their records come when they are asked for.
     has_overwritten: bool,
@@ -78,7 +80,7 @@ impl Shared {
         readers: usize,
         known: &Arc<EventTable>,
         keep: Option<Duration>,
-        clock: Arc<dyn Clock>,
+        (clock, jit): (Arc<dyn Clock>, JitProcesses),
     ) -> Self {
         let step = output.step();
         let common = Common {
@@ -89,6 +91,7 @@ impl Shared {
             forgetting: Scanner::new(known),
             forgotten: AppendedStats::default(),
             build_ids: BuildIds::default(),
+            jit,
             rounds: Rounds::new(readers),
             has_overwritten: false,
             command: None,
@@ -204,7 +207,14 @@ impl Shared {
 
     /// Notes which files code was mapped from.
     pub(crate) fn see_mappings(&self, records: &[u8]) {
-        self.lock().build_ids.see(records);
+        let mut common = self.lock();
+        common.build_ids.see(records);
+        common.jit.see(records);
+    }
+
+    /// The note with which a file begins, of all processes that make code as they run.
+    pub(crate) fn jit_note(&self) -> Vec<u8> {
+        self.lock().jit.take_note_of_all()
     }
 
     /// The build ids of these files.
@@ -374,8 +384,11 @@ fn append(
         common.rounds.appended();
     }
     common.build_ids.see(noted);
+    common.jit.see(noted);
+    let note = common.jit.take_note();
     common.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
+    pieces.extend((!note.is_empty()).then_some(&note[..]));
     // What waits for the command's execve would follow a mark that is younger.
     let may_end = !common.command.as_ref().is_some_and(|command| command.exec.is_waiting());
     if may_end && ends.is_some_and(|(reader, since)| common.rounds.drained(reader, since)) {

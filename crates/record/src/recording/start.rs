@@ -18,6 +18,7 @@ use super::{
 };
 use crate::capture::EventToOpen;
 use crate::capture::batch::CpuRing;
+use crate::capture::jit::JitProcesses;
 use crate::capture::opening::{self, Events, Rings};
 use crate::capture::poller::{Poller, Source};
 use crate::capture::reader::{Reader, Shared};
@@ -97,13 +98,11 @@ impl Recording {
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
-        let shared = Arc::new(Shared::new(
-            output,
-            readers,
-            &table,
-            keep,
-            Arc::clone(&session.backend.clock),
-        ));
+        let clock = &session.backend.clock;
+        let host = session.backend.host.clone();
+        let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
+        let shared = Shared::new(output, readers, &table, keep, (Arc::clone(clock), jit));
+        let shared = Arc::new(shared);
         let Rings { consumed, overwritten } = rings;
         let mut dealt = deal(consumed, readers, &events, &shared, &table)?.into_iter().enumerate();
         let (poller, rings) = dealt.next().map_or_else(
@@ -151,6 +150,7 @@ impl Recording {
         shared.with_output(|output| output.begin(description))?;
         shared.append(&[&note::encode(&ledger.to_note())?])?;
         self.describe_existing()?;
+        self.shared.append(&[&self.shared.jit_note()])?;
         self.shared.append(&[&FINISHED_INIT])?;
         Ok(self.shared.flush()?)
     }

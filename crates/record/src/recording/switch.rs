@@ -49,6 +49,7 @@ impl Recording {
             let build_ids = self.shared.build_ids(&self.session.backend.host);
             ending.features.push(Feature::BuildIds(build_ids));
         }
+        records.extend(self.shared.jit_note());
         let mut last = Vec::new();
         if self.session.options.synthesize.at_the_end {
             last.append(&mut running);

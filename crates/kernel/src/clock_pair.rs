@@ -1,0 +1,72 @@
+//! The clock of events beside `CLOCK_MONOTONIC`.
+//!
+//! Nobody can ask the kernel for the time on the clock that events have unless told otherwise. It
+//! stands in their records, so a record is made: of an event of this thread alone, which is told
+//! that the thread gets a name, the one that it has.
+
+use rustix::thread::{gettid, name, set_name};
+use rustix::time::{ClockId, clock_gettime};
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_DUMMY, PERF_RECORD_COMM, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
+};
+use tare_format::abi::{Attr, Flags};
+use tare_format::jit_note::ClockPair;
+
+use crate::open::{Kernel, System, Target};
+use crate::ring::Ring;
+
+/// Reads both clocks at one moment, within some microseconds. `clockid`: the clock that the events
+/// are opened with (`perf_event_attr.clockid`); `None`: the kernel's own. `None` is returned where
+/// this process can have no such event.
+#[must_use]
+pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
+    let own = Flags::COMM | Flags::SAMPLE_ID_ALL | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
+    let mut attr = Attr {
+        kind: PERF_TYPE_SOFTWARE,
+        config: u64::from(PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(PERF_SAMPLE_TIME),
+        flags: own,
+        ..Attr::default()
+    };
+    if let Some(clockid) = clockid {
+        attr.flags |= Flags::USE_CLOCKID;
+        attr.clockid = clockid;
+    }
+    let event = System.open(&attr, Target::Task(gettid().as_raw_nonzero().get()), None).ok()?;
+    let mut ring = Ring::map(&*event, rustix::param::page_size()).ok()?;
+    let own_name = name().ok()?;
+    let before = monotonic_ns();
+    set_name(&own_name).ok()?;
+    let after = monotonic_ns();
+    let batch = ring.batch();
+    let record = batch.records().find(|record| record.kind() == PERF_RECORD_COMM)?;
+    // With `sample_id_all` a record ends with the fields that are asked for: the time alone.
+    let recorded_ns = u64::from_ne_bytes(*record.slices()[0].last_chunk()?);
+    Some(ClockPair { recorded_ns, monotonic_ns: before + (after - before) / 2 })
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `CLOCK_MONOTONIC` itself tells how near the two readings are.
+    #[test]
+    fn both_clocks_are_read_at_one_moment() {
+        let monotonic = i32::try_from(ClockId::Monotonic as u32).unwrap();
+        let (Some(same), Some(own)) = (clock_pair(Some(monotonic)), clock_pair(None)) else {
+            return println!("skipped: this process can have no events");
+        };
+        let apart = same.recorded_ns.abs_diff(same.monotonic_ns);
+        assert!(apart < 50_000_000, "{apart} ns apart");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let later = clock_pair(None).unwrap();
+        let passed = [later.recorded_ns - own.recorded_ns, later.monotonic_ns - own.monotonic_ns];
+        assert!(passed[0] >= 5_000_000 && passed[0].abs_diff(passed[1]) < 50_000_000, "{passed:?}");
+    }
+}

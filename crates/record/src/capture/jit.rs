@@ -1,0 +1,125 @@
+//! Processes whose code is made while they run, and the clock that just-in-time compilers go by:
+//! what a reader needs to find, believe and place what they wrote of their code.
+//!
+//! A process is looked at when a record says that it maps code without a file; it may have ended by
+//! then, and is left out. Clocks are read when a jitdump is mapped, and again as time goes on: they
+//! drift apart by some microseconds a second.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tare_format::Endian;
+use tare_format::file::note;
+use tare_format::jit_note::{JitNote, JitProcess};
+use tare_format::record::{FileId, Mmap, Record, Records};
+use tare_kernel::host::Host;
+use tare_kernel::procfs;
+
+use crate::clock::Clock;
+
+/// Processes that are noted: with all of them a recording's notes are far from their limit.
+const PROCESSES: usize = 1 << 13;
+
+/// Clocks are read again after this time, and after this part of the time since they were first
+/// read: some 700 times a day.
+const AGAIN: Duration = Duration::from_secs(1);
+const PART: u32 = 64;
+
+/// `PROT_EXEC` of `mmap(2)`.
+const PROT_EXEC: u32 = 4;
+
+/// What notes of a recording are made of.
+#[derive(Debug)]
+pub(crate) struct JitProcesses {
+    host: Host,
+    clock: Arc<dyn Clock>,
+    /// The clock of the events; `None`: the kernel's own.
+    clockid: Option<i32>,
+    known: BTreeMap<i32, JitProcess>,
+    /// Of the known ones, those that no note has.
+    new: Vec<JitProcess>,
+    dumps: Option<Dumps>,
+}
+
+/// When clocks were read.
+#[derive(Clone, Copy, Debug)]
+struct Dumps {
+    first: Instant,
+    next: Instant,
+}
+
+impl JitProcesses {
+    pub(crate) fn new(host: Host, clock: Arc<dyn Clock>, clockid: Option<i32>) -> Self {
+        Self { host, clock, clockid, known: BTreeMap::new(), new: Vec::new(), dumps: None }
+    }
+
+    /// Takes in whole records; those that are no mappings of code are passed over.
+    pub(crate) fn see(&mut self, records: &[u8]) {
+        for record in Records::new(records, Endian::NATIVE) {
+            if let Ok(Record::Mmap(mmap)) = record.decode() {
+                self.see_mapping(&mmap);
+            }
+        }
+    }
+
+    fn see_mapping(&mut self, mmap: &Mmap<'_>) {
+        let is_code = !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == FileId::None);
+        let is_dump = is_jitdump(mmap.path);
+        if !is_code || mmap.pid < 0 || !(is_dump || is_anonymous(mmap.path)) {
+            return;
+        }
+        if is_dump && self.dumps.is_none() {
+            let now = self.clock.now();
+            self.dumps = Some(Dumps { first: now, next: now });
+        }
+        if self.known.contains_key(&mmap.pid) || self.known.len() >= PROCESSES {
+            return;
+        }
+        let pid = mmap.pid;
+        let found = procfs::identity(&self.host, pid)
+            .and_then(|found| Ok((found, procfs::start_time(&self.host, pid)?)));
+        if let Ok((procfs::Identity { uid, own_pid }, start_ticks)) = found {
+            let process = JitProcess { pid, uid, own_pid, start_ticks };
+            self.known.insert(pid, process);
+            self.new.push(process);
+        }
+    }
+
+    /// The records of a note with what no note has yet; empty where that is nothing.
+    pub(crate) fn take_note(&mut self) -> Vec<u8> {
+        let now = self.dumps.map(|_| self.clock.now());
+        let is_due = self.dumps.zip(now).is_some_and(|(dumps, now)| dumps.next <= now);
+        if self.new.is_empty() && !is_due {
+            return Vec::new();
+        }
+        let mut made = JitNote { processes: std::mem::take(&mut self.new), ..JitNote::default() };
+        if let (true, Some(now), Some(dumps)) = (is_due, now, &mut self.dumps) {
+            made.clock = self.clock.beside_monotonic(self.clockid);
+            dumps.next = now + AGAIN.max(now.saturating_duration_since(dumps.first) / PART);
+        }
+        // It is short: see `PROCESSES`.
+        note::encode(&made.to_note()).unwrap_or_default()
+    }
+
+    /// The next file begins: it is told everything again.
+    pub(crate) fn take_note_of_all(&mut self) -> Vec<u8> {
+        self.new = self.known.values().copied().collect();
+        if let Some(dumps) = &mut self.dumps {
+            dumps.next = self.clock.now();
+        }
+        self.take_note()
+    }
+}
+
+/// Memory that has no file.
+fn is_anonymous(path: &[u8]) -> bool {
+    path == b"//anon" || path.starts_with(b"/anon_hugepage") || path.starts_with(b"/dev/zero")
+}
+
+/// `/somewhere/jit-123.dump`.
+fn is_jitdump(path: &[u8]) -> bool {
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+}
