@@ -10,6 +10,7 @@ mod budget;
 mod doctor;
 mod events;
 mod help;
+mod jit;
 mod list;
 mod overhead;
 mod predicted_cost;

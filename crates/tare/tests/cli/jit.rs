@@ -1,0 +1,327 @@
+//! Code that just-in-time compilers make: perf maps and jitdumps, of a program made for it and of
+//! the runtimes that this machine has.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{is_root, stderr, tare};
+
+/// Compiles two functions one after the other into the same memory, and writes both into a
+/// jitdump: half a second each.
+const REPLACES: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <stdint.h>
+#include <fcntl.h>
+#include <time.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+static const unsigned char code[] = {0x48,0x89,0xf8,0x48,0xff,0xc8,0x75,0xfb,0xc3};
+#else
+static const unsigned code[] = {0xf1000400,0x54ffffe1,0xd65f03c0};
+#endif
+static uint64_t ns(clockid_t id) {
+    struct timespec t;
+    clock_gettime(id, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+static void load(int dump, char *at, uint64_t index, const char *name) {
+    struct { uint32_t id, size; uint64_t time; uint32_t pid, tid; uint64_t vma, addr, bytes, index; } r =
+        { 0, 56 + strlen(name) + 1 + sizeof code, ns(CLOCK_MONOTONIC), getpid(), getpid(),
+          (uint64_t)at, (uint64_t)at, sizeof code, index };
+    write(dump, &r, sizeof r); write(dump, name, strlen(name) + 1); write(dump, code, sizeof code);
+}
+static void lines(int dump, char *at) {
+    struct { uint32_t id, size; uint64_t time, addr, entries, at; uint32_t line, column; char file[8]; } r =
+        { 2, 56, 0, (uint64_t)at, 1, (uint64_t)at, 42, 7, "made.js" };
+    write(dump, &r, sizeof r);
+}
+int main(int argc, char **argv) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/jit-%d.dump", argv[1], (int)getpid());
+    int dump = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+    struct { uint32_t magic, version, size, machine, pad, pid; uint64_t time, flags; } h =
+        { 0x4a695444, 1, 40, 62, 0, getpid(), ns(CLOCK_MONOTONIC), 0 };
+    write(dump, &h, sizeof h);
+    mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0);
+    char *at = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(at, code, sizeof code);
+    mprotect(at, 4096, PROT_READ | PROT_EXEC);
+    __builtin___clear_cache(at, at + 4096);
+    const char *names[] = { "compiled_first", "compiled_later" };
+    for (int i = 0; i < 2; i++) {
+        if (i) lines(dump, at);
+        load(dump, at, i, names[i]);
+        for (uint64_t end = ns(CLOCK_MONOTONIC) + 500000000; ns(CLOCK_MONOTONIC) < end;)
+            ((void (*)(unsigned long))at)(2000000);
+    }
+    return 0;
+}
+"#;
+
+fn compile(folder: &Path) -> PathBuf {
+    let (text, binary) = (folder.join("replaces.c"), folder.join("replaces"));
+    std::fs::write(&text, REPLACES).unwrap();
+    let built = Command::new("cc").args(["-O1", "-w", "-o"]).arg(&binary).arg(&text).status();
+    assert!(built.unwrap().success(), "a machine without a C compiler can't build tare either");
+    binary
+}
+
+/// Records a command, a thousand samples a second.
+fn record(file: &Path, options: &[&str], command: &mut Command) -> Option<String> {
+    let mut record = tare();
+    record.args(["record", "-e", "cpu-clock:u", "-F", "999", "-o"]).arg(file).args(options);
+    record.arg("--").arg(command.get_program()).args(command.get_args());
+    record.current_dir(file.parent().unwrap()).stdin(Stdio::null());
+    let output = record.output().unwrap();
+    if !output.status.success() {
+        println!("skipped: can't record here: {}", stderr(&output));
+        return None;
+    }
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn show(arguments: &[&str], file: &Path) -> String {
+    let mut show = tare();
+    let output = show.args(arguments).arg("-i").arg(file).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The functions of the samples, in order of time.
+fn in_time(file: &Path) -> Vec<String> {
+    let text = show(&["script", "-F", "ip,sym"], file);
+    text.lines().filter_map(|line| Some(line.trim().split_once(' ')?.1.to_owned())).collect()
+}
+
+fn report(file: &Path) -> String {
+    show(&["report", "--no-children", "-g", "none"], file)
+}
+
+/// The share of a report's first line with a text, in percent.
+fn share(report: &str, symbol: &str) -> f64 {
+    let shares = report.lines().filter(|line| line.contains(symbol) && !line.starts_with('#'));
+    let percent = |line: &str| line.trim().split('%').next().unwrap().parse::<f64>();
+    shares.filter_map(|line| percent(line).ok()).sum()
+}
+
+/// With the kernel's own clock, the dump's, and one that is decades ahead.
+#[test]
+fn code_that_was_replaced_has_the_name_of_each_samples_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile(folder.path());
+    let clocks: [&[&str]; 4] = [&[], &["-k", "mono"], &["-k", "CLOCK_REALTIME"], &["-a"]];
+    for options in clocks.iter().filter(|options| **options != ["-a"] || is_root()) {
+        let file = folder.path().join("perf.data");
+        if record(&file, options, Command::new(&binary).arg(folder.path())).is_none() {
+            return;
+        }
+        let names = in_time(&file);
+        let compiled: Vec<_> = names.iter().filter(|name| name.starts_with("compiled_")).collect();
+        let first = compiled.iter().filter(|name| **name == "compiled_first").count();
+        let later = compiled.len() - first;
+        assert!(first > 20 && later > 20, "{options:?}: {first} and {later}");
+        let is_mixed = compiled.iter().skip(first).any(|name| *name == "compiled_first");
+        assert!(!is_mixed, "{options:?}: a name of another time");
+        assert!(!report(&file).contains("no common clock"), "{options:?}");
+    }
+}
+
+/// A recording of perf says nothing of `CLOCK_MONOTONIC`, unless it is asked to go by it.
+#[test]
+fn without_a_common_clock_the_last_name_is_shown_and_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    for (options, is_known) in [(&["-q"][..], false), (&["-q", "-k", "mono"], true)] {
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-e", "cpu-clock:u", "-o"]).arg(&file).args(options).arg("--");
+        let recorded = perf.arg(&binary).arg(folder.path()).output();
+        if !recorded.is_ok_and(|output| output.status.success()) {
+            return println!("skipped: no perf that can record");
+        }
+        let report = report(&file);
+        assert_eq!(report.contains("compiled_first"), is_known, "{report}");
+        assert!(report.contains("compiled_later"), "{report}");
+        assert_eq!(!report.contains("no common clock"), is_known, "{report}");
+    }
+}
+
+/// What another user left is not believed, unless it is the user of the recorded process.
+#[test]
+fn dumps_of_the_processs_user_are_believed() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), everyone).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    if record(&file, &[], command.arg(&binary).arg(folder.path())).is_none() {
+        return println!("skipped: no setpriv");
+    }
+    assert!(share(&report(&file), "compiled_") > 50.0, "{}", report(&file));
+    let dumps = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let dump = dumps.into_iter().find(|path| path.extension().is_some_and(|end| end == "dump"));
+    std::os::unix::fs::chown(dump.unwrap(), Some(65533), None).unwrap();
+    assert!(!report(&file).contains("compiled_"), "another user's");
+}
+
+/// A file for a runtime, in a folder of its own.
+struct Program {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    fn new(name: &str, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self { folder, path }
+    }
+
+    fn report(&self, runtime: &Path, options: &[&str], recorded: &[&str]) -> Option<String> {
+        self.report_with(&["--no-children"], runtime, options, recorded)
+    }
+
+    /// Records what a runtime makes of it, and reports that.
+    fn report_with(
+        &self,
+        reported: &[&str],
+        runtime: &Path,
+        options: &[&str],
+        recorded: &[&str],
+    ) -> Option<String> {
+        let file = self.folder.path().join("perf.data");
+        let mut command = Command::new(runtime);
+        let said = record(&file, recorded, command.args(options).arg(&self.path))?;
+        // Those that write a perf map say their number.
+        let report = show(&[&["report", "-g", "none"], reported].concat(), &file);
+        if let Some(pid) = said.lines().next().and_then(|line| line.parse::<u32>().ok()) {
+            let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+            let _ = std::fs::remove_file(format!("/tmp/jit-{pid}.dump"));
+        }
+        Some(report)
+    }
+}
+
+/// A program in `PATH` that says yes to something.
+fn runtime(names: &[&str], test: &[&str]) -> Option<PathBuf> {
+    let works = |name: &&&str| {
+        let mut command = Command::new(name);
+        command.args(test).stdin(Stdio::null()).output().is_ok_and(|out| out.status.success())
+    };
+    let found = names.iter().find(works);
+    if found.is_none() {
+        println!("skipped: no {} here that does '{}'", names.join(" or "), test.join(" "));
+    }
+    found.map(PathBuf::from)
+}
+
+const JAVASCRIPT: &str = "
+function hot_javascript(n) { let s = 0; for (let i = 0; i < n; i++) { s = (s * 31 + i) % 1000003; } return s; }
+const end = Date.now() + 1000; let x = 0;
+while (Date.now() < end) x += hot_javascript(200000);
+console.log(process.pid);
+";
+
+#[test]
+fn node_names_its_code_in_perf_maps_and_jitdumps() {
+    let Some(node) = runtime(&["node"], &["--version"]) else { return };
+    for option in ["--perf-basic-prof", "--perf-prof"] {
+        let program = Program::new("hot.js", JAVASCRIPT);
+        let Some(report) = program.report(&node, &[option], &[]) else { return };
+        assert!(share(&report, "hot_javascript") > 30.0, "{option}: {report}");
+    }
+    let program = Program::new("hot.js", JAVASCRIPT);
+    let Some(report) = program.report(&node, &[], &[]) else { return };
+    assert!(!report.contains("hot_javascript"), "{report}");
+}
+
+const JAVA: &str = r#"
+public class Hot {
+    static long hotJava(int n) { long s = 0; for (int i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s; }
+    public static void main(String[] a) throws Exception {
+        String pid = Long.toString(ProcessHandle.current().pid());
+        System.out.println(pid);
+        long end = System.nanoTime() + 2000000000L, x = 0;
+        while (System.nanoTime() < end) x += hotJava(200000);
+        if (x == 1) System.out.println(x);
+        new ProcessBuilder("jcmd", pid, "Compiler.perfmap").redirectErrorStream(true).start().waitFor();
+    }
+}
+"#;
+
+#[test]
+fn a_jvm_names_its_code_when_jcmd_asks_it_to() {
+    let (Some(java), Some(_)) = (runtime(&["java"], &["-version"]), runtime(&["jcmd"], &["-h"]))
+    else {
+        return;
+    };
+    let program = Program::new("Hot.java", JAVA);
+    let Some(report) = program.report(&java, &["-XX:+PreserveFramePointer"], &[]) else { return };
+    // The loop may have been compiled into its caller.
+    let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
+    assert!(compiled > 5.0, "{report}");
+}
+
+const PYTHON: &str = "
+import os, sys, time
+def hot_python(n):
+    s = 0
+    for i in range(n): s = (s * 31 + i) % 1000003
+    return s
+print(os.getpid(), flush=True)
+end = time.monotonic() + 1
+while time.monotonic() < end: hot_python(20000)
+";
+
+/// The interpreter's loop runs in a trampoline of each function: the names are in call chains.
+#[test]
+fn python_names_its_functions_with_the_perf_trampoline() {
+    let names = ["python3", "python3.14", "python3.13", "python3.12"];
+    let Some(python) =
+        runtime(&names, &["-X", "perf", "-c", "import sys; sys.activate_stack_trampoline"])
+    else {
+        return;
+    };
+    let program = Program::new("hot.py", PYTHON);
+    // The interpreter seldom has frame pointers: copied stacks lead to the innermost function.
+    let options = ["--call-graph", "dwarf,16384"];
+    let Some(report) = program.report_with(&["--children"], &python, &["-X", "perf"], &options)
+    else {
+        return;
+    };
+    assert!(share(&report, "py::hot_python") > 30.0, "{report}");
+}
+
+const WASM: &str = r#"
+import os, time, wasmtime
+config = wasmtime.Config()
+config.profiler = "jitdump"
+store = wasmtime.Store(wasmtime.Engine(config))
+module = wasmtime.Module(store.engine, '''(module (func $hot_wasm (export "hot") (param i32) (result i32) (local i32)
+  (loop $again
+    (local.set 1 (i32.add (i32.mul (local.get 1) (i32.const 31)) (local.get 0)))
+    (local.set 0 (i32.sub (local.get 0) (i32.const 1)))
+    (br_if $again (local.get 0)))
+  (local.get 1)))''')
+hot = wasmtime.Instance(store, module, []).exports(store)["hot"]
+end = time.monotonic() + 1
+while time.monotonic() < end: hot(store, 1000000)
+print(os.getpid())
+"#;
+
+#[test]
+fn wasmtime_names_its_code_in_a_jitdump() {
+    // `./x test` puts it there.
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/wasmtime/bin/python3");
+    let Some(python) = runtime(&[kept, "python3"], &["-c", "import wasmtime"]) else { return };
+    let program = Program::new("hot_wasm.py", WASM);
+    let Some(report) = program.report(&python, &[], &[]) else { return };
+    assert!(share(&report, "hot_wasm") > 30.0, "{report}");
+}
