@@ -47,6 +47,10 @@ ids! {
     StackId
     /// Samples that are alike.
     RowId
+    /// Who was sampled.
+    TaskId
+    /// Where samples were taken.
+    PlaceId
 }
 
 /// The most values of a [`Set`], and the most call chains; further ones are not told apart.

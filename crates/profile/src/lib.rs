@@ -6,6 +6,7 @@
 //!           rows: (event, thread, command, CPU, leaf, stack) -> samples, period
 //!
 //! Table     rows put together by sort keys: one Entry each, with its own weight and what it called
+//! Samples   each one by itself, in columns: a selection of them makes the rows
 //! CallTree  the call chains of one entry, put together from their callers or from their callees
 //! ```
 //! Pure: addresses were made names before they come here, and nothing here knows files or
@@ -21,14 +22,18 @@ mod key;
 mod losses;
 mod numbers;
 mod profile;
+mod samples;
 mod stacks;
 mod tables;
 
 pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use filter::Filter;
-pub use ids::{DsoId, EventId, FrameId, RowId, StackId, StringId, SymbolId, ThreadId};
+pub use ids::{
+    DsoId, EventId, FrameId, PlaceId, RowId, StackId, StringId, SymbolId, TaskId, ThreadId,
+};
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
+pub use samples::{Place, RowKeys, Sample, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Space, Symbol, Thread, Weight};

@@ -104,6 +104,11 @@ impl Profile {
         }
     }
 
+    /// Takes all samples out. The tables stay.
+    pub(crate) fn clear_rows(&mut self) {
+        (self.rows, self.weights) = (Set::default(), Vec::new());
+    }
+
     /// Takes samples out: those of rows for which `goes` holds. Returns what they weigh.
     pub fn remove_rows(&mut self, mut goes: impl FnMut(&Self, &Row) -> bool) -> Weight {
         let mut removed = Weight::default();

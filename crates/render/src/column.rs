@@ -42,9 +42,19 @@ impl Column {
         }
     }
 
+    /// What stands in it for an entry, made safe for a terminal.
+    #[must_use]
+    pub fn text(self, profile: &Profile, table: &Table, entry: &Entry) -> String {
+        let mut text = String::new();
+        // A string takes all that is written to it.
+        let _ = self.cell(&mut text, profile, table, entry);
+        text
+    }
+
     /// The least width of a figure, which stands at its right; `None` for names, which stand at the
     /// left.
-    pub(crate) fn figure_width(self) -> Option<usize> {
+    #[must_use]
+    pub fn figure_width(self) -> Option<usize> {
         match self {
             Self::Children | Self::Overhead => Some(8),
             Self::Samples | Self::Period => Some(12),
@@ -118,7 +128,8 @@ fn nearer_the_root(left: &Entry, right: &Entry) -> Ordering {
 }
 
 /// The share of a period in another, in percent; 0 of nothing.
-pub(crate) fn percent(part: Weight, all: Weight) -> f64 {
+#[must_use]
+pub fn percent(part: Weight, all: Weight) -> f64 {
     if all.period == 0 { 0.0 } else { 100.0 * part.period as f64 / all.period as f64 }
 }
 

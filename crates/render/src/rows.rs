@@ -8,7 +8,8 @@ use crate::column::percent;
 use crate::{Column, View};
 
 /// The table of an event: all of its entries are ordered, those below the limit are gone.
-pub(crate) fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
+#[must_use]
+pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
     let keys = view.columns.iter().chain(&view.order).filter_map(|column| match column {
         Column::Key(key) => Some(*key),
         _ => None,

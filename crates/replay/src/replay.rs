@@ -49,6 +49,7 @@ pub struct Replay {
     detail: Detail,
     sorter: Sorter,
     is_described: bool,
+    offset: u64,
     state: State,
 }
 
@@ -70,7 +71,7 @@ impl Replay {
         let (machine, losses) = (Machine::new(symbols), Losses::default());
         let (groups, members) = (GroupCounts::default(), Vec::new());
         let state = State { detail, machine, losses, groups, members };
-        Self { detail, sorter: Sorter::default(), is_described: false, state }
+        Self { detail, sorter: Sorter::default(), is_described: false, offset: 0, state }
     }
 
     /// Replays a recording to its end, or to where the sink breaks, and says what is missing.
@@ -85,25 +86,52 @@ impl Replay {
     where
         S::Error: From<Error>,
     {
-        let mut flow = ControlFlow::Continue(());
-        let mut pushed = 0;
-        while flow.is_continue() {
-            let Some(entry) = recording.next_record().map_err(Error::Read)? else { break };
-            flow = self.push(&entry, sink)?;
-            pushed += 1;
-            if pushed == BATCH && flow.is_continue() {
-                pushed = 0;
-                if let Some(time_ns) = recording.complete_before_ns() {
-                    flow = self.complete_before(time_ns, recording.description(), sink)?;
-                }
+        while self.step(recording, sink, BATCH)?.is_continue() {}
+        Ok(self.losses_of(recording))
+    }
+
+    /// Goes on by at most so many records. [`ControlFlow::Break`]: that was the end of the
+    /// recording, or the sink breaks.
+    ///
+    /// # Errors
+    /// [`Error::Read`], and the sink's own.
+    pub fn step<S: Sink>(
+        &mut self,
+        recording: &mut Recording,
+        sink: &mut S,
+        records: u32,
+    ) -> Result<ControlFlow<()>, S::Error>
+    where
+        S::Error: From<Error>,
+    {
+        for _ in 0..records {
+            let Some(entry) = recording.next_record().map_err(Error::Read)? else {
+                self.finish(recording.description(), sink)?;
+                return Ok(ControlFlow::Break(()));
+            };
+            if self.push(&entry, sink)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        if flow.is_continue() {
-            self.finish(recording.description(), sink)?;
+        match recording.complete_before_ns() {
+            Some(time_ns) => self.complete_before(time_ns, recording.description(), sink),
+            None => Ok(ControlFlow::Continue(())),
         }
+    }
+
+    /// Where the last record lies that was pushed, in bytes from the start of the recording or of
+    /// its part.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What is missing so far of what was replayed, and of what could not be read.
+    #[must_use]
+    pub fn losses_of(&self, recording: &Recording) -> Losses {
         let mut losses = self.losses();
         add_unread(&mut losses, &recording.losses());
-        Ok(losses)
+        losses
     }
 
     /// Takes a record in, and hands out what is due. A record of kind `FINISHED_ROUND` says that
@@ -117,6 +145,7 @@ impl Replay {
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         let Entry { offset, record, description, payload } = *entry;
+        self.offset = offset;
         if !self.is_described {
             self.is_described = true;
             self.state.machine.learn(description);

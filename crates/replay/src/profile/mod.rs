@@ -1,6 +1,7 @@
 //! A recording as a profile: a sink that sums samples up.
 
 mod frames;
+mod samples;
 mod sink;
 mod task_counts;
 mod threads;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::recording::Recording;
 use crate::replay::{Detail, Options, Replay};
 
+pub use samples::{SampleSink, SampleSinkOptions};
 pub use sink::{ProfileSink, has_callchains};
 
 /// How samples are summed up.

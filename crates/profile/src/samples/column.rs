@@ -1,0 +1,64 @@
+//! Numbers that differ little, in few bytes each.
+
+/// Numbers as their least one and what each has above it, in as many bytes as the greatest takes.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    base: u64,
+    above: Above,
+}
+
+#[derive(Clone, Debug)]
+enum Above {
+    Nothing,
+    Bytes1(Box<[u8]>),
+    Bytes2(Box<[u16]>),
+    Bytes4(Box<[u32]>),
+    Bytes8(Box<[u64]>),
+}
+
+impl Column {
+    pub(super) fn of(values: &[u64]) -> Self {
+        let base = values.iter().copied().min().unwrap_or(0);
+        let most = values.iter().copied().max().unwrap_or(0) - base;
+        let above = values.iter().map(|value| value - base);
+        let above = if most == 0 {
+            Above::Nothing
+        } else if u8::try_from(most).is_ok() {
+            Above::Bytes1(above.map(|value| value.to_le_bytes()[0]).collect())
+        } else if u16::try_from(most).is_ok() {
+            Above::Bytes2(above.map(|value| u16::try_from(value).unwrap_or(u16::MAX)).collect())
+        } else if u32::try_from(most).is_ok() {
+            Above::Bytes4(above.map(|value| u32::try_from(value).unwrap_or(u32::MAX)).collect())
+        } else {
+            Above::Bytes8(above.collect())
+        };
+        Self { base, above }
+    }
+
+    /// The number at a place; the least one behind the end.
+    pub(super) fn get(&self, at: usize) -> u64 {
+        let above = match &self.above {
+            Above::Nothing => None,
+            Above::Bytes1(values) => values.get(at).copied().map(u64::from),
+            Above::Bytes2(values) => values.get(at).copied().map(u64::from),
+            Above::Bytes4(values) => values.get(at).copied().map(u64::from),
+            Above::Bytes8(values) => values.get(at).copied(),
+        };
+        self.base + above.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_all_widths_come_back() {
+        for most in [0, 1, 255, 256, 65_535, 65_536, u64::from(u32::MAX), u64::MAX - 9] {
+            let values = [9, 9 + most, 9 + most / 2];
+            let column = Column::of(&values);
+            assert_eq!([0, 1, 2].map(|at| column.get(at)), values);
+        }
+        assert_eq!(Column::of(&[]).get(0), 0);
+    }
+}

@@ -1,0 +1,248 @@
+//! Samples one by one, in columns of a few bytes each.
+//!
+//! ```text
+//! chunk of 65,536   event | task | cpu | place | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
+//! tasks             thread, name at that time, cgroup
+//! places            leaf, call chain, fields of a tracepoint
+//! ```
+//! A profile keeps what samples have in common. These keep each sample, so that a reader who looks
+//! for something else is answered without reading the recording again.
+
+mod column;
+mod selection;
+
+use crate::ids::{EventId, FrameId, Id, PlaceId, Set, StackId, StringId, TaskId, ThreadId};
+
+use column::Column;
+
+pub use selection::{RowKeys, Selected, Selection, Term};
+
+/// Samples that are compressed together.
+const CHUNK: usize = 1 << 16;
+
+/// Who was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Task {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The thread's name at that time.
+    pub comm: StringId,
+    /// The path of its cgroup, where that was recorded.
+    pub cgroup: Option<StringId>,
+}
+
+/// Where a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Where the CPU was.
+    pub leaf: Option<FrameId>,
+    /// The call chain.
+    pub stack: Option<StackId>,
+    /// The fields of a tracepoint, as text.
+    pub trace: Option<StringId>,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The event.
+    pub event: EventId,
+    /// Who was sampled.
+    pub task: TaskId,
+    /// The CPU.
+    pub cpu: Option<u32>,
+    /// Where it was taken.
+    pub place: PlaceId,
+    /// The distance of the instruction from the first address of its function, in bytes; `None` of
+    /// what has no function.
+    pub offset: Option<u32>,
+    /// When, in nanoseconds of the recording's clock.
+    pub time_ns: Option<u64>,
+    /// The occurrences that it stands for (nanoseconds for clocks).
+    pub period: u64,
+}
+
+/// Samples in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    tasks: Set<Task>,
+    places: Set<Place>,
+    chunks: Vec<Columns<Column>>,
+    last: Columns<Vec<u64>>,
+    last_task: Option<(Task, TaskId)>,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// The fields of samples, each apart. What is absent is 0, what is there one more than its value.
+#[derive(Clone, Debug, Default)]
+struct Columns<T> {
+    event: T,
+    task: T,
+    cpu: T,
+    place: T,
+    offset: T,
+    time: T,
+    period: T,
+}
+
+impl Columns<Vec<u64>> {
+    fn compressed(&self) -> Columns<Column> {
+        let of = |values: &Vec<u64>| Column::of(values);
+        Columns {
+            event: of(&self.event),
+            task: of(&self.task),
+            cpu: of(&self.cpu),
+            place: of(&self.place),
+            offset: of(&self.offset),
+            time: of(&self.time),
+            period: of(&self.period),
+        }
+    }
+
+    fn clear(&mut self) {
+        let Self { event, task, cpu, place, offset, time, period } = self;
+        [event, task, cpu, place, offset, time, period].into_iter().for_each(Vec::clear);
+    }
+}
+
+impl<T> Columns<T> {
+    /// The sample at a place, where `at` reads a column there.
+    fn sample(&self, at: impl Fn(&T) -> u64) -> Sample {
+        let index = |column| usize::try_from(at(column)).unwrap_or(usize::MAX);
+        let optional = |column| at(column).checked_sub(1);
+        let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        Sample {
+            event: EventId::from_index(index(&self.event)),
+            task: TaskId::from_index(index(&self.task)),
+            cpu: optional(&self.cpu).map(narrow),
+            place: PlaceId::from_index(index(&self.place)),
+            offset: optional(&self.offset).map(narrow),
+            time_ns: optional(&self.time),
+            period: at(&self.period),
+        }
+    }
+}
+
+impl Samples {
+    /// Keeps a task.
+    pub fn add_task(&mut self, task: Task) -> TaskId {
+        if let Some((_, id)) = self.last_task.filter(|(last, _)| *last == task) {
+            return id;
+        }
+        let id = self.tasks.insert(task);
+        self.last_task = Some((task, id));
+        id
+    }
+
+    /// Keeps a place.
+    pub fn add_place(&mut self, place: Place) -> PlaceId {
+        self.places.insert(place)
+    }
+
+    /// Adds a sample.
+    pub fn push(&mut self, sample: &Sample) {
+        let present = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
+        let columns = &mut self.last;
+        columns.event.push(sample.event.index() as u64);
+        columns.task.push(sample.task.index() as u64);
+        columns.cpu.push(present(sample.cpu.map(u64::from)));
+        columns.place.push(sample.place.index() as u64);
+        columns.offset.push(present(sample.offset.map(u64::from)));
+        columns.time.push(present(sample.time_ns));
+        columns.period.push(sample.period);
+        if let Some(time_ns) = sample.time_ns {
+            let is_first = self.last_ns == 0;
+            self.first_ns = if is_first { time_ns } else { self.first_ns.min(time_ns) };
+            self.last_ns = self.last_ns.max(time_ns);
+        }
+        if columns.event.len() == CHUNK {
+            self.chunks.push(columns.compressed());
+            columns.clear();
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.chunks.len() * CHUNK + self.last.event.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All samples.
+    pub fn iter(&self) -> impl Iterator<Item = Sample> {
+        let chunks = self
+            .chunks
+            .iter()
+            .flat_map(|columns| (0..CHUNK).map(|at| columns.sample(|column| column.get(at))));
+        let at = |column: &Vec<u64>, at: usize| column.get(at).copied().unwrap_or(0);
+        let rest = (0..self.last.event.len())
+            .map(move |index| self.last.sample(|column| at(column, index)));
+        chunks.chain(rest)
+    }
+
+    /// The times of the first and the last sample, in nanoseconds; `None` where none has a time.
+    #[must_use]
+    pub fn times(&self) -> Option<(u64, u64)> {
+        (self.last_ns > 0).then_some((self.first_ns, self.last_ns))
+    }
+
+    /// A task.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(id)
+    }
+
+    /// All tasks, in the order of their ids.
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter()
+    }
+
+    /// A place.
+    #[must_use]
+    pub fn place(&self, id: PlaceId) -> Option<&Place> {
+        self.places.get(id)
+    }
+
+    /// All places, in the order of their ids.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::tables::Thread;
+
+    #[test]
+    fn what_went_in_comes_out_across_chunks() {
+        let (mut profile, mut samples) = (Profile::default(), Samples::default());
+        let comm = profile.add_string(b"sh");
+        let event = profile.name_event(0, comm);
+        let thread = profile.add_thread(Thread { pid: 1, tid: 1 });
+        let task = samples.add_task(Task { thread, comm, cgroup: None });
+        let place = samples.add_place(Place { leaf: None, stack: None, trace: None });
+        let made = |at: u64| Sample {
+            event,
+            task,
+            cpu: (at % 3 > 0).then_some(u32::try_from(at % 3).unwrap()),
+            place,
+            offset: (at % 5 > 0).then_some(u32::try_from(at).unwrap()),
+            time_ns: Some(1_000_000_000_000 + at * at),
+            period: if at == 70_000 { u64::MAX } else { at },
+        };
+        let all: Vec<_> = (0..140_000).map(made).collect();
+        all.iter().for_each(|sample| samples.push(sample));
+        assert_eq!(samples.len(), all.len());
+        assert!(samples.iter().eq(all.iter().copied()));
+        let last = 1_000_000_000_000 + 139_999 * 139_999;
+        assert_eq!(samples.times(), Some((1_000_000_000_000, last)));
+    }
+}

@@ -1,0 +1,356 @@
+//! Which samples are taken, and what rows they make.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Place, Samples, Task};
+use crate::ids::{EventId, FrameId, Id, PlaceId, TaskId};
+use crate::key::Function;
+use crate::profile::{Profile, Row};
+use crate::tables::Weight;
+
+/// A condition on samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// The thread's name.
+    Comm(Vec<u8>),
+    /// The process.
+    Pid(i32),
+    /// The thread.
+    Tid(i32),
+    /// The CPU.
+    Cpu(u32),
+    /// The path of the cgroup.
+    Cgroup(Vec<u8>),
+    /// A file that code ran in or was called from: its short name or its path.
+    Dso(Vec<u8>),
+    /// A part of the name of a function that ran or called what ran.
+    Symbol(Vec<u8>),
+    /// What the call chain begins with, the outermost function first.
+    Stack(Vec<Function>),
+    /// From one time to another, in nanoseconds of the recording's clock, both included.
+    Time(u64, u64),
+}
+
+/// Which samples are taken: those for which all terms hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only this event.
+    pub event: Option<EventId>,
+    /// The conditions.
+    pub terms: Vec<Term>,
+    /// Threads that are left out: the recorder's own.
+    pub without_tids: Vec<i32>,
+}
+
+/// What tells rows apart beside event and place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowKeys {
+    /// The thread.
+    pub thread: bool,
+    /// The thread's name.
+    pub comm: bool,
+    /// The CPU.
+    pub cpu: bool,
+}
+
+/// A selection, worked out for each task and each place.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    event: Option<EventId>,
+    tasks: Vec<bool>,
+    places: Vec<bool>,
+    cpus: Vec<u32>,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Selection {
+    /// Works it out for all tasks and places that are known by now.
+    #[must_use]
+    pub fn of(&self, profile: &Profile, samples: &Samples) -> Selected {
+        let mut selected = Selected {
+            event: self.event,
+            tasks: samples.tasks().map(|task| self.takes_task(profile, task)).collect(),
+            places: Vec::new(),
+            cpus: Vec::new(),
+            from_ns: 0,
+            to_ns: u64::MAX,
+        };
+        for term in &self.terms {
+            match term {
+                Term::Cpu(cpu) => selected.cpus.push(*cpu),
+                Term::Time(from_ns, to_ns) => {
+                    selected.from_ns = selected.from_ns.max(*from_ns);
+                    selected.to_ns = selected.to_ns.min(*to_ns);
+                }
+                _ => {}
+            }
+        }
+        let frames: Vec<HashSet<FrameId, foldhash::fast::RandomState>> =
+            self.terms.iter().filter_map(|term| frames_of(profile, term)).collect();
+        let takes = |place: &Place| {
+            let chain = profile.frames_of(place.stack);
+            let has = |wanted: &HashSet<FrameId, _>| {
+                place.leaf.is_some_and(|leaf| wanted.contains(&leaf))
+                    || chain.iter().any(|frame| wanted.contains(frame))
+            };
+            frames.iter().all(has)
+                && self.terms.iter().all(|term| match term {
+                    Term::Stack(stack) => begins_with(profile, place, stack),
+                    _ => true,
+                })
+        };
+        selected.places = samples.places().map(takes).collect();
+        selected
+    }
+
+    fn takes_task(&self, profile: &Profile, task: &Task) -> bool {
+        let Some(thread) = profile.thread(task.thread) else { return false };
+        !self.without_tids.contains(&thread.tid)
+            && self.terms.iter().all(|term| match term {
+                Term::Comm(comm) => profile.string(task.comm) == comm,
+                Term::Pid(pid) => thread.pid == *pid,
+                Term::Tid(tid) => thread.tid == *tid,
+                Term::Cgroup(path) => {
+                    task.cgroup.is_some_and(|cgroup| profile.string(cgroup) == path)
+                }
+                _ => true,
+            })
+    }
+}
+
+/// The frames that a condition on frames holds for; `None` for another condition.
+fn frames_of(
+    profile: &Profile,
+    term: &Term,
+) -> Option<HashSet<FrameId, foldhash::fast::RandomState>> {
+    if !matches!(term, Term::Dso(_) | Term::Symbol(_)) {
+        return None;
+    }
+    Some(profile.frame_ids().filter(|frame| term.takes_frame(profile, Some(*frame))).collect())
+}
+
+impl Term {
+    /// Whether a condition on frames holds for a frame; others hold for all.
+    #[must_use]
+    pub fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
+        let found = frame.and_then(|frame| profile.frame(frame));
+        match self {
+            Self::Dso(name) => {
+                let dso = found.and_then(|found| profile.dso(found.dso?));
+                dso.is_some_and(|dso| {
+                    [dso.short, dso.path].iter().any(|text| profile.string(*text) == name)
+                })
+            }
+            Self::Symbol(part) => {
+                let symbol = found.and_then(|found| profile.symbol(found.function.ok()?));
+                symbol.is_some_and(|symbol| {
+                    let name = profile.string(symbol.name);
+                    part.is_empty() || name.windows(part.len()).any(|window| window == part)
+                })
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether the call chain begins with these functions, the outermost first.
+fn begins_with(profile: &Profile, place: &Place, wanted: &[Function]) -> bool {
+    let chain = profile.frames_of(place.stack);
+    let alone = place.leaf.as_slice();
+    let frames = if chain.is_empty() { alone } else { chain };
+    frames.len() >= wanted.len()
+        && frames
+            .iter()
+            .rev()
+            .zip(wanted)
+            .all(|(frame, wanted)| Function::of(profile, Some(*frame)) == *wanted)
+}
+
+impl Selected {
+    /// Whether a sample is taken.
+    #[must_use]
+    pub fn takes(&self, sample: &super::Sample) -> bool {
+        let is = |takes: &[bool], at: usize| takes.get(at).copied().unwrap_or(false);
+        self.event.is_none_or(|event| sample.event == event)
+            && is(&self.tasks, sample.task.index())
+            && is(&self.places, sample.place.index())
+            && sample.time_ns.is_none_or(|at| (self.from_ns..=self.to_ns).contains(&at))
+            && self.cpus.iter().all(|cpu| sample.cpu == Some(*cpu))
+    }
+}
+
+/// What rows are put together by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Group {
+    event: EventId,
+    task: u32,
+    cpu: Option<u32>,
+    place: PlaceId,
+}
+
+impl Samples {
+    /// Replaces the rows of a profile, whose tables these samples are of, by those of the samples
+    /// that are taken.
+    pub fn fill_rows(&self, profile: &mut Profile, selected: &Selected, keys: RowKeys) {
+        let tasks = self.task_groups(keys);
+        let mut groups: HashMap<Group, u32, foldhash::fast::RandomState> = HashMap::default();
+        let mut sums: Vec<(Group, Weight)> = Vec::new();
+        for sample in self.iter().filter(|sample| selected.takes(sample)) {
+            let group = Group {
+                event: sample.event,
+                task: tasks.get(sample.task.index()).copied().unwrap_or(0),
+                cpu: sample.cpu.filter(|_| keys.cpu),
+                place: sample.place,
+            };
+            let next = u32::try_from(sums.len()).unwrap_or(u32::MAX);
+            let at = *groups.entry(group).or_insert(next) as usize;
+            let weight = Weight { period: sample.period, samples: 1 };
+            match sums.get_mut(at) {
+                Some((_, sum)) => sum.add(weight),
+                None => sums.push((group, weight)),
+            }
+        }
+        profile.clear_rows();
+        for (group, weight) in sums {
+            let task = self.task(TaskId::from_index(group.task as usize));
+            let place = self.place(group.place).copied();
+            let Place { leaf, stack, trace } =
+                place.unwrap_or(Place { leaf: None, stack: None, trace: None });
+            let row = Row {
+                event: group.event,
+                thread: task.map(|task| task.thread),
+                comm: task.map(|task| task.comm),
+                cpu: group.cpu,
+                leaf,
+                stack,
+                trace,
+            };
+            profile.add_samples(row, weight);
+        }
+    }
+
+    /// For each task the first one that the keys don't tell it apart from.
+    fn task_groups(&self, keys: RowKeys) -> Vec<u32> {
+        let mut first = HashMap::new();
+        let number = |(at, task): (u32, &Task)| {
+            let key = (keys.thread.then_some(task.thread), keys.comm.then_some(task.comm));
+            *first.entry(key).or_insert(at)
+        };
+        (0..).zip(self.tasks()).map(number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::Sample;
+    use crate::tables::{Dso, Frame, Space, Symbol, Thread};
+
+    /// Two threads, `a` of the command sh on CPU 0 and `b` of the command date on CPU 1, each once
+    /// in `main -> work` and once in `main`, at the times 1 to 4.
+    fn made() -> (Profile, Samples) {
+        let (mut profile, mut samples) = (Profile::default(), Samples::default());
+        let text = |profile: &mut Profile, text: &str| profile.add_string(text.as_bytes());
+        let event = text(&mut profile, "cycles");
+        let event = profile.name_event(0, event);
+        let path = text(&mut profile, "/bin/x");
+        let short = text(&mut profile, "x");
+        let dso = profile.add_dso(Dso { path, short });
+        let frames: Vec<_> = [("main", 16), ("work", 32)]
+            .into_iter()
+            .map(|(name, start)| {
+                let name = text(&mut profile, name);
+                let symbol = profile.add_symbol(Symbol { dso, name, start });
+                let space = Space::User;
+                profile.add_frame(Frame {
+                    space,
+                    dso: Some(dso),
+                    function: Ok(symbol),
+                    address: start,
+                })
+            })
+            .collect();
+        let stacks = [vec![frames[1], frames[0]], vec![frames[0]]];
+        for (tid, name) in [(1, "sh"), (2, "date")] {
+            let comm = text(&mut profile, name);
+            let cgroup = Some(text(&mut profile, &format!("/{name}")));
+            let thread = profile.add_thread(Thread { pid: tid, tid });
+            let task = samples.add_task(Task { thread, comm, cgroup });
+            for (at, stack) in stacks.iter().enumerate() {
+                let leaf = stack.first().copied();
+                let place = Place { leaf, stack: profile.add_stack(stack), trace: None };
+                let place = samples.add_place(place);
+                samples.push(&Sample {
+                    event,
+                    task,
+                    cpu: u32::try_from(tid - 1).ok(),
+                    place,
+                    offset: Some(0),
+                    time_ns: u64::try_from(tid * 2).ok().map(|time| time - 1 + at as u64),
+                    period: 10,
+                });
+            }
+        }
+        (profile, samples)
+    }
+
+    fn taken(terms: &[Term]) -> Vec<u64> {
+        let (profile, samples) = made();
+        let selection = Selection { terms: terms.to_vec(), ..Selection::default() };
+        let selected = selection.of(&profile, &samples);
+        samples.iter().filter(|sample| selected.takes(sample)).filter_map(|s| s.time_ns).collect()
+    }
+
+    #[test]
+    fn each_condition_takes_its_samples() {
+        let (profile, samples) = made();
+        let main = samples.place(PlaceId::from_index(1)).unwrap().leaf;
+        let main = Function::of(&profile, main);
+        let work = Function::of(&profile, samples.place(PlaceId::from_index(0)).unwrap().leaf);
+        let cases = [
+            (Term::Comm(b"sh".to_vec()), vec![1, 2]),
+            (Term::Pid(2), vec![3, 4]),
+            (Term::Tid(1), vec![1, 2]),
+            (Term::Cpu(1), vec![3, 4]),
+            (Term::Cgroup(b"/date".to_vec()), vec![3, 4]),
+            (Term::Dso(b"x".to_vec()), vec![1, 2, 3, 4]),
+            (Term::Dso(b"y".to_vec()), vec![]),
+            (Term::Symbol(b"or".to_vec()), vec![1, 3]),
+            (Term::Stack(vec![main]), vec![1, 2, 3, 4]),
+            (Term::Stack(vec![main, work]), vec![1, 3]),
+            (Term::Stack(vec![work]), vec![]),
+            (Term::Time(2, 3), vec![2, 3]),
+        ];
+        for (term, times) in cases {
+            assert_eq!(taken(std::slice::from_ref(&term)), times, "{term:?}");
+        }
+        assert_eq!(taken(&[Term::Tid(1), Term::Symbol(b"work".to_vec())]), [1]);
+    }
+
+    #[test]
+    fn rows_are_told_apart_by_what_is_asked_for() {
+        let (mut profile, samples) = made();
+        let selected = Selection { without_tids: vec![9], ..Selection::default() };
+        let selected = selected.of(&profile, &samples);
+        samples.fill_rows(&mut profile, &selected, RowKeys::default());
+        let weights: Vec<_> = profile.rows().map(|(_, weight)| weight.period).collect();
+        assert_eq!(weights, [20, 20]);
+        for keys in [
+            RowKeys { thread: true, ..RowKeys::default() },
+            RowKeys { comm: true, ..RowKeys::default() },
+            RowKeys { cpu: true, ..RowKeys::default() },
+        ] {
+            samples.fill_rows(&mut profile, &selected, keys);
+            assert_eq!(profile.rows().count(), 4, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_recorder_itself_is_left_out() {
+        let (profile, samples) = made();
+        let selection = Selection { without_tids: vec![1], ..Selection::default() };
+        let selected = selection.of(&profile, &samples);
+        assert_eq!(samples.iter().filter(|sample| selected.takes(sample)).count(), 2);
+    }
+}

@@ -1,0 +1,225 @@
+//! Keeps samples one by one.
+
+use std::ops::ControlFlow;
+
+use tare_format::abi::Sampling;
+use tare_format::file::Description;
+use tare_format::record::Sample as RecordedSample;
+use tare_profile::{
+    EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, Task,
+};
+
+use super::frames::Frames;
+use super::threads::ThreadTable;
+use crate::callchain::CodeAddress;
+use crate::cpumode::CpuMode;
+use crate::error::Error;
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+use crate::sink::Sink;
+use crate::tracepoints::Tracepoints;
+
+/// What is kept of each sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SampleSinkOptions {
+    /// Places are told apart by the fields of tracepoints.
+    pub trace: bool,
+}
+
+/// Samples while they come: the tables of a profile without rows, and each sample by itself.
+#[derive(Debug)]
+pub struct SampleSink {
+    profile: Profile,
+    samples: Samples,
+    threads: ThreadTable,
+    tracepoints: Tracepoints,
+    events: Vec<Event>,
+    frames: Frames,
+    chain: Vec<CodeAddress>,
+    offsets: Offsets,
+    cgroup: Option<(u64, StringId)>,
+    by_trace: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    id: EventId,
+    /// What a sample weighs that doesn't say so.
+    period: u64,
+}
+
+impl Sink for SampleSink {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.learn(sample.description);
+        if let Some(event) = sample.event.and_then(|index| self.events.get(index)).copied() {
+            self.add(machine, sample, event);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl SampleSink {
+    /// Nothing is kept yet.
+    #[must_use]
+    pub fn new(options: SampleSinkOptions, description: &Description) -> Self {
+        let mut sink = Self {
+            profile: Profile::default(),
+            samples: Samples::default(),
+            threads: ThreadTable::default(),
+            tracepoints: Tracepoints::default(),
+            events: Vec::new(),
+            frames: Frames::default(),
+            chain: Vec::new(),
+            offsets: Offsets::default(),
+            cgroup: None,
+            by_trace: options.trace,
+        };
+        sink.learn(description);
+        sink
+    }
+
+    /// Takes in events that became known since.
+    fn learn(&mut self, description: &Description) {
+        if self.events.len() < description.events().len() {
+            self.learn_events(description);
+        }
+    }
+
+    /// Takes in events, and their names as they are known by now.
+    pub fn learn_events(&mut self, description: &Description) {
+        self.tracepoints.learn(description);
+        self.events.clear();
+        for (index, event) in description.events().iter().enumerate() {
+            let name = self.profile.add_string(&self.tracepoints.event_name(event));
+            let period = match event.attr.sampling {
+                Sampling::None => 0,
+                Sampling::Period(period) | Sampling::Frequency(period) => period,
+            };
+            self.events.push(Event { id: self.profile.name_event(index, name), period });
+        }
+    }
+
+    fn add(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+        event: Event,
+    ) {
+        let head = &sample.fields.head;
+        let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
+        let (_, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
+        let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
+        let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
+        let (place, offset) = self.place(machine, sample, pid);
+        self.samples.push(&Sample {
+            event: event.id,
+            task,
+            cpu: head.cpu,
+            place,
+            offset,
+            time_ns: sample.time_ns,
+            period: head.period.unwrap_or(event.period),
+        });
+    }
+
+    fn cgroup(&mut self, machine: &Machine, id: u64) -> StringId {
+        if let Some((_, path)) = self.cgroup.filter(|(last, _)| *last == id) {
+            return path;
+        }
+        let path = match machine.cgroup(id) {
+            Some(path) => self.profile.add_string(path),
+            None => self.profile.add_string(format!("unknown[{id}]").as_bytes()),
+        };
+        self.cgroup = Some((id, path));
+        path
+    }
+
+    /// Where a sample was, and how far from its function's first address.
+    fn place(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+        pid: i32,
+    ) -> (PlaceId, Option<u32>) {
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let (profile, frames) = (&mut self.profile, &mut self.frames);
+        let at = sample.fields.head.ip.map(|address| CodeAddress { mode, address });
+        let leaf = at.map(|at| frames.frame(profile, machine, pid, at));
+        let offset = at
+            .zip(leaf)
+            .and_then(|(at, leaf)| self.offsets.of(machine, pid, at, profile.frame(leaf)?));
+        let stack = sample.fields.callchain.and_then(|_| {
+            machine.callchain(sample, usize::MAX, &mut self.chain);
+            frames.stack(profile, machine, pid, &self.chain)
+        });
+        let trace = self.trace(machine, sample);
+        (self.samples.add_place(Place { leaf, stack, trace }), offset)
+    }
+
+    /// The fields of a tracepoint's sample as text.
+    fn trace(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+    ) -> Option<StringId> {
+        let raw = sample.fields.raw.filter(|_| self.by_trace)?;
+        let event = sample.description.events().get(sample.event?)?;
+        let fields = self.tracepoints.fields(machine, event.attr.config, raw);
+        (!fields.is_empty()).then(|| self.profile.add_string(fields))
+    }
+
+    /// The tables, whose rows [`Samples::fill_rows`] makes, and the samples.
+    pub fn parts(&mut self) -> (&mut Profile, &Samples) {
+        (&mut self.profile, &self.samples)
+    }
+}
+
+/// Distances of instructions from the first addresses of their functions: as many as a CPU's cache
+/// holds.
+#[derive(Debug)]
+struct Offsets(Box<[Option<Offset>]>);
+
+#[derive(Clone, Copy, Debug)]
+struct Offset {
+    at: CodeAddress,
+    version: u64,
+    offset: Option<u32>,
+}
+
+impl Default for Offsets {
+    fn default() -> Self {
+        Self(vec![None; 1 << Self::BITS].into())
+    }
+}
+
+impl Offsets {
+    const BITS: u32 = 14;
+
+    fn of(
+        &mut self,
+        machine: &Machine,
+        pid: i32,
+        at: CodeAddress,
+        leaf: &Frame,
+    ) -> Option<u32> {
+        leaf.function.ok()?;
+        let version = machine.mappings_version(at.mode, pid)?;
+        let mixed = (at.address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let slot = usize::try_from(mixed >> (64 - Self::BITS)).ok()?;
+        let slot = self.0.get_mut(slot)?;
+        if let Some(known) = slot.filter(|known| (known.at, known.version) == (at, version)) {
+            return known.offset;
+        }
+        let found = machine.dso_address(at.mode, pid, at.address);
+        let distance = found.and_then(|found| found.address.checked_sub(leaf.address));
+        let offset = distance.and_then(|distance| u32::try_from(distance).ok());
+        *slot = Some(Offset { at, version, offset });
+        offset
+    }
+}
