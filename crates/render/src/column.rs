@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
 use tare_format::printable;
-use tare_profile::{Entry, Function, Key, Profile, Space, StringId, Table, Weight, short_name};
+use tare_profile::{
+    Entry, FrameId, Function, Key, Profile, Space, StringId, Table, Weight, short_name,
+};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +182,15 @@ fn space_letter(profile: &Profile, entry: &Entry) -> char {
         Space::Hypervisor => 'H',
         Space::Unknown => '?',
     }
+}
+
+/// What tables call the function of a frame, made safe for a terminal: its name, else the address.
+#[must_use]
+pub fn function_name(profile: &Profile, frame: Option<FrameId>) -> String {
+    let mut name = String::new();
+    // A string takes all that is written to it.
+    let _ = function(&mut name, profile, Function::of(profile, frame));
+    name
 }
 
 /// A function's name, or its address with 16 digits.

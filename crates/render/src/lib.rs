@@ -16,13 +16,13 @@ mod samples;
 mod text;
 mod tree;
 
-pub use column::{Column, percent};
+pub use column::{Column, function_name, percent};
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use losses::loss_lines;
-pub use rows::rows;
 pub use plural::{agreeing, count, grouped, plural};
+pub use rows::rows;
 pub use samples::{Kind, Place, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
 pub use tree::Graph;

@@ -100,7 +100,8 @@ pub use error::Error;
 pub use group::{GroupCounts, Member};
 pub use machine::Machine;
 pub use profile::{
-    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, TimeRange, has_callchains, summarize,
+    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, TimeRange,
+    has_callchains, summarize,
 };
 pub use recording::Recording;
 pub use replay::{Detail, Options, Replay};

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod command;
 mod download;
 pub mod exit;
+pub mod tui;
 
 use std::ffi::OsString;
 use std::io::Write;

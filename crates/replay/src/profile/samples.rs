@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
-use tare_profile::{
-    EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, Task,
-};
+use tare_profile::{EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, Task};
 
 use super::frames::Frames;
 use super::threads::ThreadTable;
@@ -201,13 +199,7 @@ impl Default for Offsets {
 impl Offsets {
     const BITS: u32 = 14;
 
-    fn of(
-        &mut self,
-        machine: &Machine,
-        pid: i32,
-        at: CodeAddress,
-        leaf: &Frame,
-    ) -> Option<u32> {
+    fn of(&mut self, machine: &Machine, pid: i32, at: CodeAddress, leaf: &Frame) -> Option<u32> {
         leaf.function.ok()?;
         let version = machine.mappings_version(at.mode, pid)?;
         let mixed = (at.address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

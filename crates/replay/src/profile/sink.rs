@@ -83,11 +83,7 @@ impl ProfileSink {
     /// # Errors
     /// [`Error::NoSampleTimes`].
     pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
-        let (from_ns, to_ns) = match options.time {
-            TimeRange::All => (0, u64::MAX),
-            TimeRange::Nanoseconds(from, to) => (from, to),
-            TimeRange::Percent(from, to) => percent_of(description, from, to)?,
-        };
+        let (from_ns, to_ns) = options.time.bounds(description)?;
         let mut sink = Self {
             profile: Profile::default(),
             threads: ThreadTable::default(),
@@ -299,6 +295,20 @@ impl ProfileSink {
         profile.compare_with_counts(&by_name, last_name);
         if self.exact {
             profile.weigh_by_counts(last_name);
+        }
+    }
+}
+
+impl TimeRange {
+    /// From when to when that is in a recording, in nanoseconds of its clock, both included.
+    ///
+    /// # Errors
+    /// [`Error::NoSampleTimes`].
+    pub fn bounds(self, description: &Description) -> Result<(u64, u64), Error> {
+        match self {
+            Self::All => Ok((0, u64::MAX)),
+            Self::Nanoseconds(from, to) => Ok((from, to)),
+            Self::Percent(from, to) => percent_of(description, from, to),
         }
     }
 }

@@ -46,6 +46,8 @@ mod symbols;
 mod symbols_debuginfod;
 mod symbols_found;
 mod three;
+mod tmux;
 mod trace;
+mod tui;
 mod uprobe;
 mod versus;

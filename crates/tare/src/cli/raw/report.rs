@@ -4,7 +4,8 @@ use super::SymbolSearch;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare report                            what perf.data or tare.data holds, by command, file and function
+  tare report                            on a terminal: interactive, with ? for the keys
+  tare report --stdio                    what perf.data or tare.data holds, by command, file and function
   tare report --sort comm,cpu            by other keys
   tare report --no-children -g callee    what each function cost itself, and who called it
   tare report --dsos libc.so.6 --percent-limit 1
@@ -21,9 +22,21 @@ pub struct Report {
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
 
-    /// As text: there is no other interface yet
-    #[arg(long)]
+    /// As text (the default where stdout is no terminal)
+    #[arg(long, overrides_with = "tui", help_heading = "Output")]
     pub stdio: bool,
+
+    /// On the terminal: keys are explained by `?` (the default where stdout is one)
+    #[arg(long, overrides_with = "stdio", help_heading = "Output")]
+    pub tui: bool,
+
+    /// As text through $PAGER, else less
+    #[arg(long, conflicts_with_all = ["tui", "json"], help_heading = "Output")]
+    pub pager: bool,
+
+    /// Panics once something is shown: a test of what that leaves of the terminal
+    #[arg(long, hide = true)]
+    pub tui_panic: bool,
 
     /// What samples are put together by, such as comm,dso,sym
     #[arg(

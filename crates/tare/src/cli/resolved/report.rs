@@ -20,6 +20,10 @@ pub struct Report {
     pub part: Part,
     /// As JSON.
     pub json: bool,
+    /// Text or a terminal's whole screen.
+    pub interface: Interface,
+    /// Panics once something is shown on the terminal.
+    pub tui_panic: bool,
     /// The columns, where they were named one by one.
     pub fields: Option<Vec<Column>>,
     /// The sort keys.
@@ -59,6 +63,19 @@ pub enum Part {
     Header,
     /// How many records of each kind there are.
     Stats,
+}
+
+/// How a report reaches its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// On the terminal where stdout is one, else as text.
+    Fitting,
+    /// As text.
+    Text,
+    /// As text through a pager.
+    Pager,
+    /// On the terminal.
+    Terminal,
 }
 
 /// Which call graphs were asked for.
@@ -108,6 +125,13 @@ impl Report {
             input: raw.input,
             part,
             json: raw.json,
+            interface: match (raw.stdio, raw.tui, raw.pager) {
+                (_, true, _) => Interface::Terminal,
+                (_, _, true) => Interface::Pager,
+                (true, ..) => Interface::Text,
+                _ => Interface::Fitting,
+            },
+            tui_panic: raw.tui_panic,
             fields: (!fields.is_empty()).then_some(fields),
             sort,
             figures: figures
@@ -155,11 +179,17 @@ impl Report {
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
             code,
-            trace: self.columns(recorded).any(|column| column == Column::Key(Key::Trace)),
+            trace: self.shows_trace(recorded),
             include_self: self.include_self,
             exact: self.exact,
             symbols: self.symbols.clone(),
         }
+    }
+
+    /// Whether rows are told apart by the fields of tracepoints.
+    #[must_use]
+    pub fn shows_trace(&self, recorded: Recorded) -> bool {
+        self.columns(recorded).any(|column| column == Column::Key(Key::Trace))
     }
 
     /// What is shown of a recording.

@@ -153,7 +153,7 @@ pub(super) fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
 }
 
 /// `1.5,2` -> nanoseconds; what is left out has no bound.
-pub(super) fn time(range: &str) -> Result<(u64, u64), Refusal> {
+pub(crate) fn time(range: &str) -> Result<(u64, u64), Refusal> {
     let refusal = || {
         Refusal::usage(format!(
             "--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"

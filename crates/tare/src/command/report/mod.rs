@@ -1,5 +1,7 @@
 //! `tare report`: what a recording holds, summed up.
 
+mod interactive;
+mod pager;
 mod stats;
 
 use std::io::{BufWriter, Write};
@@ -13,7 +15,7 @@ use tare_replay::{Error, Recording, has_callchains};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;
-use crate::cli::resolved::report::{CallGraphs, Part, Recorded, Report};
+use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
 use crate::command::header;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
@@ -21,14 +23,24 @@ use crate::exit::{Exit, Refusal};
 pub(crate) fn run(raw: raw::Report) -> Outcome {
     let report = Report::resolve(raw)?;
     let recording = open(&report.input)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    match report.part {
-        Part::Stats => stats::write(&mut out, recording)?,
-        Part::Header => header::write_only(&mut out, recording, Extent::Usual)?,
-        Part::Table | Part::HeaderAndTable => table(&mut out, recording, &report)?,
+    if interactive::is_wanted(&report)? {
+        return interactive::run(recording, &report);
     }
+    if report.interface == Interface::Pager {
+        return pager::through(|out| write(out, recording, &report));
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write(&mut out, recording, &report)?;
     out.flush()?;
     Ok(Exit::Success)
+}
+
+fn write(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+    match report.part {
+        Part::Stats => stats::write(out, recording),
+        Part::Header => header::write_only(out, recording, Extent::Usual),
+        Part::Table | Part::HeaderAndTable => table(out, recording, report),
+    }
 }
 
 fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {

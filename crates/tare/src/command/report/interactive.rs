@@ -1,0 +1,88 @@
+//! The report on a terminal.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use tare_format::file::Description;
+use tare_profile::Term;
+use tare_replay::{Recording, TimeRange};
+
+use crate::Outcome;
+use crate::cli::resolved::Extent;
+use crate::cli::resolved::report::{Interface, Part, Report};
+use crate::command::header;
+use crate::command::report::{no_samples, recorded};
+use crate::exit::{Exit, Refusal};
+use crate::tui::{self, Ended, Shown};
+
+/// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
+/// only text has are reasons for text.
+pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
+    let is_table = report.part == Part::Table && !report.json;
+    let wants_text = report.threads || report.exact;
+    let is_terminal = std::io::stdout().is_terminal();
+    let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    match report.interface {
+        Interface::Terminal if !is_terminal => {
+            Err(Refusal::usage("--tui: stdout is no terminal (without --tui the report is text)"))
+        }
+        Interface::Terminal if !is_able => Err(Refusal::usage(
+            "--tui: the terminal can't move its cursor, as TERM has it (without --tui the report is text)",
+        )),
+        Interface::Terminal if !is_table || wants_text => Err(Refusal::usage(
+            "--tui: --header, --header-only, --stats, --json, --threads and --weight=exact are text",
+        )),
+        Interface::Terminal => Ok(true),
+        Interface::Text | Interface::Pager => Ok(false),
+        Interface::Fitting => {
+            let is_stream = report.input == Path::new("-");
+            Ok(is_table && !wants_text && is_terminal && is_able && !is_stream)
+        }
+    }
+}
+
+/// Shows it.
+pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
+    let known = recorded(recording.description());
+    let terms = terms(report, recording.description())?;
+    let ended = tui::run(Shown {
+        name: report.input.display().to_string(),
+        symbols: report.symbols.clone(),
+        trace: report.shows_trace(known),
+        include_self: report.include_self,
+        view: report.view(known),
+        terms,
+        is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        panics: report.tui_panic,
+        header: header_lines,
+        recording,
+    })?;
+    match ended {
+        Ended::Quit => Ok(Exit::Success),
+        Ended::Signal(2) => Ok(Exit::Interrupted),
+        Ended::Signal(number) => Ok(Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX))),
+        Ended::NoSamples(losses) => Err(no_samples(report, &losses).into()),
+    }
+}
+
+/// The filters that were typed and that the interface can take back; those of several names stay
+/// where they are.
+fn terms(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>> {
+    if report.time == TimeRange::All {
+        return Ok(Vec::new());
+    }
+    let (from_ns, to_ns) = report
+        .time
+        .bounds(description)
+        .map_err(|error| Refusal::usage(format!("--time in percent: {error}")))?;
+    Ok(vec![Term::Time(from_ns, to_ns)])
+}
+
+fn header_lines(description: &Description) -> Vec<String> {
+    let mut text = Vec::new();
+    // Memory takes all that is written to it.
+    let _ = header::write(&mut text, description, Extent::Usual);
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']).to_owned());
+    lines.filter(|line| !line.is_empty() && line != "========").collect()
+}

@@ -1,0 +1,220 @@
+//! What keys do.
+
+use tare_format::printable;
+
+use super::overlay::{Asked, Prompt};
+use super::pages::ledger;
+use super::{App, Next};
+use crate::tui::keys::{self, Action, View};
+use crate::tui::list::List;
+use crate::tui::model::Model;
+use crate::tui::view::Subject;
+use crate::tui::view::text::{TextView, wrapped};
+
+impl App {
+    pub(super) fn act(&mut self, model: &mut Model, action: Action) -> Next {
+        match action {
+            Action::Quit => return Next::Quit,
+            Action::Suspend => return Next::Suspend,
+            Action::Back => return self.back(),
+            Action::Show(view) => self.show(view),
+            Action::Help => self.put("Keys", &keys::help(self.view)),
+            Action::Header => {
+                let lines = (self.header)(model.description());
+                self.put("What the recording says of itself", &lines);
+            }
+            Action::Ledger => self.put("The ledger, and what is missing", &ledger(model)),
+            Action::Up => self.list().go(-1),
+            Action::Down => self.list().go(1),
+            Action::PageUp => self.page(-1),
+            Action::PageDown => self.page(1),
+            Action::First => self.list().go(isize::MIN),
+            Action::Last => self.list().go(isize::MAX),
+            Action::FilterSymbol => self.ask(Asked::Symbol),
+            Action::Filter => self.ask(Asked::Filter),
+            Action::Search => self.ask(Asked::Search),
+            Action::Limit => self.ask(Asked::Limit),
+            Action::SearchNext => self.find(model, true),
+            Action::SearchPrevious => self.find(model, false),
+            Action::ZoomThread
+            | Action::ZoomProcess
+            | Action::ZoomComm
+            | Action::ZoomDso
+            | Action::ZoomKernel
+            | Action::ZoomStack => self.zoom(model, action),
+            Action::Unfilter => {
+                self.query.terms.pop();
+                self.is_stale = true;
+            }
+            Action::UnfilterAll => {
+                self.query.terms.clear();
+                self.is_stale = true;
+            }
+            Action::NextEvent => self.event(model, 1),
+            Action::PreviousEvent => self.event(model, -1),
+            Action::Relative => {
+                self.query.relative = !self.query.relative;
+                self.is_stale = true;
+            }
+            _ => self.act_on_lines(model, action),
+        }
+        Next::Show
+    }
+
+    /// Keys of views with lines that open.
+    fn act_on_lines(&mut self, model: &mut Model, action: Action) {
+        match action {
+            Action::Enter if self.toggle(model) => {}
+            Action::Enter => self.message = "nothing is below this line".to_owned(),
+            Action::Expand => self.expand(model, false),
+            Action::ExpandRow => self.expand(model, true),
+            Action::Collapse => match self.view {
+                View::Callers => self.callers.close(model.profile()),
+                View::Tree => self.tree.close(model.profile()),
+                _ => self.functions.close(model.profile()),
+            },
+            Action::ExpandAll => self.open_all(model, true),
+            Action::CollapseAll => self.open_all(model, false),
+            Action::Sort => {
+                let by = self.functions.sort_by_next();
+                self.message = format!("sorted by {by}");
+                self.is_stale = true;
+            }
+            Action::Reverse => {
+                self.functions.reverse();
+                self.is_stale = true;
+            }
+            Action::Titles => self.functions.titles = !self.functions.titles,
+            Action::Verbose => {
+                let verbose = !self.functions.verbose;
+                self.functions.verbose = verbose;
+                self.callers.verbose = verbose;
+                self.tree.verbose = verbose;
+            }
+            Action::ScrollLeft => self.scroll(-8),
+            Action::ScrollRight => self.scroll(8),
+            Action::Print => self.print(model),
+            Action::Menu => self.open_menu(model),
+            _ => {}
+        }
+    }
+
+    /// The lines that keys move in.
+    pub(super) fn list(&mut self) -> &mut List {
+        match (&mut self.text, self.view) {
+            (Some(text), _) => &mut text.list,
+            (None, View::Callers) => &mut self.callers.list,
+            (None, View::Tree) => &mut self.tree.list,
+            _ => &mut self.functions.list,
+        }
+    }
+
+    /// Moves by screens.
+    fn page(&mut self, screens: isize) {
+        let lines = isize::try_from(self.size.height.saturating_sub(6)).unwrap_or(1).max(1);
+        self.list().go(screens * lines);
+    }
+
+    fn back(&mut self) -> Next {
+        if self.text.take().is_some() {
+            return Next::Show;
+        }
+        if self.view != View::Functions {
+            self.view = View::Functions;
+        } else if self.query.terms.pop().is_none() {
+            return Next::Quit;
+        }
+        self.is_stale = true;
+        Next::Show
+    }
+
+    fn show(&mut self, view: View) {
+        self.text = None;
+        self.view = view;
+        self.is_stale = true;
+    }
+
+    fn put(&mut self, title: &str, lines: &[String]) {
+        let lines = lines.iter().map(|line| printable(line.as_bytes()).into_owned()).collect();
+        self.text = Some(TextView::new(title, wrapped(lines, self.size.width)));
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        self.prompt = Some(Prompt { asked, typed: String::new() });
+    }
+
+    fn event(&mut self, model: &mut Model, step: isize) {
+        let events = model.events();
+        let at = events.iter().position(|(event, _)| Some(*event) == self.query.event);
+        let count = events.len().max(1);
+        let next = (at.unwrap_or(0) + count).saturating_add_signed(step) % count;
+        if events.len() < 2 {
+            self.message = "there is one event".to_owned();
+        }
+        self.query.event = events.get(next).map(|(event, _)| *event).or(self.query.event);
+        self.is_stale = true;
+    }
+
+    /// Goes to the next line that has what is searched for.
+    pub(super) fn find(&mut self, model: &mut Model, forward: bool) {
+        let wanted = self.search.to_lowercase();
+        if wanted.is_empty() {
+            self.message = "nothing is searched for: Ctrl-F asks".to_owned();
+            return;
+        }
+        let profile = model.profile();
+        let mut list = std::mem::take(self.list());
+        let is_found = |text: String| text.to_lowercase().contains(&wanted);
+        let found = list.find(forward, |item| {
+            is_found(match (&self.text, self.view) {
+                (Some(text), _) => text.text(item),
+                (None, View::Callers) => self.callers.text(profile, item),
+                (None, View::Tree) => self.tree.text(profile, item),
+                _ => self.functions.text(profile, item),
+            })
+        });
+        *self.list() = list;
+        if !found {
+            self.message = format!("'{}' is not among the lines", printable(&self.search));
+        }
+    }
+
+    fn toggle(&mut self, model: &mut Model) -> bool {
+        match self.view {
+            View::Callers => self.callers.toggle(model.profile()),
+            View::Tree => self.tree.toggle(model.profile()),
+            _ => self.functions.toggle(model.profile()),
+        }
+    }
+
+    fn expand(&mut self, model: &mut Model, all: bool) {
+        match self.view {
+            View::Callers => self.callers.expand(model.profile(), all),
+            View::Tree => self.tree.expand(model.profile(), all),
+            _ => self.functions.expand(model.profile(), all),
+        }
+    }
+
+    fn open_all(&mut self, model: &mut Model, open: bool) {
+        match self.view {
+            View::Callers => self.callers.open_all(model.profile(), open),
+            View::Tree => self.tree.open_all(model.profile(), open),
+            _ => self.functions.open_all(model.profile(), open),
+        }
+    }
+
+    fn scroll(&mut self, cells: isize) {
+        for shift in [&mut self.functions.shift, &mut self.callers.shift, &mut self.tree.shift] {
+            *shift = shift.saturating_add_signed(cells);
+        }
+    }
+
+    /// What the cursor is on.
+    pub(super) fn subject(&self, model: &mut Model) -> Subject {
+        match self.view {
+            View::Callers => self.callers.subject(model.profile()),
+            View::Tree => self.tree.subject(model.profile()),
+            _ => self.functions.subject(),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Conditions, as they are typed and as they are shown.
+
+use tare_format::printable;
+use tare_profile::{Function, Profile, Term};
+
+use crate::cli::resolved::script;
+
+/// What can stand before `=`.
+const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol and time";
+
+/// A condition as it is typed: `comm=sh`, `time=12.5,13`; without `=` a part of a function's name.
+pub(super) fn parse(text: &str) -> Result<Term, String> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Ok(Term::Symbol(text.as_bytes().to_vec()));
+    };
+    let bytes = value.as_bytes().to_vec();
+    let number = || value.parse().map_err(|_| format!("{name}={value}: '{value}' is no number"));
+    Ok(match name.trim() {
+        "comm" => Term::Comm(bytes),
+        "pid" => Term::Pid(number()?),
+        "tid" => Term::Tid(number()?),
+        "cpu" => {
+            Term::Cpu(u32::try_from(number()?).map_err(|_| "there is no such CPU".to_owned())?)
+        }
+        "cgroup" => Term::Cgroup(bytes),
+        "dso" => Term::Dso(bytes),
+        "symbol" | "sym" => Term::Symbol(bytes),
+        "time" => {
+            let (from_ns, to_ns) = script::time(value).map_err(|error| error.message)?;
+            Term::Time(from_ns, to_ns)
+        }
+        other => return Err(format!("'{other}' is none of {NAMES}")),
+    })
+}
+
+/// A condition in words.
+pub(super) fn wording(profile: &Profile, term: &Term) -> String {
+    let named = |name: &str, value: &[u8]| format!("{name}={}", printable(value));
+    match term {
+        Term::Comm(comm) => named("comm", comm),
+        Term::Pid(pid) => format!("pid={pid}"),
+        Term::Tid(tid) => format!("tid={tid}"),
+        Term::Cpu(cpu) => format!("cpu={cpu}"),
+        Term::Cgroup(path) => named("cgroup", path),
+        Term::Dso(name) => named("dso", name),
+        Term::Symbol(part) => named("symbol", part),
+        Term::Stack(stack) => {
+            let name = |function: &Function| match function {
+                Function::Named(symbol) => profile.symbol(*symbol).map_or_else(
+                    || "?".to_owned(),
+                    |symbol| printable(profile.string(symbol.name)).into_owned(),
+                ),
+                Function::Address(_, address) => format!("{address:#x}"),
+                Function::Unknown => "?".to_owned(),
+            };
+            let last = stack.last().map(name).unwrap_or_default();
+            format!("stack=…;{last} ({} deep)", stack.len())
+        }
+        Term::Time(from_ns, to_ns) => {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            match (*from_ns, *to_ns) {
+                (from, u64::MAX) => format!("time={:.6},", seconds(from)),
+                (from, to) => format!("time={:.6},{:.6}", seconds(from), seconds(to)),
+            }
+        }
+    }
+}
+
+/// Whether two conditions are on the same thing, so that one replaces the other.
+pub(super) fn is_same_kind(one: &Term, other: &Term) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_as_they_are_shown() {
+        let profile = Profile::default();
+        for text in [
+            "comm=sh",
+            "pid=1",
+            "tid=-1",
+            "cpu=3",
+            "cgroup=/a b",
+            "dso=x",
+            "symbol=a=b",
+            "time=1.500000,2.000000",
+        ] {
+            assert_eq!(wording(&profile, &parse(text).unwrap()), text);
+        }
+        assert_eq!(parse("work").unwrap(), Term::Symbol(b"work".to_vec()));
+        assert_eq!(wording(&profile, &parse("comm=\x1b[2J").unwrap()), "comm=\\u{1b}[2J");
+        for wrong in ["x=1", "pid=a", "cpu=-1", "time=a"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

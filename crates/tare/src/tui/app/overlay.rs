@@ -1,0 +1,131 @@
+//! What lies above a view for a moment: a question, a menu.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::tui::keys::Action;
+use crate::tui::paint::{Pen, Theme, width};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A part of a function's name.
+    Symbol,
+    /// A condition.
+    Filter,
+    /// A text to look for.
+    Search,
+    /// A percentage.
+    Limit,
+}
+
+impl Asked {
+    pub(super) fn question(self) -> &'static str {
+        match self {
+            Self::Symbol => "Functions with this in their names: ",
+            Self::Filter => "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=FROM,TO: ",
+            Self::Search => "Search: ",
+            Self::Limit => "Hide what is below so many percent: ",
+        }
+    }
+}
+
+/// A question, and what was typed so far.
+#[derive(Clone, Debug)]
+pub(super) struct Prompt {
+    pub(super) asked: Asked,
+    pub(super) typed: String,
+}
+
+/// What a key did to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is still open.
+    Open,
+    /// Never mind.
+    Never,
+    /// It was answered.
+    Given(String),
+}
+
+impl Prompt {
+    pub(super) fn key(&mut self, name: &str) -> Answer {
+        match name {
+            "ENTER" => return Answer::Given(std::mem::take(&mut self.typed)),
+            "ESC" | "CTRL-c" => return Answer::Never,
+            "BACKSPACE" => {
+                self.typed.pop();
+            }
+            "CTRL-u" => self.typed.clear(),
+            "SPACE" => self.typed.push(' '),
+            _ if name.chars().count() == 1 => self.typed.push_str(name),
+            _ => {}
+        }
+        Answer::Open
+    }
+
+    pub(super) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
+        // What was typed is what counts: on a narrow screen the question gives way.
+        let room = pen.room().saturating_sub(width(&self.typed) + 1);
+        let question = self.asked.question();
+        if width(question) <= room {
+            pen.text(question, theme.title());
+        } else {
+            pen.text("> ", theme.title());
+        }
+        pen.text(&self.typed, Style::new()).text("_", theme.cursor());
+    }
+}
+
+/// Things to do, one of which is chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Menu {
+    pub(super) items: Vec<(String, Action)>,
+    pub(super) cursor: usize,
+}
+
+impl Menu {
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, theme: Theme) {
+        let widest = self.items.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
+        let fits = |cells: usize, most: u16| u16::try_from(cells).unwrap_or(most).min(most);
+        let (cells, lines) =
+            (fits(widest + 4, area.width), fits(self.items.len() + 2, area.height));
+        let frame = Rect {
+            x: area.x + (area.width - cells) / 2,
+            y: area.y + (area.height - lines) / 2,
+            width: cells,
+            height: lines,
+        };
+        for line in 0..lines {
+            Pen::new(buffer, frame, line).text(&" ".repeat(cells.into()), theme.bar());
+        }
+        let first = (self.cursor + 3).saturating_sub(lines.into());
+        let shown =
+            self.items.iter().enumerate().skip(first).take(usize::from(lines).saturating_sub(2));
+        for (line, (at, (text, _))) in (1..).zip(shown) {
+            let style = if at == self.cursor { theme.cursor() } else { theme.bar() };
+            let room = usize::from(cells).saturating_sub(4);
+            Pen::new(buffer, frame, line).text("  ", theme.bar()).field(text, room, style);
+            if at == self.cursor {
+                let line = Rect { x: frame.x + 2, y: frame.y + line, width: cells - 4, height: 1 };
+                buffer.set_style(line.intersection(buffer.area), theme.cursor());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_the_answer() {
+        let mut prompt = Prompt { asked: Asked::Search, typed: String::new() };
+        for key in ["a", "SPACE", "b", "x", "BACKSPACE", "UP"] {
+            assert_eq!(prompt.key(key), Answer::Open);
+        }
+        assert_eq!(prompt.key("ENTER"), Answer::Given("a b".to_owned()));
+        assert_eq!(prompt.key("ESC"), Answer::Never);
+    }
+}

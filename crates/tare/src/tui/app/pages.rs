@@ -1,0 +1,109 @@
+//! Pages of text, the printed report, the menu, and what a view shows.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use tare_render::{function_name, ledger_lines, loss_lines};
+
+use super::overlay::Menu;
+use super::{App, status};
+use crate::tui::keys::{Action, View};
+use crate::tui::model::{Model, whole_tree};
+use crate::tui::view::trees::Part;
+
+/// Branches of a tree below so many percent are left out.
+const LEAST_PERCENT: f64 = 0.01;
+
+/// Files that a report is printed to: as many as one may want beside each other.
+const PRINTED: u32 = 1000;
+
+impl App {
+    /// Has the view that is shown take in what is loaded by now.
+    pub(super) fn refresh_view(&mut self, model: &mut Model) {
+        match self.view {
+            View::Tree => {
+                let tree = whole_tree(model, &self.query, LEAST_PERCENT);
+                let part = Part { title: String::new(), tree, from_root: true };
+                self.tree.replace(model.profile(), vec![part]);
+            }
+            _ => self.functions.refresh(model, &self.query),
+        }
+    }
+
+    /// Writes the report as text, as it is filtered, into a new file.
+    pub(super) fn print(&mut self, model: &mut Model) {
+        self.functions.refresh(model, &self.query);
+        let mut printed = Vec::new();
+        let written = tare_render::text(&mut printed, model.accounted(), &self.functions.view);
+        let file = (1..=PRINTED).find_map(|number| {
+            let name = format!("tare.report.{number}");
+            let mut options = std::fs::OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(&name) {
+                Ok(file) => Some(Ok((name, file))),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+                Err(error) => Some(Err(error)),
+            }
+        });
+        self.message = match file.map(|file| {
+            let (name, mut file) = file?;
+            written?;
+            file.write_all(&printed)?;
+            Ok::<_, std::io::Error>(name)
+        }) {
+            Some(Ok(name)) => format!("written to {name}"),
+            Some(Err(error)) => format!("the report can't be written: {error}"),
+            None => format!("tare.report.1 to tare.report.{PRINTED} are there already"),
+        };
+    }
+
+    /// What can be done with what the cursor is on.
+    pub(super) fn open_menu(&mut self, model: &mut Model) {
+        let subject = self.subject(model);
+        let profile = model.profile();
+        let mut items = Vec::new();
+        let mut add = |text: String, action| items.push((text, action));
+        if let Some(frame) = subject.frame {
+            let dso = profile.frame(frame).and_then(|found| profile.dso(found.dso?));
+            if let Some(dso) = dso {
+                let name = tare_format::printable(profile.string(dso.short));
+                add(format!("Zoom into file (DSO) {name}"), Action::ZoomDso);
+            }
+        }
+        if let Some(thread) = subject.thread.and_then(|thread| profile.thread(thread)) {
+            add(format!("Zoom into thread {}", thread.tid), Action::ZoomThread);
+            add(format!("Zoom into process {}", thread.pid), Action::ZoomProcess);
+        }
+        if let Some(comm) = subject.comm {
+            let name = tare_format::printable(profile.string(comm));
+            add(format!("Zoom into command {name}"), Action::ZoomComm);
+        }
+        if subject.stack.len() > 1 {
+            let name = function_name(profile, subject.frame);
+            add(format!("Zoom into this call chain, to {name}"), Action::ZoomStack);
+        }
+        add("Zoom into the kernel".to_owned(), Action::ZoomKernel);
+        if !self.query.terms.is_empty() {
+            add("Take the last filter back".to_owned(), Action::Unfilter);
+        }
+        add("Open or close call chains".to_owned(), Action::Enter);
+        add("Header of the recording".to_owned(), Action::Header);
+        add("Ledger and losses".to_owned(), Action::Ledger);
+        add("Quit".to_owned(), Action::Quit);
+        self.menu = Some(Menu { items, cursor: 0 });
+    }
+}
+
+/// The ledger, and what is missing.
+pub(super) fn ledger(model: &mut Model) -> Vec<String> {
+    let mut lines = vec![format!("Missing: {}", status::missing(model))];
+    lines.extend(loss_lines(model.losses()));
+    lines.push(String::new());
+    match model.ledger() {
+        Some(ledger) => lines.extend(ledger_lines(ledger)),
+        None => lines.push(
+            "The recording has no ledger: its recorder was not tare, or the end is not loaded yet"
+                .to_owned(),
+        ),
+    }
+    lines
+}

@@ -1,0 +1,87 @@
+//! The lines above and below: what is shown, what is missing, what can be done.
+
+use tare_format::printable;
+use tare_profile::Losses;
+use tare_render::{grouped, loss_lines};
+
+use crate::tui::model::{Model, Progress, Query};
+
+/// What is missing of a recording, in as few words as a line has room for: the share of samples
+/// that were lost, and whether anything else is said on the page of the ledger.
+pub(super) fn missing(model: &mut Model) -> String {
+    let samples = model.samples().len();
+    let losses = model.losses();
+    let lost = lost(losses);
+    let mut said = if lost > 0 {
+        let share = 100.0 * lost as f64 / (lost as f64 + samples as f64);
+        vec![format!("{share:.2}% lost ({} records)", grouped(lost))]
+    } else {
+        Vec::new()
+    };
+    if losses.unread_bytes > 0 {
+        said.push(format!("{} bytes not read", grouped(losses.unread_bytes)));
+    }
+    if losses.is_unfinished {
+        said.push("the recorder was killed".to_owned());
+    }
+    if said.is_empty() && !loss_lines(losses).is_empty() {
+        said.push("no samples lost, but see l".to_owned());
+    }
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+}
+
+/// Samples and other records that are not there, as far as they were counted.
+fn lost(losses: &Losses) -> u64 {
+    [losses.lost_records, losses.lost_samples, losses.malformed_records, losses.late_records]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+}
+
+/// Whether anything is missing.
+pub(super) fn is_incomplete(model: &Model) -> bool {
+    let losses = model.losses();
+    lost(losses) > 0 || losses.unread_bytes > 0 || losses.is_unfinished
+}
+
+/// The event and how many samples it has.
+pub(super) fn samples(model: &mut Model, query: &Query) -> String {
+    let events = model.events();
+    let found = events.iter().find(|(event, _)| Some(*event) == query.event);
+    let Some((event, weight)) = found else { return "no samples yet".to_owned() };
+    let place = events.iter().position(|(other, _)| other == event).unwrap_or(0);
+    let profile = model.profile();
+    let name = profile.event(*event).map_or(&[][..], |event| profile.string(event.name));
+    let which = if events.len() > 1 {
+        format!(" ({} of {})", place + 1, events.len())
+    } else {
+        String::new()
+    };
+    format!(
+        "Samples: {} of event '{}'{which}, Event count (approx.): {}",
+        rounded(weight.samples),
+        printable(name),
+        grouped(weight.period)
+    )
+}
+
+/// A count as perf's browser rounds it.
+fn rounded(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..10_000_000 => format!("{}K", count / 1000),
+        _ => format!("{}M", count / 1_000_000),
+    }
+}
+
+/// How far loading is: a part of 1, and what to say.
+pub(super) fn progress(model: &Model) -> Option<(f64, String)> {
+    match model.progress() {
+        Progress::Loading(read, Some(size)) if *size > 0 => {
+            let part = (*read as f64 / *size as f64).clamp(0.0, 1.0);
+            Some((part, format!("loading {:.0}%", part * 100.0)))
+        }
+        Progress::Loading(read, _) => Some((0.0, format!("loading, {} MB read", read / 1_000_000))),
+        Progress::Done => None,
+        Progress::Failed(why) => Some((1.0, format!("not read further: {}", printable(why)))),
+    }
+}

@@ -1,0 +1,250 @@
+//! Keys: one table, which the keys are looked up in and the help is made of.
+//!
+//! Where `perf report` has a key for something it is the same one (`tools/perf/ui/browsers/hists.c`
+//! and `annotate.c`).
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum View {
+    /// A row for each function, with what it called.
+    Functions,
+    /// Who calls a function, and what it calls.
+    Callers,
+    /// All call chains from the outermost function on.
+    Tree,
+    /// The same as a flame graph.
+    Flame,
+    /// Samples over time.
+    Timeline,
+    /// A function's instructions.
+    Annotate,
+    /// Text: help, header, ledger.
+    Text,
+}
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Another view.
+    Show(View),
+    /// One line up.
+    Up,
+    /// One line down.
+    Down,
+    /// To the left.
+    Left,
+    /// To the right.
+    Right,
+    /// A screen up.
+    PageUp,
+    /// A screen down.
+    PageDown,
+    /// To the first line.
+    First,
+    /// To the last line.
+    Last,
+    /// Opens or closes what is below the line, or goes into it.
+    Enter,
+    /// Opens what is below the line.
+    Expand,
+    /// Closes what is below the line.
+    Collapse,
+    /// Opens all that is below the row.
+    ExpandRow,
+    /// Opens everything.
+    ExpandAll,
+    /// Closes everything.
+    CollapseAll,
+    /// The instructions of the function.
+    Annotate,
+    /// The next event.
+    NextEvent,
+    /// The event before.
+    PreviousEvent,
+    /// Only this thread, or all again.
+    ZoomThread,
+    /// Only this process, or all again.
+    ZoomProcess,
+    /// Only this command, or all again.
+    ZoomComm,
+    /// Only this file, or all again.
+    ZoomDso,
+    /// Only the kernel, or all again.
+    ZoomKernel,
+    /// Only samples with this call chain, or all again.
+    ZoomStack,
+    /// Asks for a part of a function's name.
+    FilterSymbol,
+    /// Asks for a condition.
+    Filter,
+    /// Takes the last condition back.
+    Unfilter,
+    /// Takes all conditions back.
+    UnfilterAll,
+    /// Asks for a text to look for.
+    Search,
+    /// To the next place where it stands.
+    SearchNext,
+    /// To the place before.
+    SearchPrevious,
+    /// Orders rows by the next column.
+    Sort,
+    /// Turns the order around.
+    Reverse,
+    /// Percentages of what is shown, or of all.
+    Relative,
+    /// Column titles on or off.
+    Titles,
+    /// Asks below which percentage rows are hidden.
+    Limit,
+    /// Writes the report into a file.
+    Print,
+    /// Whole paths of files, or their last parts.
+    Verbose,
+    /// Names further to the left.
+    ScrollLeft,
+    /// Names further to the right.
+    ScrollRight,
+    /// What can be done with the row.
+    Menu,
+    /// What the recording says of its machine and its events.
+    Header,
+    /// What recording cost, and what is missing.
+    Ledger,
+    /// The keys.
+    Help,
+    /// One step back; from the first screen out.
+    Back,
+    /// Out.
+    Quit,
+    /// Stops the program, as in a shell.
+    Suspend,
+}
+
+/// Keys that do something in some views.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// The keys' names.
+    pub keys: &'static [&'static str],
+    /// The views; empty: all of them.
+    pub views: &'static [View],
+    /// What they do.
+    pub action: Action,
+    /// What the help says.
+    pub help: &'static str,
+}
+
+const LISTS: &[View] = &[View::Functions, View::Callers, View::Tree];
+const DATA: &[View] = &[View::Functions, View::Callers, View::Tree, View::Flame, View::Timeline];
+const LINES: &[View] =
+    &[View::Functions, View::Callers, View::Tree, View::Timeline, View::Annotate, View::Text];
+
+const fn key(
+    keys: &'static [&'static str],
+    views: &'static [View],
+    action: Action,
+    help: &'static str,
+) -> Binding {
+    Binding { keys, views, action, help }
+}
+
+/// All keys. Of two that fit the first counts.
+pub const BINDINGS: &[Binding] = &[
+    key(&["h", "?", "F1"], &[], Action::Help, "this help"),
+    key(&["q", "CTRL-c"], &[], Action::Quit, "quit"),
+    key(&["ESC"], &[], Action::Back, "one step back: out of a view, a filter, the program"),
+    key(&["CTRL-z"], &[], Action::Suspend, "back to the shell, until fg"),
+    key(&["1"], &[], Action::Show(View::Functions), "functions"),
+    key(&["3"], &[], Action::Show(View::Tree), "call tree"),
+    key(&["UP"], LINES, Action::Up, "a line up"),
+    key(&["DOWN"], LINES, Action::Down, "a line down"),
+    key(&["PGUP"], LINES, Action::PageUp, "a screen up"),
+    key(&["PGDN", "SPACE"], LINES, Action::PageDown, "a screen down"),
+    key(&["HOME"], LINES, Action::First, "to the first line"),
+    key(&["END"], LINES, Action::Last, "to the last line"),
+    key(&["ENTER"], LISTS, Action::Enter, "open or close the call chains of the row"),
+    key(&["+"], LISTS, Action::Expand, "open the call chains one level"),
+    key(&["-"], LISTS, Action::Collapse, "close them"),
+    key(&["e"], LISTS, Action::ExpandRow, "open all call chains of the row"),
+    key(&["E"], LISTS, Action::ExpandAll, "open all call chains"),
+    key(&["C"], LISTS, Action::CollapseAll, "close all call chains"),
+    key(&["TAB"], DATA, Action::NextEvent, "next event"),
+    key(&["UNTAB"], DATA, Action::PreviousEvent, "event before"),
+    key(&["t"], LISTS, Action::ZoomThread, "only this thread, or all again"),
+    key(&["p"], LISTS, Action::ZoomProcess, "only this process, or all again"),
+    key(&["c"], LISTS, Action::ZoomComm, "only this command, or all again"),
+    key(&["d"], LISTS, Action::ZoomDso, "only this file (DSO), or all again"),
+    key(&["z"], &[View::Tree], Action::ZoomStack, "only this call chain, or all again"),
+    key(&["k"], DATA, Action::ZoomKernel, "only the kernel, or all again"),
+    key(&["/"], DATA, Action::FilterSymbol, "only functions with this in their names"),
+    key(
+        &["f"],
+        DATA,
+        Action::Filter,
+        "only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=",
+    ),
+    key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "take the last filter back"),
+    key(&["R"], DATA, Action::UnfilterAll, "take all filters back"),
+    key(&["CTRL-f"], LINES, Action::Search, "search"),
+    key(&["n"], LINES, Action::SearchNext, "next place that was searched for"),
+    key(&["N"], LINES, Action::SearchPrevious, "place before"),
+    key(&["s"], &[View::Functions], Action::Sort, "sort by the next column"),
+    key(&["r"], &[View::Functions], Action::Reverse, "turn the order around"),
+    key(&["F"], DATA, Action::Relative, "percentages of what is shown, or of all"),
+    key(&["H"], &[View::Functions], Action::Titles, "column titles on or off"),
+    key(&["L"], LISTS, Action::Limit, "hide what is below so many percent"),
+    key(&["P"], &[View::Functions], Action::Print, "write the report to the file tare.report.N"),
+    key(&["V"], LISTS, Action::Verbose, "whole paths of files"),
+    key(&["<"], LISTS, Action::ScrollLeft, "names further to the left"),
+    key(&[">"], LISTS, Action::ScrollRight, "names further to the right"),
+    key(&["m", "RIGHT"], LISTS, Action::Menu, "what can be done with the row"),
+    key(&["i"], &[], Action::Header, "what the recording says of its machine and its events"),
+    key(&["l"], &[], Action::Ledger, "the ledger: what recording cost, and what is missing"),
+];
+
+/// What a key does in a view.
+pub(super) fn action(view: View, name: &str) -> Option<Action> {
+    let fits = |binding: &&Binding| {
+        binding.keys.contains(&name) && (binding.views.is_empty() || binding.views.contains(&view))
+    };
+    BINDINGS.iter().find(fits).map(|binding| binding.action)
+}
+
+/// What a key is called in the table.
+pub(super) fn name(event: &KeyEvent) -> Option<String> {
+    let is_held = |modifier| event.modifiers.contains(modifier);
+    Some(match event.code {
+        KeyCode::Char(' ') => "SPACE".to_owned(),
+        KeyCode::Char(letter) if is_held(KeyModifiers::CONTROL) => format!("CTRL-{letter}"),
+        KeyCode::Char(_) if is_held(KeyModifiers::ALT) => return None,
+        KeyCode::Char(letter) => letter.to_string(),
+        KeyCode::F(number) => format!("F{number}"),
+        KeyCode::BackTab => "UNTAB".to_owned(),
+        code => match code {
+            KeyCode::Enter => "ENTER",
+            KeyCode::Esc => "ESC",
+            KeyCode::Tab => "TAB",
+            KeyCode::Backspace => "BACKSPACE",
+            KeyCode::Delete => "DELETE",
+            KeyCode::Up => "UP",
+            KeyCode::Down => "DOWN",
+            KeyCode::Left => "LEFT",
+            KeyCode::Right => "RIGHT",
+            KeyCode::PageUp => "PGUP",
+            KeyCode::PageDown => "PGDN",
+            KeyCode::Home => "HOME",
+            KeyCode::End => "END",
+            _ => return None,
+        }
+        .to_owned(),
+    })
+}
+
+/// The keys of a view as lines, a binding each.
+pub(super) fn help(view: View) -> Vec<String> {
+    let fits = |binding: &&Binding| binding.views.is_empty() || binding.views.contains(&view);
+    let line = |binding: &Binding| format!("{:<18} {}", binding.keys.join(" "), binding.help);
+    BINDINGS.iter().filter(fits).map(line).collect()
+}

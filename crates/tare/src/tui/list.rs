@@ -1,0 +1,273 @@
+//! Lines that can be scrolled, some of which open.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tare_profile::{CallTree, Function, Profile};
+
+/// What a line stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A heading, by its number.
+    Heading(usize),
+    /// A row of a table, by its place.
+    Row(usize),
+    /// A node of a tree: the tree's number, and its place in it.
+    Node(usize, usize),
+}
+
+/// Whether there is something below a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Nothing.
+    Leaf,
+    /// Something, which is not shown.
+    Closed,
+    /// Something, which is shown.
+    Open,
+}
+
+impl Mark {
+    pub(super) fn of(has_children: bool, is_open: bool) -> Self {
+        match (has_children, is_open) {
+            (false, _) => Self::Leaf,
+            (true, false) => Self::Closed,
+            (true, true) => Self::Open,
+        }
+    }
+
+    /// As perf shows it.
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Self::Leaf => " ",
+            Self::Closed => "+",
+            Self::Open => "-",
+        }
+    }
+}
+
+/// A line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The same as long as it stands for the same, whatever else comes and goes.
+    pub(super) key: u64,
+    pub(super) what: What,
+    pub(super) depth: usize,
+    pub(super) mark: Mark,
+}
+
+/// Lines, the one that the cursor is on, and which are open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct List {
+    pub(super) items: Vec<Item>,
+    pub(super) cursor: usize,
+    top: usize,
+    /// Those that are not as `all_open` says.
+    flipped: HashSet<u64>,
+    all_open: bool,
+}
+
+/// The key of what lies in something else.
+pub(super) fn key(parent: u64, what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (parent, what).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl List {
+    /// Replaces the lines. The cursor stays on what it was on, where that is still there.
+    pub(super) fn replace(&mut self, items: Vec<Item>) {
+        let on = self.items.get(self.cursor).map(|item| item.key);
+        let above = self.cursor.saturating_sub(self.top);
+        self.items = items;
+        // At the very top it stays at the top: while a recording is loaded, rows change places.
+        if let Some(on) = on.filter(|_| self.cursor > 0)
+            && let Some(at) = self.items.iter().position(|item| item.key == on)
+        {
+            self.cursor = at;
+            self.top = at.saturating_sub(above);
+        }
+        self.cursor = self.cursor.min(self.items.len().saturating_sub(1));
+    }
+
+    /// The line that the cursor is on.
+    pub(super) fn current(&self) -> Option<&Item> {
+        self.items.get(self.cursor)
+    }
+
+    /// Moves the cursor by so many lines.
+    pub(super) fn go(&mut self, lines: isize) {
+        let last = self.items.len().saturating_sub(1);
+        self.cursor = self.cursor.saturating_add_signed(lines).min(last);
+    }
+
+    /// The lines that a window of this height shows, with the cursor among them.
+    pub(super) fn window(&mut self, height: usize) -> impl Iterator<Item = (usize, &Item)> {
+        let height = height.max(1);
+        self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(height));
+        self.top = self.top.min(self.items.len().saturating_sub(height));
+        self.items.iter().enumerate().skip(self.top).take(height)
+    }
+
+    /// The line that a row of the window shows.
+    pub(super) fn at(&self, row: usize) -> Option<usize> {
+        Some(self.top + row).filter(|at| *at < self.items.len())
+    }
+
+    pub(super) fn is_open(&self, key: u64) -> bool {
+        self.all_open != self.flipped.contains(&key)
+    }
+
+    pub(super) fn open(&mut self, key: u64, open: bool) {
+        if open == self.all_open {
+            self.flipped.remove(&key);
+        } else {
+            self.flipped.insert(key);
+        }
+    }
+
+    /// Opens or closes everything.
+    pub(super) fn open_all(&mut self, open: bool) {
+        self.all_open = open;
+        self.flipped.clear();
+    }
+
+    /// Moves to the next line, or the one before, for which `is_found` holds, around the end.
+    pub(super) fn find(&mut self, forward: bool, is_found: impl Fn(&Item) -> bool) -> bool {
+        let count = self.items.len();
+        let at = |step: usize| match forward {
+            true => (self.cursor + step) % count,
+            false => (self.cursor + count - step) % count,
+        };
+        let found = (1..=count).map(at).find(|at| self.items.get(*at).is_some_and(&is_found));
+        if let Some(at) = found {
+            self.cursor = at;
+        }
+        found.is_some()
+    }
+}
+
+/// A tree whose nodes become lines.
+pub(super) struct Nodes<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) tree: &'a CallTree,
+    /// Its number.
+    pub(super) number: usize,
+    /// The key of what it belongs to.
+    pub(super) parent: u64,
+}
+
+impl Nodes<'_> {
+    /// Adds the nodes that are shown. What a node alone calls stands in line with it.
+    pub(super) fn add(&self, list: &List, items: &mut Vec<Item>, depth: usize) {
+        let mut pending: Vec<_> =
+            self.tree.roots().iter().rev().map(|at| (*at, self.parent, depth)).collect();
+        while let Some((at, parent, depth)) = pending.pop() {
+            let Some(node) = self.tree.nodes().get(at) else { continue };
+            let key = self.key(parent, at);
+            let mark = Mark::of(!node.children.is_empty(), list.is_open(key));
+            items.push(Item { key, what: What::Node(self.number, at), depth, mark });
+            if mark == Mark::Open {
+                let below = depth + usize::from(self.trunk(at).is_none());
+                pending.extend(node.children.iter().rev().map(|child| (*child, key, below)));
+            }
+        }
+    }
+
+    /// The key of a node.
+    fn key(&self, parent: u64, at: usize) -> u64 {
+        let frame = self.tree.nodes().get(at).map(|node| node.frame);
+        key(parent, Function::of(self.profile, frame))
+    }
+
+    /// The only child of a node that all its chains go through.
+    fn trunk(&self, at: usize) -> Option<usize> {
+        let node = self.tree.nodes().get(at)?;
+        let [child] = node.children[..] else { return None };
+        (self.tree.nodes().get(child)?.total == node.total).then_some(child)
+    }
+
+    /// Opens a node, and those below it as long as no chain branches off; with `all` all below it.
+    pub(super) fn open(&self, list: &mut List, item: &Item, all: bool) {
+        let What::Node(_, at) = item.what else { return };
+        list.open(item.key, true);
+        let mut pending = self.below(at, item.key, all);
+        while let Some((at, key)) = pending.pop() {
+            list.open(key, true);
+            pending.extend(self.below(at, key, all));
+        }
+    }
+
+    /// The same for the roots of the tree.
+    pub(super) fn open_roots(&self, list: &mut List, all: bool) {
+        let roots = self.tree.roots();
+        let mut pending: Vec<_> = if all || roots.len() == 1 {
+            roots.iter().map(|at| (*at, self.key(self.parent, *at))).collect()
+        } else {
+            Vec::new()
+        };
+        while let Some((at, key)) = pending.pop() {
+            list.open(key, true);
+            pending.extend(self.below(at, key, all));
+        }
+    }
+
+    fn below(&self, at: usize, key: u64, all: bool) -> Vec<(usize, u64)> {
+        let children = match self.tree.nodes().get(at) {
+            Some(node) if all => node.children.clone(),
+            _ => self.trunk(at).into_iter().collect(),
+        };
+        children.into_iter().map(|child| (child, self.key(key, child))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: usize) -> Vec<Item> {
+        let item = |at| Item { key: key(0, at), what: What::Row(at), depth: 0, mark: Mark::Leaf };
+        (0..count).map(item).collect()
+    }
+
+    #[test]
+    fn the_cursor_stays_within_the_window_and_on_its_line() {
+        let mut list = List::default();
+        list.go(5);
+        assert_eq!((list.cursor, list.window(3).count()), (0, 0));
+        list.replace(rows(10));
+        list.go(7);
+        let shown: Vec<_> = list.window(3).map(|(at, _)| at).collect();
+        assert_eq!((shown, list.at(2)), (vec![5, 6, 7], Some(7)));
+        let mut other = rows(10);
+        other.rotate_right(2);
+        list.replace(other);
+        assert_eq!(list.cursor, 9);
+        list.go(-100);
+        assert_eq!((list.cursor, list.window(3).next().map(|(at, _)| at)), (0, Some(0)));
+    }
+
+    #[test]
+    fn search_goes_around_the_end() {
+        let mut list = List::default();
+        assert!(!list.find(true, |_| true));
+        list.replace(rows(5));
+        let is = |wanted| move |item: &Item| item.what == What::Row(wanted);
+        assert!(list.find(true, is(3)) && list.find(true, is(1)));
+        assert_eq!(list.cursor, 1);
+        assert!(list.find(false, is(4)) && !list.find(true, is(9)));
+        assert_eq!(list.cursor, 4);
+    }
+
+    #[test]
+    fn lines_open_and_close_one_by_one_and_all_together() {
+        let mut list = List::default();
+        list.open(7, true);
+        assert!(list.is_open(7) && !list.is_open(8));
+        list.open_all(true);
+        list.open(8, false);
+        assert!(list.is_open(7) && !list.is_open(8));
+        list.open_all(false);
+        assert!(!list.is_open(7));
+    }
+}

@@ -1,0 +1,103 @@
+//! Fills a model from a recording, in steps between which others may look at it.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use tare_format::file::Header;
+use tare_format::ledger::Ledger;
+use tare_profile::Losses;
+use tare_replay::{Error, Options, Recording, Replay, SampleSink, SampleSinkOptions};
+
+use super::{Model, Progress, Shared};
+
+/// Records that are replayed without a look at whether somebody wants the model.
+const STEP: u32 = 1 << 8;
+
+/// How long the loader keeps the model.
+const TURN: Duration = Duration::from_millis(10);
+
+/// What is loaded.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The recording, at its front.
+    pub(crate) recording: Recording,
+    /// Where symbols are looked for.
+    pub(crate) symbols: tare_symbols::SymbolOptions,
+    /// Places are told apart by the fields of tracepoints.
+    pub(crate) trace: bool,
+    /// Keep the recorder's own samples.
+    pub(crate) include_self: bool,
+}
+
+impl Model {
+    /// A model of a recording of which nothing is loaded yet.
+    pub(crate) fn new(source: &Source) -> Self {
+        let description = source.recording.description().clone();
+        let options = SampleSinkOptions { trace: source.trace };
+        Self {
+            sink: SampleSink::new(options, &description),
+            ledger: ledger(&description),
+            description,
+            losses: Losses::default(),
+            progress: Progress::Loading(0, size(&source.recording)),
+            include_self: source.include_self,
+            totals: None,
+        }
+    }
+}
+
+fn ledger(description: &tare_format::file::Description) -> Option<Ledger> {
+    description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
+}
+
+/// Bytes of the records of a file.
+fn size(recording: &Recording) -> Option<u64> {
+    match recording.header() {
+        Header::File(header) => Some(header.data.offset.saturating_add(header.data.size)),
+        Header::Pipe => None,
+    }
+}
+
+/// Loads a recording to its end.
+pub(crate) fn load(shared: &Shared, source: Source) {
+    let Source { mut recording, symbols, .. } = source;
+    let mut replay = Replay::new(Options { symbols, ..Options::default() });
+    let size = size(&recording);
+    loop {
+        let mut model = shared.fill();
+        let flow = turn(shared, &mut model, &mut replay, &mut recording);
+        model.losses = replay.losses_of(&recording);
+        model.progress = match flow {
+            Ok(ControlFlow::Continue(())) => Progress::Loading(replay.offset(), size),
+            Ok(ControlFlow::Break(())) => Progress::Done,
+            Err(error) => Progress::Failed(error.to_string()),
+        };
+        if !matches!(model.progress, Progress::Loading(..)) {
+            let description = recording.description();
+            model.sink.learn_events(description);
+            model.ledger = ledger(description);
+            model.description = description.clone();
+            model.totals = None;
+            return;
+        }
+        if model.description.events().len() < recording.description().events().len() {
+            model.description = recording.description().clone();
+        }
+    }
+}
+
+/// Goes on until the time is up, or somebody wants the model.
+fn turn(
+    shared: &Shared,
+    model: &mut Model,
+    replay: &mut Replay,
+    recording: &mut Recording,
+) -> Result<ControlFlow<()>, Error> {
+    let until = Instant::now() + TURN;
+    while !shared.is_wanted() && Instant::now() < until {
+        if replay.step(recording, &mut model.sink, STEP)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}

@@ -1,0 +1,128 @@
+//! What is shown, without a terminal: samples as far as they are loaded, and what views ask of
+//! them.
+
+mod loader;
+mod query;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tare_format::file::Description;
+use tare_format::ledger::Ledger;
+use tare_profile::{EventId, Losses, Profile, Samples, Weight};
+use tare_replay::SampleSink;
+
+pub(crate) use loader::{Source, load};
+pub(crate) use query::{Functions, Query, Tree, whole_tree};
+
+/// How far loading is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// So many bytes of so many; the size of a stream isn't known.
+    Loading(u64, Option<u64>),
+    /// The recording was read to its end.
+    Done,
+    /// It can't be read further, and why.
+    Failed(String),
+}
+
+/// Samples as far as they are loaded, and what the recording says of itself.
+#[derive(Debug)]
+pub(crate) struct Model {
+    sink: SampleSink,
+    description: Description,
+    losses: Losses,
+    ledger: Option<Ledger>,
+    progress: Progress,
+    include_self: bool,
+    totals: Option<(usize, Vec<Weight>)>,
+}
+
+impl Model {
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
+    }
+
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub(crate) fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()
+    }
+
+    pub(crate) fn profile(&mut self) -> &Profile {
+        self.sink.parts().0
+    }
+
+    pub(crate) fn samples(&mut self) -> &Samples {
+        self.sink.parts().1
+    }
+
+    /// The profile whose rows the last view made, with the account of what is missing.
+    pub(crate) fn accounted(&mut self) -> &Profile {
+        let profile = self.sink.parts().0;
+        profile.losses = self.losses.clone();
+        profile
+    }
+
+    /// Threads of the recorder, whose samples are left out.
+    pub(crate) fn own_tids(&self) -> Vec<i32> {
+        let recorder = self.ledger.as_ref().map(|ledger| &ledger.recorder);
+        recorder
+            .filter(|recorder| !self.include_self && !recorder.included)
+            .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
+    }
+
+    /// The events that have samples, and what all of these weigh.
+    pub(crate) fn events(&mut self) -> Vec<(EventId, Weight)> {
+        let own = self.own_tids();
+        let (profile, samples) = self.sink.parts();
+        let totals = match self.totals.take() {
+            Some((known, totals)) if known == samples.len() => totals,
+            _ => query::totals(profile, samples, own),
+        };
+        let events = profile.events().map(|(id, _)| id).zip(totals.iter().copied());
+        let events = events.filter(|(_, weight)| weight.samples > 0).collect();
+        self.totals = Some((samples.len(), totals));
+        events
+    }
+}
+
+/// A model that one thread fills and another shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    model: Arc<Mutex<Model>>,
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub(crate) fn new(model: Model) -> Self {
+        Self { model: Arc::new(Mutex::new(model)), is_wanted: Arc::default() }
+    }
+
+    /// The model, for whoever shows it: the loader steps aside.
+    pub(crate) fn show(&self) -> MutexGuard<'_, Model> {
+        self.is_wanted.store(true, Ordering::SeqCst);
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_wanted.store(false, Ordering::SeqCst);
+        model
+    }
+
+    /// The model, for the loader, once nobody else wants it.
+    fn fill(&self) -> MutexGuard<'_, Model> {
+        while self.is_wanted() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,116 @@
+//! What views ask of a model.
+
+use tare_profile::{
+    CallTree, EventId, Options, Order, Profile, RowKeys, Samples, Selection, Table, Term, Weight,
+    table,
+};
+use tare_render::{Column, View};
+
+use super::Model;
+
+/// What of a recording is looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Query {
+    /// The event; `None` before any is known.
+    pub(crate) event: Option<EventId>,
+    /// The conditions.
+    pub(crate) terms: Vec<Term>,
+    /// Percentages are of what is shown.
+    pub(crate) relative: bool,
+}
+
+impl Query {
+    fn selection(&self, model: &Model) -> Selection {
+        Selection { event: self.event, terms: self.terms.clone(), without_tids: model.own_tids() }
+    }
+
+    /// Whether a row of this frame is shown: conditions on files and functions are on rows too.
+    fn takes_frame(&self, profile: &Profile, frame: Option<tare_profile::FrameId>) -> bool {
+        self.terms.iter().all(|term| term.takes_frame(profile, frame))
+    }
+}
+
+/// A row for each combination of sort keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Functions {
+    /// The rows, in their order; its 100% is what the query asks for.
+    pub(crate) table: Table,
+    /// What the samples weigh that the conditions take.
+    pub(crate) shown: Weight,
+}
+
+/// Call chains put together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    /// The chains.
+    pub(crate) tree: CallTree,
+    /// 100%.
+    pub(crate) all: Weight,
+}
+
+impl Model {
+    /// Fills the profile's rows with what a query takes. Returns what all samples of its event
+    /// weigh.
+    fn fill(&mut self, query: &Query, keys: RowKeys) -> Weight {
+        let selection = query.selection(self);
+        let all = self.events().into_iter().find(|(event, _)| Some(*event) == query.event);
+        let (profile, samples) = self.sink.parts();
+        let selected = selection.of(profile, samples);
+        samples.fill_rows(profile, &selected, keys);
+        all.map_or(Weight::default(), |(_, weight)| weight)
+    }
+
+    /// The rows of a view.
+    pub(crate) fn functions(&mut self, query: &Query, view: &View) -> Option<Functions> {
+        let event = query.event?;
+        let all = self.fill(query, row_keys(view));
+        let profile = self.profile();
+        let mut table = tare_render::rows(profile, event, view);
+        table.entries.retain(|entry| query.takes_frame(profile, entry.frame));
+        let shown = table.all;
+        if !query.relative {
+            table.all = all;
+        }
+        Some(Functions { table, shown })
+    }
+}
+
+/// What of rows a view's columns tell apart.
+fn row_keys(view: &View) -> RowKeys {
+    use tare_profile::Key;
+    let has = |keys: &[Key]| {
+        let is_key = |column: &Column| matches!(column, Column::Key(key) if keys.contains(key));
+        view.columns.iter().chain(&view.order).any(is_key)
+    };
+    RowKeys { thread: has(&[Key::Tid, Key::Tgid]), comm: has(&[Key::Comm]), cpu: has(&[Key::Cpu]) }
+}
+
+/// What all samples of each event weigh, in the order of the events, but for those of some threads.
+pub(super) fn totals(profile: &Profile, samples: &Samples, without_tids: Vec<i32>) -> Vec<Weight> {
+    let selection = Selection { without_tids, ..Selection::default() };
+    let selected = selection.of(profile, samples);
+    let events: Vec<EventId> = profile.events().map(|(id, _)| id).collect();
+    let mut totals = vec![Weight::default(); events.len()];
+    for sample in samples.iter().filter(|sample| selected.takes(sample)) {
+        if let Ok(at) = events.binary_search(&sample.event) {
+            totals[at].add(Weight { period: sample.period, samples: 1 });
+        }
+    }
+    totals
+}
+
+/// All call chains from the outermost function on, without branches of less than `percent`.
+pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree {
+    let Some(event) = query.event else { return Tree::default() };
+    let all = model.fill(query, RowKeys::default());
+    let profile = model.profile();
+    let options = Options { trees: Some(Order::Caller), ..Options::default() };
+    let table = table(profile, event, &options);
+    let all = if query.relative { table.all } else { all };
+    let least = table.all.period as f64 * percent / 100.0;
+    let tree = table.entries.first().and_then(|entry| {
+        let mut trees = table.call_trees(profile, least)?;
+        Some(table.call_tree(&mut trees, entry))
+    });
+    Tree { tree: tree.unwrap_or_default(), all }
+}

@@ -1,0 +1,179 @@
+//! Drawing: colours, and text that does nothing to a terminal.
+
+use std::borrow::Cow;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use tare_profile::Space;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Colours, of the 16 that every terminal has, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theme {
+    /// Whether there are colours (`NO_COLOR`).
+    pub(super) color: bool,
+}
+
+impl Theme {
+    fn colored(self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    /// Bars above and below.
+    pub(super) fn bar(self) -> Style {
+        if self.color {
+            Style::new().fg(Color::Black).bg(Color::Cyan)
+        } else {
+            Style::new().add_modifier(Modifier::REVERSED)
+        }
+    }
+
+    /// The line that the cursor is on.
+    pub(super) fn cursor(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Titles of columns and parts.
+    pub(super) fn title(self) -> Style {
+        self.colored(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    /// What is missing, and errors.
+    pub(super) fn warning(self) -> Style {
+        self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
+    }
+
+    /// What was searched for.
+    pub(super) fn found(self) -> Style {
+        self.colored(Color::Magenta).add_modifier(Modifier::UNDERLINED)
+    }
+
+    /// A percentage: as in perf, 5% and more stand out, and less than half a percent doesn't.
+    pub(super) fn percent(self, percent: f64) -> Style {
+        match percent {
+            _ if percent >= 5.0 => self.colored(Color::Red),
+            _ if percent >= 0.5 => self.colored(Color::Green),
+            _ => Style::new(),
+        }
+    }
+
+    /// A function, by what it is part of.
+    pub(super) fn space(self, space: Space) -> Style {
+        match space {
+            Space::Kernel | Space::GuestKernel | Space::Hypervisor => self.colored(Color::Yellow),
+            Space::User | Space::GuestUser | Space::Unknown => Style::new(),
+        }
+    }
+}
+
+/// Text without characters that have no width or join their neighbours: terminals differ in how
+/// many cells these take. Characters that control a terminal are gone already
+/// ([`tare_format::printable`]).
+pub(super) fn safe(text: &str) -> Cow<'_, str> {
+    let joins = |c: char| c.width().unwrap_or(0) == 0;
+    if text.is_ascii() || !text.chars().any(joins) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if joins(c) { safe.extend(c.escape_unicode()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// How many cells a text takes.
+pub(super) fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { safe(text).width() }
+}
+
+/// A line of a picture that is being written from left to right.
+pub(super) struct Pen<'a> {
+    buffer: &'a mut Buffer,
+    x: u16,
+    y: u16,
+    end: u16,
+}
+
+impl<'a> Pen<'a> {
+    /// Begins at the left of a line of `area`; a line outside takes nothing.
+    pub(super) fn new(buffer: &'a mut Buffer, area: Rect, line: u16) -> Self {
+        let area = area.intersection(buffer.area);
+        let end = if line < area.height { area.right() } else { area.x };
+        Self { buffer, x: area.x, y: area.y.saturating_add(line), end }
+    }
+
+    /// How many cells are left.
+    pub(super) fn room(&self) -> usize {
+        usize::from(self.end.saturating_sub(self.x))
+    }
+
+    /// Writes text, as much of it as there is room for.
+    pub(super) fn text(&mut self, text: &str, style: Style) -> &mut Self {
+        if self.room() > 0 {
+            let text = safe(text);
+            self.x = self.buffer.set_stringn(self.x, self.y, text, self.room(), style).0;
+        }
+        self
+    }
+
+    /// Writes text into a field of so many cells; it stands at the left.
+    pub(super) fn field(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
+        let cells = cells.min(self.room());
+        if cells > 0 {
+            let text = safe(text);
+            let _ = self.buffer.set_stringn(self.x, self.y, text, cells, style);
+            self.x = self.x.saturating_add(u16::try_from(cells).unwrap_or(u16::MAX));
+        }
+        self
+    }
+
+    /// The same; it stands at the right.
+    pub(super) fn right(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
+        let blanks = cells.saturating_sub(width(text)).min(self.room());
+        self.x = self.x.saturating_add(u16::try_from(blanks).unwrap_or(u16::MAX));
+        self.field(text, cells.saturating_sub(blanks), style)
+    }
+
+    /// Gives all cells of the line a style.
+    pub(super) fn whole(&mut self, area: Rect, style: Style) -> &mut Self {
+        let line = Rect { y: self.y, height: 1, ..area }.intersection(self.buffer.area);
+        self.buffer.set_style(line, style);
+        self
+    }
+}
+
+/// The text without its first cells.
+pub(super) fn shifted(text: &str, cells: usize) -> &str {
+    let mut skipped = 0;
+    for (at, c) in text.char_indices() {
+        if skipped >= cells {
+            return &text[at..];
+        }
+        skipped += c.width().unwrap_or(0).max(1);
+    }
+    if cells == 0 { text } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_join_their_neighbours_are_shown_by_number() {
+        assert_eq!(safe("a\u{301}b\u{200d}c\u{fe0f}"), "a\\u{301}b\\u{200d}c\\u{fe0f}");
+        assert!(matches!(safe("größe 漢字"), Cow::Borrowed("größe 漢字")));
+        assert_eq!((width("漢字"), width("a\u{301}")), (4, 8));
+    }
+
+    #[test]
+    fn a_line_ends_at_its_area() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 2));
+        let area = Rect::new(1, 0, 5, 1);
+        Pen::new(&mut buffer, area, 0).right("7", 3, Style::new()).text("漢字漢", Style::new());
+        Pen::new(&mut buffer, area, 1).text("outside", Style::new());
+        let line = |y| (0..8).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
+        assert_eq!((line(0).trim_end(), line(1).trim_end()), ("   7漢", ""));
+        assert_eq!((shifted("漢字ab", 2), shifted("ab", 0), shifted("ab", 9)), ("字ab", "ab", ""));
+    }
+}

@@ -1,0 +1,360 @@
+//! A row for each function (or whatever the sort keys are), with call chains below it.
+
+use std::collections::HashMap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use tare_profile::{CallTree, Entry, Function, Key, Profile};
+use tare_render::{Column, View, percent};
+
+use super::{Subject, node_name, space};
+use crate::tui::list::{Item, List, Mark, Nodes, What, key};
+use crate::tui::model::{Functions, Model, Query};
+use crate::tui::paint::{Pen, Theme, shifted, width};
+
+/// Rows that are looked at for the widths of columns.
+const MEASURED: usize = 1000;
+
+/// The key of all rows.
+const ROWS: u64 = 1;
+
+/// The view of functions.
+pub(in crate::tui) struct FunctionsView {
+    /// Columns, order and limits.
+    pub(in crate::tui) view: View,
+    pub(in crate::tui) list: List,
+    pub(in crate::tui) titles: bool,
+    pub(in crate::tui) verbose: bool,
+    /// Cells of names that lie to the left of the screen.
+    pub(in crate::tui) shift: usize,
+    /// The order without the user's choice.
+    usual: Vec<Column>,
+    reversed: bool,
+    data: Option<Functions>,
+    trees: HashMap<usize, CallTree>,
+    widths: Vec<usize>,
+}
+
+impl FunctionsView {
+    pub(in crate::tui) fn new(view: View) -> Self {
+        Self {
+            usual: view.order.clone(),
+            view,
+            list: List::default(),
+            titles: true,
+            verbose: false,
+            shift: 0,
+            reversed: false,
+            data: None,
+            trees: HashMap::new(),
+            widths: Vec::new(),
+        }
+    }
+
+    /// What is shown, once there is anything.
+    pub(in crate::tui) fn data(&self) -> Option<&Functions> {
+        self.data.as_ref()
+    }
+
+    /// Takes in what is loaded by now.
+    pub(in crate::tui) fn refresh(&mut self, model: &mut Model, query: &Query) {
+        self.data = model.functions(query, &self.view);
+        if let Some(data) = self.data.as_mut().filter(|_| self.reversed) {
+            data.table.entries.reverse();
+        }
+        self.trees.clear();
+        self.widths = self.measured(model.profile());
+        self.lay_out(model.profile());
+    }
+
+    /// Makes the lines anew: something was opened or closed.
+    fn lay_out(&mut self, profile: &Profile) {
+        let Some(data) = &self.data else { return };
+        let mut items = Vec::new();
+        for (at, entry) in data.table.entries.iter().enumerate() {
+            let key = row_key(profile, entry);
+            let is_open = self.view.graph.is_some() && self.list.is_open(key);
+            let mark = Mark::of(self.view.graph.is_some() && entry.depth > 0, is_open);
+            items.push(Item { key, what: What::Row(at), depth: 0, mark });
+            if mark == Mark::Open {
+                let tree =
+                    self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
+                let nodes = Nodes { profile, tree, number: at, parent: key };
+                nodes.add(&self.list, &mut items, 1);
+            }
+        }
+        self.list.replace(items);
+    }
+
+    /// Opens or closes what is below the cursor; `false` where there is nothing.
+    pub(in crate::tui) fn toggle(&mut self, profile: &Profile) -> bool {
+        let Some(item) = self.list.current().copied() else { return false };
+        match item.mark {
+            Mark::Leaf => return false,
+            Mark::Closed => self.open(profile, &item, false),
+            Mark::Open => self.close(profile),
+        }
+        true
+    }
+
+    /// Opens what is below the cursor: one level, or all of the row.
+    pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
+        let mut at = self.list.cursor;
+        if all {
+            let is_row = |item: &Item| matches!(item.what, What::Row(_));
+            while at > 0 && !self.list.items.get(at).is_some_and(is_row) {
+                at -= 1;
+            }
+        }
+        if let Some(item) = self.list.items.get(at).copied() {
+            self.open(profile, &item, all);
+        }
+    }
+
+    fn open(&mut self, profile: &Profile, item: &Item, all: bool) {
+        let Some(data) = &self.data else { return };
+        let (What::Row(at) | What::Node(at, _)) = item.what else { return };
+        let tree = self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
+        match item.what {
+            What::Node(..) => {
+                let nodes = Nodes { profile, tree, number: at, parent: item.key };
+                nodes.open(&mut self.list, item, all);
+            }
+            _ => {
+                self.list.open(item.key, true);
+                let nodes = Nodes { profile, tree, number: at, parent: item.key };
+                nodes.open_roots(&mut self.list, all);
+            }
+        }
+        self.lay_out(profile);
+    }
+
+    /// Closes what the cursor is on, or what it lies in where that has nothing open.
+    pub(in crate::tui) fn close(&mut self, profile: &Profile) {
+        let at = self.list.cursor;
+        let Some(item) = self.list.items.get(at).copied() else { return };
+        let mut to = at;
+        if item.mark != Mark::Open {
+            while to > 0 && self.list.items[to].depth >= item.depth {
+                to -= 1;
+            }
+        }
+        self.list.cursor = to;
+        if let Some(item) = self.list.items.get(to).filter(|item| item.mark == Mark::Open).copied()
+        {
+            self.list.open(item.key, false);
+        }
+        self.lay_out(profile);
+    }
+
+    /// Opens or closes everything.
+    pub(in crate::tui) fn open_all(&mut self, profile: &Profile, open: bool) {
+        self.list.open_all(open);
+        self.lay_out(profile);
+    }
+
+    /// Orders rows by the next column, and says which.
+    pub(in crate::tui) fn sort_by_next(&mut self) -> &'static str {
+        let columns = &self.view.columns;
+        let now = self.view.order.first().and_then(|by| columns.iter().position(|at| at == by));
+        let next = now.map_or(0, |now| (now + 1) % columns.len().max(1));
+        let Some(by) = columns.get(next).copied() else { return "" };
+        let rest = self.usual.iter().copied().filter(|column| *column != by);
+        self.view.order = std::iter::once(by).chain(rest).collect();
+        by.title(self.view.children).trim()
+    }
+
+    /// Turns the order around.
+    pub(in crate::tui) fn reverse(&mut self) {
+        self.reversed = !self.reversed;
+    }
+
+    /// What the cursor is on.
+    pub(in crate::tui) fn subject(&self) -> Subject {
+        let (Some(data), Some(item)) = (&self.data, self.list.current()) else {
+            return Subject::default();
+        };
+        let (What::Row(row) | What::Node(row, _)) = item.what else { return Subject::default() };
+        let Some(entry) = data.table.entries.get(row) else { return Subject::default() };
+        let has = |key| data.table.keys.contains(&key);
+        let frame = match item.what {
+            What::Node(_, at) => {
+                self.trees.get(&row).and_then(|tree| Some(tree.nodes().get(at)?.frame))
+            }
+            _ => entry.frame.filter(|_| has(Key::Symbol) || has(Key::Dso)),
+        };
+        Subject {
+            frame,
+            thread: entry.thread.filter(|_| has(Key::Tid) || has(Key::Tgid)),
+            comm: entry.comm.filter(|_| has(Key::Comm)),
+            cpu: entry.cpu.filter(|_| has(Key::Cpu)),
+            stack: Vec::new(),
+        }
+    }
+
+    /// The text of a line, for a search.
+    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+        let Some(data) = &self.data else { return String::new() };
+        match item.what {
+            What::Row(at) => data.table.entries.get(at).map_or_else(String::new, |entry| {
+                let keys =
+                    self.view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
+                let texts = keys.map(|column| column.text(profile, &data.table, entry));
+                texts.collect::<Vec<_>>().join(" ")
+            }),
+            What::Node(row, at) => {
+                let node = self.trees.get(&row).and_then(|tree| tree.nodes().get(at));
+                node.map_or_else(String::new, |node| node_name(profile, node.frame, self.verbose))
+            }
+            What::Heading(_) => String::new(),
+        }
+    }
+
+    fn measured(&self, profile: &Profile) -> Vec<usize> {
+        let Some(data) = &self.data else { return Vec::new() };
+        let of = |column: &Column| {
+            let texts = data.table.entries.iter().take(MEASURED);
+            let cells = texts.map(|entry| width(&column.text(profile, &data.table, entry)));
+            let title = width(column.title(self.view.children));
+            cells.max().unwrap_or(0).max(title).max(column.figure_width().unwrap_or(0))
+        };
+        self.view.columns.iter().map(of).collect()
+    }
+
+    /// The columns that there is room for, with their widths: on a narrow screen figures and the
+    /// last column. Names other than the last get a quarter of the screen at most.
+    fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
+        let cells = usize::from(cells);
+        let columns: Vec<_> =
+            self.view.columns.iter().copied().zip(self.widths.iter().copied()).collect();
+        let needed: usize = columns.iter().map(|(_, width)| width + 2).sum();
+        let last = columns.len().saturating_sub(1);
+        let keep = |(at, (column, width)): (usize, &(Column, usize))| {
+            let is_name = column.figure_width().is_none();
+            let is_shown = needed <= cells || cells >= 60 || !is_name || at == last;
+            let width = if is_name && at != last && needed > cells {
+                (*width).min(cells / 6)
+            } else {
+                *width
+            };
+            is_shown.then_some((*column, width))
+        };
+        columns.iter().enumerate().filter_map(keep).collect()
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        mut area: Rect,
+        theme: Theme,
+        (profile, search): (&Profile, &str),
+    ) {
+        let columns = self.columns(area.width);
+        if self.titles && area.height > 1 {
+            let mut pen = Pen::new(buffer, area, 0);
+            pen.text("  ", theme.title());
+            for (column, width) in &columns {
+                let title = column.title(self.view.children);
+                let is_first = self.view.order.first() == Some(column);
+                let sign = if is_first && !self.reversed {
+                    "▼"
+                } else if is_first {
+                    "▲"
+                } else {
+                    " "
+                };
+                let title = format!("{}{sign}", title.trim());
+                match column.figure_width() {
+                    Some(_) => pen.right(&title, width + 1, theme.title()),
+                    None => pen.field(&title, width + 1, theme.title()),
+                };
+                pen.text(" ", theme.title());
+            }
+            area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        }
+        let cursor = self.list.cursor;
+        let lines: Vec<_> =
+            self.list.window(area.height.into()).map(|(at, item)| (at, *item)).collect();
+        for (line, (at, item)) in (0..).zip(lines) {
+            let mut pen = Pen::new(buffer, area, line);
+            self.line(&mut pen, &item, (theme, profile), &columns);
+            let is_found = !search.is_empty()
+                && self.text(profile, &item).to_lowercase().contains(&search.to_lowercase());
+            if is_found {
+                pen.whole(area, theme.found());
+            }
+            if at == cursor {
+                pen.whole(area, theme.cursor());
+            }
+        }
+    }
+
+    fn line(
+        &self,
+        pen: &mut Pen<'_>,
+        item: &Item,
+        (theme, profile): (Theme, &Profile),
+        columns: &[(Column, usize)],
+    ) {
+        let Some(data) = &self.data else { return };
+        match item.what {
+            What::Row(at) => {
+                let Some(entry) = data.table.entries.get(at) else { return };
+                pen.text(item.mark.sign(), ratatui::style::Style::new())
+                    .text(" ", Default::default());
+                for (column, width) in columns {
+                    let text = column.text(profile, &data.table, entry);
+                    let style = self.style(*column, entry, (theme, profile));
+                    match column.figure_width() {
+                        Some(_) => pen.right(&text, *width, style),
+                        None => pen.field(shifted(&text, self.shift), *width, style),
+                    };
+                    pen.text("  ", Default::default());
+                }
+            }
+            What::Node(row, at) => {
+                let node = self.trees.get(&row).and_then(|tree| tree.nodes().get(at));
+                let Some(node) = node else { return };
+                let share = percent(node.total, data.table.all);
+                let indent = (item.depth * 2 + 4).min(pen.room() / 2);
+                pen.text(&" ".repeat(indent), Default::default());
+                pen.text(item.mark.sign(), Default::default());
+                pen.text(&format!(" {share:.2}% "), theme.percent(share));
+                let name = node_name(profile, node.frame, self.verbose);
+                let style = theme.space(space(profile, Some(node.frame)));
+                pen.text(shifted(&name, self.shift), style);
+            }
+            What::Heading(_) => {}
+        }
+    }
+
+    fn style(
+        &self,
+        column: Column,
+        entry: &Entry,
+        (theme, profile): (Theme, &Profile),
+    ) -> ratatui::style::Style {
+        let Some(data) = &self.data else { return Default::default() };
+        match column {
+            Column::Children => theme.percent(percent(entry.total, data.table.all)),
+            Column::Overhead => theme.percent(percent(entry.own, data.table.all)),
+            Column::Key(Key::Symbol) => theme.space(space(profile, entry.frame)),
+            _ => Default::default(),
+        }
+    }
+}
+
+/// The call chains of a row.
+fn built(data: &Functions, profile: &Profile, at: usize, view: &View) -> CallTree {
+    let (Some(entry), Some(graph)) = (data.table.entries.get(at), view.graph) else {
+        return CallTree::default();
+    };
+    let least = data.table.all.period as f64 * graph.percent_limit / 100.0;
+    let trees = data.table.call_trees(profile, least.min(entry.total.period as f64));
+    trees.map_or_else(CallTree::default, |mut trees| data.table.call_tree(&mut trees, entry))
+}
+
+fn row_key(profile: &Profile, entry: &Entry) -> u64 {
+    let function = Function::of(profile, entry.frame);
+    key(ROWS, (entry.comm, entry.thread, entry.cpu, entry.trace, function))
+}

@@ -1,0 +1,82 @@
+//! Lines of text: the help, what the recording says of itself, the ledger.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::paint::{Pen, Theme};
+
+/// A text that can be scrolled.
+pub(in crate::tui) struct TextView {
+    pub(in crate::tui) title: String,
+    pub(in crate::tui) list: List,
+    lines: Vec<String>,
+}
+
+impl TextView {
+    pub(in crate::tui) fn new(title: &str, lines: Vec<String>) -> Self {
+        let item = |at| Item { key: key(0, at), what: What::Row(at), depth: 0, mark: Mark::Leaf };
+        let mut list = List::default();
+        list.replace((0..lines.len()).map(item).collect());
+        Self { title: title.to_owned(), list, lines }
+    }
+
+    /// The text of a line, for a search.
+    pub(in crate::tui) fn text(&self, item: &Item) -> String {
+        let What::Row(at) = item.what else { return String::new() };
+        self.lines.get(at).cloned().unwrap_or_default()
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        (theme, search): (Theme, &str),
+    ) {
+        Pen::new(buffer, area, 0).text(&self.title, theme.title());
+        let below =
+            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let cursor = self.list.cursor;
+        for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
+            let What::Row(row) = item.what else { continue };
+            let Some(text) = self.lines.get(row) else { continue };
+            let is_found =
+                !search.is_empty() && text.to_lowercase().contains(&search.to_lowercase());
+            let style = if is_found { theme.found() } else { Default::default() };
+            let mut pen = Pen::new(buffer, below, line);
+            pen.text(text, style);
+            if at == cursor {
+                pen.whole(below, theme.cursor());
+            }
+        }
+    }
+}
+
+/// Breaks lines at blanks, so that each fits into so many cells.
+pub(in crate::tui) fn wrapped(lines: Vec<String>, cells: u16) -> Vec<String> {
+    let cells = usize::from(cells).max(20);
+    let mut out = Vec::new();
+    for line in lines {
+        let mut now = String::new();
+        for word in line.split_inclusive(' ') {
+            if !now.is_empty() && now.chars().count() + word.trim_end().chars().count() > cells {
+                out.push(std::mem::take(&mut now).trim_end().to_owned());
+                now.push_str("    ");
+            }
+            now.push_str(word);
+        }
+        out.push(now.trim_end().to_owned());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_below() {
+        let lines = vec!["one two three four five six".to_owned(), String::new()];
+        assert_eq!(wrapped(lines, 20), ["one two three four", "    five six", ""]);
+    }
+}

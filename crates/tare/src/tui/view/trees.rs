@@ -1,0 +1,195 @@
+//! Call chains put together: all of them, or those that lead to a function and go on from it.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use tare_profile::{Function, Profile};
+use tare_render::percent;
+
+use super::{Subject, node_name, space};
+use crate::tui::list::{Item, List, Mark, Nodes, What, key};
+use crate::tui::model::Tree;
+use crate::tui::paint::{Pen, Theme, shifted};
+
+/// Trees, one below the other, each with a heading.
+#[derive(Default)]
+pub(in crate::tui) struct TreesView {
+    pub(in crate::tui) list: List,
+    pub(in crate::tui) verbose: bool,
+    /// Cells of names that lie to the left of the screen.
+    pub(in crate::tui) shift: usize,
+    parts: Vec<Part>,
+}
+
+/// A tree, and what stands above it.
+pub(in crate::tui) struct Part {
+    /// The heading; empty: none.
+    pub(in crate::tui) title: String,
+    pub(in crate::tui) tree: Tree,
+    /// Its root is where call chains begin.
+    pub(in crate::tui) from_root: bool,
+}
+
+impl TreesView {
+    /// Shows other trees. What was open stays open, by name.
+    pub(in crate::tui) fn replace(&mut self, profile: &Profile, parts: Vec<Part>) {
+        let is_first = self.parts.is_empty();
+        self.parts = parts;
+        if is_first {
+            for nodes in nodes(&self.parts, profile) {
+                nodes.open_roots(&mut self.list, false);
+            }
+        }
+        self.lay_out(profile);
+    }
+
+    fn lay_out(&mut self, profile: &Profile) {
+        let mut items = Vec::new();
+        for (at, (part, nodes)) in self.parts.iter().zip(nodes(&self.parts, profile)).enumerate() {
+            if !part.title.is_empty() {
+                let what = What::Heading(at);
+                items.push(Item { key: nodes.parent, what, depth: 0, mark: Mark::Leaf });
+            }
+            nodes.add(&self.list, &mut items, 0);
+        }
+        self.list.replace(items);
+    }
+
+    /// Opens or closes what is below the cursor; `false` where there is nothing.
+    pub(in crate::tui) fn toggle(&mut self, profile: &Profile) -> bool {
+        let Some(item) = self.list.current() else { return false };
+        match item.mark {
+            Mark::Leaf => return false,
+            Mark::Closed => self.expand(profile, false),
+            Mark::Open => self.close(profile),
+        }
+        true
+    }
+
+    /// Opens what is below the cursor: one level or all of it.
+    pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
+        let Some(item) = self.list.current().copied() else { return };
+        if let What::Node(tree, _) = item.what
+            && let Some(nodes) = nodes(&self.parts, profile).get(tree)
+        {
+            nodes.open(&mut self.list, &item, all);
+        }
+        self.lay_out(profile);
+    }
+
+    /// Closes what the cursor is on, or what it lies in where that has nothing open.
+    pub(in crate::tui) fn close(&mut self, profile: &Profile) {
+        let Some(item) = self.list.current().copied() else { return };
+        let mut to = self.list.cursor;
+        if item.mark != Mark::Open {
+            while to > 0 && self.list.items[to].depth >= item.depth {
+                to -= 1;
+            }
+        }
+        self.list.cursor = to;
+        if let Some(item) = self.list.items.get(to).filter(|item| item.mark == Mark::Open).copied()
+        {
+            self.list.open(item.key, false);
+        }
+        self.lay_out(profile);
+    }
+
+    /// Opens or closes everything.
+    pub(in crate::tui) fn open_all(&mut self, profile: &Profile, open: bool) {
+        self.list.open_all(open);
+        self.lay_out(profile);
+    }
+
+    /// What the cursor is on.
+    pub(in crate::tui) fn subject(&self, profile: &Profile) -> Subject {
+        let found = self.list.current().and_then(|item| match item.what {
+            What::Node(tree, at) => Some((self.parts.get(tree)?, at)),
+            _ => None,
+        });
+        let Some((part, at)) = found else { return Subject::default() };
+        let nodes = part.tree.tree.nodes();
+        let mut stack = Vec::new();
+        let mut next = Some(at).filter(|_| part.from_root);
+        while let Some(node) = next.and_then(|at| nodes.get(at)) {
+            stack.push(Function::of(profile, Some(node.frame)));
+            next = node.parent;
+        }
+        stack.reverse();
+        Subject { frame: nodes.get(at).map(|node| node.frame), stack, ..Subject::default() }
+    }
+
+    /// The text of a line, for a search.
+    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+        match item.what {
+            What::Node(tree, at) => {
+                let node = self.parts.get(tree).and_then(|part| part.tree.tree.nodes().get(at));
+                node.map_or_else(String::new, |node| node_name(profile, node.frame, self.verbose))
+            }
+            _ => String::new(),
+        }
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        theme: Theme,
+        (profile, search): (&Profile, &str),
+    ) {
+        Pen::new(buffer, area, 0)
+            .right("Total", 8, theme.title())
+            .right("Self", 9, theme.title())
+            .text("    Function", theme.title());
+        let below =
+            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let cursor = self.list.cursor;
+        let lines: Vec<_> =
+            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
+        for (line, (at, item)) in (0..).zip(lines) {
+            let mut pen = Pen::new(buffer, below, line);
+            self.line(&mut pen, &item, (theme, profile));
+            let is_found = !search.is_empty()
+                && self.text(profile, &item).to_lowercase().contains(&search.to_lowercase());
+            if is_found {
+                pen.whole(below, theme.found());
+            }
+            if at == cursor {
+                pen.whole(below, theme.cursor());
+            }
+        }
+    }
+
+    fn line(&self, pen: &mut Pen<'_>, item: &Item, (theme, profile): (Theme, &Profile)) {
+        match item.what {
+            What::Heading(at) => {
+                if let Some(part) = self.parts.get(at) {
+                    pen.text(&part.title, theme.title());
+                }
+            }
+            What::Node(tree, at) => {
+                let Some(part) = self.parts.get(tree) else { return };
+                let Some(node) = part.tree.tree.nodes().get(at) else { return };
+                let total = percent(node.total, part.tree.all);
+                let own = percent(node.own, part.tree.all);
+                pen.right(&format!("{total:.2}%"), 8, theme.percent(total));
+                pen.right(&format!("{own:.2}%"), 9, theme.percent(own));
+                let indent = (item.depth * 2 + 2).min(pen.room() / 2);
+                pen.text(&" ".repeat(indent), Default::default());
+                pen.text(item.mark.sign(), Default::default()).text(" ", Default::default());
+                let name = node_name(profile, node.frame, self.verbose);
+                let style = theme.space(space(profile, Some(node.frame)));
+                pen.text(shifted(&name, self.shift), style);
+            }
+            What::Row(_) => {}
+        }
+    }
+}
+
+fn nodes<'a>(parts: &'a [Part], profile: &'a Profile) -> Vec<Nodes<'a>> {
+    let of = |(number, part): (usize, &'a Part)| Nodes {
+        profile,
+        tree: &part.tree.tree,
+        number,
+        parent: key(2, number),
+    };
+    parts.iter().enumerate().map(of).collect()
+}

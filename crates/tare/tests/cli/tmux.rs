@@ -1,0 +1,161 @@
+//! A terminal for tests: tmux, which is typed into and whose screen is read.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A shell in a terminal of its own. The terminal is gone with its guard.
+pub(crate) struct Terminal {
+    folder: tempfile::TempDir,
+    /// Marks that were waited for.
+    marks: Cell<u32>,
+}
+
+impl Terminal {
+    /// A terminal of this size; `None`, with the reason on stdout, where there is no tmux.
+    pub(crate) fn new(width: u16, height: u16) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            println!("skipped: tmux isn't installed");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let terminal = Self { folder, marks: Cell::new(0) };
+        let (width, height) = (width.to_string(), height.to_string());
+        let started = terminal.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            "env PS1='$ ' LC_ALL=C.UTF-8 TERM=screen-256color bash --norc --noprofile",
+        ]);
+        assert!(started.status.success(), "{started:?}");
+        terminal.tmux(&["set-option", "-g", "escape-time", "0"]);
+        terminal.wait_for("$");
+        Some(terminal)
+    }
+
+    fn tmux(&self, args: &[&str]) -> Output {
+        let mut tmux = Command::new("tmux");
+        tmux.arg("-S").arg(self.folder.path().join("socket")).args(args);
+        tmux.env("LC_ALL", "C.UTF-8").env_remove("TMUX").env_remove("NO_COLOR");
+        tmux.output().unwrap()
+    }
+
+    /// A folder that is gone with the terminal.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Presses keys, by their names in tmux.
+    pub(crate) fn press(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// Types text.
+    pub(crate) fn type_in(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+    }
+
+    /// Types a line of shell.
+    pub(crate) fn run(&self, line: &str) {
+        self.type_in(line);
+        self.press(&["Enter"]);
+    }
+
+    pub(crate) fn resize(&self, width: u16, height: u16) {
+        let (width, height) = (width.to_string(), height.to_string());
+        self.tmux(&["resize-window", "-x", &width, "-y", &height]);
+    }
+
+    /// What is on the screen, without blanks at the ends of lines.
+    pub(crate) fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
+    }
+
+    /// The same with the sequences that set colours.
+    pub(crate) fn colored(&self) -> Vec<u8> {
+        self.tmux(&["capture-pane", "-p", "-e"]).stdout
+    }
+
+    /// Waits until the screen is as wanted, and returns it.
+    pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let screen = self.screen();
+            if is_there(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < end, "{what}: waited in vain before\n{screen}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the screen has this text.
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until a report is whole, and returns the screen.
+    pub(crate) fn wait_loaded(&self) -> String {
+        self.wait("a report", |screen| screen.contains("Missing: ") && !screen.contains("loading"))
+    }
+
+    /// Waits until the screen no longer has this text.
+    pub(crate) fn wait_without(&self, text: &str) -> String {
+        self.wait(text, |screen| !screen.contains(text))
+    }
+
+    /// In the shell: asserts that lines are edited and shown, as a sane terminal has it, and that
+    /// the screen, the cursor and the mouse are the shell's; returns the last exit status.
+    pub(crate) fn assert_sane(&self) -> u32 {
+        // What is typed before the program has ended is the program's.
+        self.wait_without("Missing: ");
+        let mark = self.marks.get() + 1;
+        self.marks.set(mark);
+        self.run(&format!("echo st''atus{mark} $?; clear -x"));
+        self.run(&format!("stty -a >{0}/stty; echo re''ady{mark}", self.folder().display()));
+        self.wait_for(&format!("ready{mark}"));
+        let stty = std::fs::read_to_string(self.folder().join("stty")).unwrap();
+        let words: Vec<_> = stty.split_whitespace().collect();
+        for wanted in ["icanon", "echo", "isig", "icrnl", "opost"] {
+            assert!(words.contains(&wanted), "{wanted}: {stty}");
+        }
+        let state = self.tmux(&[
+            "display-message",
+            "-p",
+            "#{alternate_on}#{mouse_any_flag}#{mouse_button_flag} #{cursor_flag}",
+        ]);
+        assert_eq!(String::from_utf8_lossy(&state.stdout).trim(), "000 1");
+        let history = self.tmux(&["capture-pane", "-p", "-S", "-"]).stdout;
+        let history = String::from_utf8_lossy(&history).into_owned();
+        let wanted = format!("status{mark} ");
+        let status = history.lines().rev().find_map(|line| line.strip_prefix(&wanted));
+        status.unwrap_or_else(|| panic!("no status in\n{history}")).trim().parse().unwrap()
+    }
+
+    /// The process that runs in the foreground of the terminal.
+    pub(crate) fn foreground(&self) -> rustix::process::Pid {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        let shell: i32 = String::from_utf8_lossy(&shell.stdout).trim().parse().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap();
+        let group = fields.split_whitespace().nth(5).unwrap().parse().unwrap();
+        rustix::process::Pid::from_raw(group).unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// The binary under test.
+pub(crate) fn tare() -> PathBuf {
+    env!("CARGO_BIN_EXE_tare").into()
+}
