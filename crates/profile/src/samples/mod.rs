@@ -232,9 +232,9 @@ mod tests {
         let made = |at: u64| Sample {
             event,
             task,
-            cpu: (at % 3 != 0).then_some(u32::try_from(at % 3).unwrap()),
+            cpu: (!at.is_multiple_of(3)).then_some(u32::try_from(at % 3).unwrap()),
             place,
-            offset: (at % 5 != 0).then_some(u32::try_from(at).unwrap()),
+            offset: (!at.is_multiple_of(5)).then_some(u32::try_from(at).unwrap()),
             time_ns: Some(1_000_000_000_000 + at * at),
             period: if at == 70_000 { u64::MAX } else { at },
         };
