@@ -41,6 +41,8 @@ pub struct Ledger {
     pub events: Vec<Event>,
     /// Rings that had no room for something.
     pub losses: Vec<Loss>,
+    /// CPUs that were offline for a while.
+    pub gaps: Vec<Gap>,
     /// How often an event was stopped for sampling too often.
     pub throttled: u64,
     /// For how long events were recorded.
@@ -111,6 +113,18 @@ pub struct Loss {
     /// The last time before the first of them, in the recording's clock.
     pub from_ns: Option<u64>,
     /// The first time after the last of them.
+    pub to_ns: Option<u64>,
+}
+
+/// A CPU that was offline while it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Gap {
+    /// The CPU.
+    pub cpu: u32,
+    /// When that was seen, in the recording's clock; `None` where that clock can't be read.
+    pub from_ns: Option<u64>,
+    /// When its events were open again; `None` where they were not.
     pub to_ns: Option<u64>,
 }
 
@@ -213,6 +227,15 @@ impl Ledger {
         Self {
             events: events.collect(),
             losses: [self.losses, next.losses.clone()].concat(),
+            // One that goes on is the next one's, too.
+            gaps: self
+                .gaps
+                .into_iter()
+                .filter(|gap| {
+                    !next.gaps.iter().any(|also| gap.cpu == also.cpu && gap.from_ns == also.from_ns)
+                })
+                .chain(next.gaps.iter().cloned())
+                .collect(),
             throttled: self.throttled + next.throttled,
             recorded_ns: self.recorded_ns + next.recorded_ns,
             kept_ns: self.kept_ns.into_iter().chain(next.kept_ns).min(),

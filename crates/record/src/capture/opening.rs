@@ -22,24 +22,26 @@ use super::unswapped::unswapped;
 
 /// An event at a target.
 #[derive(Debug)]
-struct Opened {
+pub(super) struct Opened {
     event: usize,
     /// Which of the event's frequencies it has.
     step: usize,
     cpu: u32,
-    target: Target,
+    pub(super) target: Target,
     file: Box<dyn EventFile>,
+    /// Whether the kernel dropped it, as its CPU went offline.
+    pub(super) is_dropped: bool,
 }
 
 /// All events, open. Dropping them ends the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    wanted: Vec<EventToOpen>,
-    opened: Vec<Opened>,
+    pub(super) wanted: Vec<EventToOpen>,
+    pub(super) opened: Vec<Opened>,
     /// Which of their frequencies events have: the one of this number, or their last.
-    step: usize,
+    pub(super) step: usize,
     /// Events that are on.
-    enabled: BTreeSet<usize>,
+    pub(super) enabled: BTreeSet<usize>,
     /// Never enabled.
     unswapped: Vec<Box<dyn EventFile>>,
 }
@@ -82,7 +84,9 @@ impl Events {
                     |leader| opened.iter().find(|one| one.event == leader && one.target == target);
                 let leader = leader.and_then(leads).map(|one| &*one.file);
                 match kernel.open(&attr, target, leader) {
-                    Ok(file) => opened.push(Opened { event, step, cpu, target, file }),
+                    Ok(file) => {
+                        opened.push(Opened { event, step, cpu, target, file, is_dropped: false });
+                    }
                     Err(errno) => {
                         match OpenError::from_errno(errno, name, target, opened.len(), needed) {
                             OpenError::NoSuchTask(tid) => drop(gone.insert(tid)),
@@ -201,6 +205,7 @@ impl Events {
         let leads = |opened: &&Opened| {
             self.wanted[opened.event].leader.is_none()
                 && which(opened.event)
+                && !opened.is_dropped
                 && (!enabled || self.has_step(opened, self.step))
         };
         let mut chosen = self.opened.iter().filter(leads);
@@ -210,7 +215,7 @@ impl Events {
     }
 
     fn has_step(&self, opened: &Opened, step: usize) -> bool {
-        opened.step == step.min(self.wanted[opened.event].slower.len())
+        !opened.is_dropped && opened.step == step.min(self.wanted[opened.event].slower.len())
     }
 
     /// Has events sampled at another of their frequencies, those that are on at once.

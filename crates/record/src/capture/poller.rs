@@ -16,6 +16,8 @@ pub(crate) enum Source {
     Target,
     /// A reader is to stop.
     Stop,
+    /// A CPU went offline, or came back.
+    Cpus,
 }
 
 impl Source {

@@ -104,9 +104,9 @@ impl Shared {
         }
     }
 
-    /// What readers of rings know of the events.
-    pub(crate) fn table(&self) -> Arc<EventTable> {
-        self.lock().forgetting.shared_table()
+    /// Asks, or tells, what is known of the events.
+    pub(crate) fn with_scanner<T>(&self, ask: impl FnOnce(&mut Scanner) -> T) -> T {
+        ask(&mut self.lock().forgetting)
     }
 
     /// Some rings are overwritten, and read when that is asked for.

@@ -32,7 +32,7 @@ const BEFORE_PERIOD: u64 = BEFORE_TID
         | PERF_SAMPLE_CPU) as u64;
 
 /// What a scanner must know of the events.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct EventTable {
     /// The layout of each event's records.
     layouts: Vec<Layout>,
@@ -80,6 +80,15 @@ impl EventTable {
             weights: Vec::new(),
             notes_tasks: false,
         }
+    }
+
+    /// The same events with further ids.
+    pub(crate) fn with_ids(&self, ids: &[Vec<u64>]) -> Self {
+        let mut table = self.clone();
+        let more = ids.iter().enumerate();
+        table.ids.extend(more.flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))));
+        table.ids.sort_unstable();
+        table
     }
 
     /// Has records of tasks handed out with those of mappings: [`Scanner::take_noted`].
@@ -290,6 +299,11 @@ impl Scanner {
 
     fn time_ns(&self, record: &[u8]) -> Option<u64> {
         self.known.time_ns(record)
+    }
+
+    /// From here on it knows these events.
+    pub(crate) fn set_table(&mut self, table: &Arc<EventTable>) {
+        self.known = Arc::clone(table);
     }
 
     /// The same, to be shared.

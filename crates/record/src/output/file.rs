@@ -9,8 +9,8 @@ use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending
 
 use super::compressor::Compressor;
 use super::cuts::{Between, Cut, Cuts};
-use super::disk::OutputBackend;
-use super::disk::{CutFile, DiskFile, FileState, OpenDestination};
+use super::disk::{CutFile, DiskFile, FileState, OpenDestination, OutputBackend};
+use super::later_ids;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;
@@ -102,7 +102,7 @@ impl OutputFile {
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {
-            description.beginning(0)?
+            description.beginning(later_ids::ROOM)?
         } else {
             Beginning { bytes: description.stream_beginning()?, ..Beginning::default() }
         };
@@ -130,6 +130,17 @@ impl OutputFile {
                 Cow::Owned(description)
             }
         }
+    }
+
+    /// See [`super::Output::add_ids`].
+    pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        self.still_going()?;
+        let Some(file) = self.file().cloned() else {
+            return later_ids::each(ids)
+                .try_for_each(|ids| self.append(&[&description.stream_ids(&ids)?]));
+        };
+        self.calls += later_ids::write(&mut self.beginning, &*file, ids)?;
+        Ok(())
     }
 
     /// From here on through windows, where this is a file that is not mapped yet.

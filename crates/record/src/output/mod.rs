@@ -18,6 +18,7 @@ mod error;
 mod file;
 mod file_system;
 mod gone;
+mod later_ids;
 mod names;
 mod options;
 mod queue;
@@ -227,6 +228,19 @@ impl Output {
             Writer::Direct(recording) => recording.switch(closing, beginning, records),
             Writer::Queued(queue) => queue.switch(closing, beginning, records),
             Writer::Sink(_) => Err(OutputError::NotSwitchable),
+        }
+    }
+
+    /// Tells of counters that were opened later: `ids` are further ones of each event, which the
+    /// description names by now.
+    ///
+    /// # Errors
+    /// As [`Output::append`].
+    pub fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.add_ids(description, ids),
+            Writer::Queued(queue) => queue.add_ids(description, ids),
+            Writer::Sink(sink) => sink.add_ids(description),
         }
     }
 

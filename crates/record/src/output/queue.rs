@@ -151,6 +151,12 @@ impl Queue {
         })
     }
 
+    /// See [`super::Output::add_ids`].
+    pub(super) fn add_ids(&self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        let (description, ids) = (description.clone(), ids.to_vec());
+        self.call(move |recording| recording.add_ids(&description, &ids))
+    }
+
     /// See [`super::Output::cut_back`].
     pub(super) fn cut_back(&self, room: u64) -> Option<CutFile> {
         self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()

@@ -19,6 +19,13 @@ pub trait RecordSink: Send {
     /// What is recorded: events with their attributes and ids, which readers of records need.
     fn begin(&mut self, description: &Description) -> ControlFlow<Closed>;
 
+    /// Events have further ids, which the description names by now: those of a CPU that came back.
+    /// Records that carry them follow.
+    fn add_ids(&mut self, description: &Description) -> ControlFlow<Closed> {
+        let _ = description;
+        ControlFlow::Continue(())
+    }
+
     /// Whole records, one behind the other, in the byte order of this machine. Those of several ring
     /// buffers come in no order of time; a `FINISHED_ROUND` among them says, as in a file, that
     /// nothing that follows is older than what came before the previous one.
@@ -62,6 +69,12 @@ impl SinkWriter {
 
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let flow = self.sink.begin(description);
+        self.went_on(flow)
+    }
+
+    /// See [`super::Output::add_ids`].
+    pub(super) fn add_ids(&mut self, description: &Description) -> Result<()> {
+        let flow = self.sink.add_ids(description);
         self.went_on(flow)
     }
 

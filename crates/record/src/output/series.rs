@@ -147,6 +147,11 @@ impl FileSeries {
         Ok(finished)
     }
 
+    /// See [`super::Output::add_ids`].
+    pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.add_ids(description, ids))
+    }
+
     /// See [`super::Output::cut_back`].
     pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         self.file.as_mut()?.cut_back(room)

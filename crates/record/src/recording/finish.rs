@@ -33,6 +33,7 @@ impl Recording {
         }
         self.until_ns = Some(self.cpu_ns());
         if !self.is_stopped() {
+            self.note_gaps();
             self.cgroup.at_end(self.session.following.as_ref());
             self.disable_all()?;
             self.cgroup.at_end(self.session.following.as_ref());
@@ -44,7 +45,9 @@ impl Recording {
     /// be in a ring buffer.
     fn describe_at_end(&mut self) -> Result<(), RecordError> {
         let at_the_end = self.session.options.synthesize.at_the_end;
-        let Some(existing) = self.existing.take().filter(|_| at_the_end) else { return Ok(()) };
+        let Some(existing) = self.tasks.existing.take().filter(|_| at_the_end) else {
+            return Ok(());
+        };
         if let Err(error) = self.reader.drain(&self.shared) {
             self.stop_recording(error.into());
             return Ok(());

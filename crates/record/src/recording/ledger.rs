@@ -48,6 +48,7 @@ impl Recording {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
             losses: losses(&of.rings),
+            gaps: self.hotplug.take_gaps(),
             throttled: of.rings.iter().map(|ring| ring.stats.throttled).sum(),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
             kept_ns: self.shortest.map(nanos),

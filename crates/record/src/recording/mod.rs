@@ -10,6 +10,7 @@ mod cost;
 mod description;
 mod finish;
 mod followed;
+mod hotplug;
 mod ledger;
 mod rate_control;
 mod recount;
@@ -26,13 +27,14 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 use tare_format::ledger::Ledger;
-use tare_kernel::targets::Targets;
 
 pub use self::finish::Finished;
 use self::followed::CgroupUsage;
+use self::hotplug::Hotplug;
 use self::ledger::Baseline;
 use self::rate_control::RateControl;
 use self::snapshot::Snapshots;
+use self::targets::TargetTasks;
 use crate::capture::opening::Events;
 use crate::capture::poller::{Poller, Source};
 use crate::capture::reader::{Pass, Reader, Shared};
@@ -43,7 +45,6 @@ use crate::options::Begin;
 use crate::output::OutputError;
 use crate::plan::Start;
 use crate::session::Session;
-use crate::synthesize;
 use crate::warning::{Notice, Warning};
 
 /// How often threads that can't be waited for are looked at.
@@ -66,7 +67,6 @@ pub struct Recording {
     snapshots: Snapshots,
     threads: Vec<ReaderThread>,
     poller: Poller,
-    targets: Targets,
     enabled: EnabledTime,
     counts: Counts,
     deadlines: Deadlines,
@@ -75,8 +75,7 @@ pub struct Recording {
     readers: usize,
     /// What had been counted when the file at hand began.
     before: Baseline,
-    /// Tasks that were there when the recording began.
-    existing: Option<synthesize::Targets>,
+    tasks: TargetTasks,
     /// The ledger of all files that are complete.
     total: Option<Ledger>,
     /// Where less than was asked for could be kept, for how long that was.
@@ -86,6 +85,7 @@ pub struct Recording {
     until_ns: Option<u64>,
     /// What keeps within a budget, if there is one.
     rate_control: Option<RateControl>,
+    hotplug: Hotplug,
     notices: Vec<Notice>,
 }
 
@@ -218,7 +218,9 @@ impl Recording {
         self.counts.wake_ups += 1;
         self.counts.system_calls += 1;
         let now = self.session.backend.clock.now();
-        if self.read(now) {
+        let is_due = self.read(now);
+        self.look_at_cpus(ready, is_due);
+        if is_due {
             self.control_rate()?;
         }
         if due(&mut self.deadlines.begin, now, None) {
@@ -226,7 +228,7 @@ impl Recording {
         }
         let look = due(&mut self.deadlines.look, now, Some(LOOK));
         if (look || ready.by(Source::Target))
-            && self.targets.ended(&self.session.backend.host, look)
+            && self.tasks.waited_for.ended(&self.session.backend.host, look)
             && self.state == State::Recording
         {
             self.state = State::TargetsEnded;

@@ -29,7 +29,7 @@ impl Recording {
         {
             self.state = State::Stopped(why.into());
         }
-        Some(count(file, &self.shared.table()))
+        Some(count(file, &self.shared.with_scanner(|scanner| scanner.shared_table())))
     }
 }
 

@@ -35,17 +35,27 @@ impl Snapshots {
         known: &Arc<EventTable>,
         shared: &Shared,
     ) -> Self {
-        let ring = |(cpu, owner, ring): (u32, usize, OverwrittenRing)| Overwritten {
+        if !rings.is_empty() {
+            shared.has_overwritten();
+        }
+        let mut snapshots = Self { rings: Vec::new() };
+        snapshots.add(rings, known, shared);
+        snapshots
+    }
+
+    /// Adds rings of events that were opened later.
+    pub(super) fn add(
+        &mut self,
+        rings: Vec<(u32, usize, OverwrittenRing)>,
+        known: &Arc<EventTable>,
+        shared: &Shared,
+    ) {
+        self.rings.extend(rings.into_iter().map(|(cpu, owner, ring)| Overwritten {
             number: shared.register(cpu, ring.size()),
             owner,
             ring,
             scanner: Scanner::new(known),
-        };
-        let rings: Vec<Overwritten> = rings.into_iter().map(ring).collect();
-        if !rings.is_empty() {
-            shared.has_overwritten();
-        }
-        Self { rings }
+        }));
     }
 }
 

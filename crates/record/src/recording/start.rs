@@ -1,6 +1,7 @@
 //! How a recording begins.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::sync::Arc;
 
 use tare_format::file::note;
@@ -11,6 +12,7 @@ use tare_kernel::child::FileLimit;
 use tare_kernel::open::EventFile;
 use tare_kernel::ring::Ring;
 
+use super::hotplug::Hotplug;
 use super::targets::TargetTasks;
 use super::{
     Baseline, CgroupUsage, Counts, Deadlines, EnabledTime, LOOK, RateControl, Recording, Snapshots,
@@ -49,10 +51,12 @@ impl Recording {
             .collect::<Result<Vec<_>, _>>()?;
         let tasks = TargetTasks::find(&options.target, command, session.cgroup(), host)?;
         let recorder = recorder(&session, &output, &threads);
-        let events = open(&session, &tasks, &recorder, files)?;
+        let filters = filters(&session, &recorder)?;
+        let events = open(&session, &tasks, &filters, files)?;
         let wanted_bytes = options.rings.bytes;
         let tried = ring_size::bytes(wanted_bytes, events.number_of_rings(), host);
         let rings = events.rings(tried)?;
+        let hotplug = Hotplug::start(&session, &events, filters, tried);
         let warning = ring_size::warning(wanted_bytes, tried, rings.smallest());
         let ids = events.ids().map_err(event_error("read the ids of events"))?;
         let description = description::describe(&session, &ids)?;
@@ -60,7 +64,7 @@ impl Recording {
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::of(recorder) };
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
-        let taken = Taken { events, rings, output, threads, table, tasks };
+        let taken = Taken { events, rings, output, threads, table, tasks, hotplug };
         let mut recording = Self::over(session, ledger, description, taken)?;
         if let Some(warning) = warning {
             recording.warn(warning);
@@ -94,7 +98,7 @@ impl Recording {
         description: Description,
         taken: Taken,
     ) -> Result<Self, RecordError> {
-        let Taken { events, rings, output, mut threads, table, tasks } = taken;
+        let Taken { events, rings, output, mut threads, table, tasks, hotplug } = taken;
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
@@ -116,6 +120,7 @@ impl Recording {
         for file in tasks.waited_for.files() {
             poller.add(file, Source::Target).map_err(RecordError::Poll)?;
         }
+        hotplug.wake(&poller)?;
         let snapshots = Snapshots::new(overwritten, &table, &shared);
         Ok(Self {
             ledger,
@@ -129,15 +134,15 @@ impl Recording {
             enabled: EnabledTime::new(Arc::clone(&session.backend.clock)),
             counts: Counts::default(),
             deadlines: deadlines(&session, &tasks),
-            targets: tasks.waited_for,
             cgroup: CgroupUsage::default(),
             readers,
             before: Baseline::default(),
-            existing: tasks.existing,
+            tasks,
             total: None,
             shortest: None,
             state: State::Recording,
             until_ns: None,
+            hotplug,
             rate_control: RateControl::new(&session),
             notices: Vec::new(),
             session,
@@ -158,7 +163,7 @@ impl Recording {
     /// Describes what was there before, in records that the kernel would have made of it. The event
     /// that follows processes runs by then, so that nothing falls in between.
     fn describe_existing(&mut self) -> Result<(), RecordError> {
-        let Self { session, events, shared, existing, .. } = self;
+        let Self { session, events, shared, tasks, .. } = self;
         if let Some(tracking) =
             session.tracking().filter(|&event| session.plan.events[event].start == Start::AtOnce)
         {
@@ -170,7 +175,7 @@ impl Recording {
             shared.see_mappings(bytes);
             shared.append(&[bytes])
         };
-        match existing {
+        match &tasks.existing {
             Some(existing) if !session.options.synthesize.at_the_end => {
                 session.synthesize(existing, &mut emit)
             }
@@ -187,6 +192,7 @@ struct Taken {
     threads: Vec<ReaderThread>,
     table: Arc<EventTable>,
     tasks: TargetTasks,
+    hotplug: Hotplug,
 }
 
 fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
@@ -213,7 +219,7 @@ fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Rec
 fn open(
     session: &Session,
     tasks: &TargetTasks,
-    recorder: &Recorder,
+    filters: &[Option<CString>],
     files: Option<&FileLimit>,
 ) -> Result<Events, RecordError> {
     let cgroups = tasks.cgroups();
@@ -233,12 +239,16 @@ fn open(
         files.raise();
     }
     let events = Events::open(&*session.backend.kernel, wanted)?;
+    events.set_filters(filters)?;
+    Ok(events)
+}
+
+/// The filter of each event, which names all threads of the recorder.
+fn filters(session: &Session, recorder: &Recorder) -> Result<Vec<Option<CString>>, RecordError> {
     let excluded: Vec<i32> =
         if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
-    let filters =
-        planned.iter().map(|planned| planned.filter(&excluded)).collect::<Result<Vec<_>, _>>()?;
-    events.set_filters(&filters)?;
-    Ok(events)
+    let planned = session.plan.events.iter();
+    Ok(planned.map(|planned| planned.filter(&excluded)).collect::<Result<_, _>>()?)
 }
 
 /// What readers of ring buffers must know of the events.

@@ -4,7 +4,7 @@ mod budget;
 mod follow;
 mod sampling;
 
-use tare_format::ledger::{Cost, Event, Ledger, Loss};
+use tare_format::ledger::{Cost, Event, Gap, Ledger, Loss};
 
 use crate::plural::{agreeing, count, grouped};
 
@@ -42,6 +42,7 @@ fn warnings(ledger: &Ledger) -> Vec<String> {
     lines.extend(follow::warnings(ledger));
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
+    lines.extend(ledger.gaps.iter().map(gap));
     let kept = |ns| {
         format!(
             "{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time",
@@ -142,6 +143,18 @@ fn losses(ledger: &Ledger) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn gap(gap: &Gap) -> String {
+    let seconds = |ns: u64| format!("{:.6}", ns as f64 / SECOND_NS);
+    let from = gap.from_ns.map_or_else(|| "?".to_owned(), seconds);
+    gap.to_ns.map_or_else(
+        || format!("CPU {} was not recorded from {from} on: it went offline", gap.cpu),
+        |to_ns| {
+            let to = seconds(to_ns);
+            format!("CPU {} was not recorded from {from} to {to}: it was offline", gap.cpu)
+        },
+    )
 }
 
 fn own(ledger: &Ledger) -> Option<String> {
@@ -262,6 +275,10 @@ mod tests {
                 from_ns: Some(1_500_000_000),
                 to_ns: Some(1_600_000_000),
             }],
+            gaps: vec![
+                Gap { cpu: 3, from_ns: Some(1_700_000_000), to_ns: Some(1_800_000_000) },
+                Gap { cpu: 3, from_ns: Some(1_900_000_000), to_ns: None },
+            ],
             throttled: 2,
             recorded_ns: 2_000_000_000,
             cost: Cost {
@@ -316,6 +333,8 @@ WARNING: much of what the command used has no samples (cpu-clock): samples were 
 1 process outlives the command: it is where it would have been without tare
 CPU 1 lost 7 records between 1.500000 and 1.600000
 losses end with larger rings (-m, now 8.4 MB) or fewer events
+CPU 3 was not recorded from 1.700000 to 1.800000: it was offline
+CPU 3 was not recorded from 1.900000 on: it went offline
 the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)
 cpu-clock 1,234, page-faults 5 (7 lost)
 the command was followed by inherited events (-i asks for it)

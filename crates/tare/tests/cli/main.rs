@@ -22,6 +22,7 @@ mod record_dwarf;
 mod record_files;
 mod record_follow;
 mod record_gone;
+mod record_hotplug;
 mod record_marks;
 mod record_options;
 mod record_output;

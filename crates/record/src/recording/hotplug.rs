@@ -1,0 +1,133 @@
+//! CPUs that go offline and come back while they are recorded.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use tare_format::ledger::Gap;
+use tare_kernel::host::{CpuList, CpuWatch};
+use tare_kernel::open::EventFile;
+
+use super::Recording;
+use crate::capture::batch::CpuRing;
+use crate::capture::opening::Events;
+use crate::capture::poller::{Poller, Ready, Source};
+use crate::capture::reopening::Reopened;
+use crate::capture::scanner::Scanner;
+use crate::error::RecordError;
+use crate::session::Session;
+
+/// What it takes to open the events of a CPU again.
+#[derive(Debug)]
+pub(super) struct Hotplug {
+    /// `None` where no event is of a CPU, or the list of online CPUs can't be read.
+    watch: Option<CpuWatch>,
+    filters: Vec<Option<CString>>,
+    ring_bytes: usize,
+    /// When CPUs were not recorded, of the file at hand.
+    gaps: Vec<Gap>,
+}
+
+impl Hotplug {
+    /// Begins to watch.
+    pub(super) fn start(
+        session: &Session,
+        events: &Events,
+        filters: Vec<Option<CString>>,
+        ring_bytes: usize,
+    ) -> Self {
+        let host = &session.backend.host;
+        let watch = events.has_cpus().then(|| CpuWatch::start(host).ok()).flatten();
+        Self { watch, filters, ring_bytes, gaps: Vec::new() }
+    }
+
+    /// Has a CPU that comes or goes wake whoever waits for this.
+    pub(super) fn wake(&self, poller: &Poller) -> Result<(), RecordError> {
+        let wakes = self.watch.as_ref().and_then(CpuWatch::wakes);
+        wakes.map_or(Ok(()), |file| poller.add(file, Source::Cpus).map_err(RecordError::Poll))
+    }
+
+    /// The gaps of the file at hand; those that go on are gaps of the next one, too.
+    pub(super) fn take_gaps(&mut self) -> Vec<Gap> {
+        let gaps = self.gaps.clone();
+        self.gaps.retain(|gap| gap.to_ns.is_none());
+        gaps
+    }
+}
+
+impl Recording {
+    /// Looks whether recorded CPUs went offline or came back, and opens the events of those again.
+    pub(super) fn look_at_cpus(&mut self, ready: Ready, is_due: bool) {
+        // Where no message tells, lists are compared from time to time.
+        let is_told = self.hotplug.watch.as_ref().is_some_and(|watch| watch.wakes().is_some());
+        if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !is_told) {
+            return;
+        }
+        for cpu in self.note_gaps() {
+            // One whose events can't be had stays a gap.
+            if self.reopen(cpu).is_ok() {
+                let to_ns = self.now_ns();
+                let gaps = self.hotplug.gaps.iter_mut();
+                for gap in gaps.filter(|gap| gap.cpu == cpu && gap.to_ns.is_none()) {
+                    gap.to_ns = to_ns;
+                }
+            }
+        }
+    }
+
+    /// Notes which recorded CPUs went offline, and returns those that are online again.
+    pub(super) fn note_gaps(&mut self) -> Vec<u32> {
+        let Some(watch) = &mut self.hotplug.watch else { return Vec::new() };
+        self.counts.system_calls += 1;
+        // A list that can't be read says nothing.
+        let changes = watch.changes(&self.session.backend.host).unwrap_or_default();
+        let from_ns = self.now_ns();
+        for cpu in self.recorded_of(&changes.offline) {
+            self.hotplug.gaps.push(Gap { cpu, from_ns, to_ns: None });
+        }
+        self.recorded_of(&changes.online)
+    }
+
+    /// Those CPUs whose own events are recorded.
+    fn recorded_of(&self, cpus: &CpuList) -> Vec<u32> {
+        cpus.iter().filter(|&cpu| self.events.has_events_of(cpu)).collect()
+    }
+
+    /// The time in the recording's clock, where that can be read.
+    fn now_ns(&self) -> Option<u64> {
+        let Session { options, backend, .. } = &self.session;
+        backend.clock.of_events(options.sampling.clock?).map(|now| now.clock.clock_ns)
+    }
+
+    /// Opens the events of a CPU, and has its ring buffers read by this thread.
+    fn reopen(&mut self, cpu: u32) -> Result<(), RecordError> {
+        // What came before is older.
+        if let Err(error) = self.reader.drain(&self.shared) {
+            self.stop_recording(error.into());
+            return Ok(());
+        }
+        let Hotplug { filters, ring_bytes, .. } = &self.hotplug;
+        let kernel = &*self.session.backend.kernel;
+        let Reopened { rings, ids } = self.events.reopen(kernel, cpu, *ring_bytes, filters)?;
+        for (event, ids) in self.description.events.iter_mut().zip(&ids) {
+            event.ids.extend(ids);
+        }
+        let table = self.shared.with_scanner(|scanner| {
+            let table = Arc::new(scanner.table().with_ids(&ids));
+            scanner.set_table(&table);
+            table
+        });
+        let described = self.shared.with_output(|output| output.add_ids(&self.description, &ids));
+        for (cpu, owner, ring) in rings.consumed {
+            if let Some(file) = self.events.file(owner).and_then(EventFile::wakes) {
+                self.poller.add(file, Source::Ring).map_err(RecordError::Poll)?;
+            }
+            let number = self.shared.register(cpu, ring.size());
+            self.reader.rings.push(CpuRing::new(number, ring, Scanner::new(&table)));
+        }
+        self.snapshots.add(rings.overwritten, &table, &self.shared);
+        if let Err(error) = described {
+            self.stop_recording(error.into());
+        }
+        Ok(())
+    }
+}
