@@ -21,8 +21,8 @@ use crate::setting::Setting;
 #[derive(Debug, Parser)]
 #[command(name = "./x bench")]
 struct Arguments {
-    /// Which benchmarks to run, all of them unless told; or `against FILE`: the binary before a
-    /// change.
+    /// Which benchmarks to run, all of them unless told; or `against FILE [short] [flood] [steady]`:
+    /// the binary before a change, and which of its cases.
     names: Vec<String>,
     /// How many rounds, where the benchmark's own number is not wanted.
     #[arg(long, value_name = "N")]
@@ -45,15 +45,17 @@ fn main() -> anyhow::Result<()> {
         for Benchmark { name, about, .. } in BENCHMARKS {
             writeln!(out, "{name:<12} {about}")?;
         }
-        writeln!(out, "{} FILE {}", AGAINST.name, AGAINST.about)?;
+        writeln!(out, "{} FILE [CASE…] {}", AGAINST.name, AGAINST.about)?;
         return Ok(());
     }
     let Arguments { names, tare, workloads, pairs: rounds, .. } = arguments;
-    let (chosen, before) = match names.as_slice() {
-        [against, before] if against == AGAINST.name => (vec![&AGAINST], Some(before.into())),
-        names => (choose(names)?, None),
+    let (chosen, before, cases) = match names.as_slice() {
+        [against, before, cases @ ..] if against == AGAINST.name => {
+            (vec![&AGAINST], Some(before.into()), cases.to_vec())
+        }
+        names => (choose(names)?, None, Vec::new()),
     };
-    let setting = Setting { tare, workloads, before, rounds };
+    let setting = Setting { tare, workloads, before, cases, rounds };
     let machine = machine::HostInfo::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {

@@ -38,6 +38,14 @@ pub(crate) struct Round {
 /// A run failed.
 pub(crate) fn rounds(variants: &[Variant], count: usize) -> anyhow::Result<Vec<Round>> {
     round(variants)?;
+    cold_rounds(variants, count)
+}
+
+/// The same without a warm-up.
+///
+/// # Errors
+/// A run failed.
+pub(crate) fn cold_rounds(variants: &[Variant], count: usize) -> anyhow::Result<Vec<Round>> {
     (0..count).map(|_| round(variants)).collect()
 }
 

@@ -11,6 +11,8 @@ pub(crate) struct Setting {
     pub(crate) workloads: PathBuf,
     /// The binary before a change, which the measured one is held against.
     pub(crate) before: Option<PathBuf>,
+    /// What of the two is compared; all where none is named.
+    pub(crate) cases: Vec<String>,
     /// How many rounds, where the user said so.
     pub(crate) rounds: Option<usize>,
 }

@@ -122,8 +122,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "report-speed",
-        about: "report and script of 300 short programs with deep stacks, and of 3000",
+        about: "report and script of 300 short programs with deep stacks, beside perf",
         run: report_speed::run,
+    },
+    Benchmark {
+        name: "report-grown",
+        about: "report and script of 3000 short programs beside those of 300",
+        run: report_speed::grown,
     },
     Benchmark {
         name: "record-paths",

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::report::{Bound, Estimate, Finding, Report};
-use crate::rounds::{Round, Variant, rounds};
-use crate::run::{Usage, succeed};
+use crate::rounds::{Round, Variant, cold_rounds, rounds};
+use crate::run::{Usage, run as run_command, succeed};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Programs of the recording, and of the one that is ten times as large.
-const PROGRAMS: [u32; 2] = [300, 3000];
+/// Programs of the recording that is held against perf.
+const SMALL: u32 = 300;
 
 /// The place of each variant.
 const FLAT: usize = 0;
@@ -20,33 +20,45 @@ const JSON: usize = 2;
 const SCRIPT: usize = 3;
 const OF_PERF: usize = 4;
 
+/// Reports beside perf's. A report of perf with callers takes half a minute and gigabytes: it runs
+/// once, and each of tare's is held against that run.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let [small, large] = PROGRAMS.map(|programs| recording(&scratch, programs));
-    let ((small, bytes), (large, large_bytes)) = (small?, large?);
-    let ours = of_tare(&setting.tare(), &small);
-    let variants = [ours.clone(), of_perf(&small)].concat();
-    let count = setting.rounds.unwrap_or(10);
-    let beside = rounds(&variants, count)?;
-    let grown: Vec<_> = [ours, of_tare(&setting.tare(), &large)].concat();
-    let growth = rounds(&grown, count.div_ceil(3))?;
-    let mut findings = against_perf(&beside, bytes);
-    findings.extend(ten_times(&growth, large_bytes as f64 / bytes as f64));
+    let (file, bytes) = recording(&scratch, SMALL)?;
+    let variants = [of_tare(&setting.tare(), &file), of_perf(&file)].concat();
+    let beside = rounds(&variants, setting.rounds.unwrap_or(10))?;
+    let slow = Variant::new("perf report", of("perf", &["report", "--stdio"], &file));
+    let peer = run_command(&slow.words)?;
+    let findings = against_perf(&beside, &peer, bytes);
     let mut report = Report::of_rounds(&variants, &beside, findings);
-    report.table.extend(Report::of_rounds(&grown, &growth, Vec::new()).table);
-    report.table.push(format!("recordings of {bytes} and {large_bytes} bytes"));
-    report.raw = json!({
-        "bytes": [bytes, large_bytes], "runs": report.raw, "grown": { "variants": grown, "rounds": growth }
-    });
+    let once = [Round { order: vec![0], usage: vec![peer] }];
+    report.table.extend(Report::of_rounds(&[slow], &once, Vec::new()).table);
+    report.table.push(format!("a recording of {bytes} bytes"));
+    report.raw = json!({ "bytes": bytes, "runs": report.raw, "perf report": peer });
     Ok(report)
 }
 
-/// Records so many programs: the file, and its size.
+/// Ten times the samples beside the same programs.
+pub(crate) fn grown(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let [small, large] = [SMALL, 10 * SMALL].map(|programs| recording(&scratch, programs));
+    let ((small, bytes), (large, large_bytes)) = (small?, large?);
+    let variants = [of_tare(&setting.tare(), &small), of_tare(&setting.tare(), &large)].concat();
+    let all = cold_rounds(&variants, setting.rounds.unwrap_or(5))?;
+    let findings = ten_times(&all, large_bytes as f64 / bytes as f64);
+    let mut report = Report::of_rounds(&variants, &all, findings);
+    report.table.push(format!("recordings of {bytes} and {large_bytes} bytes"));
+    report.raw = json!({ "bytes": [bytes, large_bytes], "runs": report.raw });
+    Ok(report)
+}
+
+/// Records so many programs, half of them beside the others: the file, and its size.
 fn recording(scratch: &Scratch<'_>, programs: u32) -> anyhow::Result<(String, u64)> {
     let file = scratch.path(&format!("{programs}.data"));
     let mut words = scratch.recorder(Tool::Tare, &file);
-    words.extend(["-F", "20000", "-g", "--"].map(str::to_owned));
-    words.extend([scratch.setting.workload("short-python.sh"), programs.to_string()]);
+    let half = format!("'{}' {}", scratch.setting.workload("short-python.sh"), programs / 2);
+    words.extend(["-F", "20000", "-g", "--", "sh", "-c"].map(str::to_owned));
+    words.push(format!("{half} & {half} & wait"));
     succeed(&words)?;
     let bytes = std::fs::metadata(Path::new(&file))?.len();
     Ok((file.display().to_string(), bytes))
@@ -74,7 +86,6 @@ fn of_perf(file: &str) -> Vec<Variant> {
     let flat = [&["report", "--stdio"][..], &IS_FLAT].concat();
     vec![
         Variant::new("perf report, flat", words(&flat)),
-        Variant::new("perf report", words(&["report", "--stdio"])),
         Variant::new("perf script", words(&["script"])),
     ]
 }
@@ -83,7 +94,7 @@ fn finding(what: &str, measured: Estimate, bound: f64) -> Finding {
     Finding { what: what.to_owned(), measured, bound: Bound::AtMost(bound) }
 }
 
-fn against_perf(rounds: &[Round], bytes: u64) -> Vec<Finding> {
+fn against_perf(rounds: &[Round], peer: &Usage, bytes: u64) -> Vec<Finding> {
     let median =
         |figure: &dyn Fn(&Round) -> f64| Estimate::median(rounds.iter().map(figure).collect());
     let cpu = |at: usize, to: usize| {
@@ -92,8 +103,12 @@ fn against_perf(rounds: &[Round], bytes: u64) -> Vec<Finding> {
     let peak = |round: &Round, at: usize| round.usage[at].peak_bytes as f64;
     vec![
         finding("flat report: CPU, tare/perf", cpu(FLAT, OF_PERF), 0.5),
-        finding("report: CPU, tare/perf", cpu(REPORT, OF_PERF + 1), 0.1),
-        finding("script: CPU, tare/perf", cpu(SCRIPT, OF_PERF + 2), 0.25),
+        finding(
+            "report: CPU, tare/perf",
+            median(&|round| round.usage[REPORT].cpu_ns as f64 / peer.cpu_ns as f64),
+            0.1,
+        ),
+        finding("script: CPU, tare/perf", cpu(SCRIPT, OF_PERF + 1), 0.25),
         finding("CPU, report --json/report", cpu(JSON, REPORT), 1.5),
         finding(
             "report: peak memory/size of the file",
@@ -122,7 +137,7 @@ fn ten_times(rounds: &[Round], grown: f64) -> Vec<Finding> {
                 let [small, large] = [at, at + names.len()].map(|at| of(&round.usage[at]) as f64);
                 large / small * 10.0 / grown
             };
-            let measured = Estimate::median(rounds.iter().map(ratio).collect());
+            let measured = Estimate::of(rounds.iter().map(ratio).collect());
             findings.push(finding(
                 &format!("ten times the samples, {name}: {what}"),
                 measured,

@@ -3,8 +3,7 @@
 use anyhow::Context;
 use serde_json::json;
 
-use super::trial;
-use super::trial::{Round as TrialRound, Run, raw, table};
+use super::trial::{self, Round as TrialRound, Run, Trial, raw, table};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Variant, rounds};
 use crate::scratch::{Scratch, Tool};
@@ -15,41 +14,88 @@ const NO_SLOWER: Bound = Bound::AtMost(1.03);
 
 const PAIRS: usize = 20;
 
+/// What can be asked for.
+const CASES: [&str; 3] = ["short", "flood", "steady"];
+
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    for case in &setting.cases {
+        anyhow::ensure!(CASES.contains(&case.as_str()), "no case '{case}': {}", CASES.join(", "));
+    }
+    let wants =
+        |case: &str| setting.cases.is_empty() || setting.cases.iter().any(|name| name == case);
     let scratch = Scratch::new(setting)?;
-    let before = setting.before.as_ref().context("name the binary before: against FILE")?;
     let count = setting.rounds.unwrap_or(PAIRS);
-    let short = short_commands(&scratch, &before.display().to_string());
-    let short_rounds = rounds(&short, 10 * count)?;
+    let mut all = Report { table: Vec::new(), findings: Vec::new(), raw: json!({}) };
+    if wants(CASES[0]) {
+        add(&mut all, CASES[0], short(&scratch, 10 * count)?);
+    }
+    if wants(CASES[1]) {
+        add(&mut all, CASES[1], flood(&scratch, count)?);
+    }
+    if wants(CASES[2]) {
+        // What starting and ending cost differs by more, from run to run, than what goes on between.
+        add(&mut all, CASES[2], steady(&scratch, 2 * count)?);
+    }
+    Ok(all)
+}
+
+fn add(all: &mut Report, name: &str, one: Report) {
+    all.table.extend(one.table);
+    all.findings.extend(one.findings);
+    all.raw[name] = one.raw;
+}
+
+/// `stat true` and `record true`.
+fn short(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
+    let before = scratch.setting.before.as_ref().context("name the binary before: against FILE")?;
+    let commands = short_commands(scratch, &before.display().to_string());
+    let rounds = rounds(&commands, count)?;
     let ratio =
         |before: usize| {
-            Estimate::of_ratios(short_rounds.iter().map(|round| {
+            Estimate::of_ratios(rounds.iter().map(|round| {
                 round.usage[before + 1].cpu_ns as f64 / round.usage[before].cpu_ns as f64
             }))
         };
-    let flood = [setting.workload("flood")];
-    let spin = vec!["sh".to_owned(), "-c".to_owned(), two_busy(&setting.workload("spin"))];
-    let pair = |name: &str, options: &str, command: &[String]| {
-        [(Tool::Before, "before"), (Tool::Tare, "after")]
-            .map(|(tool, when)| trial(&format!("{name}, {when}"), tool, options, command))
-    };
-    let flood = pair("flood", "-a -e raw_syscalls:*", &flood);
-    let steady = pair("steady, 4000 Hz -g", "-F 4000 -g", &spin);
-    let flood_rounds = scratch.rounds(&flood, count)?;
-    let steady_rounds = scratch.rounds(&steady, count)?;
     let findings = vec![
         finding("CPU of `stat true`, after/before", ratio(0)),
         finding("CPU of `record true`, after/before", ratio(2)),
-        finding("flood: recorder CPU per GB, after/before", trials(&flood_rounds, Run::cpu_per_gb)),
-        finding("steady: recorder CPU, after/before", trials(&steady_rounds, |run| run.cpu_s)),
     ];
-    let mut report = Report::of_rounds(&short, &short_rounds, findings);
-    report.table.extend(table(&flood, &flood_rounds));
-    report.table.extend(table(&steady, &steady_rounds));
-    report.raw = json!({
-        "short": report.raw, "flood": raw(&flood, &flood_rounds), "steady": raw(&steady, &steady_rounds)
-    });
-    Ok(report)
+    Ok(Report::of_rounds(&commands, &rounds, findings))
+}
+
+fn flood(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
+    let command = [scratch.setting.workload("flood")];
+    let trials = pair("flood", "-a -e raw_syscalls:*", &command);
+    let rounds = scratch.rounds(&trials, count)?;
+    let what = "flood: recorder CPU per GB, after/before";
+    let findings = vec![finding(what, ratios(&rounds, Run::cpu_per_gb))];
+    Ok(Report { table: table(&trials, &rounds), findings, raw: raw(&trials, &rounds) })
+}
+
+fn steady(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
+    let spin = two_busy(&scratch.setting.workload("spin"));
+    let command = ["sh", "-c", &spin].map(str::to_owned);
+    let trials = pair("steady, 4000 Hz -g", "-F 4000 -g", &command);
+    let rounds = scratch.rounds(&trials, count)?;
+    let what = "steady: recorder CPU, after/before";
+    let findings = vec![finding(what, ratios(&rounds, |run| run.cpu_s))];
+    let mut table = table(&trials, &rounds);
+    table.extend(["before", "after"].iter().enumerate().map(|(at, when)| {
+        let between = trial::median(&rounds, at, between);
+        format!("of it between start and end, {when}: {:.2} ms", between.value / 1e6)
+    }));
+    Ok(Report { table, findings, raw: raw(&trials, &rounds) })
+}
+
+/// The recorder's CPU time between its start and its end, by its own account, in ns.
+fn between(run: &Run) -> f64 {
+    let cost = run.ledger.as_ref().map(|ledger| &ledger["cost"]["recording_cpu_ns"]);
+    cost.and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
+}
+
+fn pair(name: &str, options: &str, command: &[String]) -> [Trial; 2] {
+    [(Tool::Before, "before"), (Tool::Tare, "after")]
+        .map(|(tool, when)| super::trial(&format!("{name}, {when}"), tool, options, command))
 }
 
 fn finding(what: &str, measured: Estimate) -> Finding {
@@ -72,7 +118,7 @@ fn short_commands(scratch: &Scratch<'_>, before: &str) -> Vec<Variant> {
 }
 
 /// The second trial over the first, round by round.
-fn trials(rounds: &[TrialRound], of: fn(&Run) -> f64) -> Estimate {
+fn ratios(rounds: &[TrialRound], of: fn(&Run) -> f64) -> Estimate {
     Estimate::of_ratios(rounds.iter().map(|round| of(&round.runs[1]) / of(&round.runs[0])))
 }
 
