@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use framehop::ExplicitModuleSectionInfo;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf};
@@ -10,15 +9,34 @@ use object::{Endianness, elf};
 use super::sections::{Sections, Segments};
 use crate::dso::BuildId;
 
-/// Tables of call frames.
+/// Tables of call frames, and what else of a file tells who called its code.
 #[derive(Debug)]
 pub(crate) struct Frames {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) machine: elf::Machine,
     pub(crate) segments: Segments,
-    pub(crate) sections: ExplicitModuleSectionInfo<Vec<u8>>,
+    /// Where the program (or the dynamic linker) begins.
+    pub(crate) entry: u64,
+    pub(crate) eh_frame: Section,
+    /// The sorted list of `eh_frame`'s entries.
+    pub(crate) eh_frame_hdr: Section,
+    pub(crate) debug_frame: Section,
+    /// Addresses that pointers in the tables may be relative to.
+    pub(crate) text: u64,
+    pub(crate) got: u64,
+    /// Stubs through which functions of other files are called: `.plt` with the dynamic linker's
+    /// own entry before them, and the kinds without one.
+    pub(crate) plt: Range<u64>,
+    pub(crate) plain_stubs: Vec<Range<u64>>,
     /// Bytes of the tables.
     pub(crate) bytes: u64,
+}
+
+/// The bytes of a section, and where they lie in memory. Empty where there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    pub(crate) address: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Frames {
@@ -28,34 +46,37 @@ impl Frames {
         let reader = Sections::read(header, data)?;
         let endian = reader.endian;
         let mut left = most;
-        let mut bytes = |name: &[u8]| {
-            let section = reader.named(name).filter(|section| section.sh_size(endian) <= left)?;
-            let bytes = reader.bytes(section).ok().filter(|bytes| !bytes.is_empty())?;
+        let mut section = |name: &[u8]| {
+            let section = reader.named(name)?;
+            let bytes = reader.unpacked(section, left).filter(|bytes| !bytes.is_empty())?;
             left -= bytes.len() as u64;
-            Some(bytes.to_vec())
+            Some(Section { address: section.sh_addr(endian), bytes })
         };
         let range = |name: &[u8]| {
             let section = reader.named(name)?;
             let start = section.sh_addr(endian);
             Some(Range { start, end: start.saturating_add(section.sh_size(endian)) })
         };
-        let eh_frame = bytes(b".eh_frame");
-        let debug_frame = if eh_frame.is_none() { bytes(b".debug_frame") } else { None };
-        let sections = ExplicitModuleSectionInfo {
-            text_svma: range(b".text"),
-            got_svma: range(b".got"),
-            eh_frame_svma: range(b".eh_frame"),
-            eh_frame_hdr_svma: range(b".eh_frame_hdr"),
-            eh_frame_hdr: bytes(b".eh_frame_hdr"),
-            eh_frame,
-            debug_frame,
-            ..ExplicitModuleSectionInfo::default()
-        };
+        let start = |name: &[u8]| range(name).map_or(0, |range| range.start);
+        let eh_frame = section(b".eh_frame").unwrap_or_default();
+        let eh_frame_hdr = section(b".eh_frame_hdr").unwrap_or_default();
+        // What compilers write for debuggers alone; Go writes nothing else.
+        let debug_frame = section(b".debug_frame").unwrap_or_default();
         Ok(Self {
             build_id: reader.build_id(),
             machine: reader.machine,
             segments: Segments::read(header, data)?,
-            sections,
+            entry: header.e_entry(endian),
+            eh_frame,
+            eh_frame_hdr,
+            debug_frame,
+            text: start(b".text"),
+            got: start(b".got"),
+            plt: range(b".plt").unwrap_or_default(),
+            plain_stubs: [&b".plt.sec"[..], b".plt.got", b".iplt"]
+                .into_iter()
+                .filter_map(range)
+                .collect(),
             bytes: most - left,
         })
     }

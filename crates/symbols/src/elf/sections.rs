@@ -3,7 +3,9 @@
 
 use object::elf;
 use object::read::ReadRef;
-use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use object::read::elf::{
+    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader,
+};
 use object::{Endian, Endianness};
 
 use crate::dso::BuildId;
@@ -64,6 +66,23 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     /// A section's bytes, of any size: for a file that is mapped.
     pub(crate) fn mapped(&self, section: &H::SectionHeader) -> Option<&'d [u8]> {
         section.data(self.endian, self.data).ok()
+    }
+
+    /// A copy of a section's bytes, at most `most` of them, without their compression; `None` where
+    /// there are more, or they can't be unpacked.
+    pub(super) fn unpacked(&self, section: &H::SectionHeader, most: u64) -> Option<Vec<u8>> {
+        let most = most.min(limits::SECTION_BYTES);
+        let bytes = self.bytes_up_to(section, most).ok()?;
+        let Ok(Some((header, ..))) = section.compression(self.endian, self.data) else {
+            return Some(bytes.to_vec());
+        };
+        let size: u64 = header.ch_size(self.endian).into();
+        if header.ch_type(self.endian) != elf::ELFCOMPRESS_ZLIB || size > most {
+            return None;
+        }
+        let packed = bytes.get(size_of_val(header)..)?;
+        let size = usize::try_from(size).ok()?;
+        miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()
     }
 
     /// The bytes of the section with an index; none where there is no such section.

@@ -1,9 +1,21 @@
-//! Who called whom, from registers and a copy of the stack.
+//! Who called whom, from registers and a copy of the stack: by the tables of call frames (DWARF 5,
+//! section 6.4) that ELF files have; in code without a file by frame pointers.
+//!
+//! ```text
+//! address --AddressSpace--> DSO, offset in it --Segments--> its own address --Tables--> row --Frame::step--> the caller's registers
+//! ```
+//! Each DSO's tables are read once, for all threads, and asked in its own addresses: where processes have it mapped
+//! doesn't matter. Rows are kept by each thread for itself ([`UnwindCache`]).
 
-mod bounded;
-mod dwarf;
+mod arch;
+mod frame;
+mod row;
+mod splice;
+mod tables;
+mod unwinder;
 
-pub use dwarf::Unwinder;
+pub use splice::FramePointers;
+pub use unwinder::{Stack, UnwindCache, Unwinder};
 
 /// The registers of a thread in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +32,8 @@ pub enum Registers {
     Aarch64 {
         /// Where the CPU was.
         pc: u64,
-        /// The link register.
-        lr: u64,
-        /// The stack pointer.
-        sp: u64,
-        /// The frame pointer.
-        fp: u64,
+        /// X0 to X30, and the stack pointer.
+        general: [u64; 32],
     },
 }
 
@@ -35,17 +43,72 @@ impl Registers {
     pub fn stack_pointer(&self) -> u64 {
         match self {
             Self::X86_64 { general, .. } => general[7],
-            Self::Aarch64 { sp, .. } => *sp,
+            Self::Aarch64 { general, .. } => general[31],
         }
     }
 }
 
 /// How far a stack was unwound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unwound {
-    /// To the thread's first function, or as far as was asked for.
-    Complete,
-    /// Not so far: the copy of the stack is too short, a file is gone or says nothing, or the stack
-    /// is damaged.
-    Incomplete,
+    /// To the thread's first function.
+    Whole,
+    /// Truncated: the copy ended.
+    CopyEnded,
+    /// Truncated: it goes on on another stack than the one that was copied, as with
+    /// `sigaltstack(2)`.
+    OtherStack,
+    /// Truncated: a file has tables of call frames, and none for this code: hand-written assembly.
+    Assembly,
+    /// Truncated: [`crate::limits::FRAMES`] were found.
+    TooDeep,
+    /// Failed: the file isn't there, isn't the one that was recorded, or can't be read.
+    NoBinary,
+    /// Failed: code without tables of call frames, and its frame pointers lead nowhere.
+    NoTable,
+    /// Failed: a return address lies in nothing that was mapped.
+    NoMapping,
+    /// Failed: the sample has not the registers that it takes.
+    NoRegisters,
+    /// Failed: registers and tables don't fit together, or either is damaged.
+    Damaged,
+}
+
+impl Unwound {
+    /// All there are.
+    pub const ALL: [Self; 10] = [
+        Self::Whole,
+        Self::CopyEnded,
+        Self::OtherStack,
+        Self::Assembly,
+        Self::TooDeep,
+        Self::NoBinary,
+        Self::NoTable,
+        Self::NoMapping,
+        Self::NoRegisters,
+        Self::Damaged,
+    ];
+
+    /// It has its inner frames, and they end for a reason that isn't a failure.
+    #[must_use]
+    pub const fn is_truncated(self) -> bool {
+        matches!(self, Self::CopyEnded | Self::OtherStack | Self::Assembly | Self::TooDeep)
+    }
+
+    /// Why it isn't whole, in words.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::CopyEnded => "the copy ended",
+            Self::OtherStack => "went on on another stack",
+            Self::Assembly => "code without call frames in a file that has them",
+            Self::TooDeep => "too many frames",
+            Self::NoBinary => "no binary",
+            Self::NoTable => "no unwind table",
+            Self::NoMapping => "return address in no mapping",
+            Self::NoRegisters => "no registers",
+            Self::Damaged => "bad registers or unwind table",
+        }
+    }
 }

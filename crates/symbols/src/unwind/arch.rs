@@ -1,0 +1,100 @@
+//! What unwinding needs to know of a processor. Registers have DWARF's numbers: System V psABI for
+//! x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, section 4.1.
+
+use object::elf;
+
+/// A kind of processor.
+#[derive(Debug)]
+pub(super) struct Arch {
+    pub(super) machine: elf::Machine,
+    /// How many registers are followed.
+    pub(super) registers: usize,
+    pub(super) stack_pointer: u8,
+    pub(super) frame_pointer: u8,
+    /// Where a call leaves the return address: in this register, or on the stack. The register
+    /// stands for the instruction pointer in either case.
+    pub(super) return_address: u8,
+    pub(super) has_link_register: bool,
+    /// What a signal handler returns to: the instructions of `rt_sigreturn(2)`.
+    pub(super) signal_return: &'static [u8],
+    /// What lies on the stack then.
+    pub(super) signal_frame: SignalFrame,
+    /// Bytes of a stub's first half, after which one word more is on the stack, and of the whole.
+    pub(super) stub: Option<(u64, u64)>,
+}
+
+/// Where the kernel leaves the registers that a signal interrupted, in bytes from the stack pointer
+/// that `rt_sigreturn(2)` is called with.
+#[derive(Debug)]
+pub(super) struct SignalFrame {
+    /// By register.
+    pub(super) registers: &'static [(u8, u16)],
+    pub(super) pc: u16,
+}
+
+/// `struct rt_sigframe` without its return address: a `ucontext` whose machine context begins at 40
+/// (`arch/x86/include/asm/sigframe.h`, `arch/x86/include/uapi/asm/sigcontext.h`).
+const SIGNAL_FRAME_X86_64: SignalFrame = SignalFrame {
+    registers: &[
+        (8, 40),
+        (9, 48),
+        (10, 56),
+        (11, 64),
+        (12, 72),
+        (13, 80),
+        (14, 88),
+        (15, 96),
+        (5, 104),
+        (4, 112),
+        (6, 120),
+        (3, 128),
+        (1, 136),
+        (0, 144),
+        (2, 152),
+        (7, 160),
+    ],
+    pc: 168,
+};
+
+/// `struct rt_sigframe`: `siginfo` with 128 bytes, and a `ucontext` whose machine context begins at
+/// 176 (`arch/arm64/kernel/signal.c`, `arch/arm64/include/uapi/asm/ucontext.h`); there an address
+/// comes before the registers.
+const SIGNAL_FRAME_AARCH64: SignalFrame = SignalFrame {
+    registers: &{
+        let mut registers = [(0, 0); 32];
+        let mut register = 0;
+        while register < 32 {
+            registers[register as usize] = (register, 128 + 176 + 8 + 8 * register as u16);
+            register += 1;
+        }
+        registers
+    },
+    pc: 128 + 176 + 8 + 8 * 32,
+};
+
+pub(super) const X86_64: Arch = Arch {
+    machine: elf::EM_X86_64,
+    registers: 17,
+    stack_pointer: 7,
+    frame_pointer: 6,
+    return_address: 16,
+    has_link_register: false,
+    // mov $15, %rax; syscall
+    signal_return: &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
+    signal_frame: SIGNAL_FRAME_X86_64,
+    // jmp *GOT; push; jmp to the first stub
+    stub: Some((11, 16)),
+};
+
+pub(super) const AARCH64: Arch = Arch {
+    machine: elf::EM_AARCH64,
+    registers: 32,
+    stack_pointer: 31,
+    frame_pointer: 29,
+    return_address: 30,
+    has_link_register: true,
+    // mov x8, #139; svc #0
+    signal_return: &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4],
+    signal_frame: SIGNAL_FRAME_AARCH64,
+    stub: None,
+};

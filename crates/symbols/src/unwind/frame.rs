@@ -1,0 +1,248 @@
+//! From a frame to its caller's: registers, the copy of the stack, and a row that says how.
+
+use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Value};
+
+use super::arch::Arch;
+use super::row::{Cfa, Row, Rule};
+use super::tables::Bytes;
+
+/// As many registers as any processor has (`Arch::registers`).
+const REGISTERS: usize = 32;
+
+/// Operations of one expression: compilers write ten. Nothing else ends a jump backwards.
+const OPERATIONS: u32 = 1 << 10;
+
+/// A copy of a stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory<'a> {
+    /// The address of its first byte.
+    pub(super) start: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Memory<'_> {
+    #[inline]
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// The first address behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// The registers of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) pc: u64,
+    values: [u64; REGISTERS],
+    /// A bit for each whose value is known.
+    known: u32,
+    /// It was interrupted there, and didn't call: its address is exact, and what lies below its
+    /// stack pointer is gone.
+    pub(super) is_exact: bool,
+}
+
+/// Why a frame's caller isn't found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// This was a thread's first frame.
+    First,
+    /// It takes a word at this address, which the copy doesn't have.
+    Unread(u64),
+    /// It takes a register that is lost, or an expression can't be evaluated, or the stack would go
+    /// backwards.
+    Damaged,
+}
+
+impl Frame {
+    pub(super) fn new(pc: u64, registers: &[u64], arch: &Arch) -> Self {
+        let mut values = [0; REGISTERS];
+        let mut known = 0;
+        for (number, (slot, value)) in values.iter_mut().zip(registers).enumerate() {
+            *slot = *value;
+            known |= 1 << number;
+        }
+        let mut frame = Self { pc, values, known, is_exact: true };
+        if !arch.has_link_register {
+            frame.set(arch.return_address, Some(pc));
+        }
+        frame
+    }
+
+    #[inline]
+    pub(super) fn get(&self, register: u8) -> Option<u64> {
+        let value = *self.values.get(usize::from(register))?;
+        (self.known >> register & 1 == 1).then_some(value)
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, register: u8, value: Option<u64>) {
+        let Some(slot) = self.values.get_mut(usize::from(register)) else { return };
+        match value {
+            Some(value) => {
+                *slot = value;
+                self.known |= 1 << register;
+            }
+            None => self.known &= !(1 << register),
+        }
+    }
+
+    /// Goes to the caller. `expression` has the bytes of one.
+    pub(super) fn step<'a>(
+        &mut self,
+        row: &Row,
+        memory: &Memory<'_>,
+        arch: &Arch,
+        expression: &impl Fn(&super::row::Place) -> Option<Bytes<'a>>,
+    ) -> Result<(), Stop> {
+        let old = Evaluated { frame: *self, memory, expression };
+        let cfa = match row.cfa {
+            Cfa::Register(register, bytes) => {
+                let base = self.get(register).ok_or(Stop::Damaged)?;
+                base.checked_add_signed(bytes.into()).ok_or(Stop::Damaged)?
+            }
+            Cfa::Expression(place) => old.value(&place, None)?,
+        };
+        let Some(rule) = row.return_address else { return Err(Stop::First) };
+        let pc = match rule {
+            Rule::Offset(bytes) => {
+                let at = cfa.wrapping_add_signed(bytes.into());
+                memory.word(at).ok_or(Stop::Unread(at))?
+            }
+            rule => old.apply(rule, arch.return_address, cfa)?.ok_or(Stop::Damaged)?,
+        };
+        let sp = old.frame.get(arch.stack_pointer).unwrap_or(0);
+        self.set(arch.stack_pointer, Some(cfa));
+        for (register, rule) in &row.saved {
+            let value = match rule {
+                Rule::Offset(bytes) => {
+                    let at = cfa.wrapping_add_signed((*bytes).into());
+                    // It was popped already: rows don't always say so, since nothing that lies
+                    // there can be used.
+                    if at < sp { old.frame.get(*register) } else { memory.word(at) }
+                }
+                rule => old.apply(*rule, *register, cfa).unwrap_or(None),
+            };
+            self.set(*register, value);
+        }
+        // Each call takes some of the stack; only what an interruption interrupted need not.
+        let is_further = cfa > sp || old.frame.is_exact && cfa == sp && pc != self.pc;
+        if !is_further && !row.is_signal_frame {
+            return Err(Stop::Damaged);
+        }
+        self.return_to(pc, arch);
+        self.is_exact = row.is_signal_frame;
+        Ok(())
+    }
+
+    fn return_to(&mut self, pc: u64, arch: &Arch) {
+        self.pc = pc;
+        self.set(arch.return_address, Some(pc));
+    }
+
+    /// Goes to the caller by the frame pointer, which points at the caller's one, with the return
+    /// address above it.
+    pub(super) fn step_by_frame_pointer(
+        &mut self,
+        memory: &Memory<'_>,
+        arch: &Arch,
+    ) -> Result<(), Stop> {
+        let (Some(fp), Some(sp)) = (self.get(arch.frame_pointer), self.get(arch.stack_pointer))
+        else {
+            return Err(Stop::Damaged);
+        };
+        if fp == 0 && !self.is_exact {
+            return Err(Stop::First);
+        }
+        if fp < sp || fp % 8 != 0 {
+            return Err(Stop::Damaged);
+        }
+        let caller = memory.word(fp).ok_or(Stop::Unread(fp))?;
+        let pc = memory.word(fp + 8).ok_or(Stop::Unread(fp + 8))?;
+        self.known = 0;
+        self.set(arch.stack_pointer, Some(fp + 16));
+        self.set(arch.frame_pointer, Some(caller));
+        self.return_to(pc, arch);
+        self.is_exact = false;
+        Ok(())
+    }
+
+    /// Goes to what a signal interrupted, from the instructions that end its handler.
+    pub(super) fn step_out_of_signal(
+        &mut self,
+        memory: &Memory<'_>,
+        arch: &Arch,
+    ) -> Result<(), Stop> {
+        let sp = self.get(arch.stack_pointer).ok_or(Stop::Damaged)?;
+        let at = |offset: u16| sp.checked_add(offset.into()).ok_or(Stop::Damaged);
+        let pc = at(arch.signal_frame.pc)?;
+        let pc = memory.word(pc).ok_or(Stop::Unread(pc))?;
+        for (register, offset) in arch.signal_frame.registers {
+            self.set(*register, memory.word(at(*offset)?));
+        }
+        if !arch.has_link_register {
+            self.set(arch.return_address, Some(pc));
+        }
+        (self.pc, self.is_exact) = (pc, true);
+        Ok(())
+    }
+}
+
+/// What rules are applied to.
+struct Evaluated<'m, F> {
+    frame: Frame,
+    memory: &'m Memory<'m>,
+    expression: &'m F,
+}
+
+impl<'a, F: Fn(&super::row::Place) -> Option<Bytes<'a>>> Evaluated<'_, F> {
+    /// A register's value in the caller; `None` where it is lost.
+    fn apply(&self, rule: Rule, register: u8, cfa: u64) -> Result<Option<u64>, Stop> {
+        let read = |at: u64| self.memory.word(at).ok_or(Stop::Unread(at));
+        Ok(match rule {
+            Rule::Same => self.frame.get(register),
+            Rule::Undefined => None,
+            Rule::Offset(bytes) => Some(read(cfa.wrapping_add_signed(bytes.into()))?),
+            Rule::ValueOffset(bytes) => Some(cfa.wrapping_add_signed(bytes.into())),
+            Rule::Register(other) => self.frame.get(other),
+            Rule::Expression(place) => Some(read(self.value(&place, Some(cfa))?)?),
+            Rule::ValueExpression(place) => Some(self.value(&place, Some(cfa))?),
+        })
+    }
+
+    /// What an expression yields; it starts with the canonical frame address where a register is
+    /// asked for.
+    fn value(&self, place: &super::row::Place, cfa: Option<u64>) -> Result<u64, Stop> {
+        let bytes = (self.expression)(place).ok_or(Stop::Damaged)?;
+        let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
+        let mut evaluation = Evaluation::new(bytes, encoding);
+        evaluation.set_max_iterations(OPERATIONS);
+        if let Some(cfa) = cfa {
+            evaluation.set_initial_value(cfa);
+        }
+        let mut result = evaluation.evaluate();
+        loop {
+            result = match result {
+                Ok(EvaluationResult::Complete) => break,
+                Ok(EvaluationResult::RequiresRegister { register, .. }) => {
+                    let register = u8::try_from(register.0).map_err(|_| Stop::Damaged)?;
+                    let value = self.frame.get(register).ok_or(Stop::Damaged)?;
+                    evaluation.resume_with_register(Value::Generic(value))
+                }
+                Ok(EvaluationResult::RequiresMemory { address, size: 8, .. }) => {
+                    let value = self.memory.word(address).ok_or(Stop::Unread(address))?;
+                    evaluation.resume_with_memory(Value::Generic(value))
+                }
+                _ => return Err(Stop::Damaged),
+            };
+        }
+        match evaluation.as_result().last().map(|piece| &piece.location) {
+            Some(Location::Address { address }) => Ok(*address),
+            _ => Err(Stop::Damaged),
+        }
+    }
+}

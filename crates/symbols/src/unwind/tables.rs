@@ -1,0 +1,281 @@
+//! The tables of call frames of one DSO: which row is valid at an address.
+
+use std::ops::Range;
+
+use gimli::{
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, Vendor,
+};
+
+use super::arch::Arch;
+use super::row::{Cfa, Origin, Place, Row, Rule};
+use crate::elf::{Frames, Segments};
+use crate::limits;
+
+pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The tables, and what they leave out.
+#[derive(Debug)]
+pub(super) struct Tables {
+    frames: Frames,
+    bases: BaseAddresses,
+    /// Entries by their first address, where the file has no sorted list.
+    eh_frame_index: Option<Index>,
+    debug_frame_index: Index,
+}
+
+/// The first addresses of entries, and where the entries lie in their section.
+type Index = Vec<(u64, usize)>;
+
+/// What the tables say of an address.
+#[derive(Debug)]
+pub(super) enum Found {
+    Row(Row),
+    /// There are tables, and none of their entries has the address.
+    NoEntry,
+    /// There is no table.
+    NoTable,
+    /// What is there can't be read.
+    Damaged,
+}
+
+impl Tables {
+    pub(super) fn new(frames: Frames) -> Self {
+        let bases = BaseAddresses::default()
+            .set_eh_frame(frames.eh_frame.address)
+            .set_eh_frame_hdr(frames.eh_frame_hdr.address)
+            .set_text(frames.text)
+            .set_got(frames.got);
+        let mut tables =
+            Self { frames, bases, eh_frame_index: None, debug_frame_index: Vec::new() };
+        if tables.sorted().is_none_or(|sorted| sorted.table().is_none()) {
+            tables.eh_frame_index = Some(tables.index(&tables.eh_frame()));
+        }
+        tables.debug_frame_index = tables.index(&tables.debug_frame());
+        tables
+    }
+
+    pub(super) fn segments(&self) -> &Segments {
+        &self.frames.segments
+    }
+
+    /// Whether an address is near the file's first instruction, where no table says so.
+    pub(super) fn is_entry_point(&self, address: u64) -> bool {
+        /// `_start` sets registers up and calls.
+        const BYTES: u64 = 64;
+        self.frames.entry != 0 && address.wrapping_sub(self.frames.entry) < BYTES
+    }
+
+    fn eh_frame(&self) -> EhFrame<Bytes<'_>> {
+        let mut section = EhFrame::new(&self.frames.eh_frame.bytes, LittleEndian);
+        section.set_address_size(8);
+        section.set_vendor(Vendor::AArch64);
+        section
+    }
+
+    fn debug_frame(&self) -> DebugFrame<Bytes<'_>> {
+        let mut section = DebugFrame::new(&self.frames.debug_frame.bytes, LittleEndian);
+        section.set_address_size(8);
+        section.set_vendor(Vendor::AArch64);
+        section
+    }
+
+    /// The bytes of an expression.
+    pub(super) fn expression(&self, place: &Place) -> Option<Bytes<'_>> {
+        let section = match place.is_debug_frame {
+            true => &self.frames.debug_frame.bytes,
+            false => &self.frames.eh_frame.bytes,
+        };
+        let start = place.offset as usize;
+        let bytes = section.get(start..start.checked_add(place.length as usize)?)?;
+        Some(EndianSlice::new(bytes, LittleEndian))
+    }
+
+    fn sorted(&self) -> Option<ParsedEhFrameHdr<Bytes<'_>>> {
+        let bytes = &self.frames.eh_frame_hdr.bytes;
+        EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()
+    }
+
+    /// All entries of a section. What can't be read ends the list.
+    fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S) -> Index {
+        let mut entries = section.entries(&self.bases);
+        let mut index = Vec::new();
+        while let Ok(Some(entry)) = entries.next() {
+            if let CieOrFde::Fde(entry) = entry
+                && let Ok(entry) = entry.parse(S::cie_from_offset)
+            {
+                index.push((entry.initial_address(), entry.offset()));
+            }
+        }
+        index.sort_unstable();
+        index
+    }
+
+    /// Where the entry lies in `.eh_frame` that may have an address.
+    fn eh_frame_offset(&self, address: u64) -> Option<usize> {
+        if let Some(index) = &self.eh_frame_index {
+            return offset_in(index, address);
+        }
+        let sorted = self.sorted()?;
+        let table = sorted.table()?;
+        let pointer = table.lookup(address, &self.bases).ok()?;
+        Some(table.pointer_to_offset(pointer).ok()?.0)
+    }
+
+    /// The row that is valid at an address of this file.
+    pub(super) fn row(
+        &self,
+        (dso, address): (u32, u64),
+        arch: &Arch,
+        context: &mut UnwindContext<usize>,
+    ) -> Found {
+        if self.frames.eh_frame.bytes.is_empty() && self.frames.debug_frame.bytes.is_empty() {
+            return Found::NoTable;
+        }
+        let at = Lookup { bases: &self.bases, dso, address, arch };
+        let mut found = Found::NoEntry;
+        if let Some(offset) = self.eh_frame_offset(address) {
+            found = at.find(&self.eh_frame(), offset, false, context);
+        }
+        if matches!(found, Found::NoEntry)
+            && let Some(offset) = offset_in(&self.debug_frame_index, address)
+        {
+            found = at.find(&self.debug_frame(), offset, true, context);
+        }
+        match found {
+            Found::NoEntry => self.stub(address, arch).map_or(Found::NoEntry, Found::Row),
+            found => found,
+        }
+    }
+
+    /// Whether the function at an address keeps frame pointers in any of its rows; `None` where
+    /// nothing is said of it.
+    pub(super) fn keeps_frame_pointer(
+        &self,
+        address: u64,
+        arch: &Arch,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<bool> {
+        let at = Lookup { bases: &self.bases, dso: 0, address, arch };
+        let eh_frame = self.eh_frame_offset(address);
+        let kept =
+            eh_frame.and_then(|offset| at.keeps_frame_pointer(&self.eh_frame(), offset, context));
+        kept.or_else(|| {
+            let offset = offset_in(&self.debug_frame_index, address)?;
+            at.keeps_frame_pointer(&self.debug_frame(), offset, context)
+        })
+    }
+
+    /// The row of a stub of the procedure linkage table: not every linker describes them.
+    fn stub(&self, address: u64, arch: &Arch) -> Option<Row> {
+        let (first_half, bytes) = arch.stub?;
+        let plain = |range: &Range<u64>| range.contains(&address);
+        let words_pushed = if self.frames.plt.contains(&address) {
+            let (stub, at) = {
+                let offset = address - self.frames.plt.start;
+                (offset / bytes, offset % bytes)
+            };
+            // The first stub pushes a word more, and is entered with one.
+            match stub {
+                0 => 1 + i32::from(at >= 6),
+                _ => i32::from(at >= first_half),
+            }
+        } else if self.frames.plain_stubs.iter().any(plain) {
+            0
+        } else {
+            return None;
+        };
+        Some(Row {
+            cfa: Cfa::Register(arch.stack_pointer, 8 + 8 * words_pushed),
+            return_address: Some(Rule::Offset(-8)),
+            saved: Box::default(),
+            is_signal_frame: false,
+        })
+    }
+}
+
+fn offset_in(index: &Index, address: u64) -> Option<usize> {
+    let behind = index.partition_point(|(start, _)| *start <= address);
+    Some(index.get(behind.checked_sub(1)?)?.1)
+}
+
+/// An address that an entry is looked for.
+struct Lookup<'a> {
+    bases: &'a BaseAddresses,
+    dso: u32,
+    address: u64,
+    arch: &'a Arch,
+}
+
+/// An entry is damaged, or longer than any that a compiler writes.
+struct Unreadable;
+
+impl Lookup<'_> {
+    /// The entry at an offset, where it has the address and is not endless; `Ok(None)` where it is
+    /// another function's.
+    fn entry<'a, S: UnwindSection<Bytes<'a>>>(
+        &self,
+        section: &S,
+        offset: usize,
+    ) -> Result<Option<FrameDescriptionEntry<Bytes<'a>>>, Unreadable> {
+        let offset = S::Offset::from(offset);
+        let entry = section.fde_from_offset(self.bases, offset, S::cie_from_offset);
+        let entry = entry.map_err(|_| Unreadable)?;
+        let instructions = entry.entry_len().saturating_add(entry.cie().entry_len());
+        if instructions > limits::UNWIND_INSTRUCTIONS {
+            return Err(Unreadable);
+        }
+        Ok(entry.contains(self.address).then_some(entry))
+    }
+
+    fn find<'a, S: UnwindSection<Bytes<'a>>>(
+        &self,
+        section: &S,
+        offset: usize,
+        is_debug_frame: bool,
+        context: &mut UnwindContext<usize>,
+    ) -> Found {
+        let entry = match self.entry(section, offset) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Found::NoEntry,
+            Err(Unreadable) => return Found::Damaged,
+        };
+        let origin = Origin {
+            dso: self.dso,
+            is_debug_frame,
+            is_signal_frame: entry.is_signal_trampoline(),
+            return_address: entry.cie().return_address_register(),
+        };
+        let row = entry.unwind_info_for_address(section, self.bases, context, self.address);
+        match row.ok().and_then(|row| Row::new(row, &origin, self.arch)) {
+            Some(row) => Found::Row(row),
+            None => Found::Damaged,
+        }
+    }
+
+    fn keeps_frame_pointer<'a, S: UnwindSection<Bytes<'a>>>(
+        &self,
+        section: &S,
+        offset: usize,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<bool> {
+        let entry = self.entry(section, offset).ok()??;
+        let origin = Origin {
+            dso: 0,
+            is_debug_frame: false,
+            is_signal_frame: false,
+            return_address: entry.cie().return_address_register(),
+        };
+        let mut rows = entry.rows(section, self.bases, context).ok()?;
+        let mut calls = false;
+        while let Ok(Some(row)) = rows.next_row() {
+            let row = Row::new(row, &origin, self.arch)?;
+            if row.return_address.is_none() || row.keeps_frame_pointer(self.arch) {
+                return Some(true);
+            }
+            calls |= row.return_address != Some(Rule::Same);
+        }
+        // What leaves the return address in its register has no frame to be followed.
+        Some(!calls)
+    }
+}
