@@ -147,6 +147,15 @@ impl Sorter {
         Some(Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } })
     }
 
+    /// The records that [`Self::pop`] hands out next, in order; fewer are due than there may be.
+    pub fn upcoming(&self) -> impl ExactSizeIterator<Item = Ordered<'_>> {
+        self.due.iter().rev().map(|queued| {
+            let Queued { time_ns, offset, start, len, kind, misc, endian } = *queued;
+            let body = self.bodies.get(start..start + len).unwrap_or_default();
+            Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } }
+        })
+    }
+
     /// Records that came when younger ones had gone out: a bound that is too small, or a recorder
     /// that broke the rule.
     #[must_use]

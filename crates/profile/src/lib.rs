@@ -25,6 +25,7 @@ mod profile;
 mod samples;
 mod stacks;
 mod tables;
+mod unwinding;
 
 pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
@@ -37,3 +38,4 @@ pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
 pub use samples::{Place, RowKeys, Sample, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Space, Symbol, Thread, Weight};
+pub use unwinding::{Ended, Sufficient, Unwinding};

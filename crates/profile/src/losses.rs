@@ -1,5 +1,7 @@
 //! What a recording, and the profile made of it, lack.
 
+use crate::unwinding::Unwinding;
+
 /// What is not in the rows, and why: the one account of what was lost while a recording was made,
 /// and while it was read. `tare_render::loss_lines` puts it into words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +24,13 @@ pub struct Losses {
     pub malformed_records: u64,
     /// Records that came too late to be put in order.
     pub late_records: u64,
-    /// Copies of user stacks that were unwound. These are no loss.
-    pub unwound_stacks: u64,
-    /// Of these, the ones whose thread's first function was not reached.
-    pub incomplete_stacks: u64,
     /// Jitdumps whose clock can't be compared with the recording's: what was compiled last at an
     /// address counts all the time.
     pub untimed_jitdumps: u64,
+    /// Copies of user stacks that were unwound.
+    pub unwinding: Unwinding,
+    /// Samples whose user call chain was to come later, and didn't.
+    pub missing_user_chains: u64,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
     pub aux_bytes: u64,
     /// Counts that `perf stat record` wrote (`PERF_RECORD_STAT`): they are no samples.
@@ -58,6 +60,7 @@ impl Losses {
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self { unwound_stacks: self.unwound_stacks, ..Self::default() }
+        let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
+        *self == Self { unwinding, ..Self::default() }
     }
 }

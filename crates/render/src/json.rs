@@ -10,6 +10,7 @@ use tare_profile::{CallTree, Entry, Function, Key, Profile, StringId, Table, Wei
 use crate::column::number;
 use crate::losses::unread_lines;
 use crate::rows::rows;
+use crate::unwinding::CopiedStacks;
 use crate::{Column, View};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
@@ -24,7 +25,7 @@ struct Document<'a, L> {
     /// Where tasks were counted exactly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counted: Vec<Counted<'a>>,
-    loss: Losses,
+    loss: Losses<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
 }
@@ -39,7 +40,7 @@ struct Counted<'a> {
 }
 
 #[derive(Serialize)]
-struct Losses {
+struct Losses<'a> {
     lost_records: u64,
     lost_samples: u64,
     throttled: u64,
@@ -50,6 +51,9 @@ struct Losses {
     unwound_stacks: u64,
     incomplete_stacks: u64,
     untimed_jitdumps: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied_stacks: Option<CopiedStacks<'a>>,
+    missing_user_chains: u64,
     aux_bytes_left_out: u64,
     unread: Vec<String>,
 }
@@ -222,7 +226,7 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
     writeln!(out)
 }
 
-fn losses(losses: &tare_profile::Losses) -> Losses {
+fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
     Losses {
         lost_records: losses.lost_records,
         lost_samples: losses.lost_samples,
@@ -231,9 +235,11 @@ fn losses(losses: &tare_profile::Losses) -> Losses {
         outside_samples_left_out: losses.outside_samples,
         malformed_samples: losses.malformed_records,
         late_records: losses.late_records,
-        unwound_stacks: losses.unwound_stacks,
-        incomplete_stacks: losses.incomplete_stacks,
         untimed_jitdumps: losses.untimed_jitdumps,
+        unwound_stacks: losses.unwinding.stacks(),
+        incomplete_stacks: losses.unwinding.stacks() - losses.unwinding.whole,
+        copied_stacks: CopiedStacks::new(&losses.unwinding),
+        missing_user_chains: losses.missing_user_chains,
         aux_bytes_left_out: losses.aux_bytes,
         unread: unread_lines(losses),
     }

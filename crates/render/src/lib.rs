@@ -15,6 +15,7 @@ mod rows;
 mod samples;
 mod text;
 mod tree;
+mod unwinding;
 
 pub use column::{Column, function_name, percent};
 pub use counts::{counted, counts};
@@ -26,6 +27,7 @@ pub use rows::rows;
 pub use samples::{Kind, Place, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
 pub use tree::Graph;
+pub use unwinding::CopiedStacks;
 
 use tare_profile::Filter;
 

@@ -3,6 +3,7 @@
 use tare_profile::Losses;
 
 use crate::plural::{agreeing, plural};
+use crate::unwinding;
 
 /// What is missing so many times.
 struct Line {
@@ -13,14 +14,10 @@ struct Line {
 /// A line for each kind of loss; none where nothing was lost.
 #[must_use]
 pub fn loss_lines(losses: &Losses) -> Vec<String> {
-    let (said, stacks) = (losses.lost_events, losses.unwound_stacks);
+    let said = losses.lost_events;
     let full = format!(
         "lost while recording, said {said} {}: their ring was full (larger rings: -m)",
         plural(said, "time")
-    );
-    let incomplete = format!(
-        "of {stacks} copies of user stacks {} reach their thread's first function (more of them: --call-graph dwarf,BYTES)",
-        agreeing(losses.incomplete_stacks, "doesn't", "don't")
     );
     let was = |number, noun, what: &str| Line {
         number,
@@ -51,7 +48,11 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
             " of the recorder itself",
             "left out (--include-self keeps them)",
         ),
-        Line { number: losses.incomplete_stacks, what: incomplete },
+        plain(
+            losses.missing_user_chains,
+            "call chain",
+            "without the user part, which was to come later and didn't",
+        ),
         is(
             losses.aux_bytes,
             "byte",
@@ -69,6 +70,7 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let mut lines: Vec<_> =
         counted.map(|Line { number, what }| format!("{number} {what}")).collect();
     lines.extend(untimed_jitdumps(losses.untimed_jitdumps));
+    lines.extend(unwinding::line(&losses.unwinding));
     lines.extend(unread_lines(losses));
     lines
 }

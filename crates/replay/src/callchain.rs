@@ -25,7 +25,7 @@ pub struct CodeAddress {
 pub(crate) fn read(
     sample: &Sample<'_>,
     layout: Option<&Layout>,
-    most: usize,
+    (most, with_user_part): (usize, bool),
     chain: &mut Vec<CodeAddress>,
 ) {
     chain.clear();
@@ -39,8 +39,13 @@ pub(crate) fn read(
             if chain.len() >= most {
                 break;
             }
+            if mode == CpuMode::User && !with_user_part {
+                continue;
+            }
             chain.push(CodeAddress { mode, address: ip });
-        } else if let (PERF_CONTEXT_USER, Some(calls)) = (ip, calls.filter(has_calls)) {
+        } else if let (PERF_CONTEXT_USER, Some(calls), true) =
+            (ip, calls.filter(has_calls), with_user_part)
+        {
             add_calls(&calls, most, chain);
             break;
         } else if ip == PERF_CONTEXT_USER_DEFERRED {
@@ -54,6 +59,13 @@ pub(crate) fn read(
             break;
         }
     }
+}
+
+/// The addresses of the user part of a recorded call chain.
+pub(crate) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    let words = sample.callchain.into_iter().flat_map(|recorded| recorded.iter());
+    let from_mark = words.skip_while(|word| *word != PERF_CONTEXT_USER).skip(1);
+    from_mark.take_while(|word| *word < PERF_CONTEXT_MAX)
 }
 
 fn has_calls(calls: &Branches<'_>) -> bool {

@@ -1,53 +1,140 @@
-//! User call chains of which a recording has the makings: registers, and a copy of the stack.
+//! User call chains of which a recording has the makings: registers, and a copy of the stack. They
+//! are unwound on several threads; what comes out doesn't depend on how many.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use tare_format::record::{Registers as Recorded, Sample};
-use tare_symbols::{AddressSpaces, DsoTable, Registers, SymbolOptions, Unwinder, Unwound};
+use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, Unwinder, Unwound};
+
+use crate::callchain;
 
 /// `PERF_SAMPLE_REGS_ABI_64`.
 const ABI_64: u64 = 2;
 
-/// Unwinds copies of stacks, and counts how far that went.
+/// Stacks that a thread takes at once, and those that make a thread worth its start: starting one
+/// takes as long as unwinding some ten of them.
+const BATCH: usize = 16;
+const WORTH_A_THREAD: usize = 64;
+
+/// More threads than this wait for memory.
+const THREADS: usize = 16;
+
+/// A copied stack, with what it takes to unwind it.
 #[derive(Debug)]
-pub(crate) struct CopiedStacks {
-    unwinder: Unwinder,
-    pub(crate) unwound: u64,
-    pub(crate) incomplete: u64,
+pub(crate) struct CopiedStack<'a> {
+    /// As many records before it.
+    pub(crate) position: usize,
+    registers: Option<Registers>,
+    /// As it was when the sample was taken.
+    pub(crate) space: Option<AddressSpace>,
+    copy: &'a [u8],
+    /// The user part of the recorded call chain.
+    frame_pointers: Vec<u64>,
 }
 
-impl CopiedStacks {
-    pub(crate) fn new(options: SymbolOptions) -> Self {
-        Self { unwinder: Unwinder::new(options), unwound: 0, incomplete: 0 }
-    }
+/// A stack that was unwound.
+#[derive(Debug)]
+pub(crate) struct UnwoundStack {
+    pub(crate) position: usize,
+    /// The innermost first.
+    pub(crate) addresses: Vec<u64>,
+    pub(crate) end: Unwound,
+    /// Of the addresses, those that came from frame pointers.
+    pub(crate) spliced: usize,
+}
 
-    /// The user part of a sample's call chain, the innermost address first, at most `most`; nothing
-    /// where there is no copy of its stack.
-    pub(crate) fn unwind(
-        &mut self,
-        (dsos, spaces): (&DsoTable, &AddressSpaces),
-        sample: &Sample<'_>,
-        most: usize,
-        addresses: &mut Vec<u64>,
-    ) {
-        addresses.clear();
-        let (Some(recorded), Some(stack)) =
-            (sample.regs_user, sample.stack_user.filter(|stack| stack.room > 0))
-        else {
-            return;
-        };
+impl<'a> CopiedStack<'a> {
+    /// Of a sample; `None` where it has no copy of a user stack.
+    pub(crate) fn of(
+        sample: &Sample<'a>,
+        position: usize,
+        space: Option<&AddressSpace>,
+    ) -> Option<Self> {
+        let (recorded, stack) =
+            (sample.regs_user?, sample.stack_user.filter(|stack| stack.room > 0)?);
         // A thread of the kernel has no user stack.
         if recorded.abi == 0 {
-            return;
+            return None;
         }
-        self.unwound += 1;
-        let space = sample.head.pid.and_then(|pid| spaces.of(pid));
-        let end = match registers(&recorded).zip(space) {
-            Some((registers, space)) => {
-                self.unwinder.unwind((dsos, space), &registers, stack.bytes, most, addresses)
-            }
-            None => Unwound::Incomplete,
-        };
-        self.incomplete += u64::from(end == Unwound::Incomplete);
+        Some(Self {
+            position,
+            registers: registers(&recorded),
+            space: space.cloned(),
+            copy: stack.bytes,
+            frame_pointers: callchain::user_part(sample).collect(),
+        })
     }
+
+    /// Bytes from the stack pointer to the base of the stack, where its mapping is known.
+    pub(crate) fn bytes_to_base(&self) -> Option<u64> {
+        let sp = self.registers?.stack_pointer();
+        Some(self.space.as_ref()?.find(sp)?.end - sp)
+    }
+
+    fn unwind(
+        &self,
+        unwinder: &Unwinder,
+        cache: &mut UnwindCache,
+        dsos: &DsoTable,
+    ) -> UnwoundStack {
+        let mut addresses = Vec::with_capacity(32);
+        let (end, spliced) = match (&self.registers, &self.space) {
+            (Some(registers), Some(space)) => {
+                let stack =
+                    Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
+                unwinder.unwind(cache, (dsos, space), &stack, &mut addresses)
+            }
+            (Some(_), None) => (Unwound::NoMapping, 0),
+            (None, _) => (Unwound::NoRegisters, 0),
+        };
+        UnwoundStack { position: self.position, addresses, end, spliced }
+    }
+}
+
+/// As many caches as threads are to unwind; `None`: as many as there are CPUs for this process.
+pub(crate) fn caches(threads: Option<NonZero<usize>>) -> Vec<UnwindCache> {
+    let threads = threads.or_else(|| thread::available_parallelism().ok());
+    let threads = threads.map_or(1, NonZero::get).min(THREADS);
+    std::iter::repeat_with(UnwindCache::default).take(threads).collect()
+}
+
+/// Unwinds stacks, each cache on a thread of its own, and returns them in their order.
+pub(crate) fn unwind_all(
+    unwinder: &Unwinder,
+    caches: &mut [UnwindCache],
+    dsos: &DsoTable,
+    stacks: &[CopiedStack<'_>],
+) -> Vec<UnwoundStack> {
+    let next = AtomicUsize::new(0);
+    let work = |cache: &mut UnwindCache| {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(BATCH, Ordering::Relaxed);
+            let Some(batch) = stacks.get(first..) else { return done };
+            let batch = batch.iter().take(BATCH);
+            done.extend(batch.map(|stack| stack.unwind(unwinder, cache, dsos)));
+        }
+    };
+    let Some((own, others)) = caches.split_first_mut() else { return Vec::new() };
+    let helpers = (stacks.len() / WORTH_A_THREAD).saturating_sub(1).min(others.len());
+    let mut done = thread::scope(|scope| {
+        let spawned = others.iter_mut().take(helpers).map_while(|cache| {
+            // Where no thread can be started, those there are do it all.
+            thread::Builder::new().spawn_scoped(scope, || work(cache)).ok()
+        });
+        let spawned: Vec<_> = spawned.collect();
+        let mut done = work(own);
+        for thread in spawned {
+            done.append(
+                &mut thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            );
+        }
+        done
+    });
+    done.sort_unstable_by_key(|stack| stack.position);
+    done
 }
 
 /// The registers that unwinding needs; `None` where they were not recorded. Their numbers tell the
@@ -60,7 +147,9 @@ fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
         return None;
     }
     if let Some(pc) = get(PC) {
-        return Some(Registers::Aarch64 { pc, lr: get(30)?, sp: get(31)?, fp: get(29)? });
+        let (_fp, _lr, _sp) = (get(29)?, get(30)?, get(31)?);
+        let general = std::array::from_fn(|number| get(number as u32).unwrap_or(0));
+        return Some(Registers::Aarch64 { pc, general });
     }
     let (ip, _sp) = (get(8)?, get(7)?);
     // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15

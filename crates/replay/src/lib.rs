@@ -77,10 +77,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod build_ids;
 mod callchain;
 mod copied_stack;
 mod cpumode;
+mod deferred;
 mod error;
 mod event_name;
 mod group;
@@ -93,6 +95,7 @@ mod replayed;
 mod sink;
 mod threads;
 mod tracepoints;
+mod unwinding;
 
 pub use callchain::CodeAddress;
 pub use cpumode::CpuMode;

@@ -10,15 +10,15 @@ use tare_format::file::Description;
 use tare_format::file::features::{ARCH, OSRELEASE};
 use tare_format::record::{
     BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
+    kind,
 };
 use tare_symbols::{
-    AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, JitDump, Mapped, Mapping, Symbol,
-    SymbolOptions, Symbolizer, Unresolved,
+    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, JitDump, Mapped,
+    Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved,
 };
 
 use crate::build_ids::BuildIds;
 use crate::callchain::{self, CodeAddress};
-use crate::copied_stack::CopiedStacks;
 use crate::cpumode::CpuMode;
 use crate::jit::JitCode;
 use crate::replayed::Replayed;
@@ -39,7 +39,6 @@ const KERNEL: &[u8] = b"[kernel.kallsyms]";
 pub struct Machine {
     pub(crate) threads: Threads,
     pub(crate) build_ids: BuildIds,
-    pub(crate) stacks: CopiedStacks,
     spaces: AddressSpaces,
     pub(crate) jit: JitCode,
     dsos: DsoTable,
@@ -47,7 +46,9 @@ pub struct Machine {
     /// Paths by the ids that samples carry.
     cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
-    unwound: Vec<u64>,
+    /// The user part of the call chain of the sample whose turn it is, where it was not recorded
+    /// with the sample: its copied stack was unwound, or it came later.
+    pub(crate) user_chain: Option<Vec<u64>>,
 }
 
 impl Machine {
@@ -55,14 +56,13 @@ impl Machine {
         Self {
             threads: Threads::default(),
             build_ids: BuildIds::default(),
-            stacks: CopiedStacks::new(options.clone()),
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
             dsos: DsoTable::default(),
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
             kernel: None,
-            unwound: Vec::new(),
+            user_chain: None,
         }
     }
 
@@ -90,8 +90,24 @@ impl Machine {
         }
     }
 
+    /// Takes in a record that is no sample.
+    pub(super) fn take_in(
+        &mut self,
+        description: &Description,
+        raw: &RawRecord<'_>,
+        record: &Record<'_>,
+    ) {
+        if raw.kind >= kind::USER_TYPE_START {
+            self.learn_notes(description);
+            if raw.kind == kind::HEADER_FEATURE {
+                self.learn(description);
+            }
+        }
+        self.apply(raw, record);
+    }
+
     /// Takes in what a record changes.
-    pub(super) fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
+    fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
         match record {
             // With a new program come new maps, which replace those in their way. The others stay:
             // a thread that is about to leave execve(2) still has return addresses of the program
@@ -303,11 +319,18 @@ impl Machine {
     ) {
         let layouts = sample.description.lookup().layouts();
         let layout = sample.event.and_then(|event| layouts.get(event));
-        callchain::read(sample.fields, layout, most, chain);
-        let Self { stacks, dsos, spaces, unwound, .. } = self;
-        stacks.unwind((dsos, spaces), sample.fields, most, unwound);
-        let user = unwound.iter().map(|ip| CodeAddress { mode: CpuMode::User, address: *ip });
-        chain.extend(user);
+        callchain::read(sample.fields, layout, (most, self.user_chain.is_none()), chain);
+        let user = self.user_chain.iter().flatten().take(most);
+        chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
+    }
+
+    /// The address space of a process.
+    pub(crate) fn user_space(&self, pid: i32) -> Option<&AddressSpace> {
+        self.spaces.of(pid)
+    }
+
+    pub(crate) fn dsos(&self) -> &DsoTable {
+        &self.dsos
     }
 
     /// The symbol that an address in a DSO lies in.

@@ -1,5 +1,6 @@
 //! Records in order of time, each with the state of the recorded machine.
 
+use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use tare_format::abi::Flags;
@@ -8,6 +9,8 @@ use tare_format::order::{Ordered, Sorter};
 use tare_format::record::{Layout, RawRecord, Record, Sample, SampleHead, kind};
 use tare_profile::{Gap, Losses};
 
+use crate::ahead::{self, Ahead};
+use crate::deferred::{self, Deferred};
 use crate::error::Error;
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
@@ -18,6 +21,9 @@ use crate::sink::Sink;
 /// Of a folder's records, how many are pushed before those that are due go out.
 const BATCH: u32 = 1 << 10;
 
+/// Records that are worth looking ahead for.
+const ENOUGH: usize = 1 << 8;
+
 /// How a recording is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -25,6 +31,9 @@ pub struct Options {
     pub detail: Detail,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
+    /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
+    /// What comes out is the same.
+    pub threads: Option<NonZero<usize>>,
 }
 
 /// How much of each sample is kept until its turn.
@@ -46,10 +55,14 @@ pub enum Detail {
 /// has of threads and mappings.
 #[derive(Debug)]
 pub struct Replay {
-    detail: Detail,
+    options: Options,
     sorter: Sorter,
     is_described: bool,
     offset: u64,
+    /// Where samples have copied stacks.
+    ahead: Option<Ahead>,
+    /// Events that were looked at for that.
+    events: usize,
     state: State,
 }
 
@@ -61,17 +74,28 @@ struct State {
     losses: Losses,
     groups: GroupCounts,
     members: Vec<Member>,
+    deferred: Deferred,
+    /// Whether any of so many events has samples to be held back.
+    has_deferred: bool,
+    events: usize,
 }
 
 impl Replay {
     /// Nothing is pushed yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let Options { detail, symbols } = options;
-        let (machine, losses) = (Machine::new(symbols), Losses::default());
-        let (groups, members) = (GroupCounts::default(), Vec::new());
-        let state = State { detail, machine, losses, groups, members };
-        Self { detail, sorter: Sorter::default(), is_described: false, offset: 0, state }
+        let state = State {
+            detail: options.detail,
+            machine: Machine::new(options.symbols.clone()),
+            losses: Losses::default(),
+            groups: GroupCounts::default(),
+            members: Vec::new(),
+            deferred: Deferred::default(),
+            has_deferred: false,
+            events: 0,
+        };
+        let sorter = Sorter::default();
+        Self { options, sorter, is_described: false, offset: 0, ahead: None, events: 0, state }
     }
 
     /// Replays a recording to its end, or to where the sink breaks, and says what is missing.
@@ -151,6 +175,14 @@ impl Replay {
             self.state.machine.learn(description);
             self.state.machine.learn_notes(description);
         }
+        if self.events != description.events().len() && self.ahead.is_none() {
+            self.events = description.events().len();
+            self.ahead = self.unwinds(description).then(|| {
+                let mut ahead = Ahead::new(&self.options.symbols, self.options.threads);
+                ahead.learn(description);
+                ahead
+            });
+        }
         let aux_bytes = payload.map_or(0, |payload| payload.size);
         self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
         let Some(record) = self.kept(record, description) else {
@@ -159,14 +191,38 @@ impl Replay {
         if let Some(time_ns) = description.lookup().time_ns(&record) {
             self.sorter.push(time_ns, offset, &record);
         } else {
-            if self.state.deliver(description, (None, record), sink)?.is_break() {
+            // What changes the machine comes after the records that are due.
+            let waits = record.kind == kind::FINISHED_ROUND;
+            if !waits && self.drain(description, sink, 1)?.is_break()
+                || self.deliver_at_once(description, record, sink)?.is_break()
+            {
                 return Ok(ControlFlow::Break(()));
             }
             if record.kind == kind::FINISHED_ROUND && !has_backward_rings(description) {
                 self.sorter.round();
             }
         }
-        self.drain(description, sink)
+        self.drain(description, sink, ENOUGH)
+    }
+
+    fn unwinds(&self, description: &Description) -> bool {
+        self.options.detail == Detail::Full && ahead::has_copied_stacks(description)
+    }
+
+    fn deliver_at_once<S: Sink>(
+        &mut self,
+        description: &Description,
+        record: RawRecord<'_>,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        if let Some(ahead) = &mut self.ahead {
+            if record.kind == kind::PERF_RECORD_SAMPLE {
+                self.state.machine.user_chain = ahead.unwind_now(description, record, sink);
+            } else {
+                ahead.take_in(description, &record);
+            }
+        }
+        self.state.deliver(description, (None, record), sink)
     }
 
     /// Every record older than this was pushed: hands out what is due. What knows nothing of its
@@ -181,7 +237,7 @@ impl Replay {
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         self.sorter.complete_before(time_ns);
-        self.drain(description, sink)
+        self.drain(description, sink, 1)
     }
 
     /// Everything was pushed: hands out the rest.
@@ -194,31 +250,36 @@ impl Replay {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         self.sorter.finish();
-        self.drain(description, sink).map(drop)
+        let mut flow = self.drain(description, sink, 1)?;
+        while flow.is_continue()
+            && let Some(held) = self.state.deferred.oldest()
+        {
+            flow = self.state.hand_out(description, (held.time_ns, held.record()), sink)?;
+        }
+        Ok(())
     }
 
     /// What is missing of what was pushed so far.
     #[must_use]
     pub fn losses(&self) -> Losses {
-        let stacks = &self.state.machine.stacks;
+        let account = self.ahead.as_ref().map(|ahead| ahead.account.summary());
         Losses {
             late_records: self.sorter.late(),
-            unwound_stacks: stacks.unwound,
-            incomplete_stacks: stacks.incomplete,
             untimed_jitdumps: self.state.machine.jit.untimed,
+            unwinding: account.unwrap_or_default(),
+            missing_user_chains: self.state.deferred.missing,
             ..self.state.losses.clone()
         }
     }
 
     /// The part of a record that waits for its turn; `None` where nothing needs it.
     fn kept<'a>(&self, record: RawRecord<'a>, description: &Description) -> Option<RawRecord<'a>> {
-        if self.detail == Detail::Full {
+        let detail = self.options.detail;
+        if detail == Detail::Full {
             return Some(record);
         }
         match record.kind {
-            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if self.detail == Detail::Front => {
-                None
-            }
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail == Detail::Front => None,
             kind::PERF_RECORD_SAMPLE => {
                 let layout = description.lookup().layout_of(&record);
                 let size = layout.and_then(Layout::front_size);
@@ -229,12 +290,22 @@ impl Replay {
         }
     }
 
+    /// Hands out what is due. Where stacks are unwound it waits until so many records are.
     fn drain<S: Sink>(
         &mut self,
         description: &Description,
         sink: &mut S,
+        enough: usize,
     ) -> Result<ControlFlow<()>, S::Error> {
-        while let Some(Ordered { time_ns, record, .. }) = self.sorter.pop() {
+        if self.ahead.is_some() && self.sorter.upcoming().len() < enough {
+            return Ok(ControlFlow::Continue(()));
+        }
+        loop {
+            if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_spent()) {
+                ahead.look(self.sorter.upcoming(), description, sink);
+            }
+            let Some(Ordered { time_ns, record, .. }) = self.sorter.pop() else { break };
+            self.state.machine.user_chain = self.ahead.as_mut().and_then(Ahead::next);
             if self.state.deliver(description, (Some(time_ns), record), sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -254,20 +325,31 @@ impl State {
             self.machine.advance(time_ns);
         }
         if raw.kind == kind::PERF_RECORD_SAMPLE {
-            return self.deliver_sample(description, (time_ns, raw), sink);
+            return match self
+                .cookie(description, &raw)
+                .map(|cookie| self.deferred.hold(cookie, time_ns, &raw))
+            {
+                None => self.hand_out(description, (time_ns, raw), sink),
+                Some(None) => Ok(ControlFlow::Continue(())),
+                Some(Some(held)) => self.hand_out(description, (held.time_ns, held.record()), sink),
+            };
         }
         let Ok(record) = raw.decode() else {
             self.losses.malformed_records += 1;
             return Ok(ControlFlow::Continue(()));
         };
         self.notice(&record);
-        if raw.kind >= kind::USER_TYPE_START {
-            self.machine.learn_notes(description);
-            if raw.kind == kind::HEADER_FEATURE {
-                self.machine.learn(description);
+        self.machine.take_in(description, &raw, &record);
+        if let Record::CallchainDeferred { cookie, callchain } = &record {
+            let addresses = deferred::addresses(callchain.iter());
+            for held in self.deferred.take(*cookie) {
+                self.machine.user_chain = Some(addresses.clone());
+                let sample = (held.time_ns, held.record());
+                if self.hand_out(description, sample, sink)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
-        self.machine.apply(&raw, &record);
         let event = description.lookup().of(&raw);
         let record = Replayed { time_ns, description, event, raw, fields: &record };
         sink.record(&mut self.machine, &record)
@@ -290,19 +372,36 @@ impl State {
         }
     }
 
-    fn deliver_sample<S: Sink>(
+    /// What a sample's user call chain will be known by, where that comes later.
+    fn cookie(&mut self, description: &Description, raw: &RawRecord<'_>) -> Option<u64> {
+        let events = description.events().len();
+        if self.events != events {
+            (self.events, self.has_deferred) = (events, deferred::has_deferred(description));
+        }
+        if !self.has_deferred || self.detail != Detail::Full {
+            return None;
+        }
+        deferred::cookie(&self.decode(description, raw)?)
+    }
+
+    fn decode<'a>(&self, description: &Description, raw: &RawRecord<'a>) -> Option<Sample<'a>> {
+        let layout = description.lookup().layout_of(raw)?;
+        let sample = match self.detail {
+            Detail::Full => Sample::decode(raw, layout),
+            Detail::Leaf | Detail::Front => Sample::decode_front(raw, layout),
+        };
+        sample.ok()
+    }
+
+    /// Hands a sample out, to the sink.
+    fn hand_out<S: Sink>(
         &mut self,
         description: &Description,
         (time_ns, raw): (Option<u64>, RawRecord<'_>),
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         let event = description.lookup().of(&raw);
-        let layout = event.and_then(|event| description.lookup().layouts().get(event));
-        let sample = layout.map(|layout| match self.detail {
-            Detail::Full => Sample::decode(&raw, layout),
-            Detail::Leaf | Detail::Front => Sample::decode_front(&raw, layout),
-        });
-        let Some(Ok(fields)) = sample else {
+        let Some(fields) = self.decode(description, &raw) else {
             self.losses.malformed_records += 1;
             return Ok(ControlFlow::Continue(()));
         };

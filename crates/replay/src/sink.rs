@@ -23,6 +23,13 @@ pub trait Sink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Self::Error>;
 
+    /// Whether [`Machine::callchain`] will be asked for a sample's call chain. Copied stacks are
+    /// unwound before their samples' turn, so this is asked ahead of it.
+    fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        let _ = sample;
+        true
+    }
+
     /// Takes any other record.
     ///
     /// # Errors

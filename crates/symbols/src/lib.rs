@@ -83,7 +83,7 @@ pub use perf_map::PerfMap;
 pub use search::{Download, SymbolOptions};
 pub use symbolizer::{Symbol, Symbolizer};
 pub use unresolved::Unresolved;
-pub use unwind::{Registers, Unwinder, Unwound};
+pub use unwind::{Registers, Stack, UnwindCache, Unwinder, Unwound};
 
 /// How much a file can make its reader do. A file of symbols is untrusted.
 pub mod limits {
@@ -113,6 +113,8 @@ pub mod limits {
     /// Bytes of the instructions for one function in a table of call frames: what unwinding one
     /// frame may have to go through.
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
+    /// Addresses that a thread that unwinds knows rows of.
+    pub const UNWIND_ADDRESSES: usize = 1 << 20;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;
     /// Bytes of a list of the kernel's symbols.

@@ -6,7 +6,7 @@
 
 pub(crate) mod find;
 mod folders;
-mod place;
+pub(crate) mod place;
 
 use std::fs::File;
 use std::io::Read;

@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn flag_bits_are_the_kernels() {
         type Setter = fn(&mut perf_event_attr, u64);
-        let setters: [(Flags, Setter); 12] = [
+        let setters: [(Flags, Setter); 14] = [
             (Flags::DISABLED, perf_event_attr::set_disabled),
             (Flags::INHERIT, perf_event_attr::set_inherit),
             (Flags::EXCLUDE_IDLE, perf_event_attr::set_exclude_idle),
@@ -383,6 +383,8 @@ mod tests {
             (Flags::INHERIT_THREAD, perf_event_attr::set_inherit_thread),
             (Flags::REMOVE_ON_EXEC, perf_event_attr::set_remove_on_exec),
             (Flags::SIGTRAP, perf_event_attr::set_sigtrap),
+            (Flags::DEFER_CALLCHAIN, perf_event_attr::set_defer_callchain),
+            (Flags::DEFER_OUTPUT, perf_event_attr::set_defer_output),
         ];
         for (flag, set) in setters {
             let mut attr = perf_event_attr::default();

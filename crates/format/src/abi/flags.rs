@@ -44,5 +44,7 @@ bitflags! {
         const INHERIT_THREAD = 1 << 35;
         const REMOVE_ON_EXEC = 1 << 36;
         const SIGTRAP = 1 << 37;
+        const DEFER_CALLCHAIN = 1 << 38;
+        const DEFER_OUTPUT = 1 << 39;
     }
 }

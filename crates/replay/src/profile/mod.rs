@@ -6,6 +6,8 @@ mod sink;
 mod task_counts;
 mod threads;
 
+use std::num::NonZero;
+
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_profile::Profile;
@@ -34,6 +36,8 @@ pub struct ProfileOptions {
     pub exact: bool,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
+    /// See [`Options::threads`].
+    pub threads: Option<NonZero<usize>>,
 }
 
 /// How much of a sample's place in code tells rows of a profile apart: the less, the faster.
@@ -83,7 +87,8 @@ pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<S
         Code::Leaf => Detail::Leaf,
         Code::Stack => Detail::Full,
     };
-    let replay = Replay::new(Options { detail, symbols: options.symbols.clone() });
+    let replay =
+        Replay::new(Options { detail, symbols: options.symbols.clone(), threads: options.threads });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))
 }

@@ -42,6 +42,12 @@ pub struct ProfileSink {
 impl Sink for ProfileSink {
     type Error = Error;
 
+    fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        self.frames.is_some()
+            && sample.fields.callchain.is_some()
+            && self.takes_time(sample.time_ns)
+    }
+
     fn sample(
         &mut self,
         machine: &mut Machine,

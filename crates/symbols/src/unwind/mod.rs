@@ -14,7 +14,9 @@ mod splice;
 mod tables;
 mod unwinder;
 
-pub use splice::FramePointers;
+#[cfg(test)]
+mod tests;
+
 pub use unwinder::{Stack, UnwindCache, Unwinder};
 
 /// The registers of a thread in user mode.

@@ -7,7 +7,7 @@ use gimli::{
     LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, Vendor,
 };
 
-use super::arch::Arch;
+use super::arch::{self, Arch};
 use super::row::{Cfa, Origin, Place, Row, Rule};
 use crate::elf::{Frames, Segments};
 use crate::limits;
@@ -30,7 +30,11 @@ type Index = Vec<(u64, usize)>;
 /// What the tables say of an address.
 #[derive(Debug)]
 pub(super) enum Found {
-    Row(Row),
+    Row {
+        row: Row,
+        /// The address is that of its entry's last byte.
+        is_last: bool,
+    },
     /// There are tables, and none of their entries has the address.
     NoEntry,
     /// There is no table.
@@ -53,6 +57,11 @@ impl Tables {
         }
         tables.debug_frame_index = tables.index(&tables.debug_frame());
         tables
+    }
+
+    /// Of the processor that the code is for; `None` where it isn't followed.
+    pub(super) fn arch(&self) -> Option<&'static Arch> {
+        [&arch::X86_64, &arch::AARCH64].into_iter().find(|arch| arch.machine == self.frames.machine)
     }
 
     pub(super) fn segments(&self) -> &Segments {
@@ -143,7 +152,10 @@ impl Tables {
             found = at.find(&self.debug_frame(), offset, true, context);
         }
         match found {
-            Found::NoEntry => self.stub(address, arch).map_or(Found::NoEntry, Found::Row),
+            Found::NoEntry => match self.stub(address, arch) {
+                Some(row) => Found::Row { row, is_last: false },
+                None => Found::NoEntry,
+            },
             found => found,
         }
     }
@@ -248,7 +260,9 @@ impl Lookup<'_> {
         };
         let row = entry.unwind_info_for_address(section, self.bases, context, self.address);
         match row.ok().and_then(|row| Row::new(row, &origin, self.arch)) {
-            Some(row) => Found::Row(row),
+            Some(row) => {
+                Found::Row { row, is_last: entry.end_address() == self.address.wrapping_add(1) }
+            }
             None => Found::Damaged,
         }
     }

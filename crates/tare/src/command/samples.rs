@@ -52,6 +52,7 @@ pub(crate) fn replay(
         include_self: true,
         exact: false,
         symbols: samples.symbols.clone(),
+        threads: None,
     };
     let inner =
         ProfileSink::new(&options, recording.description()).map_err(|error| match error {

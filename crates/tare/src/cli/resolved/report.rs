@@ -183,6 +183,7 @@ impl Report {
             include_self: self.include_self,
             exact: self.exact,
             symbols: self.symbols.clone(),
+            threads: None,
         }
     }
 

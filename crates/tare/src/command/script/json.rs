@@ -13,6 +13,7 @@ use tare_format::record::Sample;
 use crate::cli::resolved::script::Script;
 use tare_format::ledger::Ledger;
 use tare_profile::Losses;
+use tare_render::CopiedStacks;
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
@@ -21,9 +22,18 @@ const VERSION: u32 = 1;
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line<'a> {
-    Recording { version: u32, tool: &'static str },
+    Recording {
+        version: u32,
+        tool: &'static str,
+    },
     Sample(Box<SampleLine>),
-    End { samples: u64, loss: Vec<String>, ledger: Option<&'a Ledger> },
+    End {
+        samples: u64,
+        loss: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        copied_stacks: Option<CopiedStacks<'a>>,
+        ledger: Option<&'a Ledger>,
+    },
 }
 
 /// What samples of an event don't have is left out. Addresses are in hexadecimal: JavaScript's
@@ -134,7 +144,12 @@ impl<'a> Objects<'a> {
     ) -> std::io::Result<()> {
         tare_render::json_line(
             text,
-            &Line::End { samples: self.samples, loss: tare_render::loss_lines(losses), ledger },
+            &Line::End {
+                samples: self.samples,
+                loss: tare_render::loss_lines(losses),
+                copied_stacks: CopiedStacks::new(&losses.unwinding),
+                ledger,
+            },
         )
     }
 }

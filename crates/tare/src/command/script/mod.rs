@@ -52,7 +52,8 @@ fn text(
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
     let (printer, filter) = (Printer::new(script), Passing::new(&script.filter));
-    let mut sink = TextSink { printer, filter, header, lines, has_samples: false };
+    let callchains = script.callchains;
+    let mut sink = TextSink { printer, filter, header, lines, has_samples: false, callchains };
     let losses = replay(script).run(&mut recording, &mut sink);
     let has_samples = sink.has_samples;
     lines.flush()?;
@@ -79,6 +80,7 @@ struct TextSink<'a, W> {
     header: Option<Extent>,
     lines: &'a mut Lines<W>,
     has_samples: bool,
+    callchains: bool,
 }
 
 impl<W: Write> TextSink<'_, W> {
@@ -93,6 +95,10 @@ impl<W: Write> TextSink<'_, W> {
 
 impl<W: Write> Sink for TextSink<'_, W> {
     type Error = anyhow::Error;
+
+    fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        self.callchains && self.filter.may_pass(sample)
+    }
 
     fn sample(
         &mut self,
@@ -134,7 +140,7 @@ fn objects(
 ) -> anyhow::Result<()> {
     let (objects, filter) = (Objects::new(script), Passing::new(&script.filter));
     Objects::begin(lines.text())?;
-    let mut sink = ObjectSink { objects, filter, lines };
+    let mut sink = ObjectSink { objects, filter, lines, callchains: script.callchains };
     let losses = replay(script).run(&mut recording, &mut sink)?;
     let ledger = ledger(recording.description());
     sink.objects.end(sink.lines.text(), &losses, ledger.as_ref())?;
@@ -146,10 +152,15 @@ struct ObjectSink<'a, W> {
     objects: Objects<'a>,
     filter: Passing<'a>,
     lines: &'a mut Lines<W>,
+    callchains: bool,
 }
 
 impl<W: Write> Sink for ObjectSink<'_, W> {
     type Error = anyhow::Error;
+
+    fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        self.callchains && self.filter.may_pass(sample)
+    }
 
     fn sample(
         &mut self,

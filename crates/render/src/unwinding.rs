@@ -1,0 +1,132 @@
+//! How far copies of user stacks were unwound, in words and as JSON.
+
+use serde::Serialize;
+use tare_format::printable;
+use tare_profile::{Ended, Unwinding};
+
+/// Of copied stacks, the share that may be cut off before a larger copy is named.
+const FEW_PERCENT: f64 = 1.0;
+
+/// `of 12800 copied user stacks 90.0% are whole, 9.4% truncated (1200 the copy ended), 0.6% failed
+/// (80 no binary, most in /opt/app); --call-graph dwarf,24576 would have held 99.2%`; `None` where
+/// all are whole.
+pub(crate) fn line(unwinding: &Unwinding) -> Option<String> {
+    let (all, truncated) = (unwinding.stacks(), unwinding.truncated_stacks());
+    if unwinding.whole == all {
+        return None;
+    }
+    let mut line =
+        format!("of {all} copied user stacks {} are whole", percent(unwinding.whole, all));
+    for (what, number, ended) in [
+        ("truncated", truncated, &unwinding.truncated),
+        ("failed", unwinding.failed_stacks(), &unwinding.failed),
+    ] {
+        if number > 0 {
+            line += &format!(", {} {what} ({})", percent(number, all), reasons(ended));
+        }
+    }
+    if unwinding.spliced > 0 {
+        line += &format!(", {} continued by frame pointers", unwinding.spliced);
+    }
+    let many = unwinding.sufficient.filter(|sufficient| {
+        let cut = sufficient.of.saturating_sub(unwinding.whole);
+        share(cut, all) >= FEW_PERCENT
+    });
+    if let Some(sufficient) = many {
+        let held = percent(sufficient.stacks, sufficient.of);
+        line += &format!("; --call-graph dwarf,{} would have held {held}", sufficient.bytes);
+    }
+    Some(line)
+}
+
+fn reasons(ended: &[Ended]) -> String {
+    let one = |ended: &Ended| match &ended.dso {
+        Some(dso) => format!("{} {}, most in {}", ended.stacks, ended.why, printable(dso)),
+        None => format!("{} {}", ended.stacks, ended.why),
+    };
+    ended.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// Rounded down at the upper end: 100% is all.
+fn percent(part: u64, whole: u64) -> String {
+    let share = share(part, whole);
+    format!("{:.1}%", if part < whole { share.min(99.9) } else { share })
+}
+
+/// The same as a part of JSON documents.
+#[derive(Debug, Serialize)]
+pub struct CopiedStacks<'a> {
+    /// All copies.
+    stacks: u64,
+    whole: u64,
+    truncated: u64,
+    failed: u64,
+    spliced: u64,
+    reasons: Vec<Reason<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sufficient: Option<Size>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reason<'a> {
+    why: &'static str,
+    stacks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dso: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Size {
+    bytes: u64,
+    stacks: u64,
+}
+
+impl<'a> CopiedStacks<'a> {
+    /// `None` where no stack was copied.
+    #[must_use]
+    pub fn new(unwinding: &'a Unwinding) -> Option<Self> {
+        let ended = unwinding.truncated.iter().chain(&unwinding.failed);
+        let reason = |ended: &'a Ended| Reason {
+            why: ended.why,
+            stacks: ended.stacks,
+            dso: ended.dso.as_deref(),
+        };
+        let sufficient = unwinding.sufficient;
+        (unwinding.stacks() > 0).then(|| Self {
+            stacks: unwinding.stacks(),
+            whole: unwinding.whole,
+            truncated: unwinding.truncated_stacks(),
+            failed: unwinding.failed_stacks(),
+            spliced: unwinding.spliced,
+            reasons: ended.map(reason).collect(),
+            sufficient: sufficient.map(|size| Size { bytes: size.bytes, stacks: size.stacks }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_profile::Sufficient;
+
+    #[test]
+    fn shares_and_reasons_are_in_one_line() {
+        let ended =
+            |why, stacks, dso: Option<&str>| Ended { why, stacks, dso: dso.map(str::to_owned) };
+        let mut unwinding = Unwinding { whole: 900, ..Unwinding::default() };
+        assert_eq!(line(&unwinding), None);
+        unwinding.truncated = vec![ended("the copy ended", 93, None)];
+        unwinding.failed = vec![ended("no binary", 7, Some("/opt/a\nb"))];
+        unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 990, of: 993 });
+        assert_eq!(
+            line(&unwinding).unwrap(),
+            "of 1000 copied user stacks 90.0% are whole, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\nb); --call-graph dwarf,24576 would have held 99.7%"
+        );
+        unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
+        assert!(!line(&unwinding).unwrap().contains("--call-graph"), "too few to speak of");
+    }
+}

@@ -1,0 +1,152 @@
+//! Unwinding copied stacks, many at once, before their samples' turn.
+//!
+//! ```text
+//! records that are due    M S S S M S S S S . . .        M mapping, S sample with a copied stack
+//! ahead                   ----------------->             takes them in, and has the stacks unwound
+//! replay                  ->                             hands them out, one after the other
+//! ```
+//! What is ahead has a machine of its own, so each stack is unwound in the address space of its time.
+//! How far it looks ahead depends on the recording alone, so that the same comes out whatever the
+//! number of threads.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+
+use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
+use tare_format::file::Description;
+use tare_format::order::Ordered;
+use tare_format::record::{RawRecord, Sample, kind};
+use tare_symbols::{SymbolOptions, UnwindCache, Unwinder};
+
+use crate::copied_stack::{self, CopiedStack, UnwoundStack};
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+use crate::sink::Sink;
+use crate::unwinding::Account;
+
+/// Samples, and bytes of records, that are looked at in one go.
+const SAMPLES: usize = 1 << 10;
+const BYTES: usize = 16 << 20;
+
+/// What is known at the time of the last record that was looked at.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    machine: Machine,
+    unwinder: Unwinder,
+    caches: Vec<UnwindCache>,
+    /// Records that were looked at, and those of them that have gone out.
+    looked_at: usize,
+    gone: usize,
+    unwound: VecDeque<UnwoundStack>,
+    pub(crate) account: Account,
+}
+
+/// Whether samples of a recording have copied stacks.
+pub(crate) fn has_copied_stacks(description: &Description) -> bool {
+    let copies = u64::from(PERF_SAMPLE_STACK_USER);
+    description.events().iter().any(|event| event.attr.sample_type & copies != 0)
+}
+
+impl Ahead {
+    pub(crate) fn new(options: &SymbolOptions, threads: Option<NonZero<usize>>) -> Self {
+        Self {
+            machine: Machine::new(options.clone()),
+            unwinder: Unwinder::new(options.clone()),
+            caches: copied_stack::caches(threads),
+            looked_at: 0,
+            gone: 0,
+            unwound: VecDeque::new(),
+            account: Account::default(),
+        }
+    }
+
+    /// Takes in what the recording says of itself.
+    pub(crate) fn learn(&mut self, description: &Description) {
+        self.machine.learn(description);
+        self.machine.learn_notes(description);
+    }
+
+    /// Takes in a record that has its turn at once.
+    pub(crate) fn take_in(&mut self, description: &Description, raw: &RawRecord<'_>) {
+        if let Ok(record) = raw.decode() {
+            self.machine.take_in(description, raw, &record);
+        }
+    }
+
+    /// Whether all that was looked at has gone out.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.gone == self.looked_at
+    }
+
+    /// Looks at records that are due next, and unwinds the stacks that the sink is going to ask for.
+    pub(crate) fn look<'a, S: Sink>(
+        &mut self,
+        due: impl Iterator<Item = Ordered<'a>>,
+        description: &Description,
+        sink: &S,
+    ) {
+        (self.looked_at, self.gone) = (0, 0);
+        let (mut stacks, mut bytes) = (Vec::new(), 0);
+        for Ordered { time_ns, record: raw, .. } in due {
+            if stacks.len() >= SAMPLES || bytes > BYTES {
+                break;
+            }
+            bytes += raw.body.len();
+            if raw.kind == kind::PERF_RECORD_SAMPLE {
+                stacks.extend(self.stack(description, (Some(time_ns), raw), self.looked_at, sink));
+            } else {
+                self.take_in(description, &raw);
+            }
+            self.looked_at += 1;
+        }
+        self.unwind(&stacks);
+    }
+
+    fn unwind(&mut self, stacks: &[CopiedStack<'_>]) {
+        let Self { machine, unwinder, caches, .. } = self;
+        let unwound = copied_stack::unwind_all(unwinder, caches, machine.dsos(), stacks);
+        for (stack, unwound) in stacks.iter().zip(&unwound) {
+            self.account.add(&self.machine, stack, unwound);
+        }
+        self.unwound.extend(unwound);
+    }
+
+    fn stack<'a, S: Sink>(
+        &self,
+        description: &Description,
+        (time_ns, raw): (Option<u64>, RawRecord<'a>),
+        position: usize,
+        sink: &S,
+    ) -> Option<CopiedStack<'a>> {
+        let event = description.lookup().of(&raw);
+        let layout = event.and_then(|event| description.lookup().layouts().get(event))?;
+        let fields = Sample::decode(&raw, layout).ok()?;
+        let sample = Replayed { time_ns, description, event, raw, fields: &fields };
+        if !self.machine.threads.keeps(fields.head.tid) || !sink.wants_callchain(&sample) {
+            return None;
+        }
+        let space = fields.head.pid.and_then(|pid| self.machine.user_space(pid));
+        CopiedStack::of(&fields, position, space)
+    }
+
+    /// A record goes out: the addresses of its user stack, where one was unwound.
+    pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
+        let position = self.gone;
+        self.gone += 1;
+        let unwound = self.unwound.pop_front_if(|stack| stack.position == position)?;
+        Some(unwound.addresses)
+    }
+
+    /// Unwinds the stack of a sample that has its turn at once.
+    pub(crate) fn unwind_now<S: Sink>(
+        &mut self,
+        description: &Description,
+        raw: RawRecord<'_>,
+        sink: &S,
+    ) -> Option<Vec<u64>> {
+        (self.looked_at, self.gone) = (1, 0);
+        let stack = self.stack(description, (None, raw), 0, sink)?;
+        self.unwind(&[stack]);
+        self.next()
+    }
+}

@@ -1,0 +1,114 @@
+//! The account of copied stacks: how many are whole, why others are not, and how large a copy would
+//! have held them.
+
+use std::collections::HashMap;
+
+use tare_profile::{Ended, Sufficient, Unwinding};
+use tare_symbols::{Unwound, limits};
+
+use crate::copied_stack::{CopiedStack, UnwoundStack};
+use crate::machine::Machine;
+
+/// Bytes by which sizes of copies are told apart.
+const STEP: u64 = 1 << 10;
+
+/// The largest copy that the kernel makes: 16 bits, in words (`perf_event_attr` in the kernel).
+const LARGEST: u64 = 65_528;
+
+/// One more: stacks that no copy holds.
+const SIZES: usize = 66;
+
+/// Of whole and truncated stacks, the share that a copy should hold.
+const ENOUGH_PERCENT: u64 = 99;
+
+/// Counts stacks that were unwound.
+#[derive(Debug)]
+pub(crate) struct Account {
+    whole: u64,
+    spliced: u64,
+    /// By where they ended and the file that the last frame lies in.
+    ends: HashMap<(Unwound, Box<[u8]>), u64, foldhash::fast::RandomState>,
+    /// Stacks whose copy ended, by the [`STEP`]s from their stack pointer to their base.
+    distances: [u64; SIZES],
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self { whole: 0, spliced: 0, ends: HashMap::default(), distances: [0; SIZES] }
+    }
+}
+
+impl Account {
+    pub(crate) fn add(
+        &mut self,
+        machine: &Machine,
+        stack: &CopiedStack<'_>,
+        unwound: &UnwoundStack,
+    ) {
+        self.spliced += u64::from(unwound.spliced > 0);
+        if unwound.end == Unwound::Whole {
+            self.whole += 1;
+            return;
+        }
+        if unwound.end == Unwound::CopyEnded
+            && let Some(distance) = stack.bytes_to_base()
+        {
+            let step = usize::try_from(distance.div_ceil(STEP)).unwrap_or(SIZES);
+            self.distances[step.min(SIZES - 1)] += 1;
+        }
+        let last = unwound.addresses.len().checked_sub(unwound.spliced + 1);
+        let last = last.and_then(|last| unwound.addresses.get(last));
+        let mapping = last.zip(stack.space.as_ref()).and_then(|(last, space)| space.find(*last));
+        let name = mapping.map_or(&b""[..], |mapping| machine.dso_name(mapping.dso));
+        let is_full = self.ends.len() >= limits::DSOS;
+        let key = (unwound.end, if is_full { Box::default() } else { Box::from(name) });
+        *self.ends.entry(key).or_default() += 1;
+    }
+
+    /// The account as profiles have it.
+    pub(crate) fn summary(&self) -> Unwinding {
+        let ended = |why: Unwound| {
+            let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);
+            let stacks = of_this.clone().map(|(_, stacks)| stacks).sum();
+            let most = of_this.max_by_key(|((_, name), stacks)| (**stacks, name.clone()));
+            let dso = most.map(|((_, name), _)| String::from_utf8_lossy(name).into_owned());
+            // Where a copy ends says nothing of the file that it ends in.
+            let dso = dso.filter(|name| why != Unwound::CopyEnded && !name.is_empty());
+            Ended { why: why.reason(), stacks, dso }
+        };
+        let all = |is_wanted: fn(Unwound) -> bool| {
+            let reasons = Unwound::ALL.into_iter().filter(|why| is_wanted(*why));
+            let mut all: Vec<_> = reasons.map(ended).filter(|ended| ended.stacks > 0).collect();
+            all.sort_by_key(|ended| std::cmp::Reverse(ended.stacks));
+            all
+        };
+        Unwinding {
+            whole: self.whole,
+            truncated: all(Unwound::is_truncated),
+            failed: all(|why| why != Unwound::Whole && !why.is_truncated()),
+            spliced: self.spliced,
+            sufficient: self.sufficient(),
+        }
+    }
+
+    /// The smallest copy that would have held enough of the stacks, or the largest there is.
+    fn sufficient(&self) -> Option<Sufficient> {
+        let truncated: u64 = self.distances.iter().sum();
+        let all = self.whole + truncated;
+        if truncated == 0 {
+            return None;
+        }
+        let mut held = self.whole;
+        let (mut size, mut stacks) = (0, self.whole);
+        for (step, here) in self.distances.iter().enumerate().take(SIZES - 1) {
+            held += here;
+            if *here > 0 {
+                (size, stacks) = ((step as u64 * STEP).min(LARGEST), held);
+            }
+            if held * 100 >= all * ENOUGH_PERCENT {
+                break;
+            }
+        }
+        (size > 0).then_some(Sufficient { bytes: size, stacks, of: all })
+    }
+}

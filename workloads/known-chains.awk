@@ -1,0 +1,39 @@
+# awk -f known-chains.awk CHAINS SCRIPT: of the stacks in SCRIPT (tare script -F ip,sym,dso), how many are exactly one of
+# the chains of calls in CHAINS (what `known --chains` prints), and how many there are: two numbers. Stacks of the
+# dynamic linker are left out, those of a runtime's own threads (a line `apart NAME`), and frames that no chain has a name for. -v show=N prints the first N others.
+function judge(    at, from, text) {
+    if (frames == 0) return
+    if (first !~ /\/ld-linux|\/ld-musl/ && !(kept == 0 && is_apart)) {
+        all++
+        from = 1
+        for (at in inner) if (starts(inner[at], 1) > from) from = starts(inner[at], 1)
+        text = ""
+        for (at = from; at <= kept; at++) text = text " " name[at]
+        if (text in chain) good++
+        else if (shown++ < show) print "other:" (from > 1 ? " (in a handler)" : "") text " of " whole
+    }
+    frames = kept = is_apart = 0; whole = ""
+}
+# Where the stack goes on behind these names; 0 if it doesn't begin with them.
+function starts(names, at,    words, count, word) {
+    count = split(names, words, " ")
+    for (word = 1; word <= count; word++) if (name[word] != words[word] || word > kept) return 0
+    return count + 1
+}
+FNR == NR {
+    text = ""
+    for (at = 2; at <= NF; at++) { known[$at] = 1; text = text " " $at }
+    if ($1 == "apart") { apart[$2] = 1; delete known[$2]; next }
+    if ($1 == "inner") inner[++inners] = substr(text, 2); else chain[text] = 1
+    next
+}
+NF == 0 { judge(); next }
+{
+    frames++
+    if (frames == 1) first = $NF
+    sub(/\.cold$/, "", $2) # a part of a function that the compiler put elsewhere
+    whole = whole " " $2
+    if ($2 in apart) is_apart = 1
+    if ($2 in known) name[++kept] = $2
+}
+END { judge(); print good + 0, all + 0 }
