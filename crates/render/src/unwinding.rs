@@ -124,7 +124,7 @@ mod tests {
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 990, of: 993 });
         assert_eq!(
             line(&unwinding).unwrap(),
-            "of 1000 copied user stacks 90.0% are whole, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\nb); --call-graph dwarf,24576 would have held 99.7%"
+            "of 1000 copied user stacks 90.0% are whole, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\u{a}b); --call-graph dwarf,24576 would have held 99.7%"
         );
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
         assert!(!line(&unwinding).unwrap().contains("--call-graph"), "too few to speak of");

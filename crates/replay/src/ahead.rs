@@ -133,8 +133,8 @@ impl Ahead {
     pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
         let position = self.gone;
         self.gone += 1;
-        let unwound = self.unwound.pop_front_if(|stack| stack.position == position)?;
-        Some(unwound.addresses)
+        self.unwound.front().filter(|stack| stack.position == position)?;
+        self.unwound.pop_front().map(|stack| stack.addresses)
     }
 
     /// Unwinds the stack of a sample that has its turn at once.

@@ -1,6 +1,7 @@
 //! Call chains as they were recorded: return addresses with markers between them, and for the user
 //! part the branch stack, where the CPU kept one of calls (LBR).
 
+use tare_format::Words;
 use tare_format::abi::bindings::{
     PERF_CONTEXT_MAX, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED, PERF_SAMPLE_BRANCH_CALL_STACK,
 };
@@ -63,7 +64,7 @@ pub(crate) fn read(
 
 /// The addresses of the user part of a recorded call chain.
 pub(crate) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    let words = sample.callchain.into_iter().flat_map(|recorded| recorded.iter());
+    let words = sample.callchain.into_iter().flat_map(Words::iter);
     let from_mark = words.skip_while(|word| *word != PERF_CONTEXT_USER).skip(1);
     from_mark.take_while(|word| *word < PERF_CONTEXT_MAX)
 }

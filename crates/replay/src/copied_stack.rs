@@ -148,7 +148,8 @@ fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
     }
     if let Some(pc) = get(PC) {
         let (_fp, _lr, _sp) = (get(29)?, get(30)?, get(31)?);
-        let general = std::array::from_fn(|number| get(number as u32).unwrap_or(0));
+        let mut general = [0; 32];
+        (0..).zip(&mut general).for_each(|(number, value)| *value = get(number).unwrap_or(0));
         return Some(Registers::Aarch64 { pc, general });
     }
     let (ip, _sp) = (get(8)?, get(7)?);

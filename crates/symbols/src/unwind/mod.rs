@@ -17,7 +17,7 @@ mod unwinder;
 #[cfg(test)]
 mod tests;
 
-pub use unwinder::{Stack, UnwindCache, Unwinder};
+pub use unwinder::{UnwindCache, Unwinder};
 
 /// The registers of a thread in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,18 @@ impl Registers {
             Self::Aarch64 { general, .. } => general[31],
         }
     }
+}
+
+/// A stack to be unwound.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    /// The thread's registers.
+    pub registers: &'a Registers,
+    /// The memory from the stack pointer on.
+    pub copy: &'a [u8],
+    /// What following the frame pointers found, where that was recorded too: where the CPU was, and
+    /// return addresses. It takes the place of callers that the copy doesn't tell.
+    pub frame_pointers: &'a [u64],
 }
 
 /// How far a stack was unwound.

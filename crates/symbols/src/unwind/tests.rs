@@ -3,6 +3,7 @@ use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{Dso, DsoId, DsoKind, DsoTable};
 use crate::search::SymbolOptions;
 
+const JIT: DsoKind = DsoKind::PerfMap { pid: 1 };
 const START: u64 = 0x7fff_0000;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -51,7 +52,7 @@ fn at(ip: u64, frame_pointer: u64) -> Registers {
 
 /// Unwinds a stack by frame pointers alone: the code is in no file.
 fn unwound(stack: &[u64], frame_pointer: u64) -> (Unwound, Vec<u64>) {
-    let process = Process::new(DsoKind::PerfMap, b"/tmp/perf-1.map", 0);
+    let process = Process::new(JIT, b"/tmp/perf-1.map", 0);
     let (end, _, addresses) = process.unwind(&at(0x1000, frame_pointer), stack, &[]);
     (end, addresses)
 }
@@ -86,7 +87,7 @@ fn damaged_stacks_end() {
 /// ```
 #[test]
 fn frame_pointers_go_on_where_the_copy_ended() {
-    let process = Process::new(DsoKind::PerfMap, b"/tmp/perf-1.map", 0);
+    let process = Process::new(JIT, b"/tmp/perf-1.map", 0);
     let copy = [START + 32, 0x2001, 0, 0, START + 64, 0x3001, 0, 0];
     let chain = [0x1000, 0x2001, 0x3001, 0x4001, 0x5001];
     let (end, spliced, addresses) = process.unwind(&at(0x1000, START), &copy, &chain);
@@ -220,7 +221,7 @@ nop
 /// Signed return addresses lose their signature, and the frame lies as the compiler puts it.
 #[test]
 fn aarch64_follows_its_link_register() {
-    let process = Process::new(DsoKind::PerfMap, b"/tmp/perf-1.map", 0);
+    let process = Process::new(JIT, b"/tmp/perf-1.map", 0);
     let mut general = [0; 32];
     (general[29], general[30], general[31]) = (START, 0x2001, START);
     let registers = Registers::Aarch64 { pc: 0x1000, general };

@@ -12,7 +12,7 @@ use super::arch::{self, Arch};
 use super::frame::{Frame, Memory, Stop};
 use super::row::Row;
 use super::tables::{Found, Tables};
-use super::{Registers, Unwound, splice};
+use super::{Registers, Stack, Unwound, splice};
 use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{DsoId, DsoKind, DsoTable};
 use crate::elf::Frames;
@@ -20,18 +20,6 @@ use crate::limits;
 use crate::once_vec::OnceVec;
 use crate::search::place::Place;
 use crate::search::{self, SymbolOptions, find};
-
-/// A stack to be unwound.
-#[derive(Clone, Copy, Debug)]
-pub struct Stack<'a> {
-    /// The thread's registers.
-    pub registers: &'a Registers,
-    /// The memory from the stack pointer on.
-    pub copy: &'a [u8],
-    /// What following the frame pointers found, where that was recorded too: where the CPU was, and
-    /// return addresses. It takes the place of callers that the copy doesn't tell.
-    pub frame_pointers: &'a [u64],
-}
 
 /// Unwinds stacks, and keeps the tables of the DSOs that it met. It serves one [`DsoTable`], and any
 /// number of threads, each with a cache of its own.
