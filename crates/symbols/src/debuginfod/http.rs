@@ -27,7 +27,7 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<Answer, Failure> {
         .timeout_global(servers.max_time)
         .max_redirects(5);
     #[cfg(feature = "tls")]
-    let config = config.tls_config(tls());
+    let config = if url.starts_with("https:") { config.tls_config(tls()) } else { config };
     let request = Agent::new_with_config(config.build()).get(url);
     // The server may then say at once that the file is too large.
     let request = request.header("X-DEBUGINFOD-MAXSIZE", servers.max_bytes.to_string());
@@ -45,12 +45,15 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<Answer, Failure> {
     Ok(Answer { body, bytes })
 }
 
-/// The certificates that the system trusts.
+/// The certificates that the system trusts: those of `/etc/ssl/certs`, mostly.
 #[cfg(feature = "tls")]
 fn tls() -> ureq::tls::TlsConfig {
+    use ureq::tls::{Certificate, RootCerts, TlsConfig};
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted: Vec<_> = trusted.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    ureq::tls::TlsConfig::builder()
-        .root_certs(ureq::tls::RootCerts::PlatformVerifier)
+    TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&trusted))
         .unversioned_rustls_crypto_provider(provider)
         .build()
 }

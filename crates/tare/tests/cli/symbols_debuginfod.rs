@@ -139,3 +139,39 @@ fn a_server_that_never_answers_is_left_after_a_while() {
     assert!(said.contains("DEBUGINFOD_TIMEOUT") && said.lines().count() == 1, "{said}");
     assert!(start.elapsed() < Duration::from_secs(20), "it goes on and on");
 }
+
+/// A server with a certificate that only `SSL_CERT_FILE` makes a trusted one.
+#[test]
+fn servers_are_asked_by_https_too() {
+    let Some(gone) = Gone::record() else { return };
+    let folder = gone.folder.path();
+    let at = folder.join("buildid").join(&gone.id);
+    std::fs::create_dir_all(&at).unwrap();
+    std::fs::copy(folder.join("served/spin"), at.join("executable")).unwrap();
+    std::fs::copy(folder.join("served/spin.debug"), at.join("debuginfo")).unwrap();
+    let mut certificate = Command::new("openssl");
+    certificate.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]);
+    certificate.args(["/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]);
+    certificate.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    certificate.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(folder);
+    if !certificate.output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: no openssl");
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut server = Command::new("openssl");
+    server.args(["s_server", "-quiet", "-WWW", "-accept", &port.to_string()]).current_dir(folder);
+    server.args(["-cert", "certificate.pem", "-key", "key.pem"]).stderr(Stdio::null());
+    let _process = Guarded::spawn(server.stdin(Stdio::null()).stdout(Stdio::null()));
+    wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let url = format!("https://127.0.0.1:{port}");
+    let ask = |trusted: &Path, cache: &str| {
+        let mut tare = tare();
+        tare.args(["report", "-i"]).arg(&gone.file).env_remove("HOME").env("DEBUGINFOD_URLS", &url);
+        tare.env("SSL_CERT_FILE", trusted).env("DEBUGINFOD_CACHE_PATH", folder.join(cache));
+        tare.env("DEBUGINFOD_TIMEOUT", "20").output().unwrap()
+    };
+    let output = ask(&folder.join("certificate.pem"), "trusting");
+    assert!(shows(&output), "{}", stderr(&output));
+    let output = ask(Path::new("/dev/null"), "not_trusting");
+    assert!(!shows(&output) && stderr(&output).contains("certificate"), "{}", stderr(&output));
+}
