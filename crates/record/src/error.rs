@@ -1,6 +1,7 @@
 //! Why something can't be recorded.
 
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use tare_events::{EventError, OpenError, Unavailable};
@@ -193,6 +194,14 @@ pub enum NotTaken {
 /// Why a recording can't begin, or has to end.
 #[derive(Debug, Error)]
 pub enum RecordError {
+    /// The folder for binaries can't be used.
+    #[error("--keep-binaries: {}: {source} (another folder: --keep-binaries=FOLDER)", folder.display())]
+    Keep {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A process that isn't there.
     #[error("there is no process {0}")]
     NoProcess(i32),

@@ -85,6 +85,7 @@ pub mod clock;
 pub mod describe;
 mod error;
 mod follow;
+mod keep;
 pub mod options;
 pub mod output;
 pub mod own_file;

@@ -1,5 +1,6 @@
 //! What is to be recorded, and how.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_events::{CallGraph, Event, EventGroup};
@@ -28,6 +29,9 @@ pub struct Options {
     pub rings: Rings,
     /// Whether the table of build ids is written.
     pub build_ids: bool,
+    /// The folder that the binaries are kept in which samples can lie in, in the layout of perf's
+    /// cache of build ids; `None`: they are not kept.
+    pub keep_binaries: Option<PathBuf>,
     /// What of running processes is described.
     pub synthesize: Synthesize,
     /// Whether the recorder's own threads are recorded, too.
@@ -53,6 +57,7 @@ impl Default for Options {
             may_pause: false,
             rings: Rings::default(),
             build_ids: true,
+            keep_binaries: None,
             synthesize: Synthesize::default(),
             include_self: false,
             readers: None,

@@ -155,7 +155,11 @@ impl Machine {
 
     fn intern(&mut self, kind: DsoKind, name: &[u8], file: &RecordedFile<'_>) -> Option<DsoId> {
         let build_id = self.build_ids.of(name, file);
-        self.dsos.intern(Dso { kind, name: name.to_vec(), build_id })
+        let inode = match file {
+            RecordedFile::Inode { inode, .. } if kind == DsoKind::Elf => Some(*inode),
+            _ => None,
+        };
+        self.dsos.intern_file(Dso { kind, name: name.to_vec(), build_id }, inode)
     }
 
     fn map_kernel(&mut self, mmap: &Mmap<'_>) {
@@ -203,11 +207,7 @@ impl Machine {
         };
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
             if kind == DsoKind::Elf {
-                let inode = match mmap.file {
-                    RecordedFile::Inode { inode, .. } => Some(inode).filter(|inode| *inode != 0),
-                    _ => None,
-                };
-                self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end, inode });
+                self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
             }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }

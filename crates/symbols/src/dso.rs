@@ -122,8 +122,8 @@ pub struct Dso {
     pub build_id: Option<BuildId>,
 }
 
-/// A mapping of a file as it was recorded. A process that still runs has the file, whatever became
-/// of its path, and the inode tells files apart that have no build id.
+/// A mapping of a file as it was recorded: a process that still runs has the file, whatever became
+/// of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The process.
@@ -132,14 +132,14 @@ pub struct Mapped {
     pub start: u64,
     /// The first address behind it.
     pub end: u64,
-    /// The number of the file's inode, where that was recorded.
-    pub inode: Option<u64>,
 }
 
 /// What a recording says of a DSO.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorded<'a> {
     pub(crate) dso: &'a Dso,
+    /// The number of its inode, where no build id tells it from others.
+    pub(crate) inode: Option<u64>,
     /// Some of its mappings, the first ones.
     pub(crate) mapped: &'a [Mapped],
 }
@@ -148,22 +148,32 @@ pub(crate) struct Recorded<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct DsoTable {
     dsos: Vec<Dso>,
-    by_dso: HashMap<Dso, DsoId>,
+    by_dso: HashMap<(Dso, Option<u64>), DsoId>,
+    inodes: HashMap<DsoId, u64>,
     mapped: HashMap<DsoId, Vec<Mapped>>,
 }
 
 impl DsoTable {
     /// The number of a DSO, a new one where it was not yet met; `None` where there are too many.
     pub fn intern(&mut self, dso: Dso) -> Option<DsoId> {
-        if let Some(id) = self.by_dso.get(&dso) {
+        self.intern_file(dso, None)
+    }
+
+    /// The same of a file by its inode, which tells it from others at its path where there is no
+    /// build id: in containers, and of programs that were built again.
+    pub fn intern_file(&mut self, dso: Dso, inode: Option<u64>) -> Option<DsoId> {
+        let inode = inode.filter(|inode| *inode != 0 && dso.build_id.is_none());
+        let key = (dso, inode);
+        if let Some(id) = self.by_dso.get(&key) {
             return Some(*id);
         }
         let id = u32::try_from(self.dsos.len())
             .ok()
             .filter(|index| (*index as usize) < limits::DSOS)
             .map(DsoId)?;
-        self.dsos.push(dso.clone());
-        self.by_dso.insert(dso, id);
+        self.dsos.push(key.0.clone());
+        inode.into_iter().for_each(|inode| _ = self.inodes.insert(id, inode));
+        self.by_dso.insert(key, id);
         Some(id)
     }
 
@@ -171,8 +181,7 @@ impl DsoTable {
     pub fn note_mapped(&mut self, id: DsoId, mapped: Mapped) {
         const MOST: usize = 4;
         let known = self.mapped.entry(id).or_default();
-        let is_known = |known: &Mapped| (known.pid, known.inode) == (mapped.pid, mapped.inode);
-        if known.len() < MOST && !known.iter().any(is_known) {
+        if known.len() < MOST && !known.iter().any(|known| known.pid == mapped.pid) {
             known.push(mapped);
         }
     }
@@ -180,7 +189,7 @@ impl DsoTable {
     /// What is known of a DSO; `None` for one of another table.
     pub(crate) fn recorded(&self, id: DsoId) -> Option<Recorded<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
-        Some(Recorded { dso: self.get(id)?, mapped })
+        Some(Recorded { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped })
     }
 
     /// The DSO with a number; `None` for one of another table.

@@ -8,6 +8,7 @@
 mod budget;
 mod estimate;
 mod follow;
+mod kept_binaries;
 mod sampling;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use budget::{Budget, RateChange};
 pub use estimate::Estimate;
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
+pub use kept_binaries::KeptBinaries;
 pub use sampling::{SampleCost, SamplingCost, ShareOf};
 
 /// The version that this program writes. A reader takes what it knows of any version.
@@ -64,6 +66,8 @@ pub struct Ledger {
     pub command: Option<Command>,
     /// Why the recording ended before it was over.
     pub stopped: Option<String>,
+    /// The binaries that were kept, where that was asked for.
+    pub kept_binaries: Option<KeptBinaries>,
 }
 
 /// Who recorded.

@@ -28,6 +28,7 @@ use super::scanner::{EventTable, Scanner};
 use super::stats::{AppendedStats, FileStats, RingStats, SampleCounts};
 use crate::clock::Clock;
 use crate::describe::BuildIds;
+use crate::keep::Binaries;
 use crate::output::{Output, Result};
 
 /// Bytes from which a piece is appended before the next ring is looked at: its place goes back to
@@ -67,6 +68,8 @@ struct Common {
     /// The files that samples can lie in.
     build_ids: BuildIds,
     jit: JitProcesses,
+    /// These files themselves, where they are to be kept.
+    binaries: Option<Binaries>,
     rounds: Rounds,
     /// Whether there are rings that are overwritten: their records come when they are asked for.
     has_overwritten: bool,
@@ -92,6 +95,7 @@ impl Shared {
             forgotten: AppendedStats::default(),
             build_ids: BuildIds::default(),
             jit,
+            binaries: None,
             rounds: Rounds::new(readers),
             has_overwritten: false,
             command: None,
@@ -207,9 +211,7 @@ impl Shared {
 
     /// Notes which files code was mapped from.
     pub(crate) fn see_mappings(&self, records: &[u8]) {
-        let mut common = self.lock();
-        common.build_ids.see(records);
-        common.jit.see(records);
+        self.lock().see_mappings(records);
     }
 
     /// The note with which a file begins, of all processes that make code as they run.
@@ -219,7 +221,20 @@ impl Shared {
 
     /// The build ids of these files.
     pub(crate) fn build_ids(&self, host: &Host) -> Vec<BuildId> {
-        self.lock().build_ids.read(host)
+        let common = self.lock();
+        let mut ids = common.build_ids.read(host);
+        common.binaries.iter().for_each(|binaries| binaries.add_build_ids(&mut ids));
+        ids
+    }
+
+    /// Has the files held that are mapped from now on.
+    pub(crate) fn hold(&self, binaries: Binaries) {
+        self.lock().binaries = Some(binaries);
+    }
+
+    /// Gives back what is held.
+    pub(crate) fn take_binaries(&self) -> Option<Binaries> {
+        self.lock().binaries.take()
     }
 
     /// Appends what was kept back, if that is done.
@@ -383,8 +398,7 @@ fn append(
     if !pieces.is_empty() {
         common.rounds.appended();
     }
-    common.build_ids.see(noted);
-    common.jit.see(noted);
+    common.see_mappings(noted);
     let note = common.jit.take_note();
     common.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
@@ -405,6 +419,13 @@ fn append(
 }
 
 impl Common {
+    /// Notes which files code was mapped from.
+    fn see_mappings(&mut self, records: &[u8]) {
+        self.build_ids.see(records);
+        self.jit.see(records);
+        self.binaries.iter_mut().for_each(|binaries| binaries.see(records));
+    }
+
     /// Takes records from rings: to the output, or to where what came last is kept.
     fn take(&mut self, pieces: &[&[u8]]) -> Result<()> {
         let Some(flight_recorder) = &mut self.flight_recorder else {

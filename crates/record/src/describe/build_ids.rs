@@ -42,6 +42,9 @@ enum MappedFile {
     Id(Vec<u8>),
     /// A file of this process, with this inode if it is known.
     File { pid: i32, inode: Option<u64> },
+    /// The path had several files one after the other, or in several containers: an id in the list,
+    /// which has one for each path, would be wrong for some.
+    Several,
 }
 
 impl BuildIds {
@@ -69,9 +72,15 @@ impl BuildIds {
                 _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
             }
             FileId::Inode { inode, .. } => {
+                let several = match self.files.get(path) {
+                    Some(MappedFile::File { inode: Some(before), .. }) => *before != inode,
+                    Some(MappedFile::Several) => true,
+                    _ => false,
+                };
+                let file = MappedFile::File { pid: mmap.pid, inode: Some(inode) };
                 _ = self
                     .files
-                    .insert(path.to_vec(), MappedFile::File { pid: mmap.pid, inode: Some(inode) });
+                    .insert(path.to_vec(), if several { MappedFile::Several } else { file });
             }
             _ => {
                 _ = self
@@ -98,6 +107,7 @@ fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
     let path = std::str::from_utf8(path).ok()?;
     let kernel = matches!(mapped, MappedFile::File { pid: -1, .. });
     let id = match mapped {
+        MappedFile::Several => return None,
         MappedFile::Id(id) => id.clone(),
         MappedFile::File { pid: -1, .. } if path.as_bytes() == KERNEL => kernel_build_id(host)?,
         MappedFile::File { pid: -1, .. } => module_build_id(host, path)?,
@@ -138,16 +148,21 @@ fn file_build_id(host: &Host, pid: i32, path: &str, inode: Option<u64>) -> Optio
     elf_build_id(&ReadCache::new(file))
 }
 
-/// That of the vdso, as this process has it.
 fn vdso_build_id() -> Option<Vec<u8>> {
+    elf_build_id(&vdso_image()?[..])
+}
+
+/// The vdso, as this process has it.
+pub(crate) fn vdso_image() -> Option<Vec<u8>> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
     let mapping = procfs::mappings(&maps).find(|mapping| *mapping.path == *VDSO)?;
     let mut image = vec![0; usize::try_from((mapping.end - mapping.start).min(NOTES_BYTES)).ok()?];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.start).ok()?;
-    elf_build_id(&image[..])
+    Some(image)
 }
 
-fn elf_build_id<'data>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
+/// The build id of an ELF file, which its segments lead to.
+pub(crate) fn elf_build_id<'data>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
     match FileKind::parse(data).ok()? {
         FileKind::Elf32 => in_segments::<FileHeader32<Endianness>>(data),
         FileKind::Elf64 => in_segments::<FileHeader64<Endianness>>(data),

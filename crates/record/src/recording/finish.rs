@@ -11,6 +11,7 @@ use tare_kernel::cgroup::CpuTime;
 use super::{Recording, cost, followed, ledger, recount};
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
+use crate::keep::Binaries;
 use crate::output::{Closing, OutputStats};
 
 /// What a recording leaves behind.
@@ -117,6 +118,7 @@ impl Recording {
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
+        ledger.kept_binaries = self.shared.take_binaries().map(Binaries::store);
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);

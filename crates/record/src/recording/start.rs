@@ -27,6 +27,7 @@ use crate::capture::reader::{Reader, Shared};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
 use crate::error::RecordError;
+use crate::keep::Binaries;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
 use crate::plan::{PlannedEvent, Start};
@@ -107,6 +108,7 @@ impl Recording {
         let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
         let shared = Shared::new(output, readers, &table, keep, (Arc::clone(clock), jit));
         let shared = Arc::new(shared);
+        hold_binaries(&session, &shared)?;
         let Rings { consumed, overwritten } = rings;
         let mut dealt = deal(consumed, readers, &events, &shared, &table)?.into_iter().enumerate();
         let (poller, rings) = dealt.next().map_or_else(
@@ -182,6 +184,15 @@ impl Recording {
             _ => session.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
         }
     }
+}
+
+/// Has binaries held, where they are to be kept.
+fn hold_binaries(session: &Session, shared: &Shared) -> Result<(), RecordError> {
+    let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
+    let held = Binaries::new(folder, session.backend.host.clone());
+    let failed = |source| RecordError::Keep { folder: folder.clone(), source };
+    shared.hold(held.map_err(failed)?);
+    Ok(())
 }
 
 /// What a recording takes over when it begins.

@@ -4,7 +4,7 @@ mod budget;
 mod follow;
 mod sampling;
 
-use tare_format::ledger::{Cost, Event, Gap, Ledger, Loss};
+use tare_format::ledger::{Cost, Event, Gap, KeptBinaries, Ledger, Loss};
 
 use crate::plural::{agreeing, count, grouped};
 
@@ -32,6 +32,7 @@ pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
         return vec![UNFINISHED.to_owned()];
     }
     let mut lines = vec![samples(ledger), cost_summary(ledger)];
+    lines.extend(ledger.kept_binaries.as_ref().map(kept_binaries));
     lines.extend(warnings(ledger));
     lines
 }
@@ -74,6 +75,27 @@ fn details(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("the command: {user} of CPU in user mode, {system} in the kernel"));
     }
     lines
+}
+
+/// What became of the binaries, where they were to be kept.
+fn kept_binaries(kept: &KeptBinaries) -> String {
+    let mut line = format!(
+        "kept {} with {} in {}",
+        count(kept.files, "file"),
+        bytes(kept.copied_bytes),
+        kept.folder
+    );
+    for (number, what) in [
+        (kept.present, "there before"),
+        (kept.without_id, "without a build id: not kept"),
+        (kept.missed, "gone too soon: NOT KEPT"),
+        (kept.failed, "not written: NOT KEPT (is the disk full?)"),
+    ] {
+        if number > 0 {
+            line.push_str(&format!(", {} {what}", grouped(number)));
+        }
+    }
+    line
 }
 
 fn samples(ledger: &Ledger) -> String {

@@ -66,11 +66,10 @@ fn is_recorded(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) 
     if let Some(id) = recorded.dso.build_id {
         return found.build_id == Some(id);
     }
-    let mut inodes = recorded.mapped.iter().filter_map(|mapped| mapped.inode).peekable();
-    if inodes.peek().is_none() || !options.is_here() {
-        return !found.place.wants_proof();
+    match recorded.inode.filter(|_| options.is_here()) {
+        Some(inode) => found.file.metadata().is_ok_and(|meta| meta.ino() == inode),
+        None => !found.place.wants_proof(),
     }
-    found.file.metadata().is_ok_and(|meta| inodes.any(|inode| inode == meta.ino()))
 }
 
 /// The debug files of a binary, by its build id, by its link, then from servers: each is the one that belongs to

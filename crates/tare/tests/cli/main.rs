@@ -11,6 +11,7 @@ mod doctor;
 mod events;
 mod help;
 mod jit;
+mod keep_binaries;
 mod list;
 mod overhead;
 mod predicted_cost;

@@ -22,6 +22,7 @@ Examples:
                                                tracepoints, without tare's own
   tare record -e uprobe:./prog:main ./prog     calls of a function
   tare record -a --keep-last 30                a flight recorder: the last 30 seconds, on SIGUSR2 or Ctrl-C
+  tare record --keep-binaries make             names also of what is deleted or built again meanwhile
   tare record -o - ./prog | perf report -i -   into a pipe";
 
 /// Arguments of `tare record`.

@@ -72,11 +72,16 @@ pub struct OutputOptions {
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub synth: Vec<String>,
 
+    /// Keep the binaries that samples can lie in, in the layout of perf's cache of build ids
+    /// [default: ~/.debug, as perf]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "~/.debug")]
+    pub keep_binaries: Option<PathBuf>,
+
     /// Leave out the table of build ids
     #[arg(short = 'B', long)]
     pub no_buildid: bool,
 
-    /// Accepted: tare keeps no cache of build ids
+    /// Accepted: nothing is kept without --keep-binaries
     #[arg(short = 'N', long)]
     pub no_buildid_cache: bool,
 

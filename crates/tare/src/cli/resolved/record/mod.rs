@@ -6,9 +6,11 @@ mod sampling;
 mod target;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_events::Sources;
+use tare_format::abi::Flags;
 use tare_kernel::host::Host;
 use tare_record::Options;
 use tare_record::options::{Follow, Keep, Program, Rings, Synthesize};
@@ -47,7 +49,11 @@ impl Record {
     pub fn resolve(raw: raw::Record, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
         let begin = target::begin(&raw.target)?;
-        let sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
+        let mut sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
+        // By the kernel's word, files are told apart that had one path after the other.
+        if raw.output.keep_binaries.is_some() {
+            sampling.tracking.insert(Flags::BUILD_ID);
+        }
         let sources = Sources::new(host.clone());
         let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, &sources)?;
         for event in groups.iter_mut().flat_map(|group| &mut group.events) {
@@ -55,7 +61,11 @@ impl Record {
                 .apply_levels(event)
                 .map_err(|term| Refusal::usage(format!("{}: {term}", event.name)))?;
         }
-        let rings = rings(&raw.output)?;
+        let mut rings = rings(&raw.output)?;
+        // A file is held once its mapping is read: a program may end soon, and its files with it.
+        if raw.output.keep_binaries.is_some() {
+            rings.flush_interval = rings.flush_interval.min(Duration::from_millis(20));
+        }
         let keeps_some = rings.keep != Keep::All
             || groups
                 .iter()
@@ -75,6 +85,7 @@ impl Record {
                 may_pause: raw.target.control.is_some(),
                 rings,
                 build_ids: !raw.output.no_buildid,
+                keep_binaries: raw.output.keep_binaries.as_deref().map(kept_in).transpose()?,
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
                 realtime_priority: raw.output.realtime,
                 program: Program::default(),
@@ -87,6 +98,18 @@ impl Record {
             dry_run: raw.dry_run,
         })
     }
+}
+
+/// The folder that binaries are kept in; `~/.debug`, where perf has its cache, unless one is named.
+fn kept_in(named: &Path) -> Result<PathBuf, Refusal> {
+    if named != Path::new("~/.debug") {
+        return Ok(named.to_owned());
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.map(|home| PathBuf::from(home).join(".debug"));
+    home.ok_or_else(|| {
+        Refusal::usage("--keep-binaries: HOME is not set: name a folder, --keep-binaries=FOLDER")
+    })
 }
 
 fn follow(raw: raw::Follow) -> Follow {

@@ -1,0 +1,230 @@
+//! Keeping the binaries that samples can lie in, so that they have names when the files are gone,
+//! rebuilt, or were never visible from here.
+//!
+//! ```text
+//! PERF_RECORD_MMAP2 --see--> an open file: held, whatever becomes of its path
+//!                                  at the end --store--> FOLDER/path/ID/elf, FOLDER/.build-id/xx/yyyy
+//! ```
+//! The layout is that of perf's cache (`perf-buildid-cache(1)`), which perf reads too. A file is
+//! opened when its first mapping is read from a ring buffer, some milliseconds after the fact: what
+//! lived shorter, in a mount namespace of its own, is counted as missed.
+
+mod store;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use object::ReadCache;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use tare_format::Endian;
+use tare_format::file::writer::BuildId;
+use tare_format::ledger::KeptBinaries;
+use tare_format::record::{FileId, Mmap, Record, Records};
+use tare_kernel::host::Host;
+
+use self::store::{Store, Stored};
+use crate::describe::elf_build_id;
+
+/// Files that are held open at once; what is more is opened again at the end.
+const HELD: usize = 256;
+
+/// Files that are kept of one recording.
+const MOST: usize = 1 << 14;
+
+/// What the kernel adds to the name of a file that is deleted while it is mapped.
+const DELETED: &[u8] = b" (deleted)";
+
+/// The binaries of a recording, until they are stored.
+#[derive(Debug)]
+pub(crate) struct Binaries {
+    host: Host,
+    store: Store,
+    seen: HashSet<(Vec<u8>, u64, Vec<u8>)>,
+    files: Vec<Binary>,
+    missed: u64,
+}
+
+/// A file with code.
+#[derive(Debug)]
+struct Binary {
+    /// As it was recorded.
+    path: Vec<u8>,
+    /// `None` where too many are open.
+    held: Option<File>,
+    at: Place,
+    expected: Expected,
+}
+
+/// What tells the mapped file from another at its path.
+#[derive(Clone, Debug)]
+enum Expected {
+    Inode(u64),
+    BuildId(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    pid: i32,
+    start: u64,
+    end: u64,
+}
+
+impl Binaries {
+    /// Nothing is held yet. The folder is made where it isn't there.
+    ///
+    /// # Errors
+    /// It is another user's, others can write to it, or it can't be made.
+    pub(crate) fn new(folder: &Path, host: Host) -> io::Result<Self> {
+        let store = Store::open(folder)?;
+        Ok(Self { host, store, seen: HashSet::new(), files: Vec::new(), missed: 0 })
+    }
+
+    /// Takes in whole records, and opens the files of mappings of code that are new.
+    pub(crate) fn see(&mut self, records: &[u8]) {
+        for record in Records::new(records, Endian::NATIVE) {
+            if let Ok(Record::Mmap(mmap)) = record.decode() {
+                self.see_mapping(&mmap);
+            }
+        }
+    }
+
+    fn see_mapping(&mut self, mmap: &Mmap<'_>) {
+        let has_file = mmap.path.starts_with(b"/") && !mmap.path.starts_with(b"//");
+        if mmap.is_data || mmap.pid <= 0 || !has_file || self.files.len() >= MOST {
+            return;
+        }
+        let (expected, key) = match mmap.file {
+            FileId::Inode { inode, .. } if inode != 0 => {
+                (Expected::Inode(inode), (mmap.path.to_vec(), inode, Vec::new()))
+            }
+            FileId::BuildId(id) if !id.is_empty() => {
+                (Expected::BuildId(id.to_vec()), (mmap.path.to_vec(), 0, id.to_vec()))
+            }
+            _ => return,
+        };
+        if !self.seen.insert(key) {
+            return;
+        }
+        let at =
+            Place { pid: mmap.pid, start: mmap.start, end: mmap.start.saturating_add(mmap.len) };
+        let path = mmap.path.to_vec();
+        let mut binary = Binary { path, held: None, at, expected };
+        let held = self.files.iter().filter(|binary| binary.held.is_some()).count();
+        let opened = open(&self.host, &binary);
+        if held < HELD {
+            binary.held = opened;
+        } else if opened.is_none() {
+            self.missed += 1;
+            return;
+        }
+        self.files.push(binary);
+    }
+
+    /// Adds the build ids of the files that are held to a list in order of paths: a file may be gone
+    /// from its path by now. A path that several files had has none.
+    pub(crate) fn add_build_ids(&self, list: &mut Vec<BuildId>) {
+        let mut ids: HashMap<&[u8], Option<Vec<u8>>> = HashMap::new();
+        for binary in &self.files {
+            let Some(held) = &binary.held else { continue };
+            let id = elf_build_id(&ReadCache::new(held));
+            let known = ids.entry(&binary.path).or_insert_with(|| id.clone());
+            if *known != id {
+                *known = None;
+            }
+        }
+        list.retain(|listed| !ids.contains_key(listed.path.as_bytes()));
+        list.extend(ids.into_iter().filter_map(|(path, id)| {
+            let path = String::from_utf8(path.to_vec()).ok()?;
+            Some(BuildId { kernel: false, id: id?, path })
+        }));
+        list.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    /// Stores all of them, the kernel's symbols, and the image of the vdso.
+    pub(crate) fn store(mut self) -> KeptBinaries {
+        let mut kept = KeptBinaries {
+            folder: self.store.folder().display().to_string(),
+            ..KeptBinaries::default()
+        };
+        for mut binary in std::mem::take(&mut self.files) {
+            // What was written over in place since is another file by now.
+            let held = binary.held.take().filter(|held| is_expected(held, &binary.expected));
+            let file = held.or_else(|| open(&self.host, &binary));
+            match file.map(|file| self.store.binary(&binary.path, &file)) {
+                Some(Ok(stored)) => count(&mut kept, stored),
+                Some(Err(_)) => kept.failed += 1,
+                None => self.missed += 1,
+            }
+        }
+        for stored in self.store.kernel(&self.host) {
+            count(&mut kept, stored);
+        }
+        kept.missed = self.missed;
+        kept
+    }
+}
+
+fn count(kept: &mut KeptBinaries, stored: Stored) {
+    match stored {
+        Stored::Copied(bytes) => {
+            kept.files += 1;
+            kept.copied_bytes += bytes;
+        }
+        Stored::Shared => kept.files += 1,
+        Stored::Present => kept.present += 1,
+        Stored::NoId => kept.without_id += 1,
+    }
+}
+
+/// Opens the mapped file: at its path, as its process sees that, or by what its process has mapped.
+fn open(host: &Host, binary: &Binary) -> Option<File> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
+    let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
+    let Place { pid, start, end } = binary.at;
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let here = || host.path(path.to_str()?).to_str().map(PathBuf::from);
+    let is_it = |file: &File| is_expected(file, &binary.expected);
+    let by_path = |path: PathBuf| regular(&path).ok();
+    None.or_else(|| by_path(here()?).filter(is_it))
+        .or_else(|| in_root(&process.join("root"), path).ok().filter(is_it))
+        .or_else(|| by_path(process.join(format!("map_files/{start:x}-{end:x}"))).filter(is_it))
+        .or_else(|| by_path(process.join("exe")).filter(is_it))
+}
+
+fn is_expected(file: &File, expected: &Expected) -> bool {
+    let meta = file.metadata();
+    match expected {
+        Expected::Inode(inode) => meta.is_ok_and(|meta| meta.is_file() && meta.ino() == *inode),
+        Expected::BuildId(id) => {
+            meta.is_ok_and(|meta| meta.is_file())
+                && elf_build_id(&ReadCache::new(file)).is_some_and(|found| found == *id)
+        }
+    }
+}
+
+/// Opens a regular file, and nothing that would wait or have effects.
+fn regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut open = OpenOptions::new();
+    open.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
+}
+
+/// The same as a process sees the path.
+fn in_root(root: &Path, path: &Path) -> io::Result<File> {
+    let folder = File::open(root)?;
+    let open = |flags| {
+        let flags = flags | OFlags::CLOEXEC;
+        rustix::fs::openat2(&folder, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+    };
+    if !File::from(open(OFlags::PATH)?).metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
+}

@@ -1,0 +1,175 @@
+//! Files by their build ids in the layout of perf's cache. They are the user's alone.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use object::ReadCache;
+use rustix::fs::{AtFlags, CWD};
+use tare_kernel::host::Host;
+
+use crate::describe::{elf_build_id, kernel_build_id, vdso_image};
+
+/// The folder that files are kept in.
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+}
+
+/// How a file is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// It was copied, so many bytes.
+    Copied(u64),
+    /// It shares its blocks or its inode with the original.
+    Shared,
+    /// It was kept before.
+    Present,
+    /// It has no build id to keep it by.
+    NoId,
+}
+
+impl Store {
+    /// Makes the folder where it isn't there.
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        make_folder(folder)?;
+        let meta = std::fs::metadata(folder)?;
+        let user = rustix::process::geteuid().as_raw();
+        if meta.uid() != user || meta.mode() & 0o022 != 0 {
+            let whose =
+                if meta.uid() == user { "others can write to it" } else { "it is another user's" };
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, whose));
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Keeps a binary that was mapped from a path.
+    pub(super) fn binary(&self, path: &[u8], file: &File) -> io::Result<Stored> {
+        let Some(id) = elf_build_id(&ReadCache::new(file)) else { return Ok(Stored::NoId) };
+        let name = relative(path);
+        self.put(&name, &id, "elf", |to| {
+            if rustix::fs::ioctl_ficlone(to, file).is_ok() {
+                return Ok(Stored::Shared);
+            }
+            let mut from = file;
+            from.rewind()?;
+            let mut to = to;
+            let bytes = io::copy(&mut from, &mut to)?;
+            // It may have been changed meanwhile.
+            let copied = elf_build_id(&ReadCache::new(to));
+            if copied.as_ref() == Some(&id) {
+                Ok(Stored::Copied(bytes))
+            } else {
+                Err(io::ErrorKind::InvalidData.into())
+            }
+        })
+        .or_else(|error| self.link(&name, &id, file).map_err(|_| error))
+    }
+
+    /// The kernel's symbols and the vdso, as far as they can be read.
+    pub(super) fn kernel(&self, host: &Host) -> Vec<Stored> {
+        let name = Path::new("[kernel.kallsyms]");
+        let symbols = || {
+            let id = kernel_build_id(host)?;
+            if self.place(name, &id, "kallsyms").ok()?.1.exists() {
+                return Some(Stored::Present);
+            }
+            let text = std::fs::read(host.path("/proc/kallsyms")).ok()?;
+            // The kernel hides its addresses from some users: all are 0.
+            let is_hidden = text.split(|byte| *byte == b' ').next()?.iter().all(|b| *b == b'0');
+            let stored = || self.put(name, &id, "kallsyms", bytes(&text));
+            if is_hidden { None } else { stored().ok() }
+        };
+        let vdso = || {
+            let image = vdso_image()?;
+            let id = elf_build_id(&image[..])?;
+            self.put(Path::new("[vdso]"), &id, "vdso", bytes(&image)).ok()
+        };
+        [symbols(), vdso()].into_iter().flatten().collect()
+    }
+
+    /// Puts what `fill` writes in its place, where nothing is there yet, and a link by build id.
+    fn put(
+        &self,
+        name: &Path,
+        id: &[u8],
+        kind: &str,
+        fill: impl FnOnce(&File) -> io::Result<Stored>,
+    ) -> io::Result<Stored> {
+        let (folder, path) = self.place(name, id, kind)?;
+        if path.exists() {
+            self.link_id(name, id)?;
+            return Ok(Stored::Present);
+        }
+        let beside = folder.join(format!("{kind}.{}", std::process::id()));
+        let _ = std::fs::remove_file(&beside);
+        let mut open = OpenOptions::new();
+        let file = open.read(true).write(true).create_new(true).mode(0o600).open(&beside)?;
+        let stored = fill(&file).and_then(|stored| {
+            std::fs::rename(&beside, &path)?;
+            Ok(stored)
+        });
+        let stored = stored.inspect_err(|_| drop(std::fs::remove_file(&beside)))?;
+        self.link_id(name, id)?;
+        Ok(stored)
+    }
+
+    /// Where there is no room for a copy: the file itself, if nobody may write to it.
+    fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<Stored> {
+        if file.metadata()?.mode() & 0o222 != 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let (_, path) = self.place(name, id, "elf")?;
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, open, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+        self.link_id(name, id)?;
+        Ok(Stored::Shared)
+    }
+
+    fn place(&self, name: &Path, id: &[u8], kind: &str) -> io::Result<(PathBuf, PathBuf)> {
+        let folder = self.folder.join(name).join(digits(id));
+        make_folder(&folder)?;
+        let path = folder.join(kind);
+        Ok((folder, path))
+    }
+
+    /// `.build-id/xx/yyyy` leads to the folder of a file.
+    fn link_id(&self, name: &Path, id: &[u8]) -> io::Result<()> {
+        let digits = digits(id);
+        let (front, rest) = digits.split_at(2);
+        let folder = self.folder.join(".build-id").join(front);
+        make_folder(&folder)?;
+        let target = Path::new("../..").join(name).join(&digits);
+        match std::os::unix::fs::symlink(target, folder.join(rest)) {
+            // The same build may have been kept under another path: either has it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
+        }
+    }
+}
+
+fn bytes(content: &[u8]) -> impl FnOnce(&File) -> io::Result<Stored> + '_ {
+    |mut to| to.write_all(content).map(|()| Stored::Copied(content.len() as u64))
+}
+
+fn digits(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// A recorded path as one below the folder.
+fn relative(path: &[u8]) -> PathBuf {
+    let parts = Path::new(OsStr::from_bytes(path)).components();
+    parts.filter(|part| matches!(part, Component::Normal(_))).collect()
+}

@@ -1,0 +1,138 @@
+//! `tare record --keep-binaries`: names of files that are gone, built again, or never to be seen
+//! from here.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{is_root, stderr, tare};
+use crate::symbols::{SPIN, build_id, compile, names};
+
+/// Records a line of shell, run in a folder.
+fn record_line(folder: &Path, line: &str, options: &[&str]) -> Option<Output> {
+    let mut record = tare();
+    record.args(["record", "-e", "cpu-clock", "-o", "perf.data"]).args(options);
+    record.args(["--", "sh", "-c", line]).current_dir(folder);
+    let output = record.env("HOME", folder.join("home")).output().unwrap();
+    if !output.status.success() {
+        println!("skipped: can't record here: {}", stderr(&output));
+        return None;
+    }
+    Some(output)
+}
+
+/// The functions of a report, with what the recording kept and with nothing.
+fn shown(folder: &Path, options: &[&str]) -> Vec<String> {
+    names("report", &folder.join("perf.data"), Some(&folder.join("home")), options)
+}
+
+fn has(names: &[String], name: &str) -> bool {
+    names.iter().any(|shown| shown == name)
+}
+
+fn program(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
+    std::fs::create_dir(folder.join("home")).unwrap();
+    let flags = [&["-Wl,--build-id=sha1"], flags].concat();
+    let binary = compile(folder, SPIN, "spin", &flags)?;
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    compile(&other, &SPIN.replace("hot_function", "other_function"), "spin", &flags).unwrap();
+    Some(binary)
+}
+
+#[test]
+fn names_survive_what_becomes_of_the_file() {
+    for (what, line, gone, needs_root) in [
+        ("built again", "./spin", "cp other/spin spin", false),
+        ("deleted", "./spin", "rm spin", false),
+        ("deleted meanwhile", "./spin & sleep .3; rm spin; wait", "true", false),
+        (
+            "a private file system",
+            "exec unshare -m sh -c 'mount -t tmpfs tmpfs other && cp spin other && exec other/spin'",
+            "rm spin",
+            true,
+        ),
+        ("a container's root", "exec unshare -m chroot root /bin/spin", "rm -r root spin", true),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        if needs_root && !is_root() {
+            continue;
+        }
+        let Some(_) = program(folder, &["-static"]) else { return };
+        std::fs::create_dir_all(folder.join("root/bin")).unwrap();
+        std::fs::copy(folder.join("spin"), folder.join("root/bin/spin")).unwrap();
+        let Some(output) = record_line(folder, line, &["--keep-binaries"]) else { return };
+        let said = stderr(&output);
+        assert!(said.contains("kept ") && !said.contains("NOT KEPT"), "{what}: {said}");
+        let status = Command::new("sh").args(["-c", gone]).current_dir(folder).status().unwrap();
+        assert!(status.success());
+        assert!(has(&shown(folder, &[]), "hot_function"), "{what}: {:?}", shown(folder, &[]));
+        assert!(!has(&shown(folder, &[]), "other_function"), "{what}");
+        let nothing = shown(folder, &["--buildid-dir", "/nowhere"]);
+        assert!(!has(&nothing, "hot_function") && !has(&nothing, "other_function"), "{what}");
+    }
+}
+
+#[test]
+fn builds_that_ran_one_after_the_other_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(_) = program(folder, &[]) else { return };
+    let line = "cp other/spin new; ./spin; mv new spin; ./spin";
+    if record_line(folder, line, &["--keep-binaries"]).is_none() {
+        return;
+    }
+    let both = shown(folder, &[]);
+    assert!(has(&both, "hot_function") && has(&both, "other_function"), "{both:?}");
+    // Without what was kept each has its own name or none.
+    compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]).unwrap();
+    let Some(_) = record_line(folder, line, &[]) else { return };
+    let report = shown(folder, &["--buildid-dir", "/nowhere"]);
+    assert!(!has(&report, "hot_function"), "{report:?}");
+}
+
+#[test]
+fn perf_reads_what_is_kept_and_it_is_kept_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(binary) = program(folder, &[]) else { return };
+    let Some(_) = record_line(folder, "./spin", &["--keep-binaries"]) else { return };
+    let id = build_id(&binary);
+    let kept = folder.join(format!("home/.debug/.build-id/{}/{}/elf", &id[..2], &id[2..]));
+    let meta = kept.metadata().unwrap();
+    assert_eq!(meta.mode() & 0o777, 0o600);
+    std::fs::remove_file(&binary).unwrap();
+    let mut perf = Command::new("perf");
+    perf.args(["report", "--stdio", "-i", "perf.data"]).current_dir(folder);
+    match perf.env("HOME", folder.join("home")).output() {
+        Err(_) => println!("skipped: no perf"),
+        Ok(theirs) => {
+            let text = String::from_utf8_lossy(&theirs.stdout).into_owned();
+            assert!(text.contains("hot_function"), "{text} {}", stderr(&theirs));
+        }
+    }
+    // Again, with a file that is there already.
+    compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]).unwrap();
+    let Some(output) = record_line(folder, "./spin", &["--keep-binaries"]) else { return };
+    assert!(stderr(&output).contains("kept 0 files with 0 B"), "{}", stderr(&output));
+    assert_eq!(kept.metadata().unwrap().ino(), meta.ino());
+    let report = tare().args(["report", "-i"]).arg(folder.join("perf.data")).output().unwrap();
+    let text = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(text.lines().any(|line| line.starts_with("# kept 0 files")), "{text}");
+}
+
+#[test]
+fn nothing_is_kept_in_a_folder_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    let mut record = tare();
+    record.args(["record", "-e", "cpu-clock", "-o"]).arg(folder.path().join("perf.data"));
+    record.arg(format!("--keep-binaries={}", open.display())).args(["--", "true"]);
+    let output = record.output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.code() == Some(125) && said.contains("others can write"), "{said}");
+    assert_eq!(std::fs::read_dir(&open).unwrap().count(), 0);
+}
