@@ -27,6 +27,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),
         Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw),
+        Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };

@@ -5,6 +5,7 @@
 
 mod control;
 pub(crate) mod doctor;
+pub(crate) mod export;
 mod filter;
 pub(crate) mod flame;
 pub(crate) mod header;

@@ -6,6 +6,12 @@ use std::path::Path;
 
 use tare_replay::{Error, Recording};
 
+/// Refuses a recording that isn't there.
+pub(crate) fn exists(path: &Path) -> Result<(), Error> {
+    let is_there = path == Path::new("-") || path.exists();
+    if is_there { Ok(()) } else { Err(Error::Absent(path.to_owned())) }
+}
+
 /// Opens a recording; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<Recording, Error> {
     if path != Path::new("-") {

@@ -16,10 +16,6 @@ docs/flame.md says what the page shows and which keys it has.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Flame {
-    /// Which samples.
-    #[command(flatten)]
-    pub samples: Samples,
-
     /// Write this file: a page, or a picture where it ends in .svg (-: standard output)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -43,6 +39,10 @@ pub struct Flame {
     /// What stands above the graph [default: the recording and its command]
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+
+    /// Which samples.
+    #[command(flatten)]
+    pub samples: Samples,
 }
 
 /// What is written.

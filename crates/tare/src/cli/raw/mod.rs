@@ -6,6 +6,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 mod attached;
 mod doctor;
+mod export;
 mod flame;
 mod follow;
 mod list;
@@ -20,6 +21,7 @@ mod trace;
 mod versus;
 
 pub use doctor::Doctor;
+pub use export::{Export, ExportFormat};
 pub use flame::{Flame, FlameFormat, FlameOrder};
 pub use follow::Follow;
 pub use list::List;
@@ -68,6 +70,9 @@ pub enum Command {
     /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
     #[command(args_override_self = true)]
     Flame(Box<Flame>),
+    /// Write samples in the formats of other tools.
+    #[command(args_override_self = true)]
+    Export(Box<Export>),
     /// Show the events that this machine has, and why it lacks others.
     #[command(args_override_self = true)]
     List(List),
@@ -100,6 +105,7 @@ impl Tare {
             | Command::List(_)
             | Command::Report(_)
             | Command::Flame(_)
+            | Command::Export(_)
             | Command::Doctor(_) => None,
         };
         if let (Some(filter_positions), Some((_, matches))) =

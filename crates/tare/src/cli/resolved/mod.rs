@@ -1,6 +1,7 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod flame;
 pub mod overhead;
 pub mod record;

@@ -1,0 +1,205 @@
+//! Chrome's trace events: each thread's functions over time, for Perfetto and chrome://tracing.
+//!
+//! A sample says where a thread was at one moment. What two samples of a thread in a row have in
+//! common from the outermost function on is drawn as having run between them.
+//!
+//! Source: the 'Trace Event Format' document of the Chromium project.
+
+use std::collections::HashMap;
+use std::io;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use tare_format::ledger::Ledger;
+use tare_profile::{FrameId, Profile, StringId, ThreadId};
+
+use super::sums::event_name;
+use super::{Exporter, Out};
+use crate::samples::{Kind, Place, Sample, SampleSink, Session, Whole};
+
+/// How long a sample's functions last where the thread's next sample comes later, or never: a
+/// sample of a clock twice what it stands for, others so long.
+const HOLD_NS: u64 = 10_000_000;
+const LONGEST_HOLD_NS: u64 = 1_000_000_000;
+
+/// Writes trace events as they come.
+pub struct Chrome {
+    out: Out,
+    has_begun: bool,
+    threads: IndexMap<ThreadId, Open, foldhash::fast::RandomState>,
+    frames: HashMap<FrameId, Named, foldhash::fast::RandomState>,
+    chain: Vec<FrameId>,
+}
+
+/// What a thread is drawn to run.
+#[derive(Default)]
+struct Open {
+    pid: i32,
+    tid: i32,
+    comm: Option<StringId>,
+    /// The outermost first.
+    frames: Vec<FrameId>,
+    /// When its last sample was taken, and how long that lasts.
+    last_ns: u64,
+    hold_ns: u64,
+}
+
+/// A function's name as JSON, and what is said of it.
+struct Named {
+    name: String,
+    dso: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    ph: &'static str,
+    /// Microseconds.
+    ts: f64,
+    pid: i32,
+    tid: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<Kind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Args<'a>>,
+}
+
+#[derive(Serialize)]
+struct Args<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dso: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Other<'a> {
+    session: &'a Session,
+    losses: Vec<String>,
+    ledger: Option<&'a Ledger>,
+}
+
+impl Chrome {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        let (threads, frames, chain) = Default::default();
+        Self { out, has_begun: false, threads, frames, chain }
+    }
+}
+
+/// Writes events, with what stands between them.
+struct Events<'a> {
+    out: &'a mut Out,
+    has_begun: &'a mut bool,
+}
+
+impl Events<'_> {
+    fn put(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let begin =
+            if std::mem::replace(self.has_begun, true) { ",\n" } else { "{\"traceEvents\":[\n" };
+        self.out.write_all(begin.as_bytes())?;
+        serde_json::to_writer(&mut *self.out, event)?;
+        Ok(())
+    }
+
+    /// Ends all functions of a thread but the outermost `kept`.
+    fn close(&mut self, open: &mut Open, kept: usize, time_ns: u64) -> io::Result<()> {
+        let (pid, tid, ts) = (open.pid, open.tid, microseconds(time_ns));
+        for _ in kept..open.frames.len() {
+            let (ph, name, cat, s, args) = ("E", None, None, None, None);
+            self.put(&Event { ph, ts, pid, tid, name, cat, s, args })?;
+            open.frames.pop();
+        }
+        Ok(())
+    }
+}
+
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+impl SampleSink for Chrome {
+    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+        let Self { out, has_begun, threads, frames, chain } = self;
+        let (Some(id), Some(time_ns)) = (sample.row.thread, sample.time_ns) else { return Ok(()) };
+        let Some(thread) = profile.thread(id) else { return Ok(()) };
+        profile.frames_of_row(&sample.row, chain);
+        chain.reverse();
+        for frame in chain.iter() {
+            frames.entry(*frame).or_insert_with(|| {
+                let place = Place::of(profile, *frame);
+                let dso = place.dso.map(std::borrow::Cow::into_owned);
+                Named { name: place.name.into_owned(), dso, kind: place.kind }
+            });
+        }
+        let open = threads.entry(id).or_default();
+        (open.pid, open.tid, open.comm) = (thread.pid, thread.tid, sample.row.comm);
+        let mut events = Events { out, has_begun };
+        let end_ns = open.last_ns.saturating_add(open.hold_ns).min(time_ns);
+        let same = open.frames.iter().zip(chain.iter()).take_while(|(a, b)| a == b).count();
+        let kept = if end_ns < time_ns { 0 } else { same };
+        events.close(open, kept, end_ns)?;
+        let (pid, tid, ts) = (thread.pid, thread.tid, microseconds(time_ns));
+        for frame in chain.iter().skip(kept) {
+            let named = frames.get(frame);
+            events.put(&Event {
+                ph: "B",
+                ts,
+                pid,
+                tid,
+                name: named.map(|named| &named.name[..]),
+                cat: named.map(|named| named.kind),
+                s: None,
+                args: named.and_then(|named| named.dso.as_deref()).map(|dso| Args {
+                    dso: Some(dso),
+                    fields: None,
+                    name: None,
+                }),
+            })?;
+            open.frames.push(*frame);
+        }
+        let name = event_name(profile, sample.row.event);
+        let is_clock = ["cpu-clock", "task-clock"].iter().any(|clock| name.starts_with(clock));
+        let hold_ns = if is_clock { sample.weight.period.saturating_mul(2) } else { HOLD_NS };
+        (open.last_ns, open.hold_ns) = (time_ns, hold_ns.min(LONGEST_HOLD_NS));
+        let Some(fields) = sample.row.trace else { return Ok(()) };
+        let fields = String::from_utf8_lossy(profile.string(fields));
+        let args = Some(Args { dso: None, fields: Some(&fields), name: None });
+        let (name, s) = (Some(&name[..]), Some("t"));
+        events.put(&Event { ph: "i", ts, pid, tid, name, cat: None, s, args })
+    }
+}
+
+impl Exporter for Chrome {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        let Self { out, has_begun, threads, .. } = &mut *self;
+        let mut events = Events { out, has_begun };
+        for open in threads.values_mut() {
+            let end_ns = open.last_ns.saturating_add(open.hold_ns);
+            events.close(open, 0, end_ns)?;
+            let comm = open.comm.map(|comm| whole.profile.string(comm)).unwrap_or_default();
+            let comm = String::from_utf8_lossy(comm);
+            let (pid, tid) = (open.pid, open.tid);
+            let titles = [("thread_name", true), ("process_name", pid == tid)];
+            for (title, _) in titles.into_iter().filter(|(_, is_said)| *is_said) {
+                let args = Some(Args { dso: None, fields: None, name: Some(&comm) });
+                let (name, cat, s) = (Some(title), None, None);
+                events.put(&Event { ph: "M", ts: 0.0, pid, tid, name, cat, s, args })?;
+            }
+        }
+        let (session, ledger) = (whole.session, whole.ledger);
+        let other = Other { session, losses: whole.loss_lines(), ledger };
+        let begin = if *has_begun { "" } else { "{\"traceEvents\":[" };
+        write!(out, "{begin}\n],\"displayTimeUnit\":\"ms\",\"otherData\":")?;
+        serde_json::to_writer(&mut *out, &other)?;
+        writeln!(out, "}}")?;
+        out.flush()
+    }
+}

@@ -1,0 +1,310 @@
+//! The Firefox Profiler's own format ('processed profile').
+//!
+//! A thread has a track for each of its events, as samples of one track are of one weight. Source:
+//! `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox Profiler, version
+//! 48; later ones read it.
+
+use std::collections::HashMap;
+use std::io;
+
+use indexmap::{IndexMap, IndexSet};
+use serde_json::{Value, json};
+use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
+
+use super::sums::event_name;
+use super::{Exporter, Out};
+use crate::samples::{Kind, Place, Sample, SampleSink, Unit, Whole};
+
+/// Of the format, and of the one that Firefox itself writes.
+const VERSION: u32 = 48;
+const GECKO_VERSION: u32 = 27;
+
+/// Writes a processed profile. A sample takes 24 bytes of memory until the end.
+pub struct Firefox {
+    out: Out,
+    tracks: IndexMap<Track, Samples, foldhash::fast::RandomState>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    chain: Vec<FrameId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Track {
+    event: EventId,
+    thread: Option<ThreadId>,
+    comm: Option<StringId>,
+}
+
+/// The columns of a track, and the stacks that they refer to: a tree.
+#[derive(Default)]
+struct Samples {
+    stacks: Vec<Option<usize>>,
+    times_ns: Vec<u64>,
+    periods: Vec<u64>,
+    /// Prefix and frame of each stack.
+    nodes: IndexSet<(Option<usize>, FrameId), foldhash::fast::RandomState>,
+}
+
+impl Firefox {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        let (tracks, chain) = Default::default();
+        Self { out, tracks, first_ns: None, last_ns: 0, chain }
+    }
+}
+
+impl SampleSink for Firefox {
+    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+        let time_ns = sample.time_ns.unwrap_or(0);
+        self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
+        self.last_ns = self.last_ns.max(time_ns);
+        let (event, thread, comm) = (sample.row.event, sample.row.thread, sample.row.comm);
+        let samples = self.tracks.entry(Track { event, thread, comm }).or_default();
+        profile.frames_of_row(&sample.row, &mut self.chain);
+        let mut stack = None;
+        for frame in self.chain.iter().rev() {
+            stack = Some(samples.nodes.insert_full((stack, *frame)).0);
+        }
+        samples.stacks.push(stack);
+        samples.times_ns.push(time_ns);
+        samples.periods.push(sample.weight.period);
+        Ok(())
+    }
+}
+
+impl Exporter for Firefox {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        let first_ns = self.first_ns.unwrap_or(0);
+        let several = self
+            .tracks
+            .keys()
+            .any(|track| Some(track.event) != self.tracks.keys().next().map(|first| first.event));
+        let meta = meta(whole, milliseconds(self.last_ns.saturating_sub(first_ns)), &self.tracks);
+        write!(
+            self.out,
+            "{{\"meta\":{meta},\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":["
+        )?;
+        for (at, (track, samples)) in self.tracks.iter().enumerate() {
+            self.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
+            let thread = thread(whole, (track, samples), first_ns, several);
+            serde_json::to_writer(&mut self.out, &thread)?;
+        }
+        writeln!(self.out, "]}}")?;
+        self.out.flush()
+    }
+}
+
+fn milliseconds(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// The categories: the first is for what has none.
+fn colour(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Kernel => "orange",
+        Kind::Program => "yellow",
+        Kind::Library => "blue",
+        Kind::Jit => "green",
+        Kind::Inlined => "purple",
+        Kind::Unresolved | Kind::Thread => "lightblue",
+    }
+}
+
+fn meta(
+    whole: &Whole<'_>,
+    length_ms: f64,
+    tracks: &IndexMap<Track, Samples, foldhash::fast::RandomState>,
+) -> Value {
+    let session = whole.session;
+    let mut categories =
+        vec![json!({"name": "Other", "color": "grey", "subcategories": ["Other"]})];
+    categories.extend(Kind::ALL.map(
+        |kind| json!({"name": kind.name(), "color": colour(kind), "subcategories": ["Other"]}),
+    ));
+    let entries = |title: &str, lines: Vec<String>, none: &str| {
+        let lines = if lines.is_empty() { vec![none.to_owned()] } else { lines };
+        let entry = |line| json!({"label": title, "format": "string", "value": line});
+        json!({"label": title, "entries": lines.into_iter().map(entry).collect::<Vec<_>>()})
+    };
+    // What a sample stands for on average, which is what a graph of activity is scaled by.
+    let samples: usize = tracks.values().map(|samples| samples.stacks.len()).sum();
+    let interval = (length_ms / samples.max(1) as f64).clamp(0.001, 1000.0);
+    json!({
+        "interval": interval,
+        "startTime": 0,
+        "endTime": length_ms,
+        "profilingStartTime": 0,
+        "profilingEndTime": length_ms,
+        "processType": 0,
+        "product": session.command(),
+        "stackwalk": 1,
+        "debug": false,
+        "version": GECKO_VERSION,
+        "preprocessedProfileVersion": VERSION,
+        "symbolicated": true,
+        "usesOnlyOneStackType": true,
+        "doesNotUseFrameImplementation": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "categories": categories,
+        "markerSchema": [],
+        "importedFrom": session.tool,
+        "oscpu": session.os_release,
+        "abi": session.arch,
+        "CPUName": session.cpu,
+        "arguments": session.command(),
+        "extra": [
+            entries("What is missing", whole.loss_lines(), "nothing is known to be missing"),
+            entries("What recording cost", whole.ledger_lines(), "the recording has no ledger"),
+        ],
+    })
+}
+
+/// A track's tables, which refer to each other by place.
+#[derive(Default)]
+struct Tables {
+    strings: IndexSet<String, foldhash::fast::RandomState>,
+    frames: IndexMap<FrameId, (usize, Kind), foldhash::fast::RandomState>,
+    functions: IndexSet<(usize, Option<usize>), foldhash::fast::RandomState>,
+    resources: IndexSet<usize, foldhash::fast::RandomState>,
+    known: HashMap<FrameId, usize, foldhash::fast::RandomState>,
+}
+
+impl Tables {
+    fn string(&mut self, text: &str) -> usize {
+        self.strings
+            .get_index_of(text)
+            .unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0)
+    }
+
+    fn frame(&mut self, profile: &Profile, id: FrameId) -> usize {
+        if let Some(known) = self.known.get(&id) {
+            return *known;
+        }
+        let place = Place::of(profile, id);
+        let name = self.string(&place.name);
+        let dso = place.dso.as_deref().map(|dso| self.string(dso));
+        let resource = dso.map(|dso| self.resources.insert_full(dso).0);
+        let function = self.functions.insert_full((name, resource)).0;
+        let at = self.frames.insert_full(id, (function, place.kind)).0;
+        self.known.insert(id, at);
+        at
+    }
+}
+
+fn thread(
+    whole: &Whole<'_>,
+    (track, samples): (&Track, &Samples),
+    first_ns: u64,
+    several: bool,
+) -> Value {
+    let profile = whole.profile;
+    let mut tables = Tables::default();
+    let stack_table = stack_table(&mut tables, profile, samples);
+    let Thread { pid, tid } = *track
+        .thread
+        .and_then(|thread| profile.thread(thread))
+        .unwrap_or(&Thread { pid: -1, tid: -1 });
+    let comm = track.comm.map(|comm| profile.string(comm)).unwrap_or_default();
+    let comm = String::from_utf8_lossy(comm);
+    let event = event_name(profile, track.event);
+    let name = if several { format!("{comm} ({event})") } else { comm.to_string() };
+    let begin = samples.times_ns.first().map_or(0, |time_ns| time_ns.saturating_sub(first_ns));
+    json!({
+        "processType": "default",
+        "processStartupTime": 0,
+        "processShutdownTime": null,
+        "registerTime": milliseconds(begin),
+        "unregisterTime": null,
+        "pausedRanges": [],
+        "name": name,
+        "processName": comm,
+        "isMainThread": pid == tid && !several,
+        "pid": pid.to_string(),
+        "tid": tid,
+        "samples": sample_table(samples, whole.session.unit(profile, track.event), first_ns),
+        "markers": {"length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": []},
+        "stackTable": stack_table,
+        "frameTable": frame_table(&tables),
+        "funcTable": function_table(&tables),
+        "resourceTable": {
+            "length": tables.resources.len(),
+            "lib": vec![Value::Null; tables.resources.len()],
+            "name": tables.resources.iter().collect::<Vec<_>>(),
+            "host": vec![Value::Null; tables.resources.len()],
+            // A library.
+            "type": vec![1; tables.resources.len()],
+        },
+        "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+        "stringArray": tables.strings.iter().collect::<Vec<_>>(),
+    })
+}
+
+fn sample_table(samples: &Samples, unit: Unit, first_ns: u64) -> Value {
+    let weights: Vec<Value> = match unit {
+        Unit::Nanoseconds => samples.periods.iter().map(|ns| json!(milliseconds(*ns))).collect(),
+        Unit::Count => samples.periods.iter().map(|period| json!(period)).collect(),
+    };
+    let times = samples.times_ns.iter().map(|time| milliseconds(time.saturating_sub(first_ns)));
+    json!({
+        "length": samples.stacks.len(),
+        "weightType": if unit == Unit::Nanoseconds { "tracing-ms" } else { "samples" },
+        "weight": weights,
+        "stack": samples.stacks,
+        "time": times.collect::<Vec<_>>(),
+    })
+}
+
+fn category(kind: Kind) -> usize {
+    1 + Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
+}
+
+fn stack_table(tables: &mut Tables, profile: &Profile, samples: &Samples) -> Value {
+    let nodes = samples.nodes.iter();
+    let frames: Vec<usize> = nodes.map(|(_, frame)| tables.frame(profile, *frame)).collect();
+    let of = |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, (_, kind))| category(*kind));
+    json!({
+        "length": frames.len(),
+        "prefix": samples.nodes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(),
+        "category": frames.iter().map(of).collect::<Vec<_>>(),
+        "subcategory": vec![0; frames.len()],
+        "frame": frames,
+    })
+}
+
+fn frame_table(tables: &Tables) -> Value {
+    let length = tables.frames.len();
+    let nulls = vec![Value::Null; length];
+    json!({
+        "length": length,
+        "address": vec![-1; length],
+        "inlineDepth": vec![0; length],
+        "category": tables.frames.values().map(|(_, kind)| category(*kind)).collect::<Vec<_>>(),
+        "subcategory": vec![0; length],
+        "func": tables.frames.values().map(|(function, _)| function).collect::<Vec<_>>(),
+        "nativeSymbol": nulls,
+        "innerWindowID": vec![0; length],
+        "implementation": nulls,
+        "line": nulls,
+        "column": nulls,
+    })
+}
+
+fn function_table(tables: &Tables) -> Value {
+    let length = tables.functions.len();
+    let nulls = vec![Value::Null; length];
+    let resource = |(_, resource): &(usize, Option<usize>)| match resource {
+        Some(resource) => json!(resource),
+        None => json!(-1),
+    };
+    json!({
+        "length": length,
+        "isJS": vec![false; length],
+        "relevantForJS": vec![false; length],
+        "name": tables.functions.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "resource": tables.functions.iter().map(resource).collect::<Vec<_>>(),
+        "fileName": nulls,
+        "lineNumber": nulls,
+        "columnNumber": nulls,
+    })
+}

@@ -1,0 +1,69 @@
+//! Folded stacks: a line for each call chain, as stackcollapse-perf.pl writes them.
+//!
+//! ```text
+//! python3;main;run;read;do_syscall_64 250000
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+
+use tare_profile::Profile;
+
+use super::sums::{Sums, event_name};
+use super::{Exporter, Out};
+use crate::samples::{Place, Sample, SampleSink, Whole};
+
+/// Writes folded stacks. The format has room for one event, and none for losses.
+pub struct Folded {
+    out: Out,
+    sums: Sums,
+}
+
+impl Folded {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        Self { out, sums: Sums::default() }
+    }
+}
+
+impl SampleSink for Folded {
+    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+        self.sums.add(sample, false);
+        Ok(())
+    }
+}
+
+impl Exporter for Folded {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        let profile = whole.profile;
+        let events = self.sums.events();
+        if let [_, _, ..] = events[..] {
+            let names: Vec<_> = events.iter().map(|(id, _)| event_name(profile, *id)).collect();
+            return Err(io::Error::other(format!(
+                "folded stacks have no place for the event: choose one of {} with -e",
+                names.join(", ")
+            )));
+        }
+        let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+        let mut frames = Vec::new();
+        for (key, weight) in &self.sums.rows {
+            let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
+            let mut line = plain(&String::from_utf8_lossy(comm));
+            key.frames(profile, &mut frames);
+            for frame in frames.iter().rev() {
+                line.push(';');
+                line.push_str(&plain(&Place::of(profile, *frame).name));
+            }
+            let sum = lines.entry(line).or_default();
+            *sum = sum.saturating_add(weight.period);
+        }
+        lines.iter().try_for_each(|(line, period)| writeln!(self.out, "{line} {period}"))?;
+        self.out.flush()
+    }
+}
+
+/// A name without what separates names and lines.
+fn plain(name: &str) -> String {
+    tare_format::printable(name).replace(';', ":")
+}

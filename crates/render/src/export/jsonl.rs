@@ -1,0 +1,144 @@
+//! JSON lines: an object for each sample.
+//!
+//! ```text
+//! {"kind":"recording","version":1,"tool":"tare 0.1.0","command_line":[..],..}
+//! {"kind":"sample","event":"cpu-clock","time_ns":..,"pid":..,"tid":..,"comm":..,"cpu":..,"period":..,"stack":[{"function":..,"dso":..,"code":".."},..]}
+//! {"kind":"end","samples":..,"events":{..},"losses":[..],"ledger":{..},"session":{..}}
+//! ```
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tare_format::ledger::Ledger;
+use tare_profile::{FrameId, Profile, StringId};
+
+use super::{Exporter, Out};
+use crate::json_line;
+use crate::samples::{Kind, Place, Sample, SampleSink, Session, Whole};
+
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+const VERSION: u32 = 1;
+
+/// Writes an object a line.
+pub struct JsonLines {
+    out: Out,
+    has_begun: bool,
+    samples: u64,
+    frames: HashMap<FrameId, Box<RawValue>, foldhash::fast::RandomState>,
+    chain: Vec<FrameId>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line<'a> {
+    Recording { version: u32, tool: &'static str },
+    Sample(SampleLine<'a>),
+    End { samples: u64, session: &'a Session, losses: Vec<String>, ledger: Option<&'a Ledger> },
+}
+
+/// What samples of an event don't have is left out.
+#[derive(Serialize)]
+struct SampleLine<'a> {
+    event: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comm: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<u32>,
+    period: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Cow<'a, str>>,
+    /// The innermost function first.
+    stack: Vec<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    function: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dso: Option<&'a str>,
+    code: Kind,
+    /// Where there is no name: in hexadecimal, as JavaScript's numbers have 53 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+}
+
+impl JsonLines {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        let (frames, chain) = Default::default();
+        Self { out, has_begun: false, samples: 0, frames, chain }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
+        json_line(&mut self.out, &Line::Recording { version: VERSION, tool: "tare export" })
+    }
+}
+
+/// A frame as JSON. It is put together once.
+fn frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
+    let place = Place::of(profile, id);
+    let is_unnamed = profile.frame(id).is_none_or(|frame| frame.function.is_err());
+    let frame = Frame {
+        function: &place.name,
+        dso: place.dso.as_deref(),
+        code: place.kind,
+        address: is_unnamed.then(|| format!("{:#x}", place.address)),
+    };
+    let mut text = Vec::new();
+    json_line(&mut text, &frame)?;
+    let text = String::from_utf8(text).map_err(io::Error::other)?;
+    Ok(RawValue::from_string(text.trim_end().to_owned())?)
+}
+
+impl SampleSink for JsonLines {
+    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+        self.begin()?;
+        self.samples += 1;
+        let text = |id: StringId| String::from_utf8_lossy(profile.string(id));
+        let Self { out, frames, chain, .. } = self;
+        profile.frames_of_row(&sample.row, chain);
+        for id in chain.iter() {
+            if !frames.contains_key(id) {
+                frames.insert(*id, frame(profile, *id)?);
+            }
+        }
+        let row = &sample.row;
+        let thread = row.thread.and_then(|thread| profile.thread(thread));
+        let event = profile.event(row.event).map(|event| text(event.name));
+        let line = SampleLine {
+            event: event.unwrap_or_default(),
+            time_ns: sample.time_ns,
+            pid: thread.map(|thread| thread.pid),
+            tid: thread.map(|thread| thread.tid),
+            comm: row.comm.map(text),
+            cpu: row.cpu,
+            period: sample.weight.period,
+            trace: row.trace.map(text),
+            stack: chain.iter().filter_map(|id| frames.get(id)).map(|frame| &**frame).collect(),
+        };
+        json_line(out, &Line::Sample(line))
+    }
+}
+
+impl Exporter for JsonLines {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        self.begin()?;
+        let (samples, session, ledger) = (self.samples, whole.session, whole.ledger);
+        let losses = whole.loss_lines();
+        json_line(&mut self.out, &Line::End { samples, session, losses, ledger })?;
+        self.out.flush()
+    }
+}

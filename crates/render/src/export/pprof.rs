@@ -1,0 +1,231 @@
+//! pprof's format: a message of protocol buffers, compressed with gzip.
+//!
+//! Source: `proto/profile.proto` of pprof. Numbers of fields are its own.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use indexmap::IndexSet;
+use tare_profile::{DsoId, EventId, FrameId, Profile};
+
+use super::sums::{Key, Sums, event_name};
+use super::{Exporter, Out};
+use crate::samples::{Place, Sample, SampleSink, Unit, Whole};
+
+/// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
+pub struct Pprof {
+    out: Out,
+    sums: Sums,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl Pprof {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        Self { out, sums: Sums::default(), first_ns: None, last_ns: 0 }
+    }
+}
+
+impl SampleSink for Pprof {
+    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+        if let Some(time_ns) = sample.time_ns {
+            self.first_ns.get_or_insert(time_ns);
+            self.last_ns = self.last_ns.max(time_ns);
+        }
+        self.sums.add(sample, true);
+        Ok(())
+    }
+}
+
+impl Exporter for Pprof {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        let mut message = Building::new(whole, &self.sums);
+        let mut frames = Vec::new();
+        for (key, weight) in &self.sums.rows {
+            key.frames(whole.profile, &mut frames);
+            message.sample(key, [weight.samples, weight.period], &frames);
+        }
+        let duration_ns = self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns));
+        let bytes = message.finish(duration_ns);
+        let mut gzip = GzEncoder::new(&mut self.out, Compression::default());
+        gzip.write_all(&bytes)?;
+        gzip.finish()?;
+        self.out.flush()
+    }
+}
+
+/// A message of protocol buffers.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number.to_le_bytes()[0]);
+    }
+
+    /// A number; 0 is what a field has that isn't there.
+    fn number(&mut self, field: u64, number: u64) {
+        if number != 0 {
+            self.varint(field << 3);
+            self.varint(number);
+        }
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn numbers(&mut self, field: u64, numbers: impl IntoIterator<Item = u64>) {
+        let mut packed = Self::default();
+        numbers.into_iter().for_each(|number| packed.varint(number));
+        self.bytes(field, &packed.0);
+    }
+}
+
+/// A profile that is put together. Numbers of functions, files and places begin with 1.
+struct Building<'a> {
+    whole: &'a Whole<'a>,
+    message: Message,
+    strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
+    events: Vec<EventId>,
+    locations: HashMap<FrameId, u64, foldhash::fast::RandomState>,
+    functions: IndexSet<(u64, Option<DsoId>), foldhash::fast::RandomState>,
+    mappings: IndexSet<DsoId, foldhash::fast::RandomState>,
+}
+
+impl<'a> Building<'a> {
+    fn new(whole: &'a Whole<'a>, sums: &Sums) -> Self {
+        let events: Vec<EventId> = sums.events().into_iter().map(|(event, _)| event).collect();
+        let (message, mut strings) = (Message::default(), IndexSet::default());
+        strings.insert(Vec::new());
+        let (locations, functions, mappings) = Default::default();
+        let mut building = Self { whole, message, strings, events, locations, functions, mappings };
+        building.sample_types();
+        building
+    }
+
+    fn string(&mut self, text: &[u8]) -> u64 {
+        // Go's strings are UTF-8.
+        self.strings.insert_full(String::from_utf8_lossy(text).as_bytes().to_vec()).0 as u64
+    }
+
+    /// For each event how many samples there are, and what they stand for.
+    fn sample_types(&mut self) {
+        let profile = self.whole.profile;
+        for event in self.events.clone() {
+            let name = event_name(profile, event);
+            let samples = if self.events.len() == 1 {
+                "samples".to_owned()
+            } else {
+                format!("{name}/samples")
+            };
+            let unit = match self.whole.session.unit(profile, event) {
+                Unit::Nanoseconds => "nanoseconds",
+                Unit::Count => "count",
+            };
+            for (name, unit) in [(samples, "count"), (name, unit)] {
+                let value_type = self.value_type(&name, unit);
+                self.message.bytes(1, &value_type);
+            }
+        }
+        if let Some(event) = self.events.first().copied() {
+            let name = self.string(event_name(profile, event).as_bytes());
+            self.message.number(14, name);
+        }
+    }
+
+    fn value_type(&mut self, name: &str, unit: &str) -> Vec<u8> {
+        let mut value_type = Message::default();
+        value_type.number(1, self.string(name.as_bytes()));
+        value_type.number(2, self.string(unit.as_bytes()));
+        value_type.0
+    }
+
+    fn sample(&mut self, key: &Key, values: [u64; 2], frames: &[FrameId]) {
+        let profile = self.whole.profile;
+        let mut sample = Message::default();
+        let locations: Vec<u64> = frames.iter().map(|frame| self.location(*frame)).collect();
+        sample.numbers(1, locations);
+        let of = |event: &EventId| if *event == key.event { values } else { [0, 0] };
+        sample.numbers(2, self.events.iter().flat_map(of));
+        if let Some(comm) = key.comm {
+            let mut label = Message::default();
+            label.number(1, self.string(b"comm"));
+            label.number(2, self.string(profile.string(comm)));
+            sample.bytes(3, &label.0);
+        }
+        if let Some(thread) = key.thread.and_then(|thread| profile.thread(thread)) {
+            for (name, id) in [("pid", thread.pid), ("tid", thread.tid)] {
+                let mut label = Message::default();
+                label.number(1, self.string(name.as_bytes()));
+                label.number(3, u64::try_from(id).unwrap_or(0));
+                sample.bytes(3, &label.0);
+            }
+        }
+        self.message.bytes(2, &sample.0);
+    }
+
+    fn location(&mut self, id: FrameId) -> u64 {
+        if let Some(known) = self.locations.get(&id) {
+            return *known;
+        }
+        let profile = self.whole.profile;
+        let place = Place::of(profile, id);
+        let number = self.locations.len() as u64 + 1;
+        self.locations.insert(id, number);
+        let dso = profile.frame(id).and_then(|frame| frame.dso);
+        let mapping = dso.map_or(0, |dso| self.mappings.insert_full(dso).0 as u64 + 1);
+        let name = self.string(place.name.as_bytes());
+        let mut line = Message::default();
+        line.number(1, self.functions.insert_full((name, dso)).0 as u64 + 1);
+        let mut location = Message::default();
+        location.number(1, number);
+        location.number(2, mapping);
+        location.number(3, place.address);
+        location.bytes(4, &line.0);
+        self.message.bytes(4, &location.0);
+        number
+    }
+
+    /// The tables that samples refer to, and what else there is to say.
+    fn finish(mut self, duration_ns: u64) -> Vec<u8> {
+        let profile = self.whole.profile;
+        for (number, dso) in (1..).zip(self.mappings.clone()) {
+            let path = profile.dso(dso).map(|dso| profile.string(dso.path)).unwrap_or_default();
+            let mut mapping = Message::default();
+            mapping.number(1, number);
+            mapping.number(5, self.string(path));
+            // All that can be named has its name.
+            mapping.number(7, 1);
+            self.message.bytes(3, &mapping.0);
+        }
+        for (number, (name, _)) in (1..).zip(&self.functions) {
+            let mut function = Message::default();
+            function.number(1, number);
+            function.number(2, *name);
+            function.number(3, *name);
+            self.message.bytes(5, &function.0);
+        }
+        self.message.number(10, duration_ns);
+        let tool = &self.whole.session.tool;
+        let lines = [tool.clone(), self.whole.session.command()].into_iter();
+        for line in lines.chain(self.whole.loss_lines()).chain(self.whole.ledger_lines()) {
+            let comment = self.string(line.as_bytes());
+            self.message.number(13, comment);
+        }
+        for text in &self.strings {
+            self.message.bytes(6, text);
+        }
+        self.message.0
+    }
+}

@@ -1,0 +1,150 @@
+//! speedscope's file format: a profile for each event.
+
+use std::collections::HashMap;
+use std::io;
+
+use indexmap::IndexSet;
+use serde::Serialize;
+use tare_format::ledger::Ledger;
+use tare_profile::{EventId, FrameId, Profile};
+
+use super::sums::{Sums, event_name};
+use super::{Exporter, Out};
+use crate::samples::{Place, Sample, SampleSink, Unit, Whole};
+
+/// Writes a document of speedscope's own format: call chains summed up, which it shows 'left heavy'
+/// and as a sandwich.
+pub struct Speedscope {
+    out: Out,
+    sums: Sums,
+}
+
+impl Speedscope {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(out: Out) -> Self {
+        Self { out, sums: Sums::default() }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    shared: Shared,
+    profiles: Vec<SampledProfile>,
+    name: String,
+    exporter: &'a str,
+    #[serde(rename = "activeProfileIndex")]
+    active: usize,
+    /// What speedscope doesn't show, for other readers.
+    tare: Account<'a>,
+}
+
+#[derive(Serialize)]
+struct Account<'a> {
+    losses: Vec<String>,
+    ledger: Option<&'a Ledger>,
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(PartialEq, Eq, Hash, Serialize)]
+struct Frame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SampledProfile {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    unit: &'static str,
+    #[serde(rename = "startValue")]
+    start: u64,
+    #[serde(rename = "endValue")]
+    end: u64,
+    samples: Vec<Vec<usize>>,
+    weights: Vec<u64>,
+}
+
+impl SampleSink for Speedscope {
+    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+        self.sums.add(sample, false);
+        Ok(())
+    }
+}
+
+impl Exporter for Speedscope {
+    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        let mut frames = IndexSet::default();
+        let mut known = HashMap::default();
+        let events = self.sums.events();
+        let profiles = events.iter().map(|(event, all)| {
+            let mut profile = sampled(&self.sums, whole, *event, (&mut frames, &mut known));
+            profile.end = all.period;
+            profile
+        });
+        let profiles = profiles.collect();
+        let losses = whole.loss_lines();
+        let command = whole.session.command();
+        let name =
+            if losses.is_empty() { command } else { format!("{command} ({})", losses.join("; ")) };
+        let document = Document {
+            schema: "https://www.speedscope.app/file-format-schema.json",
+            shared: Shared { frames: frames.into_iter().collect() },
+            profiles,
+            name,
+            exporter: &whole.session.tool,
+            active: 0,
+            tare: Account { losses, ledger: whole.ledger },
+        };
+        serde_json::to_writer(&mut self.out, &document)?;
+        writeln!(self.out)?;
+        self.out.flush()
+    }
+}
+
+type Frames<'a> = (
+    &'a mut IndexSet<Frame, foldhash::fast::RandomState>,
+    &'a mut HashMap<FrameId, usize, foldhash::fast::RandomState>,
+);
+
+fn sampled(
+    sums: &Sums,
+    whole: &Whole<'_>,
+    event: EventId,
+    (all, known): Frames<'_>,
+) -> SampledProfile {
+    let profile = whole.profile;
+    let unit = match whole.session.unit(profile, event) {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Count => "none",
+    };
+    let name = event_name(profile, event);
+    let (samples, weights) = Default::default();
+    let mut sampled =
+        SampledProfile { kind: "sampled", name, unit, start: 0, end: 0, samples, weights };
+    let mut frames = Vec::new();
+    for (key, weight) in sums.rows.iter().filter(|(key, _)| key.event == event) {
+        key.frames(profile, &mut frames);
+        let comm = key.comm.map(|comm| String::from_utf8_lossy(profile.string(comm)).into_owned());
+        let thread = Frame { name: comm.unwrap_or_default(), file: None };
+        let mut stack = vec![all.insert_full(thread).0];
+        stack.extend(frames.iter().rev().map(|frame| {
+            *known.entry(*frame).or_insert_with(|| {
+                let place = Place::of(profile, *frame);
+                let file = place.dso.map(std::borrow::Cow::into_owned);
+                all.insert_full(Frame { name: place.name.into_owned(), file }).0
+            })
+        }));
+        sampled.samples.push(stack);
+        sampled.weights.push(weight.period);
+    }
+    sampled
+}

@@ -1,0 +1,56 @@
+//! Samples summed up by thread and call chain.
+
+use indexmap::IndexMap;
+use tare_profile::{EventId, FrameId, Profile, Row, StackId, StringId, ThreadId, Weight};
+
+use crate::samples::Sample;
+
+/// What samples of one sum have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) event: EventId,
+    pub(super) thread: Option<ThreadId>,
+    pub(super) comm: Option<StringId>,
+    leaf: Option<FrameId>,
+    stack: Option<StackId>,
+}
+
+impl Key {
+    /// The frames, the innermost first.
+    pub(super) fn frames(&self, profile: &Profile, frames: &mut Vec<FrameId>) {
+        let Self { event, thread, comm, leaf, stack } = *self;
+        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None };
+        profile.frames_of_row(&row, frames);
+    }
+}
+
+/// Samples, summed up, in the order in which call chains were first seen.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) rows: IndexMap<Key, Weight, foldhash::fast::RandomState>,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, sample: &Sample, by_thread: bool) {
+        let Row { event, thread, comm, leaf, stack, .. } = sample.row;
+        let key = Key { event, thread: thread.filter(|_| by_thread), comm, leaf, stack };
+        self.rows.entry(key).or_default().add(sample.weight);
+    }
+
+    /// The events that have samples, the one with the most first, and what they weigh.
+    pub(super) fn events(&self) -> Vec<(EventId, Weight)> {
+        let mut events: IndexMap<EventId, Weight> = IndexMap::new();
+        for (key, weight) in &self.rows {
+            events.entry(key.event).or_default().add(*weight);
+        }
+        let mut events: Vec<_> = events.into_iter().collect();
+        events.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.samples));
+        events
+    }
+}
+
+/// The name of an event.
+pub(super) fn event_name(profile: &Profile, event: EventId) -> String {
+    let name = profile.event(event).map(|event| profile.string(event.name)).unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
