@@ -19,18 +19,6 @@ build_library() { # build_library SOURCE
         mv "$library.$$" "$library"
     fi
 }
-# Programs whose chains of calls are known: without frame pointers (known, throws, known-rust, known-go), and with them
-# (known-fp). They are linked dynamically, as most are. What has no compiler here is left out.
-build_known() ( # build_known NAME COMPILER SOURCE OPTION...
-    name=$1 compiler=$2
-    cd known
-    if [ ! "$into/$name" -nt "$3" ] && type -P "$compiler" >/dev/null; then
-        shift 2
-        if [ "$compiler" = go ]; then set -- build -o "$into/$name.$$" "$@"; else set -- -o "$into/$name.$$" "$@"; fi
-        "$compiler" "$@"
-        mv "$into/$name.$$" "$into/$name"
-    fi
-)
 build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
@@ -43,13 +31,4 @@ build calls.c
 build mix.c
 build waited.c waits.c
 build_library waits.c
-if [ -z "${CC:-}" ]; then
-    build_known libext.so cc ext.c -O2 -shared -fPIC
-    rest=(-O2 -pthread "$into/libext.so" -Wl,-z,lazy "-Wl,-rpath,$into")
-    build_known known cc known.c -fomit-frame-pointer "${rest[@]}"
-    build_known known-fp cc known.c -fno-omit-frame-pointer -DFRAME_POINTERS "${rest[@]}"
-    build_known throws c++ throws.cc -O2 -fomit-frame-pointer
-    build_known known-rust rustc known.rs -O -C force-frame-pointers=no
-    build_known known-go go known.go
-fi
-cp known-chains.awk forks.sh commands.sh limits.sh recorded.sh short-python.sh "$into/"
+cp forks.sh commands.sh limits.sh recorded.sh short-python.sh "$into/"

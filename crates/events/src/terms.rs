@@ -48,8 +48,12 @@ pub enum CallGraph {
     No,
     /// The kernel follows frame pointers.
     FramePointer,
+    /// The kernel follows frame pointers, those of user code when it goes back there (Linux 6.19).
+    DeferredFramePointer,
     /// A copy of the stack, unwound later.
     Dwarf,
+    /// Both: frame pointers go on where the copy ends.
+    DwarfAndFramePointer,
     /// The CPU's record of the last branches.
     LastBranchRecord,
 }
@@ -192,9 +196,10 @@ fn call_graph(term: &Term<'_>) -> Result<CallGraph, LocatedProblem> {
     match term.value.map(|word| word.text) {
         Some("fp") => Ok(CallGraph::FramePointer),
         Some("dwarf") => Ok(CallGraph::Dwarf),
+        Some("dwarf+fp") => Ok(CallGraph::DwarfAndFramePointer),
         Some("lbr") => Ok(CallGraph::LastBranchRecord),
         Some("no") => Ok(CallGraph::No),
-        _ => Err(wrong(term, "fp, dwarf, lbr or no belongs after =")),
+        _ => Err(wrong(term, "fp, dwarf, dwarf+fp, lbr or no belongs after =")),
     }
 }
 

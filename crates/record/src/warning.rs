@@ -47,6 +47,8 @@ pub enum Warning {
 /// A feature of newer kernels that a recording can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// User call chains that come later (Linux 6.19): they are in the samples.
+    DeferredCallchains,
     /// Groups that are read with each sample, in children (Linux 6.12): what the first thread
     /// starts is not recorded.
     GroupReadsInChildren,

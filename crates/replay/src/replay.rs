@@ -331,7 +331,10 @@ impl State {
             {
                 None => self.hand_out(description, (time_ns, raw), sink),
                 Some(None) => Ok(ControlFlow::Continue(())),
-                Some(Some(held)) => self.hand_out(description, (held.time_ns, held.record()), sink),
+                Some(Some(held)) => {
+                    self.machine.user_chain = None;
+                    self.hand_out(description, (held.time_ns, held.record()), sink)
+                }
             };
         }
         let Ok(record) = raw.decode() else {
@@ -345,8 +348,10 @@ impl State {
             for held in self.deferred.take(*cookie) {
                 self.machine.user_chain = Some(addresses.clone());
                 let sample = (held.time_ns, held.record());
-                if self.hand_out(description, sample, sink)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
+                let flow = self.hand_out(description, sample, sink)?;
+                self.machine.user_chain = None;
+                if flow.is_break() {
+                    return Ok(flow);
                 }
             }
         }

@@ -333,7 +333,7 @@ fn terms_for_sampling_leave_the_attribute_alone() {
     for (wrong, expected) in [
         (
             "cycles/call-graph=x/",
-            "event at character 19: call-graph: fp, dwarf, lbr or no belongs after =",
+            "event at character 19: call-graph: fp, dwarf, dwarf+fp, lbr or no belongs after =",
         ),
         (
             "cycles/branch_type=any_cal/",

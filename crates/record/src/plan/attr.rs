@@ -130,7 +130,7 @@ impl Common<'_> {
         attr.flags
             .set(Flags::EXCLUDE_CALLCHAIN_USER, self.sampling.callchains == Callchains::Kernel);
         match how {
-            CallGraph::Dwarf => {
+            CallGraph::Dwarf | CallGraph::DwarfAndFramePointer => {
                 if user_registers() == 0 {
                     return Err(PlanError::NoDwarf);
                 }
@@ -139,7 +139,9 @@ impl Common<'_> {
                 attr.sample_regs_user |= user_registers();
                 attr.sample_stack_user =
                     event.sampling.stack_size.unwrap_or(self.sampling.stack_bytes);
-                attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+                if how == CallGraph::Dwarf {
+                    attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+                }
             }
             CallGraph::LastBranchRecord => {
                 if attr.branch_sample_type != 0 {
@@ -148,6 +150,10 @@ impl Common<'_> {
                 attr.sample_type |= u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
                 attr.branch_sample_type = LBR_CALL_STACK | LBR_TERSE;
                 attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+            }
+            CallGraph::DeferredFramePointer => {
+                let has_user_part = !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_USER);
+                attr.flags.set(Flags::DEFER_CALLCHAIN, has_user_part);
             }
             CallGraph::FramePointer | CallGraph::No => {}
         }

@@ -195,6 +195,7 @@ impl Plan {
             events.extend(dummy);
         }
         tracking::add_data(&mut events);
+        tracking::add_deferred(&mut events);
         events.iter_mut().for_each(|event| planner.set_start(event));
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);

@@ -25,7 +25,13 @@ const OTHER_SIDE: Flags = Flags::EXCLUDE_GUEST.union(Flags::EXCLUDE_HOST);
 
 /// The newest feature first: a kernel that lacks one has all that come after it, unless a
 /// distribution or a PMU says otherwise.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
+    Step {
+        // Linux 6.19
+        lacks: Feature::DeferredCallchains,
+        applies: |attr| attr.flags.contains(Flags::DEFER_CALLCHAIN),
+        without: |attr| attr.flags.remove(Flags::DEFER_CALLCHAIN),
+    },
     Step {
         // Linux 6.12
         lacks: Feature::GroupReadsInChildren,

@@ -33,6 +33,16 @@ pub(super) fn add_data(events: &mut [PlannedEvent]) {
     }
 }
 
+/// Has user call chains that come later reported by one event, for all that defer them.
+pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
+    let defers = |event: &PlannedEvent| event.attr.flags.contains(Flags::DEFER_CALLCHAIN);
+    if events.iter().any(defers)
+        && let Some(event) = events.iter_mut().find(|event| event.attr.flags.contains(Flags::COMM))
+    {
+        event.attr.flags |= Flags::DEFER_OUTPUT;
+    }
+}
+
 /// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with
 /// those that are sampled.
 pub(super) fn dummy(common: &Common<'_>) -> (Event, Attr) {

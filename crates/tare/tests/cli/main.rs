@@ -30,6 +30,7 @@ mod record_output;
 mod record_own;
 mod record_peers;
 mod record_said;
+mod record_stacks;
 mod record_stopped;
 mod record_switch;
 mod recorded;

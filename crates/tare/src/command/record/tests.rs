@@ -66,7 +66,11 @@ impl Machine {
     /// Linux 4.19 without a PMU.
     fn old() -> Self {
         let new = |attr: &Attr, _| {
-            let flags = Flags::BUILD_ID | Flags::KSYMBOL | Flags::BPF_EVENT | Flags::CGROUP;
+            let flags = Flags::BUILD_ID
+                | Flags::KSYMBOL
+                | Flags::BPF_EVENT
+                | Flags::CGROUP
+                | Flags::DEFER_CALLCHAIN;
             let fields = abi::PERF_SAMPLE_WEIGHT_STRUCT | abi::PERF_SAMPLE_CGROUP;
             let group = attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0
                 && attr.flags.contains(Flags::INHERIT);

@@ -71,6 +71,9 @@ fn raise(asked_hz: u64, limit_hz: u64) -> String {
 
 fn lacks(feature: Feature) -> &'static str {
     match feature {
+        Feature::DeferredCallchains => {
+            "this kernel doesn't defer user call chains (Linux 6.19 does): they are taken with each sample"
+        }
         Feature::GroupReadsInChildren => {
             "this kernel can't read groups (:S) in children: what the first thread starts is not recorded"
         }

@@ -31,8 +31,8 @@ pub struct Sampling {
     #[arg(short = 'g')]
     pub with_call_graph: bool,
 
-    /// How call chains are taken: `fp`, `dwarf[,BYTES]` (a copy of the stack) or `lbr`; `fp` where
-    /// nothing is said
+    /// How call chains are taken: `fp[,defer]`, `dwarf[,BYTES]` (a copy of the stack),
+    /// `dwarf+fp[,BYTES]` or `lbr`; `fp` where nothing is said
     #[arg(long, value_name = "HOW")]
     pub call_graph: Option<String>,
 

@@ -92,15 +92,21 @@ fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> 
         None => match text {
             "fp" => Ok((CallGraph::FramePointer, STACK_BYTES)),
             "dwarf" => Ok((CallGraph::Dwarf, STACK_BYTES)),
+            "dwarf+fp" => Ok((CallGraph::DwarfAndFramePointer, STACK_BYTES)),
             "lbr" => Ok((CallGraph::LastBranchRecord, STACK_BYTES)),
-            _ => Err(refuse("give fp, dwarf[,BYTES] or lbr")),
+            _ => Err(refuse("give fp[,defer], dwarf[,BYTES], dwarf+fp[,BYTES] or lbr")),
         },
-        Some(("dwarf", bytes)) => {
+        Some(("fp", "defer")) => Ok((CallGraph::DeferredFramePointer, STACK_BYTES)),
+        Some((how @ ("dwarf" | "dwarf+fp"), bytes)) => {
             let bytes = bytes.parse().ok().filter(|bytes| (8..=LARGEST_STACK).contains(bytes));
             let bytes = bytes.ok_or_else(|| {
                 refuse(&format!("a sample holds 8 to {LARGEST_STACK} bytes of the stack"))
             })?;
-            Ok((CallGraph::Dwarf, bytes.next_multiple_of(8)))
+            let how = match how {
+                "dwarf" => CallGraph::Dwarf,
+                _ => CallGraph::DwarfAndFramePointer,
+            };
+            Ok((how, bytes.next_multiple_of(8)))
         }
         Some(_) => Err(refuse("only dwarf takes a size, as in dwarf,16384")),
     }

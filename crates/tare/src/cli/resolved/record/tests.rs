@@ -101,6 +101,10 @@ fn call_chains() {
     assert_eq!(how("--call-graph fp true"), (CallGraph::FramePointer, true, 8192));
     assert_eq!(how("--call-graph dwarf true"), (CallGraph::Dwarf, true, 8192));
     assert_eq!(how("--call-graph dwarf,1001 true"), (CallGraph::Dwarf, true, 1008));
+    let both = CallGraph::DwarfAndFramePointer;
+    assert_eq!(how("--call-graph dwarf+fp true"), (both, true, 8192));
+    assert_eq!(how("--call-graph dwarf+fp,1001 true"), (both, true, 1008));
+    assert_eq!(how("--call-graph fp,defer true").0, CallGraph::DeferredFramePointer);
     assert_eq!(how("--call-graph=lbr true"), (CallGraph::LastBranchRecord, true, 8192));
     assert_eq!(how("--no-call-graph true").0, CallGraph::No);
     assert_eq!(sampling("--user-callchains true").callchains, Callchains::User);
@@ -108,7 +112,7 @@ fn call_chains() {
     refused(&[
         ("--call-graph dwarf,99999 true", "65528"),
         ("--call-graph fp,9 true", "only dwarf"),
-        ("--call-graph x true", "fp, dwarf"),
+        ("--call-graph x true", "dwarf+fp"),
         ("-g --no-call-graph true", "cannot be used with"),
     ]);
 }
