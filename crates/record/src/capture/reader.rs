@@ -46,7 +46,7 @@ struct Registered {
 /// The output, which all readers append to.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    common: Mutex<Common>,
+    state: Mutex<State>,
     /// How often readers were ready.
     wake_ups: AtomicU64,
     /// Where the size of files is limited: so much is appended before it is looked at.
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Debug)]
-struct Common {
+struct State {
     output: Output,
     clock: Arc<dyn Clock>,
     /// Where records wait that may never go to the output.
@@ -86,7 +86,7 @@ impl Shared {
         (clock, jit): (Arc<dyn Clock>, JitProcesses),
     ) -> Self {
         let step = output.step();
-        let common = Common {
+        let state = State {
             output,
             clock,
             flight_recorder: keep.map(FlightRecorder::new),
@@ -101,7 +101,7 @@ impl Shared {
             command: None,
         };
         Self {
-            common: Mutex::new(common),
+            state: Mutex::new(state),
             wake_ups: AtomicU64::new(0),
             step,
             waits_for_exec: AtomicBool::new(false),
@@ -138,8 +138,8 @@ impl Shared {
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
-        let mut common = self.lock();
-        let Common { command: Some(command), forgetting, .. } = &mut *common else { return None };
+        let mut state = self.lock();
+        let State { command: Some(command), forgetting, .. } = &mut *state else { return None };
         let records = batch.records().map(|record| match record.slices() {
             [first, []] => Cow::Borrowed(first),
             pieces => Cow::Owned(pieces.concat()),
@@ -151,7 +151,7 @@ impl Shared {
 
     /// The same of records that were in a ring for long, the oldest first.
     pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
-        let Common { command, forgetting, .. } = &mut *self.lock();
+        let State { command, forgetting, .. } = &mut *self.lock();
         match command {
             Some(command) => command.exec.pass_older(forgetting.table(), records),
             None => records,
@@ -160,22 +160,22 @@ impl Shared {
 
     /// What still waits for the command's execve, when nothing more will come.
     pub(crate) fn finish_filter(&self) -> Vec<u8> {
-        let mut common = self.lock();
-        let Common { command, forgetting, .. } = &mut *common;
+        let mut state = self.lock();
+        let State { command, forgetting, .. } = &mut *state;
         let command = command.as_mut();
         command.map(|command| command.exec.finish(forgetting.table())).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Common> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // A reader that panicked left whole records behind: each append is one call.
-        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A ring that is going to be read: returns its number.
     pub(crate) fn register(&self, cpu: u32, size: usize) -> usize {
-        let mut common = self.lock();
-        common.rings.push(Registered { cpu, size, appended: AppendedStats::default() });
-        common.rings.len() - 1
+        let mut state = self.lock();
+        state.rings.push(Registered { cpu, size, appended: AppendedStats::default() });
+        state.rings.len() - 1
     }
 
     /// A reader was ready.
@@ -203,9 +203,9 @@ impl Shared {
     /// # Errors
     /// The output's own.
     pub(crate) fn append_of(&self, ring: usize, scanner: &Scanner, records: &[u8]) -> Result<()> {
-        let mut common = self.lock();
-        common.output.append(&[records])?;
-        common.rings[ring].appended.note(&scanner.stats, scanner.batch_first_ns);
+        let mut state = self.lock();
+        state.output.append(&[records])?;
+        state.rings[ring].appended.note(&scanner.stats, scanner.batch_first_ns);
         Ok(())
     }
 
@@ -221,9 +221,9 @@ impl Shared {
 
     /// The build ids of these files.
     pub(crate) fn build_ids(&self, host: &Host) -> Vec<BuildId> {
-        let common = self.lock();
-        let mut ids = common.build_ids.read(host);
-        common.binaries.iter().for_each(|binaries| binaries.add_build_ids(&mut ids));
+        let state = self.lock();
+        let mut ids = state.build_ids.read(host);
+        state.binaries.iter().for_each(|binaries| binaries.add_build_ids(&mut ids));
         ids
     }
 
@@ -242,9 +242,9 @@ impl Shared {
     /// # Errors
     /// The output's own.
     pub(crate) fn append_recent(&self) -> Result<()> {
-        let mut common = self.lock();
-        let chunks = common.flight_recorder.as_mut().map(FlightRecorder::take).unwrap_or_default();
-        chunks.iter().try_for_each(|chunk| common.output.append(&[chunk]))
+        let mut state = self.lock();
+        let chunks = state.flight_recorder.as_mut().map(FlightRecorder::take).unwrap_or_default();
+        chunks.iter().try_for_each(|chunk| state.output.append(&[chunk]))
     }
 
     /// Where less than was asked for could be kept, for how long that was.
@@ -283,8 +283,8 @@ impl Shared {
 
     /// Ends a file: nobody appends until `end` has seen what the file holds, and has completed it.
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
-        let mut common = self.lock();
-        let Common { rings, forgetting, forgotten, output, .. } = &mut *common;
+        let mut state = self.lock();
+        let State { rings, forgetting, forgotten, output, .. } = &mut *state;
         forgotten.note(&forgetting.stats, forgetting.batch_first_ns);
         let of = |Registered { cpu, size, appended }: &mut Registered| RingStats {
             cpu: *cpu,
@@ -298,7 +298,7 @@ impl Shared {
 
     /// The output, once no reader is left.
     pub(crate) fn into_output(self) -> Output {
-        self.common.into_inner().unwrap_or_else(PoisonError::into_inner).output
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).output
     }
 }
 
@@ -373,9 +373,9 @@ impl Reader {
                 let batch = ring.take(Some(step), filter, &mut noted);
                 let Some(batch) = batch else { break };
                 left = left.saturating_sub(batch.batch.len());
-                let mut common = shared.lock();
-                append(&mut common, &mut vec![batch], &mut noted, None)?;
-                if common.output.is_full() {
+                let mut state = shared.lock();
+                append(&mut state, &mut vec![batch], &mut noted, None)?;
+                if state.output.is_full() {
                     return Ok(Pass::Full);
                 }
             }
@@ -388,7 +388,7 @@ impl Reader {
 /// Appends batches and gives their places back. With the last ones of a pass, the reader's number
 /// and the round in which the pass began: where that completes a round, its mark goes along.
 fn append(
-    common: &mut Common,
+    state: &mut State,
     pending: &mut Vec<PendingBatch<'_>>,
     noted: &mut Vec<u8>,
     ends: Option<(usize, u64)>,
@@ -396,29 +396,29 @@ fn append(
     let mut pieces: Vec<&[u8]> =
         pending.iter().flat_map(PendingBatch::slices).filter(|piece| !piece.is_empty()).collect();
     if !pieces.is_empty() {
-        common.rounds.appended();
+        state.rounds.appended();
     }
-    common.see_mappings(noted);
-    let note = common.jit.take_note();
-    common.command.iter_mut().for_each(|command| command.see(noted));
+    state.see_mappings(noted);
+    let note = state.jit.take_note();
+    state.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
     // What waits for the command's execve would follow a mark that is younger.
-    let may_end = !common.command.as_ref().is_some_and(|command| command.exec.is_waiting());
-    if may_end && ends.is_some_and(|(reader, since)| common.rounds.drained(reader, since)) {
+    let may_end = !state.command.as_ref().is_some_and(|command| command.exec.is_waiting());
+    if may_end && ends.is_some_and(|(reader, since)| state.rounds.drained(reader, since)) {
         // So would what is in rings that are overwritten.
-        pieces.extend((!common.has_overwritten).then_some(&FINISHED_ROUND[..]));
-        common.command.iter_mut().for_each(FollowedCommand::end_round);
+        pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
+        state.command.iter_mut().for_each(FollowedCommand::end_round);
     }
-    common.take(&pieces)?;
+    state.take(&pieces)?;
     for PendingBatch { ring, scanner, .. } in &*pending {
-        common.rings[*ring].appended.note(&scanner.stats, scanner.batch_first_ns);
+        state.rings[*ring].appended.note(&scanner.stats, scanner.batch_first_ns);
     }
     pending.drain(..).for_each(|pending| pending.batch.advance());
     Ok(())
 }
 
-impl Common {
+impl State {
     /// Notes which files code was mapped from.
     fn see_mappings(&mut self, records: &[u8]) {
         self.build_ids.see(records);

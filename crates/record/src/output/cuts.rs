@@ -15,20 +15,11 @@ const KEPT: usize = 4096;
 
 /// A place at which the data of a file may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct CutPoint {
     /// In bytes from the beginning of the file.
     pub(super) end: u64,
     /// Bytes of records before it, as they were before compression.
     pub(super) records: u64,
-}
-
-/// What lies between two places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Between {
-    /// Records: the data may end behind each.
-    Records,
-    /// Records that make sense together only.
-    Whole,
 }
 
 /// Places at which the data of a file may end. The ends of the file's latest pieces are remembered;
@@ -36,20 +27,21 @@ pub(super) enum Between {
 #[derive(Debug)]
 pub(super) struct Cuts {
     start: u64,
-    ends: VecDeque<Cut>,
+    ends: VecDeque<CutPoint>,
     /// The last one, which may be near the one before.
-    last: Option<Cut>,
-    between: Between,
+    last: Option<CutPoint>,
+    /// Records lie in compressed blocks, which make sense whole.
+    is_compressed: bool,
 }
 
 impl Cuts {
     /// The data begin at `start`.
-    pub(super) fn new(start: u64, between: Between) -> Self {
-        Self { start, ends: VecDeque::new(), last: None, between }
+    pub(super) fn new(start: u64, is_compressed: bool) -> Self {
+        Self { start, ends: VecDeque::new(), last: None, is_compressed }
     }
 
     /// A place at which the data may end, behind those before.
-    pub(super) fn add(&mut self, cut: Cut) {
+    pub(super) fn add(&mut self, cut: CutPoint) {
         self.last = Some(cut);
         if cut.end < self.ends.back().map_or(self.start, |last| last.end + GRAIN) {
             return;
@@ -59,12 +51,12 @@ impl Cuts {
 
     /// A place behind bytes that are no records of the caller's, a table. It is kept however near the
     /// last one is: from here on a byte is a byte again.
-    pub(super) fn add_behind_table(&mut self, cut: Cut) {
+    pub(super) fn add_behind_table(&mut self, cut: CutPoint) {
         self.last = Some(cut);
         self.keep(cut);
     }
 
-    fn keep(&mut self, cut: Cut) {
+    fn keep(&mut self, cut: CutPoint) {
         if self.ends.len() == KEPT {
             self.ends.pop_front();
         }
@@ -72,17 +64,17 @@ impl Cuts {
     }
 
     /// The last place up to `limit`. Where there is no file to look into, a record may be cut.
-    pub(super) fn before(&self, limit: u64, file: Option<&dyn DiskFile>) -> Cut {
-        let first = Cut { end: self.start, records: 0 };
+    pub(super) fn before(&self, limit: u64, file: Option<&dyn DiskFile>) -> CutPoint {
+        let first = CutPoint { end: self.start, records: 0 };
         let mut known = self.last.iter().chain(self.ends.iter().rev());
         let known = known.find(|cut| cut.end <= limit).copied().unwrap_or(first);
-        let end = match (self.between, file) {
-            (Between::Whole, _) => known.end,
-            (Between::Records, Some(file)) => records_up_to(file, known.end, limit),
-            (Between::Records, None) => limit.max(known.end),
+        let end = match file {
+            _ if self.is_compressed => known.end,
+            Some(file) => records_up_to(file, known.end, limit),
+            None => limit.max(known.end),
         };
         // Without compression a byte is a byte.
-        Cut { end, records: known.records + (end - known.end) }
+        CutPoint { end, records: known.records + (end - known.end) }
     }
 }
 

@@ -6,11 +6,12 @@ use rustix::io::Errno;
 use tare_format::file::writer::WriteError;
 use thiserror::Error;
 
-/// Why a recording can't be written, or not any further. What was written before can be read.
+/// Why a recording can't be written, or not any further. What was written before can be read. The
+/// caller names the remedy: this library knows no options.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
     /// The destination can't be opened.
-    #[error("-o {}: {reason}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Open {
         /// The destination.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum OutputError {
         reason: String,
     },
     /// A file that is there can't be kept under another name.
-    #[error("-o {}: it is there, and can't be renamed to {}: {error}", path.display(), old.display())]
+    #[error("{}: it is there, and can't be renamed to {}: {error}", path.display(), old.display())]
     Keep {
         /// The file.
         path: PathBuf,
@@ -28,12 +29,10 @@ pub enum OutputError {
         error: Errno,
     },
     /// Nobody can read a recording from a terminal.
-    #[error(
-        "a recording is not for a terminal: use -o FILE, or pipe it into a program that reads it"
-    )]
+    #[error("a recording is not for a terminal")]
     Terminal,
     /// A stream has no end at which another file could begin.
-    #[error("--switch-output and --timestamp-filename take a file: a stream can't be renamed")]
+    #[error("a stream can't be renamed, nor followed by another")]
     NotSwitchable,
     /// A helper thread can't be started.
     #[error("a helper thread of the output can't be started: {0}")]
@@ -45,17 +44,13 @@ pub enum OutputError {
     #[error(transparent)]
     Description(#[from] WriteError),
     /// The file system is full, or the user's share of it.
-    #[error(
-        "the file system of the recording is full: make room, or use -z, --max-size or another file system (-o)"
-    )]
+    #[error("the file system of the recording is full")]
     Full,
     /// The file may not become longer.
-    #[error(
-        "the recording may not become longer: raise the limit on the size of files ('ulimit -f'), or use -z or --max-size"
-    )]
+    #[error("the recording may not become longer: there is a limit on the size of files")]
     TooLong,
     /// Nobody reads the FIFO as yet.
-    #[error("-o {}: nobody reads it", .0.display())]
+    #[error("{}: nobody reads it", .0.display())]
     NoReader(PathBuf),
     /// Nobody reads the stream any more.
     #[error("nobody reads the recording any more")]

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending};
 
 use super::compressor::Compressor;
-use super::cuts::{Between, Cut, Cuts};
+use super::cuts::{CutPoint, Cuts};
 use super::disk::{CutFile, DiskFile, FileState, OpenDestination, OutputBackend};
 use super::later_ids;
 use super::sink::Sink;
@@ -46,7 +46,7 @@ pub(super) struct OutputFile {
     /// System calls for what is not written by the sink.
     calls: u64,
     /// Why the data end, and where.
-    failed: Option<(OutputError, Cut)>,
+    failed: Option<(OutputError, CutPoint)>,
 }
 
 impl OutputFile {
@@ -60,7 +60,7 @@ impl OutputFile {
             OpenDestination::Stream(file) => (OpenOutput::Stream, Sink::stream(file)),
         };
         let compressor = options.compress.map(Compressor::new).transpose()?;
-        let cuts = Cuts::new(0, Between::Records);
+        let cuts = Cuts::new(0, false);
         Ok(Self {
             open,
             sink,
@@ -84,13 +84,13 @@ impl OutputFile {
         }
     }
 
-    /// Adds to an account what is known so far: of the path that the bytes take, and of what didn't
+    /// Adds to the figures what is known so far: of the path that the bytes take, and of what didn't
     /// find room.
-    pub(super) fn so_far(&self, account: &mut OutputStats) {
-        self.sink.account(account);
-        account.system_calls += self.calls;
+    pub(super) fn so_far(&self, stats: &mut OutputStats) {
+        self.sink.add_stats(stats);
+        stats.system_calls += self.calls;
         let cut = self.failed.as_ref().map(|(_, cut)| cut.records);
-        account.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
+        stats.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
     }
 
     /// Bytes in the file, or that went into the stream.
@@ -107,16 +107,13 @@ impl OutputFile {
             Beginning { bytes: description.stream_beginning()?, ..Beginning::default() }
         };
         if let Err(error) = self.sink.append(&[&beginning.bytes]) {
-            self.failed = Some((error.into(), Cut::default()));
+            self.failed = Some((error.into(), CutPoint::default()));
             return self.still_going();
         }
         self.start = self.sink.end();
         self.known_end = self.start;
         self.beginning = beginning;
-        self.cuts = Cuts::new(
-            self.start,
-            if self.compressor.is_some() { Between::Whole } else { Between::Records },
-        );
+        self.cuts = Cuts::new(self.start, self.compressor.is_some());
         Ok(())
     }
 
@@ -144,9 +141,9 @@ impl OutputFile {
     }
 
     /// From here on through windows, where this is a file that is not mapped yet.
-    pub(super) fn map(&mut self, helper: WindowThread, window_bytes: u64) {
+    pub(super) fn map(&mut self, window_thread: WindowThread, window_bytes: u64) {
         if let OpenOutput::File { file, .. } = &self.open {
-            self.sink.map(Arc::clone(file), helper, window_bytes);
+            self.sink.map(Arc::clone(file), window_thread, window_bytes);
         }
     }
 
@@ -191,7 +188,7 @@ impl OutputFile {
             return self.still_going();
         }
         if let Some(records) = records {
-            self.cuts.add(Cut { end: self.sink.end(), records });
+            self.cuts.add(CutPoint { end: self.sink.end(), records });
         }
         Ok(())
     }
@@ -253,7 +250,7 @@ impl OutputFile {
     }
 
     /// The last place up to `limit` at which the data may end.
-    fn cut(&self, limit: u64) -> Cut {
+    fn cut(&self, limit: u64) -> CutPoint {
         self.cuts.before(limit, self.file().map(|file| &**file))
     }
 
@@ -292,7 +289,7 @@ impl OutputFile {
         written?;
         // Compressed records are cut between blocks alone, whose ends are known.
         if self.compressor.is_none() {
-            self.cuts.add_behind_table(Cut { end: self.sink.end(), records: self.records });
+            self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });
         }
         write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET)?;
         self.known_end = self.sink.end();
@@ -324,43 +321,43 @@ impl OutputFile {
         Some(data_end + tail as u64)
     }
 
-    /// Completes the file, or what is left of it after a failure. Returns the helper, for the next
+    /// Completes the file, or what is left of it after a failure. Returns the window thread, for the next
     /// file.
     pub(super) fn finish(
         mut self,
         closing: &Closing<'_>,
-        account: &mut OutputStats,
+        stats: &mut OutputStats,
         backend: &OutputBackend,
     ) -> (Option<WindowThread>, Option<PathBuf>) {
         if self.start > 0 {
             match self.complete(closing) {
-                Ok(bytes) => account.bytes += bytes,
+                Ok(bytes) => stats.bytes += bytes,
                 Err(error) => {
-                    account.bytes += self.sink.end();
-                    account.unfinished = true;
-                    account.stopped.get_or_insert(error);
+                    stats.bytes += self.sink.end();
+                    stats.unfinished = true;
+                    stats.stopped.get_or_insert(error);
                 }
             }
         }
-        account.uncompressed_bytes += self.records;
+        stats.uncompressed_bytes += self.records;
         let mut new_path = None;
         if let Some((mut error, cut)) = self.failed {
-            account.dropped_bytes += self.records.saturating_sub(cut.records);
+            stats.dropped_bytes += self.records.saturating_sub(cut.records);
             if let (OutputError::Deleted, OpenOutput::File { file, path }) = (&error, &self.open) {
                 match backend.disk.write_anew(&**file, path, backend.clock.time_of_day()) {
                     Ok(path) => new_path = Some(path),
                     Err(errno) => error = OutputError::DeletedForGood(errno),
                 }
             }
-            account.stopped.get_or_insert(error);
+            stats.stopped.get_or_insert(error);
         }
         self.sink.unmap();
-        self.sink.account(account);
-        account.system_calls += self.calls;
-        let helper = self.sink.into_helper();
+        self.sink.add_stats(stats);
+        stats.system_calls += self.calls;
+        let window_thread = self.sink.into_window_thread();
         match self.open {
-            OpenOutput::File { path, .. } => (helper, Some(new_path.unwrap_or(path))),
-            OpenOutput::Null(_) | OpenOutput::Stream => (helper, None),
+            OpenOutput::File { path, .. } => (window_thread, Some(new_path.unwrap_or(path))),
+            OpenOutput::Null(_) | OpenOutput::Stream => (window_thread, None),
         }
     }
 

@@ -19,9 +19,9 @@ pub(super) struct FileSeries {
     backend: OutputBackend,
     /// `None` where the next file could not be made.
     file: Option<OutputFile>,
-    helper: Option<WindowThread>,
+    window_thread: Option<WindowThread>,
     began: Instant,
-    account: OutputStats,
+    stats: OutputStats,
     kept: Kept,
     failed: Option<OutputError>,
 }
@@ -37,11 +37,11 @@ impl FileSeries {
         if !is_file && (options.switch.is_some() || options.timestamp) {
             return Err(OutputError::NotSwitchable);
         }
-        let mut account = OutputStats::default();
+        let mut stats = OutputStats::default();
         if !is_file && options.choice == PathChoice::Mmap {
-            account.fallback = Some("only a regular file can be mapped".to_owned());
+            stats.fallback = Some("only a regular file can be mapped".to_owned());
         }
-        let helper = (is_file && options.choice == PathChoice::Mmap)
+        let window_thread = (is_file && options.choice == PathChoice::Mmap)
             .then(WindowThread::start)
             .transpose()?;
         if let OpenDestination::File { path, .. } = &place
@@ -54,10 +54,10 @@ impl FileSeries {
         Ok(Self {
             options: options.clone(),
             file,
-            helper,
+            window_thread,
             began: backend.clock.now(),
             backend,
-            account,
+            stats,
             kept,
             failed: None,
         })
@@ -65,15 +65,15 @@ impl FileSeries {
 
     /// The thread that makes windows ready.
     pub(super) fn thread(&self) -> Option<i32> {
-        self.helper.as_ref().map(WindowThread::tid)
+        self.window_thread.as_ref().map(WindowThread::tid)
     }
 
     /// See [`super::Output::begin`].
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let Some(file) = &mut self.file else { return self.still_going() };
         file.begin(description)?;
-        if let Some(helper) = self.helper.take() {
-            file.map(helper, self.options.window_bytes);
+        if let Some(window_thread) = self.window_thread.take() {
+            file.map(window_thread, self.options.window_bytes);
         }
         self.began = self.backend.clock.now();
         Ok(())
@@ -88,9 +88,9 @@ impl FileSeries {
         if let Some(file) = &mut self.file {
             return file.append(records);
         }
-        let bytes = records.iter().map(|piece| piece.len() as u64).sum::<u64>();
-        self.account.uncompressed_bytes += bytes;
-        self.account.dropped_bytes += bytes;
+        let bytes = records.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+        self.stats.uncompressed_bytes += bytes;
+        self.stats.dropped_bytes += bytes;
         self.still_going()
     }
 
@@ -159,18 +159,19 @@ impl FileSeries {
 
     /// See [`super::Output::so_far`].
     pub(super) fn so_far(&self) -> OutputStats {
-        let mut account = self.account.clone();
+        let mut stats = self.stats.clone();
         if let Some(file) = &self.file {
-            file.so_far(&mut account);
+            file.so_far(&mut stats);
         }
-        account
+        stats
     }
 
     /// Completes the file that is being written, and returns its path.
     fn finish_file(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
-        let (helper, path) = self.file.take()?.finish(closing, &mut self.account, &self.backend);
-        self.helper = helper.or(self.helper.take());
-        self.failed = self.account.stopped.clone();
+        let (window_thread, path) =
+            self.file.take()?.finish(closing, &mut self.stats, &self.backend);
+        self.window_thread = window_thread.or(self.window_thread.take());
+        self.failed = self.stats.stopped.clone();
         path
     }
 
@@ -202,10 +203,10 @@ impl FileSeries {
         if let Some(path) = self.finish_file(closing)
             && let Err(error) = self.rename(path)
         {
-            self.account.stopped.get_or_insert(error);
+            self.stats.stopped.get_or_insert(error);
         }
-        self.account.stopped = self.account.stopped.take().or(self.failed);
-        self.account.files = self.kept.into_files();
-        self.account
+        self.stats.stopped = self.stats.stopped.take().or(self.failed);
+        self.stats.files = self.kept.into_files();
+        self.stats
     }
 }

@@ -24,7 +24,7 @@ enum OpenPath {
 pub(super) struct Sink {
     path: OpenPath,
     /// Of files that are not written through windows now.
-    helper: Option<WindowThread>,
+    window_thread: Option<WindowThread>,
     used: Used,
     /// System calls of paths that were left for another.
     earlier_calls: u64,
@@ -43,13 +43,18 @@ impl Sink {
     }
 
     fn of(path: OpenPath) -> Self {
-        Self { path, helper: None, used: Used::default(), earlier_calls: 0, fallback: None }
+        Self { path, window_thread: None, used: Used::default(), earlier_calls: 0, fallback: None }
     }
 
     /// From here on through windows.
-    pub(super) fn map(&mut self, file: Arc<dyn DiskFile>, helper: WindowThread, window_bytes: u64) {
+    pub(super) fn map(
+        &mut self,
+        file: Arc<dyn DiskFile>,
+        window_thread: WindowThread,
+        window_bytes: u64,
+    ) {
         self.earlier_calls = self.calls();
-        let windows = Windows::new(file, helper, self.end(), window_bytes);
+        let windows = Windows::new(file, window_thread, self.end(), window_bytes);
         self.path = OpenPath::Mmap(Box::new(windows));
     }
 
@@ -103,23 +108,23 @@ impl Sink {
             if let OpenPath::Mmap(windows) =
                 std::mem::replace(&mut self.path, OpenPath::Write(writer))
             {
-                let (helper, used) = windows.close();
-                self.helper = Some(helper);
+                let (window_thread, used) = windows.close();
+                self.window_thread = Some(window_thread);
                 self.used = used;
             }
         }
     }
 
-    /// Adds to an account what is known of the path.
-    pub(super) fn account(&self, account: &mut OutputStats) {
+    /// Adds to the figures what is known of the path.
+    pub(super) fn add_stats(&self, stats: &mut OutputStats) {
         let used =
             if let OpenPath::Mmap(windows) = &self.path { windows.used() } else { self.used };
-        account.system_calls += self.calls();
-        account.path = self.path();
-        account.windows += used.windows;
-        account.window_waits += used.waits;
-        account.window_bytes = account.window_bytes.max(used.largest);
-        account.fallback = account.fallback.take().or_else(|| self.fallback.clone());
+        stats.system_calls += self.calls();
+        stats.path = self.path();
+        stats.windows += used.windows;
+        stats.window_waits += used.waits;
+        stats.window_bytes = stats.window_bytes.max(used.largest);
+        stats.fallback = stats.fallback.take().or_else(|| self.fallback.clone());
     }
 
     /// System calls that this took.
@@ -142,9 +147,9 @@ impl Sink {
         }
     }
 
-    /// The helper, for the next file, where this one is not mapped any more.
-    pub(super) fn into_helper(self) -> Option<WindowThread> {
-        self.helper
+    /// The thread, for the next file, where this one is not mapped any more.
+    pub(super) fn into_window_thread(self) -> Option<WindowThread> {
+        self.window_thread
     }
 }
 

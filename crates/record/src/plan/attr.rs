@@ -22,7 +22,7 @@ const ALWAYS: u64 =
 
 /// What the attributes of a recording have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Common<'a> {
+pub(super) struct AttrDefaults<'a> {
     pub(super) sampling: &'a Sampling,
     /// Events are opened on whole CPUs, or tasks are followed on some CPUs only.
     pub(super) names_cpu: bool,
@@ -31,7 +31,7 @@ pub(super) struct Common<'a> {
     pub(super) overwrite: bool,
 }
 
-impl Common<'_> {
+impl AttrDefaults<'_> {
     /// The attribute of an event, without what its group and its target add.
     pub(super) fn attr(&self, event: &Event, rate: Sampled) -> Result<Attr, PlanError> {
         let mut attr = event.attr.clone();

@@ -24,7 +24,7 @@ use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Kernel;
 use tare_kernel::probe::{Probe, Refusal as Refused};
 
-use self::attr::Common;
+use self::attr::AttrDefaults;
 pub(crate) use self::cpus::cpus;
 use self::rate::Rates;
 use self::self_filter::self_filter;
@@ -168,7 +168,7 @@ impl Plan {
         let all_cpus = cpus(&options.target, host)?;
         let mut planner = Planner {
             options,
-            common: common(options),
+            defaults: defaults(options),
             sources: &sources,
             all_cpus,
             rates: Rates::new(&options.sampling, host, kernel),
@@ -181,7 +181,7 @@ impl Plan {
             let mut members = planner.group(group, number, events.len())?;
             if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks)
             {
-                tracking::track(&planner.common, &mut first.attr);
+                tracking::track(&planner.defaults, &mut first.attr);
             }
             settling.group(&mut members, group.weak)?;
             events.extend(members);
@@ -203,7 +203,7 @@ impl Plan {
     }
 }
 
-fn common(options: &Options) -> Common<'_> {
+fn defaults(options: &Options) -> AttrDefaults<'_> {
     let some_cpus = matches!(
         options.target,
         Target::Command(Cpus::These(_))
@@ -212,7 +212,7 @@ fn common(options: &Options) -> Common<'_> {
             | Target::User(_, Cpus::These(_))
     );
     let per_cpu = options.target.is_per_cpu();
-    Common {
+    AttrDefaults {
         sampling: &options.sampling,
         names_cpu: per_cpu || some_cpus,
         inherit: options.inherit && !per_cpu,
@@ -269,7 +269,7 @@ impl fmt::Display for Plan {
 
 struct Planner<'a> {
     options: &'a Options,
-    common: Common<'a>,
+    defaults: AttrDefaults<'a>,
     sources: &'a Sources,
     all_cpus: CpuList,
     rates: Rates<'a>,
@@ -287,8 +287,8 @@ impl Planner<'_> {
             || first.cpus.is_some()
             || first.attr.flags.contains(Flags::PINNED);
         let differs = first.sampling.time == Some(false)
-            || first.inherit.is_some_and(|inherit| inherit != self.common.inherit);
-        let overwritten = first.sampling.overwrite.unwrap_or(self.common.overwrite);
+            || first.inherit.is_some_and(|inherit| inherit != self.defaults.inherit);
+        let overwritten = first.sampling.overwrite.unwrap_or(self.defaults.overwrite);
         // The rates of one that has a budget start and stop.
         let starts_and_stops = starts_and_stops || self.options.sampling.budget.is_some();
         let several = self.options.target.is_per_cpu()
@@ -298,7 +298,7 @@ impl Planner<'_> {
             || differs
             || overwritten
             || several
-            || self.common.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
+            || self.defaults.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
     }
 
     /// The members of a group, whose first has this number in the plan.
@@ -317,7 +317,7 @@ impl Planner<'_> {
             };
             let fixed = self.rates.fixed(event, rate);
             let mut attr = self
-                .common
+                .defaults
                 .attr(event, fixed.map_or(rate, |fixed| Sampled::Period(fixed.period)))?;
             if group.sample_read {
                 match members.first() {
@@ -377,7 +377,7 @@ impl Planner<'_> {
     }
 
     fn dummy(&self) -> PlannedEvent {
-        let (event, attr) = tracking::dummy(&self.common);
+        let (event, attr) = tracking::dummy(&self.defaults);
         let cgroup = matches!(self.options.target, Target::CommandInCgroup(_)).then_some(0);
         PlannedEvent {
             event,

@@ -6,7 +6,7 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling as Sampled};
 
 use super::PlannedEvent;
-use super::attr::{Common, READ_FORMAT};
+use super::attr::{AttrDefaults, READ_FORMAT};
 
 /// What one event of a recording reports of processes and of the kernel's own code.
 const TRACKED: Flags = Flags::MMAP
@@ -17,8 +17,8 @@ const TRACKED: Flags = Flags::MMAP
     .union(Flags::KSYMBOL);
 
 /// Has this event keep track.
-pub(super) fn track(common: &Common<'_>, attr: &mut Attr) {
-    attr.flags |= TRACKED | common.sampling.tracking;
+pub(super) fn track(defaults: &AttrDefaults<'_>, attr: &mut Attr) {
+    attr.flags |= TRACKED | defaults.sampling.tracking;
 }
 
 /// Has mappings of data reported where stacks are copied, as perf does: what they are unwound by
@@ -45,7 +45,7 @@ pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
 
 /// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with
 /// those that are sampled.
-pub(super) fn dummy(common: &Common<'_>) -> (Event, Attr) {
+pub(super) fn dummy(defaults: &AttrDefaults<'_>) -> (Event, Attr) {
     let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
     let event = Event::new(
         "dummy:u",
@@ -61,8 +61,8 @@ pub(super) fn dummy(common: &Common<'_>) -> (Event, Attr) {
     );
     attr.read_format = READ_FORMAT;
     attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED | Flags::WATERMARK;
-    attr.flags.set(Flags::INHERIT, common.inherit);
-    common.set_clock(&mut attr);
-    track(common, &mut attr);
+    attr.flags.set(Flags::INHERIT, defaults.inherit);
+    defaults.set_clock(&mut attr);
+    track(defaults, &mut attr);
     (event, attr)
 }

@@ -107,7 +107,7 @@ pub enum Stopped {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// It is as large as it may become.
-    #[error("it reached the size that --max-size allows")]
+    #[error("it is as large as it may become")]
     MaxSize,
 }
 

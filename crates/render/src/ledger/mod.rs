@@ -264,6 +264,16 @@ mod tests {
         }
     }
 
+    fn losses_of_cpu_1() -> Vec<Loss> {
+        let (from_ns, to_ns) = (Some(1_500_000_000), Some(1_600_000_000));
+        vec![Loss { cpu: 1, records: 7, from_ns, to_ns }]
+    }
+
+    fn gaps() -> Vec<Gap> {
+        let gap = |from_ns, to_ns| Gap { cpu: 3, from_ns: Some(from_ns), to_ns };
+        vec![gap(1_700_000_000, Some(1_800_000_000)), gap(1_900_000_000, None)]
+    }
+
     fn ledger() -> Ledger {
         let coverage = Coverage {
             sampled: 1_234_000_000,
@@ -291,16 +301,8 @@ mod tests {
                     ..Event::default()
                 },
             ],
-            losses: vec![Loss {
-                cpu: 1,
-                records: 7,
-                from_ns: Some(1_500_000_000),
-                to_ns: Some(1_600_000_000),
-            }],
-            gaps: vec![
-                Gap { cpu: 3, from_ns: Some(1_700_000_000), to_ns: Some(1_800_000_000) },
-                Gap { cpu: 3, from_ns: Some(1_900_000_000), to_ns: None },
-            ],
+            losses: losses_of_cpu_1(),
+            gaps: gaps(),
             throttled: 2,
             recorded_ns: 2_000_000_000,
             cost: Cost {

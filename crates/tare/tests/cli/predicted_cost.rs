@@ -22,7 +22,7 @@ fn recorded(folder: &Path) -> (String, Value) {
     let said = stderr(&record.stdin(Stdio::null()).output().unwrap());
     let line = said
         .lines()
-        .find(|line| line.contains("sampling cost ≈ ") && line.contains("us a sample"))
+        .find(|line| line.contains("in that cost, ") && line.contains("us a sample"))
         .unwrap_or_else(|| panic!("{said}"))
         .to_owned();
     let report = |options: &[&str]| {

@@ -377,3 +377,30 @@ fn time_selects_samples() {
     let refused = report(&file, &["--time", "soon"]);
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
 }
+
+/// The shares of all branches below the entries of a document, in percent of its samples, and the
+/// limit that it names.
+fn branches(file: &Path, args: &[&str]) -> (Vec<f64>, serde_json::Value) {
+    let args = [args, &["--sort", "comm", "--json"]].concat();
+    let text = stdout(&report(file, &args));
+    let event = serde_json::from_str::<serde_json::Value>(&text).unwrap()["events"][0].clone();
+    let all = event["period"].as_f64().unwrap();
+    let entries = event["entries"].as_array().unwrap();
+    let branches = entries.iter().filter_map(|entry| entry["graph"].as_array()).flatten();
+    let share =
+        |branch: &serde_json::Value| 100.0 * branch["total"]["period"].as_f64().unwrap() / all;
+    (branches.map(share).collect(), event["graph_percent_limit"].clone())
+}
+
+#[test]
+fn documents_name_the_limit_of_their_graphs() {
+    let Some(made) = Recordings::get() else { return };
+    let graph = made.file("graph");
+    let (all, none) = branches(&graph, &["-g", "caller,0"]);
+    assert_eq!(none, 0.0);
+    let (large, limit) = branches(&graph, &["-g", "caller,4"]);
+    assert_eq!(limit, 4.0);
+    assert!(!large.is_empty() && large.iter().all(|share| *share >= 4.0), "{large:?}");
+    assert!(all.iter().any(|share| *share < 4.0), "{all:?}");
+    assert!(branches(&graph, &["-g", "none"]).1.is_null());
+}

@@ -159,7 +159,7 @@ fn open(record: &Record, signals: &Signals) -> anyhow::Result<Output> {
         match Output::open(&record.output.destination, &record.output.options) {
             Err(waits @ OutputError::NoReader(_)) => {
                 if !std::mem::replace(&mut is_said, true) {
-                    say(&format!("{waits} as yet: waiting"));
+                    say(&format!("-o {waits} as yet: waiting"));
                 }
                 poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&LOOK))
                     .or_else(interrupted)?;
@@ -169,13 +169,13 @@ fn open(record: &Record, signals: &Signals) -> anyhow::Result<Output> {
                 });
                 if let Some(signal) = arrived {
                     let message =
-                        format!("{waits}, and signal {} ended the waiting", signal.number);
+                        format!("-o {waits}, and signal {} ended the waiting", signal.number);
                     return Err(
                         Refusal { exit: Exit::Command(by_signal(signal.number)), message }.into()
                     );
                 }
             }
-            opened => return Ok(opened?),
+            opened => return opened.map_err(|error| wording::output_error(&error)),
         }
     }
 }
@@ -196,14 +196,15 @@ fn show(record: &Record, recorded: &Recorded) {
     if finished.output.stopped == Some(OutputError::Closed) {
         return;
     }
-    // The ledger's lines say it too, if it was known by then.
-    if let Some(why) = finished
-        .output
-        .stopped
-        .as_ref()
-        .filter(|_| record.quiet || finished.ledger.stopped.is_none())
-    {
-        say(&format!("the recording ended early: {why}"));
+    if let Some(why) = &finished.output.stopped {
+        // The ledger's lines say it too, if it was known by then.
+        let is_said = !record.quiet && finished.ledger.stopped.is_some();
+        match wording::remedy_of_output(why) {
+            Some(remedy) if is_said => say(&format!("to record more: {remedy}")),
+            Some(remedy) => say(&format!("the recording ended early: {why}: {remedy}")),
+            None if is_said => {}
+            None => say(&format!("the recording ended early: {why}")),
+        }
     }
     if record.quiet {
         return;

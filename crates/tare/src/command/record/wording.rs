@@ -5,6 +5,7 @@ use tare_events::Unavailable;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_record::options::Follow;
+use tare_record::output::OutputError;
 use tare_record::{
     Feature, Following, NotFollowed, NotTaken, PlanError, RecordError, RingLimit, Warning,
 };
@@ -183,7 +184,35 @@ pub(super) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -
         RecordError::NoProcessesOfUser(_) => Refusal::usage(format!("-u: {error}")).into(),
         RecordError::Open(error) => remedy::for_open(error, host, files).into(),
         RecordError::Priority(errno) => no_priority(None, *errno).into(),
+        RecordError::Output(output) => output_error(output),
         _ => error.into(),
+    }
+}
+
+/// Why an output can't be opened or written, with the option that it is about, and the remedy.
+pub(super) fn output_error(error: &OutputError) -> anyhow::Error {
+    let text = match error {
+        OutputError::Open { .. } | OutputError::Keep { .. } | OutputError::NoReader(_) => {
+            format!("-o {error}")
+        }
+        OutputError::NotSwitchable => {
+            format!("--switch-output and --timestamp-filename take a file: {error}")
+        }
+        _ => match remedy_of_output(error) {
+            Some(remedy) => format!("{error}: {remedy}"),
+            None => error.to_string(),
+        },
+    };
+    anyhow::Error::msg(text)
+}
+
+/// What to do about an output that takes nothing more.
+pub(super) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
+    match error {
+        OutputError::Terminal => Some("use -o FILE, or pipe it into a program that reads it"),
+        OutputError::Full => Some("make room, or use -z, --max-size or another file system (-o)"),
+        OutputError::TooLong => Some("raise 'ulimit -f', or use -z or --max-size"),
+        _ => None,
     }
 }
 
