@@ -133,9 +133,6 @@ fn meta(
     json!({
         "interval": interval,
         "startTime": 0,
-        "endTime": length_ms,
-        "profilingStartTime": 0,
-        "profilingEndTime": length_ms,
         "processType": 0,
         "product": session.command(),
         "stackwalk": 1,

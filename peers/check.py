@@ -1,0 +1,234 @@
+"""Other tools read what tare export writes; their sums by function are held against tare report's.
+
+check.py TARE MIX TOOLS: TARE is the binary, MIX the workload of that name, TOOLS the folder that ./x peers installed
+pprof (bin/), npm's packages (npm/) and this Python (python/) into. Each mismatch is said; the last line counts.
+"""
+
+import base64
+import collections
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import duckdb
+import pandas
+
+from chromium import Page
+
+TARE, MIX, TOOLS = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
+NODE = TOOLS / "npm/node_modules" / f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}" / "bin/node"
+RECORDINGS = {
+    "call chains by frame pointers": ["-g", "-F", "999"],
+    "copied stacks": ["--call-graph", "dwarf", "-F", "499"],
+    "several events and threads": ["-g", "-e", "cpu-clock,page-faults", "-F", "999"],
+}
+
+
+def run(*words, **options):
+    words = [str(word) for word in words]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.decode()} {done.stdout.decode()[:500]}")
+    return done.stdout.decode()
+
+
+class Sums:
+    """What functions weigh by name: themselves, and where one name is one function also with what they call."""
+
+    def __init__(self):
+        self.own, self.total, self.files = collections.Counter(), {}, collections.defaultdict(set)
+
+    def add(self, name, own, total):
+        self.own[name] += own
+        self.total[name] = None if name in self.total else total
+
+
+def named(entry):
+    if entry.get("symbol"):
+        return entry["symbol"]
+    dso = entry.get("dso") or "[unknown]"
+    return dso if dso.startswith("[") else f"[{dso}]"
+
+
+def reported(recording):
+    """The report's sums, by event."""
+    report = json.loads(run(TARE, "report", "--json", "--children", "-g", "none", "--sort", "sym,dso", "-i", recording))
+    events = {}
+    for event in report["events"]:
+        sums = events[event["event"]] = Sums()
+        for entry in event["entries"]:
+            name = named(entry)
+            sums.add(name, entry["own"]["period"], entry["total"]["period"])
+            sums.files[name].add(entry.get("dso"))
+            if not entry.get("symbol"):
+                sums.total[name] = None
+    return events
+
+
+def exported(recording, form, name):
+    path = recording.with_name(name)
+    run(TARE, "export", "--format", form, "-i", recording, "-o", path)
+    return path
+
+
+def hold(wanted, found, unit=1):
+    """Compares one event's sums; `found` has (own, total) by name. Returns how many functions there were."""
+    for name in set(wanted.own) | set(found):
+        own, total = found.get(name, (0, 0))
+        if round(own * unit) != wanted.own[name]:
+            raise AssertionError(f"{name}: itself {own * unit} instead of {wanted.own[name]}")
+        if wanted.total.get(name) is not None and round(total * unit) != wanted.total[name]:
+            raise AssertionError(f"{name}: {total * unit} with what it calls, instead of {wanted.total[name]}")
+    return len(wanted.own)
+
+
+def pprof(recording, events):
+    path, count = exported(recording, "pprof", "profile.pb.gz"), 0
+    comments = run(TOOLS / "bin/pprof", "-symbolize=none", "-comments", path)
+    assert "samples in" in comments, f"no ledger among the comments: {comments}"
+    for event, wanted in events.items():
+        options = ["-symbolize=none", "-top", "-nodecount=1000000", "-nodefraction=0", "-unit=ns", f"-sample_index={event}"]
+        found = {}
+        for line in run(TOOLS / "bin/pprof", *options, path).splitlines():
+            parts = re.match(r"\s*(\d+)(?:ns)?\s+\S+%\s+\S+%\s+(\d+)(?:ns)?\s+\S+%  (.*)", line)
+            if parts:
+                own, total, name = parts.groups()
+                name = re.sub(r" \(inline\)$", "", name)
+                before = found.get(name, (0, 0))
+                found[name] = (before[0] + int(own), before[1] + int(total))
+        count += hold(wanted, found)
+    return count
+
+
+def firefox(recording, events):
+    path, count = exported(recording, "firefox", "profile.json"), 0
+    tracks = json.loads(path.read_text())["threads"]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        cli = [NODE, TOOLS / "npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js"]
+        options = {"env": {**os.environ, "HOME": home}}
+        try:
+            run(*cli, "load", path, **options)
+        except RuntimeError as error:
+            # It gives its own daemon half a second to begin.
+            if "did not become ready" not in str(error):
+                raise
+        end = time.time() + 60
+        while True:
+            try:
+                info = json.loads(run(*cli, "profile", "info", "--json", **options))
+                break
+            except (RuntimeError, ValueError):
+                if time.time() > end:
+                    raise
+                time.sleep(1)
+        try:
+            # A text that it takes for perf's has no tracks of ours, and samples of one weight.
+            assert info["threadCount"] == len(tracks), f"{info['threadCount']} of {len(tracks)} threads"
+            found = {event: collections.defaultdict(lambda: (0, 0)) for event in events}
+            for at, track in enumerate(tracks):
+                words = ["thread", "functions", "--thread", f"t-{at}", "--limit", "0", "--include-idle", "--json"]
+                functions = json.loads(run(*cli, *words, **options))
+                kind = track["samples"]["weightType"]
+                assert functions["weightType"] == kind, f"weights are {functions['weightType']}, not {kind}"
+                event = next((event for event in events if track["name"].endswith(f"({event})")), next(iter(events)))
+                unit = 1e6 if kind == "tracing-ms" else 1
+                for function in functions["functions"]:
+                    own, total = found[event][function["name"]]
+                    sums = [round(function[key] * unit) for key in ("selfSamples", "totalSamples")]
+                    found[event][function["name"]] = (own + sums[0], total + sums[1])
+            for event, wanted in events.items():
+                count += hold(wanted, found[event])
+        finally:
+            run(*cli, "stop", "--all", **options)
+    return count
+
+
+def speedscope(recording, events):
+    path, count = exported(recording, "speedscope", "profile.speedscope.json"), 0
+    document = json.loads(path.read_text())
+    # The file's own sums are exact.
+    for profile in document["profiles"]:
+        found = collections.defaultdict(lambda: (0, 0))
+        for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
+            names = [document["shared"]["frames"][frame]["name"] for frame in stack[1:]]
+            for name in set(names):
+                own, total = found[name]
+                found[name] = (own + (weight if name == names[-1] else 0), total + weight)
+        count += hold(events[profile["name"]], found)
+    # What the page shows of the first profile has as many digits as it shows.
+    script = path.with_name("profile.js")
+    script.write_text(f'speedscope.loadFileFromBase64("profile", "{base64.b64encode(path.read_bytes()).decode()}")')
+    page = Page(f"file://{TOOLS}/npm/node_modules/speedscope/dist/release/index.html#localProfilePath={script}")
+    try:
+        page.wait("document.body && document.body.innerText.includes('Sandwich')")
+        page.key("3")
+        page.wait("document.querySelectorAll('tr').length > 2")
+        shown = page.js("[...document.querySelectorAll('tr')].map((row) => row.innerText)")
+    finally:
+        page.close()
+    wanted, units, seen = events[document["profiles"][0]["name"]], {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}, 0
+    for row in shown:
+        parts = re.match(r"([\d.,]+)(ns|µs|ms|s|) \([\d.]+%\)\s+([\d.,]+)(ns|µs|ms|s|) \([\d.]+%\)\s+(.*)", row)
+        if not parts or len(wanted.files.get(parts.group(5), ())) != 1 or wanted.total.get(parts.group(5)) is None:
+            continue
+        name = parts.group(5)
+        for text, unit, value in [(*parts.group(1, 2), wanted.total[name]), (*parts.group(3, 4), wanted.own[name])]:
+            text = text.replace(",", "")
+            digits = len(text.partition(".")[2])
+            if abs(float(text) - value / units[unit]) > 0.51 * 10**-digits:
+                raise AssertionError(f"{name}: the page shows {text}{unit} instead of {value}")
+        seen += 1
+    assert seen > 2, f"the page shows no functions: {shown[:5]}"
+    return count + seen
+
+
+def parquet_duckdb(recording, events):
+    path, count = exported(recording, "parquet", "samples.parquet"), 0
+    version = duckdb.sql(f"select decode(value) from parquet_kv_metadata('{path}') where decode(key) = 'tare.version'")
+    assert version.fetchall() == [("1",)], "the version of the schema"
+    for event, wanted in events.items():
+        rows = f"(select * from '{path}' where event = '{event}')"
+        own = dict(duckdb.sql(f"select function, sum(period)::hugeint from {rows} group by 1").fetchall())
+        unnested = f"(select period, unnest(list_distinct(stack)) f from {rows})"
+        total = dict(duckdb.sql(f"select f, sum(period)::hugeint from {unnested} group by 1").fetchall())
+        count += hold(wanted, {name: (own.get(name, 0), sum_) for name, sum_ in total.items()})
+    return count
+
+
+def parquet_pandas(recording, events):
+    frame, count = pandas.read_parquet(exported(recording, "parquet", "samples.parquet")), 0
+    for event, wanted in events.items():
+        rows = frame[frame.event == event]
+        own = rows.groupby("function").period.sum().to_dict()
+        each = rows.assign(f=rows["stack"].map(lambda stack: list(set(stack)))).explode("f")
+        total = each.groupby("f").period.sum().to_dict()
+        count += hold(wanted, {name: (int(own.get(name, 0)), int(sum_)) for name, sum_ in total.items()})
+    return count
+
+
+def main():
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, options in RECORDINGS.items():
+            recording = pathlib.Path(folder) / "perf.data"
+            run(TARE, "record", "-q", *options, "-o", recording, "--", MIX, "1", "90", "3")
+            events = {event: sums for event, sums in reported(recording).items() if sums.own}
+            assert len(events) == (2 if "," in " ".join(options) else 1), f"events of {name}: {list(events)}"
+            for reads in (pprof, firefox, speedscope, parquet_duckdb, parquet_pandas):
+                try:
+                    print(f"{reads.__name__}: {name}: {reads(recording, events)} functions are the report's", flush=True)
+                    passed += 1
+                except Exception as error:  # whatever a peer says is a failure
+                    print(f"FAILED {reads.__name__}: {name}: {type(error).__name__}: {error}", flush=True)
+                    failed += 1
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()

@@ -1,0 +1,78 @@
+"""A page in headless Chromium, driven by the DevTools protocol over two pipes."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+
+class Page:
+    def __init__(self, url, width=1600, height=4000):
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        to_child, self.commands = os.pipe()
+        self.answers, from_child = os.pipe()
+        line = (
+            "exec timeout 200 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files"
+            f" --remote-debugging-pipe --user-data-dir={self.folder.name} about:blank"
+            f" 8<&{to_child} 9>&{from_child} 3<&8 4>&9"
+        )
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(["sh", "-c", line], pass_fds=[to_child, from_child], **quiet)
+        os.close(to_child)
+        os.close(from_child)
+        self.number, self.session, self.rest = 0, None, b""
+        targets = self.call("Target.getTargets")["targetInfos"]
+        target = next(target for target in targets if target["type"] == "page")
+        attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self.session = attached["sessionId"]
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Page.navigate", url=url)
+
+    def call(self, method, **params):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self.rest:
+                some = os.read(self.answers, 1 << 20)
+                if not some:
+                    raise RuntimeError("Chromium has ended")
+                self.rest += some
+            answer, self.rest = self.rest.split(b"\0", 1)
+            answer = json.loads(answer)
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def js(self, expression):
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def wait(self, expression, seconds=60):
+        end = time.time() + seconds
+        while True:
+            value = self.js(expression)
+            if value:
+                return value
+            if time.time() > end:
+                raise RuntimeError(f"in vain: {expression}; the page says {self.js('document.body.innerText')!r}")
+            time.sleep(0.1)
+
+    def key(self, key):
+        for kind in ("keyDown", "keyUp"):
+            text = key if kind == "keyDown" else ""
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=f"Digit{key}", text=text)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.commands)
+        os.close(self.answers)
+        self.folder.cleanup()
