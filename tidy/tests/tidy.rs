@@ -62,6 +62,10 @@ fn crate_edges_are_those_of_the_architecture() {
         ),
         ("tare-bench", &["tare-format", "tare-kernel", "tare-measure"]),
         ("tare-fuzz", &["tare-format", "tare-symbols"]),
+        (
+            "tare-simulate",
+            &["tare-events", "tare-format", "tare-kernel", "tare-record", "tare-replay"],
+        ),
         ("tare-tidy", &[]),
     ]);
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

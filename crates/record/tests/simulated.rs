@@ -15,7 +15,7 @@ use tare_format::file::Reader;
 use tare_format::ledger::Ledger;
 use tare_kernel::file_window::{FileWindow, Step, WindowError};
 use tare_kernel::host::Host;
-use tare_kernel::simulated::{Emitted, Simulated};
+use tare_kernel::simulated::{Emitted, Sample, Simulated};
 use tare_record::clock::Clock;
 use tare_record::describe::RecordingClock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
@@ -204,7 +204,8 @@ impl Machine {
         let mut stored = 0;
         for number in 0..samples {
             self.kernel.advance_ns(1000);
-            let emitted = events.iter().map(|(event, _)| self.kernel.sample(*event, 7, number));
+            let sample = Sample { pid: 7, tid: 7, ip: number };
+            let emitted = events.iter().map(|(event, _)| self.kernel.sample(*event, sample));
             stored += emitted.filter(|emitted| *emitted == Emitted::Stored).count() as u64;
         }
         stored

@@ -9,12 +9,15 @@
 //! would have to be as large as the rate of events makes it, which nobody knows before. What is
 //! drained can be kept for exactly as long as was asked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_SAMPLE};
-use tare_format::record::{Records, kind};
+use tare_format::record::{RawRecord, Records, kind};
+
+use super::scanner::{Scanner, lost_records};
+use super::stats::{AppendedStats, Stats};
 
 /// The most bytes that are kept: above, the oldest are forgotten before their time.
 const MOST_BYTES: usize = 1 << 30;
@@ -64,9 +67,34 @@ impl FlightRecorder {
     }
 }
 
+/// What was read and doesn't get into the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten {
+    stats: AppendedStats,
+    losses: BTreeMap<Option<u32>, u64>,
+}
+
+impl Forgotten {
+    /// Notes what a chunk holds, which `scanner` goes through; returns what of it stays.
+    pub(crate) fn add(&mut self, scanner: &mut Scanner, chunk: &[u8]) -> Vec<u8> {
+        scanner.see(chunk, [&[], &[]]);
+        self.stats.note(&scanner.stats, scanner.batch_first_ns);
+        without_samples(chunk, |lost, record| {
+            *self.losses.entry(scanner.table().cpu(record)).or_default() += lost;
+        })
+    }
+
+    /// What it is since this was asked for last; of records that were lost, how many by CPU, where
+    /// that is known.
+    pub(crate) fn take(&mut self) -> (Stats, BTreeMap<Option<u32>, u64>) {
+        (self.stats.take(), std::mem::take(&mut self.losses))
+    }
+}
+
 /// Of whole records, those that readers need to understand later samples, and the marks: what a
-/// chunk held before one it still does. Marks alone say nothing.
-pub(crate) fn without_samples(chunk: &[u8]) -> Vec<u8> {
+/// chunk held before one it still does. Marks alone say nothing. `lost` is told of the records that
+/// were lost, with the record that says so.
+fn without_samples(chunk: &[u8], mut lost: impl FnMut(u64, &RawRecord<'_>)) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut holds_records = false;
     let mut rest = chunk;
@@ -77,6 +105,8 @@ pub(crate) fn without_samples(chunk: &[u8]) -> Vec<u8> {
         {
             kept.extend_from_slice(bytes);
             holds_records |= record.kind != kind::FINISHED_ROUND;
+        } else if let Some(records) = lost_records(bytes) {
+            lost(records, &record);
         }
     }
     if holds_records { kept } else { Vec::new() }
@@ -132,8 +162,8 @@ mod tests {
         ]
         .concat();
         let kept = [&record(PERF_RECORD_COMM)[..], &FINISHED_ROUND].concat();
-        assert_eq!(without_samples(&chunk), kept);
+        assert_eq!(without_samples(&chunk, |_, _| {}), kept);
         let no_records = [&record(PERF_RECORD_SAMPLE)[..], &FINISHED_ROUND].concat();
-        assert_eq!(without_samples(&no_records), Vec::<u8>::new());
+        assert_eq!(without_samples(&no_records, |_, _| {}), Vec::<u8>::new());
     }
 }

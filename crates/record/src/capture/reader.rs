@@ -21,7 +21,7 @@ use tare_kernel::ring::Batch;
 use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
 use super::exec::Passed;
-use super::flight_recorder::{FlightRecorder, without_samples};
+use super::flight_recorder::{FlightRecorder, Forgotten};
 use super::jit::JitProcesses;
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
@@ -64,7 +64,7 @@ struct State {
     rings: Vec<Registered>,
     /// What was forgotten of what is kept back.
     forgetting: Scanner,
-    forgotten: AppendedStats,
+    forgotten: Forgotten,
     /// The files that samples can lie in.
     build_ids: BuildIds,
     jit: JitProcesses,
@@ -92,7 +92,7 @@ impl Shared {
             flight_recorder: keep.map(FlightRecorder::new),
             rings: Vec::new(),
             forgetting: Scanner::new(known),
-            forgotten: AppendedStats::default(),
+            forgotten: Forgotten::default(),
             build_ids: BuildIds::default(),
             jit,
             binaries: None,
@@ -116,6 +116,11 @@ impl Shared {
     /// Some rings are overwritten, and read when that is asked for.
     pub(crate) fn has_overwritten(&self) {
         self.lock().has_overwritten = true;
+    }
+
+    /// Whether the size of files is limited.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.step.is_some()
     }
 
     /// Has samples left out that the command's process made before its execve. `notes_members`:
@@ -284,16 +289,20 @@ impl Shared {
     /// Ends a file: nobody appends until `end` has seen what the file holds, and has completed it.
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
         let mut state = self.lock();
+        // What is still kept back when a file ends was not asked for any more.
+        let kept_back = state.flight_recorder.as_mut().map(FlightRecorder::take);
         let State { rings, forgetting, forgotten, output, .. } = &mut *state;
-        forgotten.note(&forgetting.stats, forgetting.batch_first_ns);
+        for chunk in kept_back.unwrap_or_default() {
+            forgotten.add(forgetting, &chunk);
+        }
         let of = |Registered { cpu, size, appended }: &mut Registered| RingStats {
             cpu: *cpu,
             size: *size,
             stats: appended.take(),
         };
-        let stats =
-            FileStats { rings: rings.iter_mut().map(of).collect(), forgotten: forgotten.take() };
-        end(output, stats)
+        let rings = rings.iter_mut().map(of).collect();
+        let (forgotten, forgotten_losses) = forgotten.take();
+        end(output, FileStats { rings, forgotten, forgotten_losses })
     }
 
     /// The output, once no reader is left.
@@ -428,19 +437,19 @@ impl State {
 
     /// Takes records from rings: to the output, or to where what came last is kept.
     fn take(&mut self, pieces: &[&[u8]]) -> Result<()> {
-        let Some(flight_recorder) = &mut self.flight_recorder else {
-            return if pieces.is_empty() { Ok(()) } else { self.output.append(pieces) };
+        let Self { flight_recorder, forgetting, forgotten, output, clock, .. } = self;
+        let Some(flight_recorder) = flight_recorder else {
+            return if pieces.is_empty() { Ok(()) } else { output.append(pieces) };
         };
-        let now = self.clock.now();
+        let now = clock.now();
         if !pieces.is_empty() {
             flight_recorder.push(pieces, now);
         }
         while let Some(chunk) = flight_recorder.expired(now) {
-            self.forgetting.see(&chunk, [&[], &[]]);
-            let kept = without_samples(&chunk);
+            let kept = forgotten.add(forgetting, &chunk);
             if !kept.is_empty() {
                 // A chunk is a part of a pass: only the last one of a round ends with its mark.
-                self.output.append(&[&kept])?;
+                output.append(&[&kept])?;
             }
         }
         Ok(())

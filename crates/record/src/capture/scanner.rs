@@ -135,6 +135,12 @@ impl EventTable {
         Some(i32::from_ne_bytes(std::array::from_fn(|n| task[n + 4])))
     }
 
+    /// The CPU of a record that is no sample, where it says that. All events have it at one place, or
+    /// none.
+    pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
+        self.layouts.first()?.sample_id(record).cpu
+    }
+
     /// When a record was made, in the recording's clock. All events of a ring have their time at
     /// one place, or none.
     pub(crate) fn time_ns(&self, record: &[u8]) -> Option<u64> {
@@ -167,6 +173,15 @@ pub(crate) struct Scanner {
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
+}
+
+/// How many records a `PERF_RECORD_LOST` or `PERF_RECORD_LOST_SAMPLES` tells of.
+pub(crate) fn lost_records(record: &[u8]) -> Option<u64> {
+    match RecordHeader::first(record, Endian::NATIVE)?.kind {
+        PERF_RECORD_LOST => word(record, HEADER + 8),
+        PERF_RECORD_LOST_SAMPLES => word(record, HEADER),
+        _ => None,
+    }
 }
 
 impl Scanner {
@@ -226,7 +241,7 @@ impl Scanner {
                     self.sample(&known, header, record);
                     last = record;
                 }
-                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(header, record, previous),
+                PERF_RECORD_LOST | PERF_RECORD_LOST_SAMPLES => self.loss(record, previous),
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.stats.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.noted.extend_from_slice(record),
@@ -282,11 +297,8 @@ impl Scanner {
         }
     }
 
-    fn loss(&mut self, header: RecordHeader, record: &[u8], previous: &[u8]) {
-        let lost_samples = header.kind == PERF_RECORD_LOST_SAMPLES;
-        let Some(records) = word(record, if lost_samples { HEADER } else { HEADER + 8 }) else {
-            return;
-        };
+    fn loss(&mut self, record: &[u8], previous: &[u8]) {
+        let Some(records) = lost_records(record) else { return };
         let after_ns = self.time_ns(previous).or(self.stats.last_ns);
         let until_ns = self.time_ns(record).or(after_ns);
         let before = self.stats.lost;

@@ -1,5 +1,7 @@
 //! What a ring brought, as stats: since the recording began, and of each of its files.
 
+use std::collections::BTreeMap;
+
 /// Samples of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleCounts {
@@ -106,6 +108,9 @@ pub(crate) struct FileStats {
     pub(crate) rings: Vec<RingStats>,
     /// Of them, what was read and not kept.
     pub(crate) forgotten: Stats,
+    /// Of the records that were lost, those that were so before what was kept, by CPU where that is
+    /// known.
+    pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,
 }
 
 /// The ring of a CPU, and what of it is known to have been appended to the output.

@@ -1,23 +1,22 @@
 //! One file of a recording, or a stream: its beginning, its records, its end.
 
+mod ending;
+
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description, Ending};
+use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description};
 
 use super::compressor::Compressor;
 use super::cuts::{CutPoint, Cuts};
-use super::disk::{CutFile, DiskFile, FileState, OpenDestination, OutputBackend};
+use super::disk::{CutFile, DiskFile, FileState, OpenDestination};
 use super::later_ids;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;
 use super::{Closing, Options, OutputError, OutputStats, Result};
-
-/// How often the data are cut to make room for the file's end.
-const ATTEMPTS: u64 = 4;
 
 /// The open file or stream.
 #[derive(Debug)]
@@ -227,6 +226,26 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Has `room` bytes behind the data, for the file's end: where the disk has no room for them, the
+    /// data end as with a write that failed.
+    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
+        self.still_going()?;
+        self.pack()?;
+        self.check()?;
+        let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
+        let zeros = vec![0; usize::try_from(room).unwrap_or(0)];
+        self.calls += 1;
+        match write_at(&**file, &zeros, self.sink.end()) {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                let cut = self.cut(self.sink.end());
+                self.failed = Some((error.into(), cut));
+                self.still_going()
+            }
+            // What else fails does so when the end is written.
+            _ => Ok(()),
+        }
+    }
+
     /// Where the data had to end: cuts them so far back that `room` bytes find place behind them,
     /// and hands out what is left, as a recording that was not finished.
     pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
@@ -263,10 +282,19 @@ impl OutputFile {
         if self.sync
             && let Some(file) = self.file()
         {
-            file.sync()?;
+            let synced = file.sync();
             self.calls += 1;
+            return self.going_on_if(synced);
         }
         Ok(())
+    }
+
+    /// A failure of what makes data known ends them: what is behind may not be found.
+    fn going_on_if(&mut self, done: std::result::Result<(), Errno>) -> Result<()> {
+        if let Err(error) = done {
+            self.failed = Some((error.into(), self.cut(self.sink.end())));
+        }
+        self.still_going()
     }
 
     /// Writes what waits to be compressed.
@@ -291,7 +319,8 @@ impl OutputFile {
         if self.compressor.is_none() {
             self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });
         }
-        write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET)?;
+        let told = write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET);
+        self.going_on_if(told)?;
         self.known_end = self.sink.end();
         self.calls += 1;
         Ok(())
@@ -319,116 +348,5 @@ impl OutputFile {
             None => description.stream_ending().len(),
         };
         Some(data_end + tail as u64)
-    }
-
-    /// Completes the file, or what is left of it after a failure. Returns the window thread, for the next
-    /// file.
-    pub(super) fn finish(
-        mut self,
-        closing: &Closing<'_>,
-        stats: &mut OutputStats,
-        backend: &OutputBackend,
-    ) -> (Option<WindowThread>, Option<PathBuf>) {
-        if self.start > 0 {
-            match self.complete(closing) {
-                Ok(bytes) => stats.bytes += bytes,
-                Err(error) => {
-                    stats.bytes += self.sink.end();
-                    stats.unfinished = true;
-                    stats.stopped.get_or_insert(error);
-                }
-            }
-        }
-        stats.uncompressed_bytes += self.records;
-        let mut new_path = None;
-        if let Some((mut error, cut)) = self.failed {
-            stats.dropped_bytes += self.records.saturating_sub(cut.records);
-            if let (OutputError::Deleted, OpenOutput::File { file, path }) = (&error, &self.open) {
-                match backend.disk.write_anew(&**file, path, backend.clock.time_of_day()) {
-                    Ok(path) => new_path = Some(path),
-                    Err(errno) => error = OutputError::DeletedForGood(errno),
-                }
-            }
-            stats.stopped.get_or_insert(error);
-        }
-        self.sink.unmap();
-        self.sink.add_stats(stats);
-        stats.system_calls += self.calls;
-        let window_thread = self.sink.into_window_thread();
-        match self.open {
-            OpenOutput::File { path, .. } => (window_thread, Some(new_path.unwrap_or(path))),
-            OpenOutput::Null(_) | OpenOutput::Stream => (window_thread, None),
-        }
-    }
-
-    /// Writes the end; returns the bytes of all.
-    fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
-        if self.failed.is_none() {
-            // A failure is in `failed` too, and the file is completed all the same.
-            let _ = self.pack().and_then(|()| self.check());
-        }
-        self.sink.unmap();
-        let description = self.with_compression(closing.description).into_owned();
-        match self.file().cloned() {
-            Some(file) => self.complete_file(&*file, closing.records, &description),
-            None if self.failed.is_some() => Ok(self.sink.end()),
-            None => {
-                self.sink.append(&[closing.records, &description.stream_ending()])?;
-                Ok(self.sink.end())
-            }
-        }
-    }
-
-    /// Writes the end of the file and then its header; returns the file's length.
-    ///
-    /// ```text
-    /// room was left   | header | records ................ | last | tail |
-    /// none was left   | header | records ........ | last | tail |          cut where a record ends, as far back as these need
-    /// ```
-    fn complete_file(
-        &mut self,
-        file: &dyn DiskFile,
-        last: &[u8],
-        description: &Description,
-    ) -> Result<u64> {
-        let room = self.sink.end();
-        for attempt in 0..=ATTEMPTS {
-            let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
-            // Until the header is written, a reader finds the data up to here by a table of its own,
-            // which is left where it is.
-            let table = if end == self.known_end { 0 } else { self.beginning.feature_table.len() };
-            let behind = end + table as u64;
-            // What describes the recording is among the data too; the header points to what comes
-            // behind it.
-            let data_end = behind + last.len() as u64;
-            let ending = description.ending(&(self.start..data_end))?;
-            let bytes = [last, &ending.tail].concat();
-            let known = if table == 0 { Ok(()) } else { self.make_cut_known(end) };
-            match known.and_then(|()| write_at(file, &bytes, behind)) {
-                Ok(()) => return self.close(file, &ending, data_end),
-                Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                    // File systems that write elsewhere need some room more.
-                    let tail = (table + bytes.len()) as u64 + attempt * (256 << 10);
-                    let limit = room.saturating_sub(tail).max(self.start).min(end);
-                    let why = self.failed.take().map_or(error.into(), |(why, _)| why);
-                    self.failed = Some((why, self.cut(limit)));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(OutputError::Full)
-    }
-
-    /// Has the header point at the tail, which is in the file, and cuts what lies behind.
-    fn close(&self, file: &dyn DiskFile, ending: &Ending, data_end: u64) -> Result<u64> {
-        write_at(file, &ending.header, 0)?;
-        let length = data_end + ending.tail.len() as u64;
-        if matches!(self.open, OpenOutput::File { .. }) {
-            file.set_len(length)?;
-        }
-        if self.sync {
-            file.sync()?;
-        }
-        Ok(length)
     }
 }

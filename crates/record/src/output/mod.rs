@@ -244,6 +244,19 @@ impl Output {
         }
     }
 
+    /// Has `room` bytes behind the data of a file, for what it ends with: a disk that gets full does
+    /// so before the file's ledger is made.
+    ///
+    /// # Errors
+    /// As [`Output::append`].
+    pub fn reserve(&mut self, room: u64) -> Result<()> {
+        match &mut self.writer {
+            Writer::Direct(recording) => recording.reserve(room),
+            Writer::Queued(queue) => queue.reserve(room),
+            Writer::Sink(_) => Ok(()),
+        }
+    }
+
     /// Waits until everything was written. Where the file's data had to end, cuts them so far back
     /// that `room` bytes find place behind them, and hands out what is left, as a recording that was
     /// not finished: for its samples to be counted.

@@ -157,6 +157,11 @@ impl Queue {
         self.call(move |recording| recording.add_ids(&description, &ids))
     }
 
+    /// See [`super::Output::reserve`].
+    pub(super) fn reserve(&self, room: u64) -> Result<()> {
+        self.call(move |recording| recording.reserve(room))
+    }
+
     /// See [`super::Output::cut_back`].
     pub(super) fn cut_back(&self, room: u64) -> Option<CutFile> {
         self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()

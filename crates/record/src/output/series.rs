@@ -152,6 +152,11 @@ impl FileSeries {
         self.file.as_mut().map_or(Ok(()), |file| file.add_ids(description, ids))
     }
 
+    /// See [`super::Output::reserve`].
+    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.reserve(room))
+    }
+
     /// See [`super::Output::cut_back`].
     pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         self.file.as_mut()?.cut_back(room)

@@ -57,7 +57,13 @@ impl Recording {
             self.shared.see_mappings(bytes);
             self.shared.append(&[bytes])
         };
-        self.session.synthesize(&existing, &mut emit)
+        match self.session.synthesize(&existing, &mut emit) {
+            Err(RecordError::Output(error)) => {
+                self.stop_recording(error.into());
+                Ok(())
+            }
+            described => described,
+        }
     }
 
     /// `counted`: what is in the only file, where that had to end early.
@@ -111,10 +117,10 @@ impl Recording {
         let build_ids = self.session.options.build_ids.then(|| self.shared.build_ids(host));
         let mut description = self.description.clone();
         description.features.extend(build_ids.map(Feature::BuildIds));
-        let counted = self.recount(&description);
+        let mut counted = self.recount(&description);
         let shared = Arc::clone(&self.shared);
         let (mut ledger, sample_time) = shared.end_file(|output, mut stats| {
-            counted.iter().for_each(|counted| recount::replace(&mut stats, counted));
+            counted.iter_mut().for_each(|counted| recount::replace(&mut stats, counted));
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
@@ -125,7 +131,11 @@ impl Recording {
         // How much the samples stand for is known of the recording as a whole.
         let earlier = self.total.take();
         if earlier.is_none() {
-            self.complete_followed(&mut ledger, command, counted.as_ref());
+            self.complete_followed(
+                &mut ledger,
+                command,
+                counted.as_ref().map(|counted| &counted.samples),
+            );
         }
         description.features.extend(sample_time);
         let note = self

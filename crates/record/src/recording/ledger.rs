@@ -47,7 +47,7 @@ impl Recording {
         let mut ledger = Ledger {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
-            losses: losses(&of.rings),
+            losses: losses(of),
             gaps: self.hotplug.take_gaps(),
             throttled: of.rings.iter().map(|ring| ring.stats.throttled).sum(),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
@@ -113,17 +113,21 @@ fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> 
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }
 
-fn losses(rings: &[RingStats]) -> Vec<Loss> {
-    let of = |ring: &RingStats| {
+/// What was lost of what the file holds: not what was lost before that was kept.
+fn losses(seen: &FileStats) -> Vec<Loss> {
+    let mut nobodys = seen.forgotten_losses.get(&None).copied().unwrap_or(0);
+    let mut of = |ring: &RingStats| {
         let lost = ring.stats.lost?;
-        Some(Loss {
-            cpu: ring.cpu,
-            records: lost.records,
-            from_ns: lost.after_ns,
-            to_ns: lost.until_ns,
-        })
+        let forgotten = seen.forgotten_losses.get(&Some(ring.cpu)).copied().unwrap_or(0);
+        let kept = lost.records.saturating_sub(forgotten);
+        let records = kept.saturating_sub(nobodys);
+        nobodys -= kept - records;
+        let is_cut = records < lost.records;
+        // Since when, only the whole of it says.
+        let from_ns = if is_cut { seen.forgotten.last_ns } else { lost.after_ns };
+        (records > 0).then_some(Loss { cpu: ring.cpu, records, from_ns, to_ns: lost.until_ns })
     };
-    rings.iter().filter_map(of).collect()
+    seen.rings.iter().filter_map(&mut of).collect()
 }
 
 fn rings(rings: &[RingStats], flush_interval: Duration) -> Rings {

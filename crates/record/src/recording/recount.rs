@@ -1,5 +1,6 @@
 //! What is in a file whose data had to end early: what was handed to the output is more than that.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tare_format::file::Reader;
@@ -20,9 +21,10 @@ const LEDGER_BYTES: u64 = 4 << 10;
 impl Recording {
     /// Where the output takes nothing more: cuts its data so far back that the end of the file finds
     /// room, and counts what is left. `None` where all is there that was appended.
-    pub(super) fn recount(&mut self, description: &Description) -> Option<Scanner> {
-        let tail = description.ending(&(0..0)).map_or(0, |ending| ending.tail.len() as u64);
-        let room = tail + LEDGER_BYTES + EVENT_BYTES * description.events.len() as u64;
+    pub(super) fn recount(&mut self, description: &Description) -> Option<Counted> {
+        let room = room_for_end(description);
+        // Where there is none, that is a failure like any other.
+        let _ = self.shared.with_output(|output| output.reserve(room));
         let file = self.shared.with_output(|output| output.cut_back(room))?;
         if let Err(why) = self.shared.flush()
             && !self.is_stopped()
@@ -33,23 +35,42 @@ impl Recording {
     }
 }
 
+/// Bytes that a file ends with, at most: its last records, and what describes it.
+pub(super) fn room_for_end(description: &Description) -> u64 {
+    let tail = description.ending(&(0..0)).map_or(0, |ending| ending.tail.len() as u64);
+    tail + LEDGER_BYTES + EVENT_BYTES * description.events.len() as u64
+}
+
+/// What a file was found to hold.
+pub(super) struct Counted {
+    /// Its samples.
+    pub(super) samples: Scanner,
+    /// What else is in the ledger, by CPU where that is known.
+    others: BTreeMap<Option<u32>, Scanner>,
+}
+
 /// The figures of a file with those that were counted in it.
-pub(super) fn replace(stats: &mut FileStats, counted: &Scanner) {
+pub(super) fn replace(stats: &mut FileStats, counted: &mut Counted) {
     stats.forgotten = Stats::default();
-    for ring in &mut stats.rings {
-        let Stats { lost, throttled, fullest, .. } = ring.stats;
+    stats.forgotten_losses.clear();
+    for (number, ring) in stats.rings.iter_mut().enumerate() {
+        let fullest = ring.stats.fullest;
+        // A CPU may have two ring buffers. What no CPU is known of is somewhere, once.
+        let mut of_cpu = |cpu| counted.others.remove(&cpu).map(|scanner| scanner.stats);
+        let nobodys = if number == 0 { of_cpu(None) } else { None };
+        let Stats { lost, throttled, .. } = of_cpu(Some(ring.cpu)).or(nobodys).unwrap_or_default();
         ring.stats = Stats { lost, throttled, fullest, ..Stats::default() };
     }
     if let Some(ring) = stats.rings.first_mut() {
-        let Stats { by_event, bytes, first_ns, last_ns, .. } = counted.stats.clone();
+        let Stats { by_event, bytes, first_ns, last_ns, .. } = counted.samples.stats.clone();
         ring.stats = Stats { by_event, bytes, first_ns, last_ns, ..ring.stats.clone() };
     }
 }
 
 /// Goes through a recording that was not finished.
-fn count(file: CutFile, table: &Arc<EventTable>) -> Scanner {
-    let mut scanner = Scanner::new(table);
-    let Ok(mut reader) = Reader::open(file) else { return scanner };
+fn count(file: CutFile, table: &Arc<EventTable>) -> Counted {
+    let mut counted = Counted { samples: Scanner::new(table), others: BTreeMap::new() };
+    let Ok(mut reader) = Reader::open(file) else { return counted };
     let mut bytes = Vec::new();
     while let Ok(Some(entry)) = reader.next_record() {
         let raw = entry.record;
@@ -60,8 +81,12 @@ fn count(file: CutFile, table: &Arc<EventTable>) -> Scanner {
             bytes.clear();
             bytes.extend_from_slice(&header.encode());
             bytes.extend_from_slice(raw.body);
-            scanner.see(&bytes, [&[], &[]]);
+            counted.samples.see(&bytes, [&[], &[]]);
+            if raw.kind != kind::PERF_RECORD_SAMPLE {
+                let of_cpu = counted.others.entry(table.cpu(&raw));
+                of_cpu.or_insert_with(|| Scanner::new(table)).see(&bytes, [&[], &[]]);
+            }
         }
     }
-    scanner
+    counted
 }

@@ -6,8 +6,9 @@ use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::ledger::{last_records, sample_time};
-use super::{Recording, Stopped, cost};
+use super::{Recording, Stopped, cost, recount};
 use crate::error::RecordError;
+use crate::options::Keep;
 use crate::output::Closing;
 use crate::synthesize;
 use crate::warning::{FinishedFile, Notice, Warning};
@@ -16,6 +17,13 @@ impl Recording {
     /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with
     /// what runs now. The file is among the notices then, or why there is no other.
     pub fn switch(&mut self) {
+        if self.is_stopped() {
+            return;
+        }
+        if let Err(error) = self.empty_before_switch() {
+            self.warn(Warning::NotSwitched { reason: error.to_string() });
+            return;
+        }
         if self.is_stopped() {
             return;
         }
@@ -28,6 +36,19 @@ impl Recording {
                 self.warn(Warning::NotSwitched { reason: error.to_string() });
             }
         }
+    }
+
+    /// What lies in ring buffers may be of tasks that have ended, and that the next file doesn't name
+    /// any more: it goes into the file at hand. A file of limited size takes no more, however.
+    fn empty_before_switch(&mut self) -> Result<(), RecordError> {
+        if self.session.options.rings.keep != Keep::All {
+            self.snapshot()?;
+        } else if !self.shared.is_limited()
+            && let Err(error) = self.reader.drain(&self.shared)
+        {
+            self.stop_recording(error.into());
+        }
+        Ok(())
     }
 
     fn next_file(&mut self) -> Result<Option<FinishedFile>, Failed> {
@@ -50,6 +71,10 @@ impl Recording {
             ending.features.push(Feature::BuildIds(build_ids));
         }
         records.extend(self.shared.jit_note());
+        let room = recount::room_for_end(&ending);
+        self.shared
+            .with_output(|output| output.reserve(room))
+            .map_err(|error| Failed::Output(error.into()))?;
         let mut last = Vec::new();
         if self.session.options.synthesize.at_the_end {
             last.append(&mut running);

@@ -1,0 +1,382 @@
+//! A simulated kernel whose ring buffers fill: events are emitted by a test, and read by whoever
+//! opened them, from memory that both share.
+
+mod ring;
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, ReadFormat};
+use tare_format::record::encode::Encoder;
+use tare_format::record::{Comm, Layout, RecordHeader, SampleId, Task};
+
+use self::ring::RingMemory;
+use crate::mapping::{Access, Mapping};
+use crate::open::{EventFile, Kernel, Target};
+
+/// The kernel. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Simulated {
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<Event>,
+    now_ns: u64,
+}
+
+#[derive(Debug)]
+struct Event {
+    attr: Attr,
+    target: Target,
+    is_open: bool,
+    enabled: bool,
+    ring: Option<RingMemory>,
+    /// The event into whose ring this one writes.
+    output: Option<usize>,
+    is_paused: bool,
+    samples: u64,
+    lost: u64,
+    /// Records that found no room since the last one that did.
+    unsaid: u64,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emitted {
+    /// It lies in a ring.
+    Stored,
+    /// The ring had no room.
+    Lost,
+    /// The event is not enabled, or has no ring.
+    Off,
+}
+
+/// A sample of an event, as far as its attributes ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// Where the CPU was.
+    pub ip: u64,
+}
+
+impl Simulated {
+    /// Has this much time pass, in the clock of the events.
+    pub fn advance_ns(&self, ns: u64) {
+        self.state.borrow_mut().now_ns += ns;
+    }
+
+    /// The time, in the clock of the events.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.state.borrow().now_ns
+    }
+
+    /// The number of each open event that samples, with where it is.
+    #[must_use]
+    pub fn sampled(&self) -> Vec<(usize, Target)> {
+        let samples = |attr: &Attr| {
+            attr.config != u64::from(abi::PERF_COUNT_SW_DUMMY)
+                || attr.kind != abi::PERF_TYPE_SOFTWARE
+        };
+        self.open_events(samples)
+    }
+
+    /// The number of each open event that reports tasks' names, with where it is.
+    #[must_use]
+    pub fn tracking(&self) -> Vec<(usize, Target)> {
+        self.open_events(|attr| attr.flags.contains(Flags::COMM))
+    }
+
+    fn open_events(&self, is_meant: impl Fn(&Attr) -> bool) -> Vec<(usize, Target)> {
+        let state = self.state.borrow();
+        let events = state.events.iter().enumerate();
+        let open = events.filter(|(_, one)| one.is_open && is_meant(&one.attr));
+        open.map(|(at, one)| (at, one.target)).collect()
+    }
+
+    /// Descriptors of events that are open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.state.borrow().events.iter().filter(|event| event.is_open).count()
+    }
+
+    /// The id that samples of an event carry.
+    #[must_use]
+    pub fn id_of(&self, event: usize) -> u64 {
+        id(event)
+    }
+
+    /// A sample of an event.
+    pub fn sample(&self, event: usize, of: Sample) -> Emitted {
+        let mut state = self.state.borrow_mut();
+        let now_ns = state.now_ns;
+        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+            return Emitted::Off;
+        };
+        let sample = sample(one, id(event), of, now_ns);
+        let emitted = state.emit(event, &sample);
+        let one = &mut state.events[event];
+        one.samples += u64::from(emitted != Emitted::Off);
+        one.lost += u64::from(emitted == Emitted::Lost);
+        emitted
+    }
+
+    /// A thread got a name, as an event reports it.
+    pub fn comm(&self, event: usize, comm: &Comm<'_>) -> Emitted {
+        self.tell(event, (comm.pid, comm.tid), |encoder, into| encoder.comm(into, comm).is_ok())
+    }
+
+    /// A thread began, as an event reports it; its time is now.
+    pub fn fork(&self, event: usize, task: Task) -> Emitted {
+        let task = Task { time_ns: self.now_ns(), ..task };
+        self.tell(event, (task.ppid, task.ptid), |encoder, into| {
+            encoder.fork(into, &task, false).is_ok()
+        })
+    }
+
+    /// A thread ended, as an event reports it; its time is now.
+    pub fn exit(&self, event: usize, task: Task) -> Emitted {
+        let task = Task { time_ns: self.now_ns(), ..task };
+        self.tell(event, (task.pid, task.tid), |encoder, into| encoder.exit(into, &task).is_ok())
+    }
+
+    /// An event is stopped for sampling too often (`PERF_RECORD_THROTTLE`).
+    pub fn throttle(&self, event: usize) -> Emitted {
+        let mut state = self.state.borrow_mut();
+        let now_ns = state.now_ns;
+        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+            return Emitted::Off;
+        };
+        let mut bytes =
+            [now_ns, id(event), id(event)].map(u64::to_ne_bytes).as_flattened().to_vec();
+        bytes.extend(one.trailer((0, 0), id(event), now_ns));
+        state.emit(event, &record(abi::PERF_RECORD_THROTTLE, 0, &bytes))
+    }
+
+    fn tell(
+        &self,
+        event: usize,
+        (pid, tid): (i32, i32),
+        encode: impl FnOnce(&Encoder, &mut Vec<u8>) -> bool,
+    ) -> Emitted {
+        let mut state = self.state.borrow_mut();
+        let now_ns = state.now_ns;
+        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+            return Emitted::Off;
+        };
+        let end = one.sample_id((pid, tid), id(event), now_ns);
+        let mut bytes = Vec::new();
+        if !encode(&Encoder::new(&Layout::from(&one.attr), &end), &mut bytes) {
+            return Emitted::Off;
+        }
+        state.emit(event, &bytes)
+    }
+}
+
+impl State {
+    /// Stores a record in the event's ring, behind one that says what was lost before.
+    fn emit(&mut self, event: usize, record: &[u8]) -> Emitted {
+        let now_ns = self.now_ns;
+        let owner = self.events[event].output.unwrap_or(event);
+        let unsaid = self.events[owner].unsaid;
+        let lost = (unsaid > 0).then(|| lost(&self.events[event], id(event), unsaid, now_ns));
+        let Some(owner) = self.events.get_mut(owner).filter(|owner| owner.ring.is_some()) else {
+            return Emitted::Off;
+        };
+        let is_paused = owner.is_paused;
+        let Some(ring) = &mut owner.ring else { return Emitted::Off };
+        let told = !is_paused && lost.is_none_or(|lost| ring.store(&lost));
+        let stored = told && ring.store(record);
+        owner.unsaid = if told { 0 } else { owner.unsaid } + u64::from(!stored);
+        if stored { Emitted::Stored } else { Emitted::Lost }
+    }
+}
+
+impl Event {
+    fn cpu(&self) -> u32 {
+        match self.target {
+            Target::Cpu(cpu) | Target::TaskOnCpu(_, cpu) | Target::CgroupOnCpu(_, cpu) => cpu,
+            Target::Task(_) => 0,
+        }
+    }
+
+    fn sample_id(&self, (pid, tid): (i32, i32), id: u64, time_ns: u64) -> SampleId {
+        SampleId {
+            pid: Some(pid),
+            tid: Some(tid),
+            time_ns: Some(time_ns),
+            id: Some(id),
+            stream_id: Some(id),
+            cpu: Some(self.cpu()),
+        }
+    }
+
+    /// What records other than samples end with.
+    fn trailer(&self, task: (i32, i32), id: u64, time_ns: u64) -> Vec<u8> {
+        Layout::from(&self.attr).trailer(&self.sample_id(task, id, time_ns))
+    }
+}
+
+fn id(event: usize) -> u64 {
+    1000 + event as u64
+}
+
+fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let size = RecordHeader::SIZE + body.len();
+    let header = RecordHeader { kind, misc, size: u16::try_from(size).unwrap_or(u16::MAX) };
+    [&header.encode()[..], body].concat()
+}
+
+/// The fields up to the period, in the order of `perf_output_sample`.
+fn sample(event: &Event, id: u64, of: Sample, time_ns: u64) -> Vec<u8> {
+    let Sample { pid, tid, ip } = of;
+    let task = [pid, tid].map(i32::to_ne_bytes);
+    let fields = [
+        (abi::PERF_SAMPLE_IDENTIFIER, id),
+        (abi::PERF_SAMPLE_IP, ip),
+        (
+            abi::PERF_SAMPLE_TID,
+            u64::from_ne_bytes(*task.as_flattened().first_chunk().unwrap_or(&[0; 8])),
+        ),
+        (abi::PERF_SAMPLE_TIME, time_ns),
+        (abi::PERF_SAMPLE_CPU, event.cpu().into()),
+        (abi::PERF_SAMPLE_PERIOD, 1),
+    ];
+    let has = |field: u32| event.attr.sample_type & u64::from(field) != 0;
+    let words = fields.iter().filter(|(field, _)| has(*field));
+    let body: Vec<u8> = words.flat_map(|(_, word)| word.to_ne_bytes()).collect();
+    let misc = u16::try_from(abi::PERF_RECORD_MISC_USER).unwrap_or(0);
+    record(abi::PERF_RECORD_SAMPLE, misc, &body)
+}
+
+/// `PERF_RECORD_LOST`, with the fields of `sample_id_all`.
+fn lost(event: &Event, id: u64, records: u64, time_ns: u64) -> Vec<u8> {
+    let mut body = [id, records].map(u64::to_ne_bytes).as_flattened().to_vec();
+    body.extend(event.trailer((0, 0), id, time_ns));
+    record(abi::PERF_RECORD_LOST, 0, &body)
+}
+
+impl Kernel for Simulated {
+    fn open(
+        &self,
+        attr: &Attr,
+        target: Target,
+        _leader: Option<&dyn EventFile>,
+    ) -> Result<Box<dyn EventFile>, Errno> {
+        let mut state = self.state.borrow_mut();
+        state.events.push(Event {
+            attr: attr.clone(),
+            target,
+            is_open: true,
+            enabled: !attr.flags.contains(Flags::DISABLED),
+            ring: None,
+            output: None,
+            is_paused: false,
+            samples: 0,
+            lost: 0,
+            unsaid: 0,
+        });
+        let number = state.events.len() - 1;
+        Ok(Box::new(SimulatedFile { number, state: Rc::clone(&self.state) }))
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    number: usize,
+    state: Rc<RefCell<State>>,
+}
+
+impl SimulatedFile {
+    fn with<T>(&self, change: impl FnOnce(&mut Event) -> T) -> T {
+        change(&mut self.state.borrow_mut().events[self.number])
+    }
+}
+
+impl Drop for SimulatedFile {
+    fn drop(&mut self) {
+        self.with(|event| {
+            event.is_open = false;
+            event.enabled = false;
+        });
+    }
+}
+
+impl EventFile for SimulatedFile {
+    fn raw_fd(&self) -> RawFd {
+        RawFd::try_from(self.number).unwrap_or(RawFd::MAX)
+    }
+
+    fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        let words = self.with(|event| {
+            let format = event.attr.read_format;
+            let mut words = vec![event.samples];
+            let more = [
+                (ReadFormat::TOTAL_TIME_ENABLED, 1),
+                (ReadFormat::TOTAL_TIME_RUNNING, 1),
+                (ReadFormat::ID, id(self.number)),
+                (ReadFormat::LOST, event.lost),
+            ];
+            words.extend(more.into_iter().filter(|(bit, _)| format.contains(*bit)).map(|(_, w)| w));
+            words
+        });
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        into.get_mut(..bytes.len()).ok_or(Errno::NOSPC)?.copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn enable(&self) -> Result<(), Errno> {
+        self.with(|event| event.enabled = true);
+        Ok(())
+    }
+
+    fn disable(&self) -> Result<(), Errno> {
+        self.with(|event| event.enabled = false);
+        Ok(())
+    }
+
+    fn set_filter(&self, _filter: &CStr) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn id(&self) -> Result<u64, Errno> {
+        Ok(id(self.number))
+    }
+
+    fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno> {
+        self.with(|event| {
+            if event.ring.is_some() || event.output.is_some() {
+                return Err(Errno::BUSY);
+            }
+            let is_backward = event.attr.flags.contains(Flags::WRITE_BACKWARD);
+            let memory = RingMemory::new(size, is_backward)?;
+            let mapping = memory.map(access)?;
+            event.ring = Some(memory);
+            Ok(mapping)
+        })
+    }
+
+    fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {
+        let owner = usize::try_from(ring_of.raw_fd()).map_err(|_| Errno::BADF)?;
+        self.with(|event| event.output = Some(owner));
+        Ok(())
+    }
+
+    fn pause_output(&self, pause: bool) -> Result<(), Errno> {
+        self.with(|event| event.is_paused = pause);
+        Ok(())
+    }
+}

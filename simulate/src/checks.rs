@@ -1,0 +1,240 @@
+//! What must hold after a run, whatever was drawn.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tare_format::ledger::Ledger;
+use tare_record::Finished;
+use tare_record::options::Keep;
+use tare_record::output::Switch;
+
+use crate::contents::Contents;
+use crate::disk::SimulatedDisk;
+use crate::failure::Failure;
+use crate::machine::{Truth, comm_of};
+use crate::names;
+use crate::scenario::{Scenario, To};
+use crate::sink::KeptRecords;
+
+/// A run that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran<'a> {
+    /// What was drawn.
+    pub(crate) scenario: &'a Scenario,
+    /// What really happened.
+    pub(crate) truth: &'a Truth,
+    /// A folder for files.
+    pub(crate) folder: &'a Path,
+    /// What the recorder said.
+    pub(crate) finished: &'a Finished,
+    /// Samples that were due before the last flush began.
+    pub(crate) flushed: usize,
+    /// When it ended, in the events' clock.
+    pub(crate) ended_ns: u64,
+}
+
+/// What one recording left: the contents of each file, the oldest first.
+type Files = Vec<(String, Contents)>;
+
+/// Checks all of it.
+///
+/// # Errors
+/// What doesn't hold first.
+pub(crate) fn after(
+    ran: &Ran<'_>,
+    disk: &SimulatedDisk,
+    records: &KeptRecords,
+) -> anyhow::Result<()> {
+    let Finished { ledger, output } = ran.finished;
+    let stopped = output.stopped.is_some() || output.unfinished || ledger.stopped.is_some();
+    let files = match ran.scenario.to {
+        To::Sink => vec![("sink".to_owned(), Contents::of_sink(records)?)],
+        // A stream ends where the disk failed.
+        To::Stream if stopped => return Ok(()),
+        To::Stream => read(&disk.snapshot().files, true)?,
+        To::File => read(&disk.snapshot().files, false)?,
+    };
+    each_once(ran.truth, &files)?;
+    for (file, contents) in &files {
+        contents.order(file)?;
+    }
+    if !stopped {
+        complete(ran, &files)?;
+    }
+    ledgers(ran, &files, stopped)?;
+    if ran.scenario.to == To::File {
+        flushed("at the end", ran, &files, ran.flushed, may_be_cut_back(ran))?;
+        // What ended early may lack the records of another CPU that tell of a task.
+        if !stopped {
+            names(ran, &disk.snapshot().files)?;
+        }
+        if let Some(cut) = disk.cut() {
+            let files = read(&cut.files, false)?;
+            each_once(ran.truth, &files)?;
+            flushed("when it was killed", ran, &files, cut.mark, may_be_cut_back(ran))?;
+        }
+    }
+    Ok(())
+}
+
+/// A disk that gets full, or a limit, has data cut back for what the file ends with.
+fn may_be_cut_back(ran: &Ran<'_>) -> bool {
+    ran.scenario.faults.room.is_some() || ran.scenario.faults.failing.is_some()
+}
+
+fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<Files> {
+    let mut read = Vec::new();
+    // Those with a time in their name are older than the one without.
+    let by_age = files.iter().skip(1).chain(files.iter().take(1));
+    for (path, bytes) in by_age {
+        let file = path.display().to_string();
+        // A recorder that was killed, or whose disk failed, before a file began.
+        if bytes.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let contents = Contents::of_bytes(bytes, is_stream)
+            .map_err(|reason| Failure::Unreadable { file: file.clone(), reason })?;
+        read.push((file, contents));
+    }
+    Ok(read)
+}
+
+/// No sample is there twice, from nowhere, or changed.
+fn each_once(truth: &Truth, files: &Files) -> Result<(), Failure> {
+    let mut seen = vec![false; truth.samples.len()];
+    for sample in files.iter().flat_map(|(_, contents)| &contents.samples) {
+        let number = usize::try_from(sample.ip).unwrap_or(usize::MAX);
+        let made = truth.samples.get(number).ok_or(Failure::FromNowhere(number))?;
+        if made.emitted != tare_kernel::simulated::Emitted::Stored {
+            return Err(Failure::FromNowhere(number));
+        }
+        if (sample.id, sample.tid, sample.time_ns) != (made.id, made.tid, made.time_ns) {
+            return Err(Failure::Changed(number));
+        }
+        if std::mem::replace(&mut seen[number], true) {
+            return Err(Failure::Twice(number));
+        }
+    }
+    Ok(())
+}
+
+fn numbers(files: &Files) -> std::collections::BTreeSet<usize> {
+    let samples = files.iter().flat_map(|(_, contents)| &contents.samples);
+    samples.filter_map(|sample| usize::try_from(sample.ip).ok()).collect()
+}
+
+/// All that found room is there, as far as it was to stay.
+fn complete(ran: &Ran<'_>, files: &Files) -> Result<(), Failure> {
+    let there = numbers(files);
+    let missing: Vec<usize> = match ran.scenario.keep {
+        Keep::All => ran.truth.stored().filter(|number| !there.contains(number)).collect(),
+        // What slow writes take passes on the recorder's clock alone.
+        Keep::Last(_) if !ran.scenario.faults.takes.is_zero() => Vec::new(),
+        Keep::Last(time) => {
+            let since =
+                ran.ended_ns.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            let recent = ran.truth.stored().filter(|at| ran.truth.samples[*at].time_ns >= since);
+            recent.filter(|number| !there.contains(number)).collect()
+        }
+        // A ring buffer that is overwritten holds at least what came last.
+        Keep::WhatFits => {
+            ran.truth.stored().last().filter(|last| !there.contains(last)).into_iter().collect()
+        }
+    };
+    match missing.first() {
+        Some(first) => Err(Failure::Missing(missing.len(), *first)),
+        None => Ok(()),
+    }
+}
+
+fn flushed(
+    when: &'static str,
+    ran: &Ran<'_>,
+    files: &Files,
+    mark: usize,
+    may_be_cut_back: bool,
+) -> Result<(), Failure> {
+    if ran.scenario.keep != Keep::All || may_be_cut_back {
+        return Ok(());
+    }
+    let there = numbers(files);
+    let due = ran.truth.stored().take_while(|number| *number < mark);
+    let missing: Vec<usize> = due.filter(|number| !there.contains(number)).collect();
+    match missing.first() {
+        Some(first) => Err(Failure::Flushed { when, missing: missing.len(), first: *first }),
+        None => Ok(()),
+    }
+}
+
+/// Ledgers say what files hold.
+fn ledgers(ran: &Ran<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
+    let (mut samples, mut lost) = (0, 0);
+    for (file, contents) in files {
+        samples += contents.samples.len() as u64;
+        lost += contents.lost;
+        let Some(ledger) = &contents.ledger else {
+            if stopped || ran.scenario.to == To::Sink {
+                continue;
+            }
+            return Err(Failure::NoLedger(file.clone()));
+        };
+        if ledger.finished {
+            let are = [contents.samples.len() as u64, contents.lost, contents.throttled];
+            says(file, ledger, are)?;
+        }
+    }
+    let unread = ran.finished.output.unfinished;
+    if !unread {
+        let throttled = files.iter().map(|(_, contents)| contents.throttled).sum();
+        says("all files", &ran.finished.ledger, [samples, lost, throttled])?;
+    }
+    if !stopped && ran.scenario.keep == Keep::All {
+        let told = ran.finished.ledger.events.iter().filter_map(|event| event.lost).sum();
+        says_of("all files", "lost samples", told, ran.truth.lost())?;
+        says_of(
+            "all files",
+            "throttled in truth",
+            ran.finished.ledger.throttled,
+            ran.truth.throttled,
+        )?;
+    }
+    Ok(())
+}
+
+fn says(file: &str, ledger: &Ledger, [samples, lost, throttled]: [u64; 3]) -> Result<(), Failure> {
+    says_of(file, "samples", ledger.events.iter().map(|event| event.samples).sum(), samples)?;
+    says_of(file, "lost records", ledger.losses.iter().map(|loss| loss.records).sum(), lost)?;
+    says_of(file, "throttled", ledger.throttled, throttled)
+}
+
+fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Failure> {
+    if says == are {
+        return Ok(());
+    }
+    Err(Failure::Ledger { file: file.to_owned(), what, says, are })
+}
+
+/// Each file by itself names threads as they were.
+fn names(ran: &Ran<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
+    if ran.scenario.keep != Keep::All || ran.truth.tasks_lost || ran.scenario.describes_at_the_end {
+        return Ok(());
+    }
+    // What is begun by size may leave records in ring buffers that are older than what describes
+    // running tasks in the next file.
+    let is_by_size = matches!(ran.scenario.output.switch, Some(Switch::Size(_)));
+    for (number, (path, bytes)) in files.iter().enumerate() {
+        let file = path.display().to_string();
+        if bytes.iter().all(|byte| *byte == 0) || is_by_size && files.len() > 1 {
+            continue;
+        }
+        let real = crate::files::written(ran.folder, number, bytes)?;
+        for named in names::of(&real, &file)? {
+            let sample = usize::try_from(named.ip)?;
+            let was = comm_of(ran.truth.samples[sample].comm);
+            if named.comm != was {
+                return Err(Failure::Name { file, sample, says: named.comm, was }.into());
+            }
+        }
+    }
+    Ok(())
+}

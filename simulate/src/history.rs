@@ -1,0 +1,295 @@
+//! A drawn history of threads, mappings and samples, written as rings that are drained at different
+//! moments, and replayed: each sample must come out once, in order of time, with the name and the
+//! file that a plain model gives it.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags};
+use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
+use tare_format::record::encode::Encoder;
+use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, Sample, SampleId, Task};
+use tare_record::output::{Closing, Destination, Options, Output};
+use tare_replay::{
+    CpuMode, Detail, Error, Machine, ProfileOptions, Recording, Replay, Replayed, Sink, summarize,
+};
+
+use crate::clock::VirtualClock;
+use crate::disk::{Faults, SimulatedDisk};
+use crate::failure::Failure;
+
+/// The ids of the events' counters.
+const ID: u64 = 77;
+/// Bytes of a mapping at most.
+const MAPPED: u64 = 0x4000;
+
+/// Where and whose a sample is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    time_ns: u64,
+    ip: u64,
+    comm: String,
+    /// The file and the place in it.
+    file: Option<(String, u64)>,
+}
+
+/// A record, the CPU that it came from, and when.
+struct Made {
+    time_ns: u64,
+    cpu: usize,
+    bytes: Vec<u8>,
+}
+
+/// A mapping.
+#[derive(Clone, Debug)]
+struct Mapped {
+    start: u64,
+    end: u64,
+    pgoff: u64,
+    path: String,
+}
+
+/// What a plain model knows.
+#[derive(Default)]
+struct Model {
+    /// Process and name by thread.
+    threads: HashMap<i32, (i32, String)>,
+    /// By process, the newest last.
+    mappings: HashMap<i32, Vec<Mapped>>,
+    samples: Vec<Place>,
+    live: Vec<i32>,
+    last: i32,
+    now_ns: u64,
+}
+
+fn attr() -> Attr {
+    let sample_type = abi::PERF_SAMPLE_IDENTIFIER
+        | abi::PERF_SAMPLE_IP
+        | abi::PERF_SAMPLE_TID
+        | abi::PERF_SAMPLE_TIME;
+    let flags = Flags::SAMPLE_ID_ALL | Flags::COMM | Flags::TASK | Flags::MMAP;
+    Attr { sample_type: sample_type.into(), flags, ..Attr::default() }
+}
+
+impl Model {
+    /// One thing happens: its record.
+    fn step(&mut self, rng: &mut Rng) -> anyhow::Result<Vec<u8>> {
+        self.now_ns += rng.u64(1..1000);
+        let tid = rng.choice(&self.live).copied().context("nobody lives")?;
+        let pid = self.threads[&tid].0;
+        let layout = Layout::from(&attr());
+        let id = SampleId {
+            pid: Some(pid),
+            tid: Some(tid),
+            time_ns: Some(self.now_ns),
+            id: Some(ID),
+            ..SampleId::default()
+        };
+        let (encoder, mut bytes) = (Encoder::new(&layout, &id), Vec::new());
+        match rng.u32(..20) {
+            0 | 1 => encoder.fork(&mut bytes, &self.fork(rng, pid, tid), false)?,
+            2 => {
+                let name = format!("task {}", rng.u32(..1000));
+                let comm = Comm { pid, tid, comm: name.as_bytes(), is_exec: rng.bool() };
+                encoder.comm(&mut bytes, &comm)?;
+                self.threads.insert(tid, (pid, name));
+            }
+            3..7 => {
+                let mapped = self.map(rng, pid);
+                let mmap = Mmap {
+                    pid,
+                    tid,
+                    start: mapped.start,
+                    len: mapped.end - mapped.start,
+                    pgoff: mapped.pgoff,
+                    file: FileId::None,
+                    prot: 5,
+                    flags: 0,
+                    path: mapped.path.as_bytes(),
+                    is_data: false,
+                };
+                encoder.mmap(&mut bytes, &mmap)?;
+                self.mappings.entry(pid).or_default().push(mapped);
+            }
+            // The first thread of all stays.
+            7 if self.live.len() > 1 && tid != 1 => {
+                self.live.retain(|one| *one != tid);
+                let task = Task { pid, tid, ppid: pid, ptid: tid, time_ns: self.now_ns };
+                encoder.exit(&mut bytes, &task)?;
+            }
+            _ => bytes = self.sample(rng, pid, tid),
+        }
+        Ok(bytes)
+    }
+
+    /// A thread of the same process, or a process with the same mappings.
+    fn fork(&mut self, rng: &mut Rng, ppid: i32, ptid: i32) -> Task {
+        self.last += 1;
+        let tid = self.last;
+        let pid = if rng.bool() { tid } else { ppid };
+        let name = self.threads[&ptid].1.clone();
+        self.threads.insert(tid, (pid, name));
+        if pid != ppid {
+            let copy = self.mappings.get(&ppid).cloned().unwrap_or_default();
+            self.mappings.insert(pid, copy);
+        }
+        self.live.push(tid);
+        Task { pid, tid, ppid, ptid, time_ns: self.now_ns }
+    }
+
+    fn map(&self, rng: &mut Rng, pid: i32) -> Mapped {
+        // Near each other, so that they overlap.
+        let start = 0x1_0000 + rng.u64(..64) * 0x1000;
+        let end = start + (1 + rng.u64(..MAPPED / 0x1000)) * 0x1000;
+        let pgoff = rng.u64(..16) * 0x1000;
+        Mapped { start, end, pgoff, path: format!("/none/{pid}-{}", rng.u32(..8)) }
+    }
+
+    fn sample(&mut self, rng: &mut Rng, pid: i32, tid: i32) -> Vec<u8> {
+        let ip = 0x1_0000 + rng.u64(..72 * 0x1000);
+        let mappings = self.mappings.get(&pid).map_or(&[][..], Vec::as_slice);
+        let found = mappings.iter().rev().find(|one| one.start <= ip && ip < one.end);
+        let file = found.map(|one| (one.path.clone(), ip - one.start + one.pgoff));
+        let comm = self.threads[&tid].1.clone();
+        self.samples.push(Place { time_ns: self.now_ns, ip, comm, file });
+        let task = [pid, tid].map(i32::to_ne_bytes);
+        let body = [
+            [ID, ip].map(u64::to_ne_bytes).as_flattened(),
+            task.as_flattened(),
+            &self.now_ns.to_ne_bytes(),
+        ]
+        .concat();
+        let misc = u16::try_from(abi::PERF_RECORD_MISC_USER).unwrap_or(0);
+        let size = u16::try_from(RecordHeader::SIZE + body.len()).unwrap_or(0);
+        let header = RecordHeader { kind: abi::PERF_RECORD_SAMPLE, misc, size };
+        [&header.encode()[..], &body].concat()
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// What doesn't hold, or what could not be done.
+pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
+    let mut model = Model { last: 1, live: vec![1], ..Model::default() };
+    model.threads.insert(1, (1, "first".to_owned()));
+    let cpus = rng.usize(1..5);
+    let mut made = vec![first(&model)?];
+    for _ in 0..rng.u32(1..2000) {
+        let (cpu, bytes) = (rng.usize(..cpus), model.step(rng)?);
+        made.push(Made { time_ns: model.now_ns, cpu, bytes });
+    }
+    let folder = tempfile::tempdir()?;
+    let path = write(rng, made, cpus, folder.path())?;
+    replayed(&path, &model.samples)?;
+    summed_up(&path, &model.samples)
+}
+
+/// The first thread has a name.
+fn first(model: &Model) -> anyhow::Result<Made> {
+    let id = SampleId { time_ns: Some(0), id: Some(ID), ..SampleId::default() };
+    let mut bytes = Vec::new();
+    let comm = Comm { pid: 1, tid: 1, comm: model.threads[&1].1.as_bytes(), is_exec: false };
+    Encoder::new(&Layout::from(&attr()), &id).comm(&mut bytes, &comm)?;
+    Ok(Made { time_ns: 0, cpu: 0, bytes })
+}
+
+/// Writes records as a recorder does that drains one ring after the other: in each round each at a
+/// moment of its own.
+fn write(rng: &mut Rng, made: Vec<Made>, cpus: usize, folder: &Path) -> anyhow::Result<PathBuf> {
+    let clock = Arc::new(VirtualClock::new());
+    let faults =
+        Faults { room: None, most: usize::MAX, failing: None, takes: Duration::ZERO, cut_at: None };
+    let disk = SimulatedDisk::new(faults, Arc::clone(&clock), false);
+    let compress = rng.bool().then_some(1);
+    let options = Options { compress, ..Options::default() };
+    let to = Destination::File(PathBuf::from("history"));
+    let mut output = Output::open_on(Arc::new(disk.clone()), clock, &to, &options)?;
+    let event = EventDescription { attr: attr(), ids: vec![ID], name: "cpu-clock".to_owned() };
+    let description = Description { events: vec![event], ..Description::default() };
+    output.begin(&description)?;
+    let end_ns = made.last().map_or(0, |last| last.time_ns);
+    let mut rings: Vec<std::collections::VecDeque<Made>> = Vec::new();
+    rings.resize_with(cpus, Default::default);
+    made.into_iter().for_each(|record| rings[record.cpu].push_back(record));
+    let mut began_ns = 0;
+    while rings.iter().any(|ring| !ring.is_empty()) {
+        // A pass begins after the one before has ended.
+        let mut now_ns = began_ns;
+        for ring in &mut rings {
+            now_ns += rng.u64(..end_ns / 8 + 2);
+            let mut batch = Vec::new();
+            let due = ring.partition_point(|record| record.time_ns <= now_ns);
+            ring.drain(..due).for_each(|record| batch.extend(record.bytes));
+            output.append(&[&batch])?;
+        }
+        output.append(&[&FINISHED_ROUND])?;
+        if rng.bool() {
+            output.flush()?;
+        }
+        began_ns = now_ns;
+    }
+    let finished = output.finish(&Closing { description: &description, records: &[] });
+    anyhow::ensure!(finished.stopped.is_none(), "the output stopped: {:?}", finished.stopped);
+    let snapshot = disk.snapshot();
+    let bytes = snapshot.files.values().next().context("no file")?;
+    Ok(crate::files::written(folder, 0, bytes)?)
+}
+
+#[derive(Default)]
+struct Places(Vec<Place>);
+
+impl Sink for Places {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let head = sample.fields.head;
+        let (pid, ip) = (head.pid.unwrap_or(-1), head.ip.unwrap_or(0));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let at = machine.dso_address(CpuMode::User, pid, ip);
+        let file = at.map(|at| (text(machine.dso_name(at.dso)), at.address));
+        let comm = head.tid.and_then(|tid| machine.comm(tid)).map_or_else(String::new, text);
+        self.0.push(Place { time_ns: head.time_ns.unwrap_or(0), ip, comm, file });
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn replayed(path: &Path, expected: &[Place]) -> anyhow::Result<()> {
+    let mut places = Places::default();
+    let options = tare_replay::Options { detail: Detail::Full, ..Default::default() };
+    let _losses = Replay::new(options).run(&mut Recording::open(path)?, &mut places)?;
+    let differs = expected.iter().zip(&places.0).find(|(expected, found)| expected != found);
+    if let Some((expected, found)) = differs {
+        let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
+        return Err(Failure::Replayed { expected, found }.into());
+    }
+    let (are, should) = (places.0.len(), expected.len());
+    if are == should { Ok(()) } else { Err(Failure::ReplayedSamples { are, should }.into()) }
+}
+
+fn summed_up(path: &Path, expected: &[Place]) -> anyhow::Result<()> {
+    let profile = summarize(Recording::open(path)?, &ProfileOptions::default())?.profile;
+    let mut by_name: HashMap<String, (u64, u64)> = HashMap::new();
+    for place in expected {
+        by_name.entry(place.comm.clone()).or_default().0 += 1;
+    }
+    for (row, weight) in profile.rows() {
+        let comm = row.comm.map_or(&b""[..], |comm| profile.string(comm));
+        let name = String::from_utf8_lossy(comm).into_owned();
+        by_name.entry(name).or_default().1 += weight.samples;
+    }
+    match by_name.into_iter().find(|(_, (expected, found))| expected != found) {
+        Some((comm, (should, are))) => Err(Failure::SummedUp { comm, are, should }.into()),
+        None => Ok(()),
+    }
+}

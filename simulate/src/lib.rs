@@ -1,0 +1,27 @@
+//! Simulated machines: a kernel whose ring buffers fill, a clock, a disk with faults, and what must
+//! hold whatever happens on them. One seed is one run.
+
+mod checks;
+mod clock;
+mod contents;
+mod disk;
+mod failure;
+mod files;
+mod history;
+mod machine;
+mod memory;
+mod names;
+mod recording;
+mod scenario;
+mod sink;
+
+use fastrand::Rng;
+
+/// Runs a seed: a recording or, in one of four, a history.
+///
+/// # Errors
+/// What doesn't hold, or what could not be done.
+pub fn run(seed: u64) -> anyhow::Result<()> {
+    let mut rng = Rng::with_seed(seed);
+    if rng.u32(..4) == 0 { history::run(&mut rng) } else { recording::run(&mut rng) }
+}

@@ -1,0 +1,203 @@
+//! A recording: a machine is recorded, things happen, and what came of it is checked.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use tare_events::Sources;
+use tare_kernel::host::CpuList;
+use tare_record::clock::Clock;
+use tare_record::options::{Keep, Options, Rings, Synthesize, Target};
+use tare_record::output::{Destination, Output, Switch};
+use tare_record::{Backend, Finished, Recorder, Recording, Start, State};
+
+use crate::checks::{self, Ran};
+use crate::clock::VirtualClock;
+use crate::disk::{SimulatedDisk, happens_meanwhile};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::memory;
+use crate::scenario::{Scenario, To};
+use crate::sink::KeptRecords;
+
+/// Bytes of memory that the recorder may have beside its queue, its ring buffers and what it keeps:
+/// those are bounded by options.
+const MEMORY: usize = 48 << 20;
+
+/// Runs a seed.
+///
+/// # Errors
+/// What doesn't hold, or what could not be done.
+pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
+    let scenario = Scenario::draw(rng);
+    simulate(&scenario, rng).with_context(|| format!("{scenario:#?}"))
+}
+
+fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
+    let machine = Machine::new(scenario.cpus)?;
+    let clock = Arc::new(VirtualClock::new());
+    let disk =
+        SimulatedDisk::new(scenario.faults.clone(), Arc::clone(&clock), scenario.to == To::Stream);
+    let records = KeptRecords::default();
+    let before = memory::in_use();
+    let output = open(scenario, &disk, &clock, &records);
+    let recording = output.and_then(|output| start(scenario, &machine, &clock, output));
+    let mut session = match recording {
+        Ok(recording) => Session { scenario, machine, clock, disk, recording, flushed: 0 },
+        // A disk that fails from the beginning.
+        Err(_) if scenario.faults.failing.is_some() || scenario.faults.room.is_some() => {
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let files = session.recording.open_files();
+    if scenario.goes_on_meanwhile {
+        happens_meanwhile(Some(session.machine.source(rng.fork())));
+    }
+    for _ in 0..scenario.steps {
+        session.step(rng)?;
+        let used = memory::in_use().saturating_sub(before).saturating_sub(session.disk.memory());
+        let allowed = MEMORY + scenario.output.queue_bytes + 2 * session.truth_bytes();
+        if used > allowed {
+            return Err(Failure::Memory { used, allowed }.into());
+        }
+        if session.recording.open_files() != files {
+            return Err(
+                Failure::Descriptors { were: files, are: session.recording.open_files() }.into()
+            );
+        }
+    }
+    let ran = session.finish();
+    happens_meanwhile(None);
+    let (machine, disk, finished, flushed) = ran?;
+    let truth = machine.truth.borrow();
+    let ran = Ran {
+        scenario,
+        truth: &truth,
+        folder: machine.folder(),
+        finished: &finished,
+        flushed,
+        ended_ns: machine.kernel.now_ns(),
+    };
+    if machine.kernel.open_files() > 0 {
+        return Err(Failure::Descriptors { were: 0, are: machine.kernel.open_files() }.into());
+    }
+    checks::after(&ran, &disk, &records)
+}
+
+fn open(
+    scenario: &Scenario,
+    disk: &SimulatedDisk,
+    clock: &Arc<VirtualClock>,
+    records: &KeptRecords,
+) -> anyhow::Result<Output> {
+    if scenario.to == To::Sink {
+        return Ok(Output::to_sink(Box::new(records.clone())));
+    }
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let to = Destination::File(PathBuf::from("recording"));
+    Ok(Output::open_on(Arc::new(disk.clone()), clock, &to, &scenario.output)?)
+}
+
+fn start(
+    scenario: &Scenario,
+    machine: &Machine,
+    clock: &Arc<VirtualClock>,
+    output: Output,
+) -> anyhow::Result<Recording> {
+    let host = machine.host();
+    let cpus: CpuList = format!("0-{}", scenario.cpus - 1).parse()?;
+    let options = Options {
+        groups: tare_events::parse(scenario.events, &Sources::new(host.clone()))?,
+        target: Target::Cpus(cpus),
+        may_pause: true,
+        rings: Rings { bytes: Some(scenario.ring_bytes), keep: scenario.keep, ..Rings::default() },
+        synthesize: Synthesize {
+            maps: false,
+            at_the_end: scenario.describes_at_the_end,
+            ..Synthesize::default()
+        },
+        ..Options::default()
+    };
+    let backend = Backend {
+        host,
+        kernel: Rc::new(machine.kernel.clone()),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+    };
+    let start = Start { output, command: None, gives_other_rights: false, files: None };
+    Ok(Recorder::new(options, backend)?.start(start)?)
+}
+
+struct Session<'a> {
+    scenario: &'a Scenario,
+    machine: Machine,
+    clock: Arc<VirtualClock>,
+    disk: SimulatedDisk,
+    recording: Recording,
+    /// Samples that were due before the last flush began.
+    flushed: usize,
+}
+
+impl Session<'_> {
+    fn truth_bytes(&self) -> usize {
+        self.machine.truth.borrow().samples.capacity() * 64
+    }
+
+    /// One thing happens.
+    fn step(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
+        match rng.u32(..100) {
+            0..45 => {
+                let most = if rng.u32(..8) == 0 { 2000 } else { 60 };
+                let number = rng.usize(..most);
+                self.machine.sample(rng, number);
+            }
+            45..52 => self.machine.fork(rng)?,
+            52..58 => self.machine.exec(rng)?,
+            58..63 => self.machine.exit(rng)?,
+            63..65 => self.machine.throttle(rng),
+            65..72 => self.process()?,
+            72..92 => {
+                self.pass(Duration::from_millis(rng.u64(..600)));
+                self.process()?;
+            }
+            92..95 if self.scenario.keep != Keep::All => self.recording.snapshot()?,
+            95..97 if self.scenario.output.switch == Some(Switch::Signal) => {
+                self.recording.switch();
+            }
+            97 => self.recording.disable()?,
+            98 | 99 => self.recording.enable()?,
+            _ => self.machine.sample(rng, 1),
+        }
+        Ok(())
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.machine.kernel.advance_ns(u64::try_from(time.as_nanos()).unwrap_or(0));
+    }
+
+    fn process(&mut self) -> anyhow::Result<()> {
+        let due = self.machine.truth.borrow().samples.len();
+        let is_due = self.recording.deadline() <= self.clock.now();
+        let is_recording = *self.recording.process()? == State::Recording;
+        if is_due && is_recording && self.scenario.keep == Keep::All {
+            // A queue writes later: then nothing is promised of this moment.
+            if self.scenario.output.compress.is_none() && self.scenario.to == To::File {
+                self.flushed = due;
+                self.disk.mark(due);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> anyhow::Result<(Machine, SimulatedDisk, Finished, usize)> {
+        if self.scenario.to == To::File {
+            self.recording.take_notices();
+        }
+        let finished = self.recording.finish(None)?;
+        Ok((self.machine, self.disk, finished, self.flushed))
+    }
+}

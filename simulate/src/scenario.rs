@@ -1,0 +1,113 @@
+//! What a seed draws: the machine, the options, the disk.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use rustix::io::Errno;
+use tare_record::options::Keep;
+use tare_record::output::{Options, Switch};
+
+use crate::disk::{Failing, Faults};
+
+/// A machine, and how it is recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    /// CPUs, from 0.
+    pub(crate) cpus: u32,
+    /// What is recorded, in the grammar of `-e`.
+    pub(crate) events: &'static str,
+    /// Bytes of each ring buffer.
+    pub(crate) ring_bytes: u64,
+    /// What stays.
+    pub(crate) keep: Keep,
+    /// Whether running tasks are described at the end.
+    pub(crate) describes_at_the_end: bool,
+    /// Where records go.
+    pub(crate) to: To,
+    /// How they are written there.
+    pub(crate) output: Options,
+    /// The disk.
+    pub(crate) faults: Faults,
+    /// Whether the kernel goes on while the recorder writes.
+    pub(crate) goes_on_meanwhile: bool,
+    /// How much happens.
+    pub(crate) steps: u32,
+}
+
+/// Where records go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// One file, or several.
+    File,
+    /// A FIFO.
+    Stream,
+    /// A sink in this process.
+    Sink,
+}
+
+const EVENTS: [&str; 4] =
+    ["cpu-clock", "cpu-clock,page-faults", "page-faults,context-switches,cpu-clock", "task-clock"];
+
+impl Scenario {
+    /// Draws one.
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let to = match rng.u32(..10) {
+            0 => To::Sink,
+            1 => To::Stream,
+            _ => To::File,
+        };
+        let output = draw_output(rng, to);
+        let keep = match rng.u32(..8) {
+            0 => Keep::WhatFits,
+            1 => Keep::Last(Duration::from_millis(rng.u64(1..3000))),
+            _ => Keep::All,
+        };
+        Self {
+            cpus: rng.u32(1..=4),
+            events: EVENTS[rng.usize(..EVENTS.len())],
+            ring_bytes: 4096 << rng.u32(..5),
+            keep,
+            describes_at_the_end: rng.u32(..8) == 0,
+            to,
+            faults: draw_faults(rng, to, &output),
+            output,
+            goes_on_meanwhile: rng.bool(),
+            steps: rng.u32(1..60),
+        }
+    }
+}
+
+fn draw_output(rng: &mut Rng, to: To) -> Options {
+    let switch = (to == To::File && rng.u32(..3) == 0).then(|| match rng.u32(..3) {
+        0 => Switch::Size(rng.u64(4096..200_000)),
+        1 => Switch::Time(Duration::from_millis(rng.u64(100..4000))),
+        _ => Switch::Signal,
+    });
+    Options {
+        compress: (to != To::Sink && rng.u32(..4) == 0).then(|| rng.i32(1..4)),
+        sync: rng.u32(..6) == 0,
+        max_size: (switch.is_none() && rng.u32(..8) == 0).then(|| rng.u64(4096..200_000)),
+        switch,
+        timestamp: to == To::File && rng.u32(..8) == 0,
+        queue_bytes: 1 << rng.u32(..21),
+        ..Options::default()
+    }
+}
+
+fn draw_faults(rng: &mut Rng, to: To, output: &Options) -> Faults {
+    let is_odd = rng.bool();
+    let failing = (is_odd && rng.u32(..4) == 0).then(|| Failing {
+        from: rng.u64(..120),
+        for_good: rng.bool(),
+        errno: [Errno::IO, Errno::DQUOT, Errno::NOSPC, Errno::FBIG][rng.usize(..4)],
+    });
+    // What a stream's reader got can't be looked at by call, and a sink makes none.
+    let may_be_cut = to == To::File && output.max_files.is_none();
+    Faults {
+        room: (is_odd && rng.u32(..4) == 0).then(|| rng.u64(1000..300_000)),
+        most: if rng.u32(..4) == 0 { rng.usize(1..20_000) } else { usize::MAX },
+        failing,
+        takes: Duration::from_micros(if rng.u32(..4) == 0 { rng.u64(..100_000) } else { 0 }),
+        cut_at: (may_be_cut && rng.bool()).then(|| rng.u64(..80)),
+    }
+}
