@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::graph::{Event, Graph, MERGED};
+use tare_profile::Weight;
+
+use super::graph::{Event, Function, Graph, MERGED};
 use super::{Account, Style};
 use crate::samples::{Kind, Unit};
 
@@ -123,7 +125,7 @@ fn picture(graph: &Graph, account: &Account, style: &Style) -> Result<String, st
 
 fn css() -> Result<String, std::fmt::Error> {
     let mut css = String::from(
-        "text{font:11px ui-monospace,monospace;fill:#1c1c1c}.h{font-size:15px;font-weight:600}.e{font-weight:600}.d{fill:#555}.b{fill:#fff}g text{pointer-events:none}rect{shape-rendering:crispEdges}",
+        "text{font:11px ui-monospace,monospace;fill:#1c1c1c}.h{font-size:15px;font-weight:600}.e{font-weight:600}.d{fill:#555}.b{fill:#fff}g text{pointer-events:none}",
     );
     let rule = |css: &mut String, dark: bool| {
         for (at, (light, in_the_dark)) in COLOURS.iter().enumerate() {
@@ -166,20 +168,12 @@ fn frames(
         let function = &graph.functions[known.function];
         let kind = if node == 0 { Kind::Thread } else { function.kind };
         let kind = Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-        let dso =
-            if function.dso.is_empty() { String::new() } else { format!(" ({})", function.dso) };
-        let share = 100.0 * totals[node].period as f64 / all;
-        let title = format!(
-            "{}{dso}: {share:.2}%, {}, {}",
-            function.name,
-            amount(totals[node].period, event.unit),
-            crate::count(totals[node].samples, "sample")
-        );
+        let title = described(function, totals[node], event);
         write!(
             body,
             r#"<g><title>{}</title><rect class="k{kind}" x="{x:.2}" y="{y:.0}" width="{:.2}" height="{:.0}"/>"#,
             escaped(&title),
-            (width - 0.3).max(NARROW),
+            if width > 1.0 { width - 0.4 } else { width },
             HEIGHT - 1.0
         )?;
         let fits = ((width - 6.0) / CHARACTER).max(0.0).floor();
@@ -200,6 +194,16 @@ fn frames(
         body.push_str("</g>\n");
     }
     Ok(top + HEIGHT * (depth + 1.0))
+}
+
+/// What a function is called and weighs.
+fn described(function: &Function, total: Weight, event: &Event) -> String {
+    let (name, dso) = (&function.name, &function.dso);
+    let dso = if dso.is_empty() { String::new() } else { format!(" ({dso})") };
+    let share = 100.0 * total.period as f64 / event.all[0].period.max(1) as f64;
+    let (amount, samples) =
+        (amount(total.period, event.unit), crate::count(total.samples, "sample"));
+    format!("{name}{dso}: {share:.2}%, {amount}, {samples}")
 }
 
 /// At most so many characters of a name, with dots where it goes on.
