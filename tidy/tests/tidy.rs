@@ -60,7 +60,7 @@ fn crate_edges_are_those_of_the_architecture() {
                 "tare-trace",
             ],
         ),
-        ("tare-bench", &["tare-format", "tare-kernel", "tare-measure"]),
+        ("tare-bench", &["tare-format", "tare-kernel", "tare-measure", "tare-symbols"]),
         ("tare-fuzz", &["tare-format", "tare-symbols"]),
         (
             "tare-simulate",

@@ -8,6 +8,7 @@ mod report_speed;
 mod three;
 mod trace;
 mod true_cost;
+mod unwind;
 mod versus;
 
 use crate::report::Report;
@@ -144,6 +145,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "trace-true",
         about: "what tare trace -s adds to `true`",
         run: trace::start_up,
+    },
+    Benchmark {
+        name: "unwind",
+        about: "copied stacks: known chains, and a C++ compiler's by size of the copy beside framehop",
+        run: unwind::run,
     },
     Benchmark {
         name: "overhead-zero",

@@ -38,4 +38,4 @@ pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
 pub use samples::{Place, RowKeys, Sample, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Space, Symbol, Thread, Weight};
-pub use unwinding::{Ended, Sufficient, Unwinding};
+pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};

@@ -1,6 +1,6 @@
 //! What a recording, and the profile made of it, lack.
 
-use crate::unwinding::Unwinding;
+use crate::unwinding::{FramePointers, Unwinding};
 
 /// What is not in the rows, and why: the one account of what was lost while a recording was made,
 /// and while it was read. `tare_render::loss_lines` puts it into words.
@@ -29,6 +29,8 @@ pub struct Losses {
     pub untimed_jitdumps: u64,
     /// Copies of user stacks that were unwound.
     pub unwinding: Unwinding,
+    /// Call chains that code without frame pointers broke.
+    pub frame_pointers: Option<FramePointers>,
     /// Samples whose user call chain was to come later, and didn't.
     pub missing_user_chains: u64,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
@@ -61,6 +63,7 @@ impl Losses {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
-        *self == Self { unwinding, ..Self::default() }
+        let frame_pointers = self.frame_pointers.clone();
+        *self == Self { unwinding, frame_pointers, ..Self::default() }
     }
 }

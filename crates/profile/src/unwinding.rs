@@ -38,6 +38,21 @@ pub struct Sufficient {
     pub of: u64,
 }
 
+/// Call chains by frame pointers that code without them broke.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FramePointers {
+    /// All call chains with a user part.
+    pub stacks: u64,
+    /// Of these, the ones that miss callers.
+    pub broken: u64,
+    /// The files whose code broke them, those of most first. Untrusted.
+    pub dsos: Vec<(String, u64)>,
+    /// What a copied stack costs more a sample, in microseconds, where that was measured.
+    pub cost_us: Option<f64>,
+}
+
+impl Eq for FramePointers {}
+
 impl Unwinding {
     /// Stacks that end for a reason that is no failure.
     #[must_use]

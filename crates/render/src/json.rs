@@ -10,7 +10,7 @@ use tare_profile::{CallTree, Entry, Function, Key, Profile, StringId, Table, Wei
 use crate::column::number;
 use crate::losses::unread_lines;
 use crate::rows::rows;
-use crate::unwinding::CopiedStacks;
+use crate::unwinding::{BrokenChains, CopiedStacks};
 use crate::{Column, View};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
@@ -53,6 +53,8 @@ struct Losses<'a> {
     untimed_jitdumps: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     copied_stacks: Option<CopiedStacks<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_pointers: Option<BrokenChains<'a>>,
     missing_user_chains: u64,
     aux_bytes_left_out: u64,
     unread: Vec<String>,
@@ -239,6 +241,7 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         unwound_stacks: losses.unwinding.stacks(),
         incomplete_stacks: losses.unwinding.stacks() - losses.unwinding.whole,
         copied_stacks: CopiedStacks::new(&losses.unwinding),
+        frame_pointers: losses.frame_pointers.as_ref().map(BrokenChains::new),
         missing_user_chains: losses.missing_user_chains,
         aux_bytes_left_out: losses.aux_bytes,
         unread: unread_lines(losses),

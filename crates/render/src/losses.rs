@@ -69,8 +69,8 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let counted = counted.into_iter().filter(|line| line.number > 0);
     let mut lines: Vec<_> =
         counted.map(|Line { number, what }| format!("{number} {what}")).collect();
-    let others = [untimed_jitdumps(losses.untimed_jitdumps), unwinding::line(&losses.unwinding)];
-    lines.extend(others.into_iter().flatten().chain(unread_lines(losses)));
+    lines.extend(untimed_jitdumps(losses.untimed_jitdumps));
+    lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
 }
 

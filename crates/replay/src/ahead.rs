@@ -48,9 +48,17 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
 }
 
 impl Ahead {
-    pub(crate) fn new(options: &SymbolOptions, threads: Option<NonZero<usize>>) -> Self {
+    /// Knows what the recording says of itself.
+    pub(crate) fn new(
+        options: &SymbolOptions,
+        threads: Option<NonZero<usize>>,
+        description: &Description,
+    ) -> Self {
+        let mut machine = Machine::new(options.clone());
+        machine.learn(description);
+        machine.learn_notes(description);
         Self {
-            machine: Machine::new(options.clone()),
+            machine,
             unwinder: Unwinder::new(options.clone()),
             caches: copied_stack::caches(threads),
             looked_at: 0,
@@ -58,12 +66,6 @@ impl Ahead {
             unwound: VecDeque::new(),
             account: Account::default(),
         }
-    }
-
-    /// Takes in what the recording says of itself.
-    pub(crate) fn learn(&mut self, description: &Description) {
-        self.machine.learn(description);
-        self.machine.learn_notes(description);
     }
 
     /// Takes in a record that has its turn at once.

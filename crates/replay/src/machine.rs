@@ -14,7 +14,7 @@ use tare_format::record::{
 };
 use tare_symbols::{
     AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, JitDump, Mapped,
-    Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved,
+    Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
 };
 
 use crate::build_ids::BuildIds;
@@ -43,6 +43,8 @@ pub struct Machine {
     pub(crate) jit: JitCode,
     dsos: DsoTable,
     symbolizer: Symbolizer,
+    unwinder: Unwinder,
+    unwind_cache: UnwindCache,
     /// Paths by the ids that samples carry.
     cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
@@ -59,6 +61,8 @@ impl Machine {
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
             dsos: DsoTable::default(),
+            unwinder: Unwinder::new(options.clone()),
+            unwind_cache: UnwindCache::default(),
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
             kernel: None,
@@ -322,6 +326,12 @@ impl Machine {
         callchain::read(sample.fields, layout, (most, self.user_chain.is_none()), chain);
         let user = self.user_chain.iter().flatten().take(most);
         chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
+    }
+
+    /// Whether a function keeps a frame pointer; `None` where nothing is known of it.
+    pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
+        let Self { unwinder, unwind_cache, dsos, .. } = self;
+        unwinder.keeps_frame_pointer(unwind_cache, dsos, (at.dso, at.address))
     }
 
     /// The address space of a process.

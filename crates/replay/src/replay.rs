@@ -177,11 +177,9 @@ impl Replay {
         }
         if self.events != description.events().len() && self.ahead.is_none() {
             self.events = description.events().len();
-            self.ahead = self.unwinds(description).then(|| {
-                let mut ahead = Ahead::new(&self.options.symbols, self.options.threads);
-                ahead.learn(description);
-                ahead
-            });
+            let is_full = self.options.detail == Detail::Full;
+            self.ahead = (is_full && ahead::has_copied_stacks(description))
+                .then(|| Ahead::new(&self.options.symbols, self.options.threads, description));
         }
         let aux_bytes = payload.map_or(0, |payload| payload.size);
         self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
@@ -203,10 +201,6 @@ impl Replay {
             }
         }
         self.drain(description, sink, ENOUGH)
-    }
-
-    fn unwinds(&self, description: &Description) -> bool {
-        self.options.detail == Detail::Full && ahead::has_copied_stacks(description)
     }
 
     fn deliver_at_once<S: Sink>(

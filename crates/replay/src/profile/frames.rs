@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
 use tare_symbols::Unresolved;
 
+use super::frame_pointers::Kept;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
@@ -17,6 +18,8 @@ pub(super) struct Frames {
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
     /// The frames of the call chain that is being added.
     chain: Vec<FrameId>,
+    /// Of frames in user code, where it was asked for.
+    pub(super) kept: Kept,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
 }
 
@@ -107,6 +110,9 @@ impl Frames {
         };
         let frame = profile.add_frame(Frame { space, dso: Some(dso), function, address });
         self.frames.insert(key, frame);
+        if mode == CpuMode::User && !self.kept.contains_key(&frame) {
+            self.kept.extend(machine.keeps_frame_pointer(at).map(|kept| (frame, kept)));
+        }
         frame
     }
 
@@ -132,6 +138,11 @@ impl Frames {
             let name = profile.add_string(machine.symbol_name(symbol).as_bytes());
             profile.add_symbol(Symbol { dso, name, start: symbol.start })
         })
+    }
+
+    /// The frames of the call chain that was added last.
+    pub(super) fn last_chain(&self) -> &[FrameId] {
+        &self.chain
     }
 
     /// The stack of a call chain, which has the innermost address first; `None` where there is no

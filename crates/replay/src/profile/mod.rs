@@ -1,5 +1,6 @@
 //! A recording as a profile: a sink that sums samples up.
 
+mod frame_pointers;
 mod frames;
 mod samples;
 mod sink;

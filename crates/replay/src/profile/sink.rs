@@ -8,6 +8,7 @@ use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Sample, TaskRead};
 use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Thread, Weight};
 
+use super::frame_pointers::Chains;
 use super::frames::Frames;
 use super::task_counts::TaskCounts;
 use super::threads::{Index, ThreadTable};
@@ -31,6 +32,7 @@ pub struct ProfileSink {
     periods: Vec<u64>,
     frames: Option<Frames>,
     chain: Vec<CodeAddress>,
+    frame_pointers: Chains,
     from_ns: u64,
     to_ns: u64,
     by_cpu: bool,
@@ -99,6 +101,7 @@ impl ProfileSink {
             periods: Vec::new(),
             frames: (options.code != Code::None).then(Frames::default),
             chain: Vec::new(),
+            frame_pointers: Chains::default(),
             from_ns,
             to_ns,
             by_cpu: options.by_cpu,
@@ -207,7 +210,9 @@ impl ProfileSink {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> (Option<FrameId>, Option<StackId>) {
-        let Self { profile, frames: Some(frames), chain, .. } = self else { return (None, None) };
+        let Self { profile, frames: Some(frames), chain, frame_pointers, .. } = self else {
+            return (None, None);
+        };
         let (mode, pid) = (CpuMode::of_misc(sample.raw.misc), sample.fields.head.pid.unwrap_or(-1));
         let ip = sample.fields.head.ip;
         let leaf =
@@ -216,7 +221,13 @@ impl ProfileSink {
             return (leaf, None);
         }
         machine.callchain(sample, usize::MAX, chain);
-        (leaf, frames.stack(profile, machine, pid, chain))
+        let stack = frames.stack(profile, machine, pid, chain);
+        let by_frame_pointers =
+            sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
+        if let Some(stack) = stack.filter(|_| by_frame_pointers) {
+            frame_pointers.add(profile, &frames.kept, stack, frames.last_chain());
+        }
+        (leaf, stack)
     }
 
     /// The fields of a tracepoint's sample as text.
@@ -261,7 +272,8 @@ impl ProfileSink {
             let name = self.profile.add_string(&self.tracepoints.event_name(event));
             self.profile.name_event(index, name);
         }
-        self.profile.losses = losses;
+        let frame_pointers = self.frame_pointers.summary(&self.profile);
+        self.profile.losses = Losses { frame_pointers, ..losses };
         self.name_threads();
         let ledger = description.notes().iter().rev().find_map(|note| Ledger::from_note(note));
         if let Some(Ledger { recorder, .. }) =

@@ -111,3 +111,20 @@ fn one_cpu_unwinds_as_several() {
     assert!(one.stdout == several.stdout && one.stderr == several.stderr);
     assert!(one.stdout.len() > 10_000);
 }
+
+/// A report says which files' code keeps no frame pointers, where call chains hang on these.
+#[test]
+fn chains_that_miss_callers_are_named() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: code for other processors keeps frame pointers anyway");
+    }
+    let said = |name: &str| {
+        let place = known(&program(name)?, "0.3", &["--call-graph", "fp"]);
+        let output = tare().args(["report", "-i"]).arg(place.file()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().find(|line| line.contains("user call chains")).map(str::to_owned)
+    };
+    let line = said("known").expect("a line that says so");
+    assert!(line.contains(" known ") && line.contains("--call-graph dwarf"), "{line}");
+    assert_eq!(said("known-fp"), None);
+}

@@ -25,6 +25,18 @@ pub(crate) fn sample_cost(
         .or_else(|| interrupts.then(|| estimated(host)))
 }
 
+/// What a sample with a copied stack costs more than one with frame pointers, in microseconds, where
+/// studies of this host measured both.
+pub(crate) fn copied_stack_us(host: &Host, event: &str) -> Option<f64> {
+    let folder = StateFolder::find(FOLDER).ok().flatten();
+    let us = |call_graph: CallGraph| {
+        let cost = calibrated(folder.as_ref(), host, event, call_graph)?;
+        let is_of_another = cost.source.contains(" with call graph ");
+        (!is_of_another).then_some(cost.us.value)
+    };
+    Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
+}
+
 fn calibrated(
     folder: Option<&StateFolder>,
     host: &Host,

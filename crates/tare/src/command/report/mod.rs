@@ -9,6 +9,7 @@ use std::io::{BufWriter, Write};
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header};
 use tare_format::printable;
+use tare_kernel::host::Host;
 use tare_profile::Losses;
 use tare_replay::{Error, Recording, has_callchains};
 
@@ -17,6 +18,7 @@ use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
 use crate::command::header;
+use crate::command::overhead::predict;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 
@@ -50,10 +52,15 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     let code = report.code(known, is_pipe || known.has_callchains);
     let options = report
         .profile(code, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
-    let summary = tare_replay::summarize(recording, &options).map_err(|error| match error {
+    let mut summary = tare_replay::summarize(recording, &options).map_err(|error| match error {
         Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
         error => anyhow::Error::from(error),
     })?;
+    if let Some(broken) = &mut summary.profile.losses.frame_pointers {
+        let event = summary.description.events().first().and_then(|event| event.name.as_deref());
+        let event = String::from_utf8_lossy(event.unwrap_or_default());
+        broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
+    }
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
     if matches!(report.graph, CallGraphs::Asked(_)) && !chains {

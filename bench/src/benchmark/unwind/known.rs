@@ -1,0 +1,68 @@
+//! Programs whose call chains are known at each sample, and how many of their stacks are exactly one
+//! of these.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::report::{Bound, Estimate, Finding};
+use crate::scratch::Scratch;
+
+/// The share of stacks that are exactly one of the program's chains.
+const WANTED: f64 = 0.995;
+
+/// Programs, and how their call chains are taken. Go's handlers run on a stack of their own, so that
+/// what it interrupts with signals of its own can't be seen from there: it is told not to.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("known", "dwarf,16384"),
+    ("throws", "dwarf"),
+    ("known-rust", "dwarf"),
+    ("known-go", "dwarf"),
+    ("known-fp", "fp"),
+];
+
+/// Builds the programs.
+pub(super) fn build(folder: &Path) -> anyhow::Result<()> {
+    let built = Command::new("workloads/known/build.sh").arg(folder).status()?;
+    ensure!(built.success(), "workloads/known/build.sh failed");
+    Ok(())
+}
+
+pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
+    let setting = scratch.setting;
+    build(&setting.workloads)?;
+    let mut findings = Vec::new();
+    for (name, how) in PROGRAMS {
+        let program = setting.workload(name);
+        if !Path::new(&program).exists() {
+            continue;
+        }
+        let file = scratch.path(&format!("{name}.data"));
+        let mut record = Command::new(setting.tare());
+        record.args(["record", "-q", "-F", "4000", "-e", "cpu-clock:u", "--call-graph", how, "-o"]);
+        record.arg(&file).args(["--", &program, "4"]).env("GODEBUG", "asyncpreemptoff=1");
+        ensure!(record.status()?.success(), "recording {name} failed");
+        let (good, all) = judge(scratch, &program, &file)?;
+        findings.push(Finding {
+            what: format!("{name} by {how}: exactly known, of {all} stacks"),
+            measured: Estimate::exact(good as f64 / all as f64),
+            bound: Bound::AtLeast(WANTED),
+        });
+    }
+    Ok(findings)
+}
+
+/// Stacks that are as they should be, and all.
+fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u64, u64)> {
+    let (chains, script) = (scratch.path("chains"), scratch.path("script"));
+    std::fs::write(&chains, Command::new(program).arg("--chains").output()?.stdout)?;
+    let fields = ["script", "-F", "ip,sym,dso", "-i"];
+    let printed = Command::new(scratch.setting.tare()).args(fields).arg(file).output()?;
+    std::fs::write(&script, printed.stdout)?;
+    let judge = scratch.setting.workload("known-chains.awk");
+    let output = Command::new("awk").args(["-f", &judge]).args([&chains, &script]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let (good, all) = text.trim().split_once(' ').context("two numbers")?;
+    Ok((good.parse()?, all.parse()?))
+}
