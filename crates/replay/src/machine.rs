@@ -190,6 +190,9 @@ impl Machine {
         let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
         let map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
+        if symbol.is_none() {
+            self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+        }
         self.spaces.add_kernel(map);
     }
 

@@ -10,7 +10,7 @@ use crate::debug_info::DebugInfo;
 use crate::dso::{BuildId, Dso, Recorded};
 use crate::elf::{DebugLink, Image, Segments};
 use crate::search::find::{self, Found};
-use crate::search::{self, SymbolOptions};
+use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::Table;
 use crate::unresolved::Unresolved;
 
@@ -56,6 +56,10 @@ pub(crate) fn load(
         debug_link: image.debug_link.clone(),
         segments: image.segments.clone(),
     };
+    if options.used.is_some() {
+        // Whoever packs the files wants those with lines too.
+        binary.debug_info(options, recorded);
+    }
     Ok((image.into_symbols(debug).build(options.demangle), binary))
 }
 
@@ -63,11 +67,25 @@ pub(crate) fn load(
 /// that perf kept.
 pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<Table, Unresolved> {
     let parse = |bytes: &[u8]| Image::read(bytes, None).map_err(|_| Unresolved::Malformed);
-    let own = search::own_vdso().and_then(|bytes| parse(&bytes));
+    let own = search::own_vdso().and_then(|bytes| Ok((parse(&bytes)?, bytes)));
+    let note = |content| {
+        let note = |id| options.note_by_id(id, "vdso", Path::new("[vdso]"), || Some(content));
+        if let Some(id) = dso.build_id {
+            note(id);
+        }
+    };
     let image = match own {
-        Ok(own) if may_be_same(dso.build_id, own.build_id) => own,
+        Ok((own, bytes)) if may_be_same(dso.build_id, own.build_id) => {
+            note(UsedContent::Bytes(bytes));
+            own
+        }
         other => {
-            let kept = options.cached(dso.build_id, "vdso").and_then(|path| read_path(&path).ok());
+            let kept = options.cached(dso.build_id, "vdso").and_then(|path| {
+                let file = search::open(&path).ok()?;
+                let image = read(&file, None).ok()?;
+                note(UsedContent::File(file));
+                Some(image)
+            });
             let kept = kept.filter(|kept| kept.build_id == dso.build_id);
             kept.ok_or(other.err().unwrap_or(Unresolved::OtherBuild))?
         }
@@ -96,8 +114,4 @@ fn debug_file(
 fn read(file: &File, belongs_to: Option<&Image>) -> Result<Image, Unresolved> {
     let cache = ReadCache::new(file);
     Image::read(&cache, belongs_to.map(|image| &image.segments)).map_err(|_| Unresolved::Malformed)
-}
-
-fn read_path(path: &Path) -> Result<Image, Unresolved> {
-    read(&search::open(path)?, None)
 }

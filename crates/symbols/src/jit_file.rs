@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::dso::{Dso, DsoKind};
-use crate::search::SymbolOptions;
+use crate::search::{SymbolOptions, used};
 use crate::unresolved::Unresolved;
 
 /// Neither a link at the end, nor waiting for who writes to a FIFO.
@@ -45,6 +45,16 @@ pub type RecordedProcesses = HashMap<i32, RecordedProcess, foldhash::fast::Rando
 /// # Errors
 /// It isn't there, or not to be believed.
 pub(crate) fn open(
+    options: &SymbolOptions,
+    processes: &RecordedProcesses,
+    dso: &Dso,
+) -> Result<File, Unresolved> {
+    let file = find(options, processes, dso)?;
+    options.note_recorded(&dso.name, Path::new(""), used::file(&file));
+    Ok(file)
+}
+
+fn find(
     options: &SymbolOptions,
     processes: &RecordedProcesses,
     dso: &Dso,

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::dso::BuildId;
+use crate::dso::{BuildId, Recorded};
 use crate::kallsyms::Kallsyms;
 use crate::kallsyms_copy;
-use crate::search::{self, SymbolOptions};
+use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::Table;
 use crate::unresolved::Unresolved;
 
@@ -56,6 +56,30 @@ fn line(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
     Some(text.trim_ascii().to_vec()).filter(|line| !line.is_empty())
 }
 
+/// Notes the kernel's symbols as used: by build id as perf keeps them, else as a machine has them.
+fn note(options: &SymbolOptions, recorded: &RecordedKernel, text: &[u8]) {
+    // The first line of a copy says what it holds for.
+    let is_copy = text.starts_with(b"#");
+    let skipped = if is_copy { text.iter().position(|byte| *byte == b'\n') } else { None };
+    let text = &text[skipped.map_or(0, |end| end + 1)..];
+    let bytes = |bytes: &[u8]| Some(UsedContent::Bytes(bytes.to_vec()));
+    let content = || bytes(text);
+    let path = Path::new("/proc/kallsyms");
+    match recorded.build_id {
+        Some(id) => options.note_by_id(id, "kallsyms", path, content),
+        None => {
+            options.note_recorded(b"/proc/kallsyms", path, content);
+            let release = recorded.release.as_deref().unwrap_or_default();
+            let arch = recorded.arch.as_deref().unwrap_or_default();
+            for (name, content) in
+                [(&b"/proc/sys/kernel/osrelease"[..], release), (b"/proc/sys/kernel/arch", arch)]
+            {
+                options.note_recorded(name, Path::new(""), || bytes(content));
+            }
+        }
+    }
+}
+
 /// Symbols of the recorded kernel and of its modules.
 #[derive(Debug)]
 pub(crate) struct KernelSymbols {
@@ -72,7 +96,11 @@ impl KernelSymbols {
         options: &SymbolOptions,
         recorded: &RecordedKernel,
     ) -> Result<Self, Unresolved> {
-        let read = |path: &Path| Ok(Kallsyms::parse(&search::read_text(path)?));
+        let read = |path: &Path| {
+            let text = search::read_text(path)?;
+            note(options, recorded, &text);
+            Ok(Kallsyms::parse(&text))
+        };
         let (kallsyms, is_running) = if let Some(path) = &options.kallsyms {
             (read(path)?, false)
         } else if let Err(why) = recorded.is_running(options) {
@@ -81,6 +109,7 @@ impl KernelSymbols {
         } else {
             let running = kallsyms_copy::read(options)?;
             let kallsyms = Kallsyms::parse(&running.text);
+            note(options, recorded, &running.text);
             if !kallsyms.is_hidden() {
                 running.keep_copy();
             }
@@ -106,25 +135,58 @@ impl KernelSymbols {
         self.kallsyms.module(name)
     }
 
-    /// Checks that the symbols at hand of a module are those of the recorded one.
+    /// Checks that the symbols at hand of a module are those of the recorded one, and says what is
+    /// added to its recorded addresses to have theirs: after another start of the machine a module
+    /// lies elsewhere, whether the kernel itself does or not.
     pub(crate) fn check_module(
         &self,
         options: &SymbolOptions,
         name: &[u8],
-        build_id: Option<BuildId>,
-    ) -> Result<(), Unresolved> {
-        if self.shift != 0 {
-            return Err(Unresolved::OtherBoot);
-        }
-        if self.is_running && !name.contains(&b'/') {
-            let notes = [b"/sys/module/", name, b"/notes/.note.gnu.build-id"].concat();
-            let running = build_id_in(options, &notes);
-            if build_id.zip(running).is_some_and(|(recorded, running)| recorded != running) {
+        recorded: &Recorded<'_>,
+    ) -> Result<u64, Unresolved> {
+        // What an archive has was of the machine that has the symbols.
+        let has_machine = self.is_running || !options.is_here();
+        let path = [b"/sys/module/", name, b"/notes/.note.gnu.build-id"].concat();
+        if has_machine && !name.contains(&b'/') {
+            let running = noted_text(options, &path).and_then(|notes| note_build_id(&notes));
+            let both = recorded.dso.build_id.zip(running);
+            if both.is_some_and(|(recorded, running)| recorded != running) {
                 return Err(Unresolved::OtherBuild);
             }
         }
-        if self.module(name).is_none() { Err(Unresolved::NotLoaded) } else { Ok(()) }
+        let Some(symbols) = self.module(name) else { return Err(Unresolved::NotLoaded) };
+        let modules = noted_text(options, b"/proc/modules").filter(|_| has_machine);
+        let now = modules.and_then(|modules| base(&modules, name));
+        let then = recorded.mapped.first();
+        match now.zip(then) {
+            Some((now, then)) => Ok(now.wrapping_sub(then.start)),
+            None if self.shift != 0 => Err(Unresolved::OtherBoot),
+            // Symbols that were kept may be of another start: then none lies where the module lay.
+            None if then.is_some_and(|then| !symbols.has_any(then.start, then.end)) => {
+                Err(Unresolved::OtherBoot)
+            }
+            None => Ok(0),
+        }
     }
+}
+
+/// Where `/proc/modules` says that a module lies: `name size users dependants state address`. `None`
+/// where it isn't loaded, or its address is hidden.
+fn base(modules: &[u8], name: &[u8]) -> Option<u64> {
+    let mut lines = modules.split(|byte| *byte == b'\n').map(|line| line.split(|b| *b == b' '));
+    let address = lines.find_map(|mut words| {
+        let is_it = words.next()? == name;
+        if is_it { words.nth(4) } else { None }
+    })?;
+    let digits = std::str::from_utf8(address.strip_prefix(b"0x")?).ok()?;
+    u64::from_str_radix(digits, 16).ok().filter(|base| *base != 0)
+}
+
+/// A text of the machine, noted as used.
+fn noted_text(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
+    let text = search::read_text(&options.path(path)).ok()?;
+    options.note_recorded(path, Path::new(""), || Some(UsedContent::Bytes(text.clone())));
+    Some(text)
 }
 
 /// The build id in a file of ELF notes below `/sys`.
@@ -151,6 +213,7 @@ fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dso::{Dso, DsoKind, Mapped};
 
     const RELEASE: &[u8] = b"6.1.0-9";
 
@@ -220,22 +283,30 @@ mod tests {
     }
 
     #[test]
-    fn a_module_of_another_build_has_no_names() {
-        let (_folder, options) = machine();
-        let mut kernel = recorded(None, Some(RELEASE), b"x86_64");
+    fn a_module_is_known_by_its_build_and_where_it_lies() {
+        let (folder, options) = machine();
+        let kernel = recorded(None, Some(RELEASE), b"x86_64");
         let symbols = KernelSymbols::load(&options, &kernel).unwrap();
-        for (name, build_id, expected) in [
-            (&b"mod"[..], Some(&b"modu"[..]), Ok(())),
-            (b"mod", None, Ok(())),
-            (b"mod", Some(b"diff"), Err(Unresolved::OtherBuild)),
-            (b"gone", Some(b"modu"), Err(Unresolved::NotLoaded)),
-            (b"../module/mod", Some(b"modu"), Err(Unresolved::NotLoaded)),
-        ] {
+        let check = |name: &[u8], build_id: Option<&[u8]>, start: u64| {
             let build_id = build_id.and_then(BuildId::new);
-            assert_eq!(symbols.check_module(&options, name, build_id), expected);
+            let dso = Dso { kind: DsoKind::Module, name: name.to_vec(), build_id };
+            let mapped = [Mapped { pid: -1, start, end: start + 0x100 }];
+            let recorded = Recorded { dso: &dso, inode: None, mapped: &mapped };
+            symbols.check_module(&options, name, &recorded)
+        };
+        for (name, build_id, start, expected) in [
+            (&b"mod"[..], Some(&b"modu"[..]), 0xc000, Ok(0)),
+            (b"mod", None, 0xc000, Ok(0)),
+            (b"mod", Some(b"diff"), 0xc000, Err(Unresolved::OtherBuild)),
+            (b"gone", Some(b"modu"), 0xc000, Err(Unresolved::NotLoaded)),
+            (b"../module/mod", Some(b"modu"), 0xc000, Err(Unresolved::NotLoaded)),
+            // The kernel lies where it lay, and the module doesn't.
+            (b"mod", Some(b"modu"), 0xd000, Err(Unresolved::OtherBoot)),
+        ] {
+            assert_eq!(check(name, build_id, start), expected, "{start:x}");
         }
-        kernel.reference = Some((b"_text".to_vec(), 0x5000));
-        let symbols = KernelSymbols::load(&options, &kernel).unwrap();
-        assert_eq!(symbols.check_module(&options, b"mod", None), Err(Unresolved::OtherBoot));
+        let modules = "other 10 1 - Live 0x1000\nmod 100 1 - Live 0xc000\n";
+        std::fs::write(folder.path().join("proc/modules"), modules).unwrap();
+        assert_eq!(check(b"mod", Some(b"modu"), 0xd000), Ok(0_u64.wrapping_sub(0x1000)));
     }
 }

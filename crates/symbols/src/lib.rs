@@ -80,7 +80,7 @@ pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kernel::RecordedKernel;
 pub use name_source::NameSource;
 pub use perf_map::PerfMap;
-pub use search::{Download, SymbolOptions};
+pub use search::{Download, SymbolOptions, Unpacked, UsedContent, UsedFile, UsedFiles};
 pub use symbolizer::{Symbol, Symbolizer};
 pub use unresolved::Unresolved;
 pub use unwind::{Registers, Stack, UnwindCache, Unwinder, Unwound};

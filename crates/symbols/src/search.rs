@@ -7,6 +7,7 @@
 pub(crate) mod find;
 mod folders;
 pub(crate) mod place;
+pub(crate) mod used;
 
 use std::fs::File;
 use std::io::Read;
@@ -19,6 +20,7 @@ use crate::debuginfod::Debuginfod;
 use crate::limits;
 pub(crate) use crate::search::place::open;
 use crate::search::place::reason;
+pub use crate::search::used::{Unpacked, UsedContent, UsedFile, UsedFiles};
 use crate::unresolved::Unresolved;
 
 /// Where symbols are looked for, and how they are named.
@@ -50,6 +52,10 @@ pub struct SymbolOptions {
     pub reader_uid: u32,
     /// Names as in source code rather than as in the file.
     pub demangle: bool,
+    /// Where the files are noted that answers come from, debug info among them.
+    pub used: Option<UsedFiles>,
+    /// The folder that is removed when these options are not needed any more.
+    pub unpacked: Option<Unpacked>,
 }
 
 /// A client of debuginfod servers that all readers share.
@@ -77,6 +83,8 @@ impl Default for SymbolOptions {
             kallsyms_copy: None,
             reader_uid: 0,
             demangle: true,
+            used: None,
+            unpacked: None,
         }
     }
 }

@@ -70,8 +70,11 @@ enum Source {
     PerfMap(PerfMap),
     JitDump(JitDump<File>),
     Kernel,
-    /// By its name without brackets.
-    Module(Vec<u8>),
+    /// By its name without brackets, and what is added to recorded addresses.
+    Module {
+        name: Vec<u8>,
+        shift: u64,
+    },
     /// A symbol of its own, of this size.
     Ksymbol(u64, Vec<u8>),
 }
@@ -128,7 +131,12 @@ impl Symbolizer {
                 let recorded = |address: u64| address.wrapping_sub(kernel.shift);
                 Some(Found { number, start: recorded(start), end: recorded(end) })
             }
-            Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.find(address),
+            Source::Module { name, shift } => {
+                let module = self.kernel.get()?.as_ref().ok()?.module(name)?;
+                let found = module.find(address.wrapping_add(*shift))?;
+                let recorded = |address: u64| address.wrapping_sub(*shift);
+                Some(Found { start: recorded(found.start), end: recorded(found.end), ..found })
+            }
             Source::Ksymbol(bytes, _) => {
                 (address < *bytes).then_some(Found { number: 0, start: 0, end: *bytes })
             }
@@ -218,7 +226,7 @@ impl Symbolizer {
             Source::PerfMap(map) => map.bytes(),
             Source::JitDump(dump) => dump.bytes(),
             Source::Kernel => of_kernel().map_or(0, |kernel| kernel.kernel().bytes()),
-            Source::Module(name) => {
+            Source::Module { name, .. } => {
                 of_kernel().and_then(|kernel| kernel.module(name)).map_or(0, Table::bytes)
             }
             Source::Ksymbol(_, name) => name.len(),
@@ -233,7 +241,9 @@ impl Symbolizer {
             Source::PerfMap(map) => Some((map.name(number)?, NameSource::PerfMap)),
             Source::JitDump(dump) => Some((dump.name(number)?, NameSource::Jitdump)),
             Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
-            Source::Module(name) => self.kernel.get()?.as_ref().ok()?.module(name)?.name(number),
+            Source::Module { name, .. } => {
+                self.kernel.get()?.as_ref().ok()?.module(name)?.name(number)
+            }
             Source::Ksymbol(_, name) => (number == 0).then_some((name, NameSource::Ksymbol)),
         }
     }
@@ -249,8 +259,8 @@ impl Symbolizer {
             DsoKind::Module => {
                 let name = dso.name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
                 let name = name.unwrap_or(&dso.name);
-                self.kernel()?.check_module(&self.options, name, dso.build_id)?;
-                Source::Module(name.to_vec())
+                let shift = self.kernel()?.check_module(&self.options, name, recorded)?;
+                Source::Module { name: name.to_vec(), shift }
             }
             DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
             DsoKind::Elf => {

@@ -280,6 +280,12 @@ impl Table {
     /// How many symbols lie before one that may still reach over an address.
     const LOOK_BACK: usize = 4;
 
+    /// Whether a symbol begins in a range.
+    pub(crate) fn has_any(&self, start: u64, end: u64) -> bool {
+        let first = self.starts.partition_point(|at| *at < start);
+        self.starts.get(first).is_some_and(|at| *at < end)
+    }
+
     /// The symbol that an address lies in.
     pub(crate) fn find(&self, address: u64) -> Option<Found> {
         let behind = self.starts.partition_point(|start| *start <= address);

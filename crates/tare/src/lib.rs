@@ -23,6 +23,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
         Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw),
         Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw),
+        Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),

@@ -12,7 +12,7 @@ use gimli::{Dwarf, DwoId, Unit};
 use super::file::{DebugFile, Slice};
 use super::names::{Place, UnitOf};
 use crate::once_vec::OnceVec;
-use crate::search::{self, SymbolOptions};
+use crate::search::{self, SymbolOptions, used};
 
 /// The files that debug info was split off into, as far as they were asked for.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl SplitFiles {
         let package = self.package.get_or_init(|| {
             let mut path = near.as_os_str().to_owned();
             path.push(".dwp");
-            open(Path::new(&path)).filter(DebugFile::is_package)
+            open(options, near, Path::new(&path)).filter(DebugFile::is_package)
         });
         let of_package = || {
             let package = package.as_ref()?.package().ok()?;
@@ -44,7 +44,8 @@ impl SplitFiles {
             unit(Rc::new(dwarf), skeleton, id, number)
         };
         of_package().or_else(|| {
-            let open = || paths(options, near, skeleton).iter().find_map(|path| open(path));
+            let open =
+                || paths(options, near, skeleton).iter().find_map(|path| open(options, near, path));
             let mut dwarf = self.files.get_or_init(number, open).as_ref()?.split();
             dwarf.make_dwo(&skeleton.dwarf);
             unit(Rc::new(dwarf), skeleton, id, number)
@@ -52,8 +53,11 @@ impl SplitFiles {
     }
 }
 
-fn open(path: &Path) -> Option<DebugFile> {
-    DebugFile::open(&search::open(path).ok()?, path).ok()
+fn open(options: &SymbolOptions, near: &Path, path: &Path) -> Option<DebugFile> {
+    let file = search::open(path).ok()?;
+    options.note_at(path, used::file(&file));
+    options.note_beside(near, path, used::file(&file));
+    DebugFile::open(&file, path).ok()
 }
 
 /// Where the file of a unit may be: as it says itself, and beside the file that has the unit.

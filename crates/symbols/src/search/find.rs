@@ -14,6 +14,7 @@ use crate::dso::{BuildId, Recorded};
 use crate::elf::{self, DebugLink};
 use crate::search::SymbolOptions;
 use crate::search::place::Place;
+use crate::search::used;
 use crate::unresolved::Unresolved;
 
 /// A file that is what was looked for.
@@ -42,7 +43,10 @@ pub(crate) fn binary(
     let mut why = Unresolved::NoFile;
     for place in options.binaries(recorded) {
         match Found::open(place) {
-            Ok(found) if is_recorded(options, recorded, &found) => return Ok(found),
+            Ok(found) if is_recorded(options, recorded, &found) => {
+                note(options, recorded, &found);
+                return Ok(found);
+            }
             // Another process may have the number of the recorded one by now.
             Ok(found) if found.place.wants_proof() => {}
             Ok(_) => why = Unresolved::OtherBuild,
@@ -51,7 +55,30 @@ pub(crate) fn binary(
         }
     }
     let download = recorded.dso.build_id.and_then(|id| download(options, id, Artifact::Executable));
-    download.ok_or(why)
+    let found = download.ok_or(why)?;
+    note(options, recorded, &found);
+    Ok(found)
+}
+
+/// Notes a binary that is used.
+fn note(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) {
+    let path = found.place.path();
+    match recorded.dso.build_id {
+        Some(id) => options.note_by_id(id, "elf", &path, used::file(&found.file)),
+        None => options.note_recorded(&recorded.dso.name, &path, used::file(&found.file)),
+    }
+}
+
+/// Notes a debug file that is used, if it has debug info or symbols.
+fn note_debug(options: &SymbolOptions, binary: Option<&Found>, debug: &Found) {
+    let path = debug.place.path();
+    match (debug.build_id, binary) {
+        (Some(id), _) => options.note_by_id(id, "debug", &path, used::file(&debug.file)),
+        (None, Some(binary)) => {
+            options.note_beside(&binary.place.path(), &path, used::file(&debug.file));
+        }
+        (None, None) => options.note_at(&path, used::file(&debug.file)),
+    }
 }
 
 /// A file of a build id from a server.
@@ -90,7 +117,8 @@ pub(crate) fn debug_files<'a>(
     });
     let served =
         std::iter::once_with(move || download(options, binary.build_id?, Artifact::Debuginfo));
-    by_id.chain(by_link).chain(served.flatten())
+    let found = by_id.chain(by_link).chain(served.flatten());
+    found.inspect(move |found| note_debug(options, Some(binary), found))
 }
 
 /// The file that a debug file at `near` has some of its debug info in (`.gnu_debugaltlink`): at the
@@ -111,6 +139,7 @@ pub(crate) fn alternatives<'a>(
     places
         .filter_map(|place| Found::open(place).ok())
         .filter(move |found| found.build_id == build_id)
+        .inspect(move |found| note_debug(options, None, found))
 }
 
 /// The file at a place, if it is the linked one: by its build id where both have one, else by its

@@ -106,7 +106,7 @@ impl SymbolOptions {
 }
 
 /// The path of a file that is found by its build id.
-fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
+pub(super) fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
     let digits = id.to_string();
     let (front, rest) = digits.split_at(2);
     folder.join(format!(".build-id/{front}/{rest}{end}"))

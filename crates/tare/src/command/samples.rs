@@ -43,7 +43,8 @@ pub(crate) fn replay(
     trace: bool,
     sink: &mut dyn SampleSink,
 ) -> anyhow::Result<Read> {
-    let mut recording = open(&samples.input)?;
+    let mut symbols = samples.symbols.clone();
+    let mut recording = open(&samples.input, &mut symbols)?;
     let options = ProfileOptions {
         time: samples.time,
         by_cpu: true,
@@ -51,7 +52,7 @@ pub(crate) fn replay(
         trace,
         include_self: true,
         exact: false,
-        symbols: samples.symbols.clone(),
+        symbols: symbols.clone(),
         threads: None,
     };
     let inner =
@@ -62,7 +63,7 @@ pub(crate) fn replay(
     let filter = Passing::new(&samples.filter);
     let own = Own { includes: samples.include_self, ..Own::default() };
     let mut routing = Routing { inner, filter, events: &samples.events, own, taken: 0, sink };
-    let options = Options { symbols: samples.symbols.clone(), ..Options::default() };
+    let options = Options { symbols, ..Options::default() };
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
     let Routing { inner, own, taken, .. } = routing;
     let summary = inner.finish(recording.description(), losses);

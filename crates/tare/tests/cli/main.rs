@@ -6,6 +6,7 @@
 mod support;
 
 mod advice;
+mod archive;
 mod budget;
 mod doctor;
 mod events;

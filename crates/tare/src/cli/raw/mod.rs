@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
+mod archive;
 mod attached;
 mod doctor;
 mod export;
@@ -20,6 +21,7 @@ mod symbol_search;
 mod trace;
 mod versus;
 
+pub use archive::Archive;
 pub use doctor::Doctor;
 pub use export::{Export, ExportFormat};
 pub use flame::{Flame, FlameFormat, FlameOrder};
@@ -64,6 +66,9 @@ pub enum Command {
     /// Print a recording, a line or more for each sample, in the form of perf script.
     #[command(args_override_self = true)]
     Script(Box<Script>),
+    /// Pack a recording with the binaries, debug files and kernel symbols that name its addresses.
+    #[command(args_override_self = true)]
+    Archive(Box<Archive>),
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
     Report(Box<Report>),
@@ -102,6 +107,7 @@ impl Tare {
             Command::Overhead(_)
             | Command::Trace(_)
             | Command::Script(_)
+            | Command::Archive(_)
             | Command::List(_)
             | Command::Report(_)
             | Command::Flame(_)

@@ -11,7 +11,7 @@ pub(crate) mod script;
 pub(crate) mod script_fields;
 mod size;
 pub mod stat;
-mod symbols;
+pub(crate) mod symbols;
 mod targets;
 pub(crate) mod trace;
 pub mod versus;

@@ -23,8 +23,8 @@ use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
-    let report = Report::resolve(raw)?;
-    let recording = open(&report.input)?;
+    let mut report = Report::resolve(raw)?;
+    let recording = open(&report.input, &mut report.symbols)?;
     if interactive::is_wanted(&report)? {
         return interactive::run(recording, &report);
     }

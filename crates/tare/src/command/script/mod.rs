@@ -29,8 +29,8 @@ use sample::Printer;
 use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
-    let script = Script::new(raw)?;
-    let recording = open(&script.input)?;
+    let mut script = Script::new(raw)?;
+    let recording = open(&script.input, &mut script.symbols)?;
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
         ScriptForm::Header(extent) => header::write_only(lines.text(), recording, extent)?,

@@ -1,0 +1,155 @@
+//! The files that answers came from, so that they can be packed and give the same answers elsewhere.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::dso::BuildId;
+use crate::search::SymbolOptions;
+use crate::search::folders::build_id_path;
+
+/// Collects the files that are used. Copies share one list.
+#[derive(Clone, Debug, Default)]
+pub struct UsedFiles(Arc<Mutex<Vec<UsedFile>>>);
+
+impl PartialEq for UsedFiles {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for UsedFiles {}
+
+/// A file that was used.
+#[derive(Debug)]
+pub struct UsedFile {
+    /// Where it is found with [`SymbolOptions::symfs`] `root` and
+    /// [`SymbolOptions::build_id_cache`] `.debug`, below the folder that both are in.
+    pub name: PathBuf,
+    /// The file.
+    pub content: UsedContent,
+    /// Where it was.
+    path: PathBuf,
+}
+
+/// What is in a file that was used.
+#[derive(Debug)]
+pub enum UsedContent {
+    /// It is open.
+    File(File),
+    /// It was made up of something else.
+    Bytes(Vec<u8>),
+}
+
+impl UsedFiles {
+    /// The files, each once.
+    #[must_use]
+    pub fn take(&self) -> Vec<UsedFile> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, name: PathBuf, path: &Path, content: UsedContent) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.iter().all(|known| known.name != name) {
+            files.push(UsedFile { name, content, path: path.to_owned() });
+        }
+    }
+
+    /// The name of a file that was used.
+    fn name_of(&self, path: &Path) -> Option<PathBuf> {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.iter().find(|known| known.path == path).map(|known| known.name.clone())
+    }
+}
+
+impl SymbolOptions {
+    /// Notes a file that is found by build id, as perf keeps it: `elf`, `debug`, `vdso`,
+    /// `kallsyms`.
+    pub(crate) fn note_by_id(
+        &self,
+        id: BuildId,
+        kind: &str,
+        path: &Path,
+        content: impl FnOnce() -> Option<UsedContent>,
+    ) {
+        let name = build_id_path(Path::new(".debug"), id, &format!("/{kind}"));
+        self.note_as(name, path, content);
+    }
+
+    /// Notes a file that is found at a recorded path.
+    pub(crate) fn note_at(&self, path: &Path, content: impl FnOnce() -> Option<UsedContent>) {
+        let below = path.strip_prefix(&self.symfs).or_else(|_| path.strip_prefix("/"));
+        self.note_as(Path::new("root").join(below.unwrap_or(path)), path, content);
+    }
+
+    /// Notes a file that stands for what was recorded under a name.
+    pub(crate) fn note_recorded(
+        &self,
+        name: &[u8],
+        path: &Path,
+        content: impl FnOnce() -> Option<UsedContent>,
+    ) {
+        let name = Path::new(OsStr::from_bytes(name));
+        let name = Path::new("root").join(name.strip_prefix("/").unwrap_or(name));
+        self.note_as(name, path, content);
+    }
+
+    /// Notes a file that is found beside another that was noted: under its own name, or under the
+    /// other's with something behind.
+    pub(crate) fn note_beside(
+        &self,
+        near: &Path,
+        path: &Path,
+        content: impl FnOnce() -> Option<UsedContent>,
+    ) {
+        let Some(known) = self.used.as_ref().and_then(|used| used.name_of(near)) else { return };
+        let [near_name, name] = [near, path].map(|path| path.file_name().unwrap_or_default());
+        let behind = name.as_encoded_bytes().strip_prefix(near_name.as_encoded_bytes());
+        let name = match behind.and_then(|behind| std::str::from_utf8(behind).ok()) {
+            Some(behind) => {
+                let mut name = known.file_name().unwrap_or_default().to_owned();
+                name.push(behind);
+                name
+            }
+            None => name.to_owned(),
+        };
+        self.note_as(known.with_file_name(name), path, content);
+    }
+
+    fn note_as(&self, name: PathBuf, path: &Path, content: impl FnOnce() -> Option<UsedContent>) {
+        if let Some(used) = &self.used
+            && let Some(content) = content()
+        {
+            used.note(name, path, content);
+        }
+    }
+}
+
+/// A file as what was used.
+pub(crate) fn file(file: &File) -> impl FnOnce() -> Option<UsedContent> + '_ {
+    || file.try_clone().ok().map(UsedContent::File)
+}
+
+/// A folder that was made for the files of an archive, and is removed with the last copy of this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked(Arc<Folder>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Folder(PathBuf);
+
+impl Unpacked {
+    /// Takes a folder over.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self(Arc::new(Folder(folder)))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What can't be removed now, whoever unpacks next removes.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

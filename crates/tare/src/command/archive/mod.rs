@@ -1,0 +1,121 @@
+//! `tare archive`: a recording and all that names its addresses, in one file.
+//!
+//! ```text
+//! perf.data           the recording
+//! .debug/.build-id/   binaries, debug files, vdso, kallsyms by build id, as in perf's ~/.debug
+//! root/               what has no build id, at its recorded path: perf maps, files of the kernel
+//! ```
+
+pub(crate) mod unpack;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tar::{Builder, EntryType, Header};
+use tare_record::own_file;
+use tare_replay::{Code, ProfileOptions, Recording};
+use tare_symbols::{UsedContent, UsedFiles};
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::symbols;
+use crate::exit::{Exit, Refusal, say};
+
+/// The recording's name in an archive.
+const RECORDING: &str = "perf.data";
+
+/// What is fast, and small enough.
+const LEVEL: i32 = 3;
+
+pub(crate) fn run(raw: raw::Archive) -> Outcome {
+    let input = raw.input;
+    let output = raw.output.unwrap_or_else(|| {
+        let mut name = input.clone().into_os_string();
+        name.push(".tar.zst");
+        PathBuf::from(name)
+    });
+    let recording = Recording::open(&input)?;
+    if input.is_dir() {
+        let message = format!("{}: a folder of recordings can't be archived", input.display());
+        return Err(Refusal { exit: Exit::Failure, message }.into());
+    }
+    let (mut options, used) = (symbols::resolve(raw.symbol_search), UsedFiles::default());
+    options.used = Some(used.clone());
+    // Every address of every call chain is looked up, and so every file that a reader will want.
+    let whole = ProfileOptions {
+        code: Code::Stack,
+        include_self: true,
+        symbols: options,
+        ..ProfileOptions::default()
+    };
+    tare_replay::summarize(recording, &whole)?;
+    let file =
+        own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
+    let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());
+    let Packed { files, bytes } = packed.inspect_err(|_| drop(std::fs::remove_file(&output)))?;
+    let size = file.metadata().map_or(0, |meta| meta.len());
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    say(&format!(
+        "{} and {files} files it needs, {:.1} MB, are {:.1} MB in {}",
+        input.display(),
+        mb(bytes),
+        mb(size),
+        output.display()
+    ));
+    Ok(Exit::Success)
+}
+
+struct Packed {
+    files: usize,
+    bytes: u64,
+}
+
+fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<Packed> {
+    let mut encoder = zstd::Encoder::new(to, LEVEL)?;
+    // The same code is often in several files: a binary, and a library that it is linked with.
+    encoder.long_distance_matching(true)?;
+    let mut builder = Builder::new(encoder);
+    let mut packed = Packed { files: 0, bytes: 0 };
+    let mut files = used.take();
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    packed.bytes += add_file(&mut builder, Path::new(RECORDING), File::open(input)?)?;
+    for used in files {
+        packed.bytes += match used.content {
+            UsedContent::File(file) => add_file(&mut builder, &used.name, file)?,
+            UsedContent::Bytes(bytes) => {
+                add(&mut builder, &used.name, bytes.len() as u64, &*bytes)?;
+                bytes.len() as u64
+            }
+        };
+        packed.files += 1;
+    }
+    let mut written = builder.into_inner()?.finish()?;
+    written.flush()?;
+    Ok(packed)
+}
+
+fn add_file(builder: &mut Builder<impl Write>, name: &Path, mut file: File) -> anyhow::Result<u64> {
+    let bytes = file.metadata()?.len();
+    file.rewind()?;
+    let mut whole = file.take(bytes);
+    add(builder, name, bytes, &mut whole)?;
+    if whole.limit() > 0 {
+        bail!("{} became shorter while it was read", name.display());
+    }
+    Ok(bytes)
+}
+
+fn add(
+    builder: &mut Builder<impl Write>,
+    name: &Path,
+    bytes: u64,
+    content: impl Read,
+) -> anyhow::Result<()> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o600);
+    header.set_size(bytes);
+    Ok(builder.append_data(&mut header, name, content)?)
+}

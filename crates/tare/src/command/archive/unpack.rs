@@ -1,0 +1,175 @@
+//! Reading an archive: its files go into a folder of this user's own, as far as they are such as
+//! `tare archive` writes. No path, link or size in it is trusted.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{FlockOperation, flock};
+use tar::{Archive, EntryType};
+use tare_format::printable;
+use tare_symbols::{SymbolOptions, Unpacked};
+
+use super::RECORDING;
+
+/// What a zstd frame begins with (RFC 8878, section 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The memory that decompressing may take, as a power of two: what zstd's own program takes.
+const WINDOW_LOG: u32 = 27;
+
+/// Files of an archive.
+const FILES: usize = 1 << 16;
+
+/// Bytes of a file's name.
+const NAME_BYTES: u64 = 4096;
+
+/// Bytes of all files: so much, and so many times what the archive itself has. Binaries with debug
+/// info become a fifth, stretches of zeros a thousandth.
+const SLACK: u64 = 256 << 20;
+const TIMES: u64 = 64;
+
+const PREFIX: &str = "tare-archive.";
+const LOCK: &str = "lock";
+
+/// A folder without a lock belongs to somebody who is just making it, for so long.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Whether a file is one of these.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    let mut begin = [0; 4];
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    is_file
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut begin).is_ok())
+        && begin == ZSTD
+}
+
+/// Unpacks an archive for as long as the options are there, and has symbols looked for in it. The
+/// path of its recording.
+pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result<PathBuf> {
+    let temporary = std::env::temp_dir();
+    sweep(&temporary);
+    let folder = make_folder(&temporary)
+        .with_context(|| format!("{}: no folder for an archive's files", temporary.display()))?;
+    let unpacked = Unpacked::new(folder.clone());
+    extract(path, &folder).with_context(|| path.display().to_string())?;
+    let recording = folder.join(RECORDING);
+    if !recording.is_file() {
+        bail!("{}: an archive without {RECORDING} (tare archive makes them)", path.display());
+    }
+    options.symfs = folder.join("root");
+    options.build_id_cache = Some(folder.join(".debug"));
+    options.kallsyms_copy = None;
+    options.unpacked = Some(unpacked);
+    Ok(recording)
+}
+
+/// Makes a folder that only this user can enter, with a lock in it.
+fn make_folder(temporary: &Path) -> io::Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let pid = std::process::id();
+    for number in 0..u32::MAX {
+        let folder = temporary.join(format!("{PREFIX}{uid}.{pid}.{number}"));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => {
+                made?;
+                let mut open = OpenOptions::new();
+                let lock = open.write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
+                flock(&lock, FlockOperation::LockExclusive)?;
+                // It is held until this process ends, however it does.
+                std::mem::forget(lock);
+                return Ok(folder);
+            }
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Removes the folders of those who were killed.
+fn sweep(temporary: &Path) {
+    let uid = rustix::process::geteuid().as_raw();
+    let Ok(entries) = std::fs::read_dir(temporary) else { return };
+    let prefix = format!("{PREFIX}{uid}.");
+    for entry in entries.flatten() {
+        if !entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        let folder = entry.path();
+        let Ok(meta) = std::fs::symlink_metadata(&folder) else { continue };
+        if !meta.is_dir() || meta.uid() != uid {
+            continue;
+        }
+        let is_left = match File::open(folder.join(LOCK)) {
+            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Err(_) => {
+                let age = meta.modified().ok().and_then(|time| time.elapsed().ok());
+                age.is_some_and(|age| age > YOUNG)
+            }
+        };
+        if is_left {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+/// Writes an archive's files into a folder.
+fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
+    let file = File::open(path)?;
+    let mut left = file.metadata()?.len().saturating_mul(TIMES).saturating_add(SLACK);
+    let most = left;
+    let mut decoder = zstd::Decoder::new(file)?;
+    decoder.window_log_max(WINDOW_LOG)?;
+    // The end of a tar is followed by nothing that matters; headers are no files.
+    let mut archive = Archive::new(decoder.take(most.saturating_mul(2)));
+    let mut long_name: Option<PathBuf> = None;
+    for (number, entry) in archive.entries()?.raw(true).enumerate() {
+        // What the library says of damage has the damaged bytes in it.
+        let mut entry =
+            entry.map_err(|error| anyhow!("no archive, or damaged: {}", error.kind()))?;
+        if number >= FILES {
+            bail!("more than {FILES} files");
+        }
+        if entry.header().entry_type() == EntryType::GNULongName {
+            let mut name = Vec::new();
+            entry.by_ref().take(NAME_BYTES).read_to_end(&mut name)?;
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            long_name = Some(PathBuf::from(std::ffi::OsStr::from_bytes(&name[..end])));
+            continue;
+        }
+        let name =
+            long_name.take().map_or_else(|| entry.path().map(std::borrow::Cow::into_owned), Ok)?;
+        let shown = printable(name.as_os_str().as_bytes()).to_string();
+        match entry.header().entry_type() {
+            EntryType::Regular => {}
+            EntryType::Directory => continue,
+            _ => bail!("{shown} is no file: such an archive isn't read"),
+        }
+        if !is_expected(&name) {
+            bail!("{shown} is no name that tare archive gives");
+        }
+        let bytes = entry.header().entry_size()?;
+        left = left
+            .checked_sub(bytes)
+            .with_context(|| format!("{shown}: more than {most} bytes in so small an archive"))?;
+        let to = folder.join(&name);
+        if let Some(parent) = to.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        let mut open = OpenOptions::new();
+        let mut file = open.write(true).create_new(true).mode(0o600).open(&to)?;
+        io::copy(&mut entry.by_ref().take(bytes), &mut file)?;
+    }
+    Ok(())
+}
+
+/// Whether a name leads to where an archive's files belong.
+fn is_expected(name: &Path) -> bool {
+    let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_file_of = |folder| name.starts_with(folder) && name != Path::new(folder);
+    is_plain && (name == Path::new(RECORDING) || is_file_of(".debug") || is_file_of("root"))
+}

@@ -1,0 +1,186 @@
+//! `tare archive`, and what reads archives.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{is_root, stderr, tare};
+use crate::symbols::{SPIN, build_id, compile};
+
+/// A recording whose program is stripped, its debug file in a folder that must be named, and a
+/// program without a build id.
+struct Recorded {
+    folder: tempfile::TempDir,
+}
+
+const LINE: &str = "./spin; ./plain";
+
+impl Recorded {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let binary = compile(path, SPIN, "spin", &["-g", "-Wl,--build-id=sha1"])?;
+        let plain = SPIN.replace("hot_function", "plain_function");
+        compile(path, &plain, "plain", &["-Wl,--build-id=none"]).unwrap();
+        let id = build_id(&binary);
+        let (front, rest) = id.split_at(2);
+        let recorded = Self { folder };
+        recorded.sh(&format!(
+            "mkdir -p debug/.build-id/{front} && objcopy --only-keep-debug spin debug/.build-id/{front}/{rest}.debug && strip spin"
+        ));
+        let mut record = tare();
+        record.args(["record", "-q", "-g", "-e", "cpu-clock", "-o", "perf.data", "--", "sh", "-c"]);
+        let output = record.arg(LINE).current_dir(recorded.path()).output().unwrap();
+        if !output.status.success() {
+            println!("skipped: can't record here: {}", stderr(&output));
+            return None;
+        }
+        Some(recorded)
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn sh(&self, line: &str) -> Output {
+        let output = Command::new("sh").args(["-ec", line]).current_dir(self.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        output
+    }
+
+    fn tare(&self, line: &str) -> Output {
+        let mut tare = tare();
+        tare.args(line.split(' ')).current_dir(self.path()).env_remove("HOME");
+        tare.env("TMPDIR", self.path()).output().unwrap()
+    }
+
+    /// Packs it.
+    fn archive(&self) -> String {
+        let output = self.tare("archive perf.data -o all.tar.zst --debug-dir debug");
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    }
+
+    /// Runs tare where there is nothing but tare and the archive.
+    fn elsewhere(&self, line: &str) -> Output {
+        let root = self.path().join("elsewhere");
+        if !root.exists() {
+            let tare = env!("CARGO_BIN_EXE_tare");
+            // Not where the recorded programs had them.
+            self.sh(&format!(
+                "mkdir -p elsewhere/x elsewhere/tmp; cp {tare} elsewhere/x/tare; cp $(ldd {tare} | grep -o '/[^ ]*') elsewhere/x; cp all.tar.zst elsewhere"
+            ));
+        }
+        let loader = std::fs::read_dir(root.join("x")).unwrap().flatten();
+        let mut loader = loader.filter(|file| file.file_name().to_string_lossy().starts_with("ld"));
+        let loader = Path::new("/x").join(loader.next().expect("a loader").file_name());
+        let mut chroot = Command::new("chroot");
+        chroot.arg(&root).arg(loader).args(["--library-path", "/x", "/x/tare"]);
+        chroot.args(line.split(' ')).env_clear();
+        chroot.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C").output().unwrap()
+    }
+
+    fn left(&self) -> Vec<PathBuf> {
+        let left = std::fs::read_dir(self.path()).unwrap().flatten().map(|file| file.path());
+        left.filter(|path| path.to_string_lossy().contains("tare-archive")).collect()
+    }
+}
+
+#[test]
+fn an_archive_gives_the_same_report_where_nothing_else_is() {
+    let Some(recorded) = Recorded::new() else { return };
+    let said = recorded.archive();
+    assert!(said.contains("files it needs") && said.lines().count() == 1, "{said}");
+    assert_eq!(recorded.path().join("all.tar.zst").metadata().unwrap().mode() & 0o777, 0o600);
+    for line in
+        ["report", "report --no-children -g none --sort dso,sym", "script -F ip,sym,dso,sym"]
+    {
+        let here = recorded.tare(&format!("{line} -i perf.data --debug-dir debug"));
+        let text = String::from_utf8_lossy(&here.stdout).into_owned();
+        assert!(text.contains("hot_function") && text.contains("plain_function"), "{line}");
+        let archived = recorded.tare(&format!("{line} -i all.tar.zst"));
+        assert!(archived.stdout == here.stdout, "{line}: {}", stderr(&archived));
+        if is_root() {
+            let elsewhere = recorded.elsewhere(&format!("{line} -i all.tar.zst"));
+            let theirs = String::from_utf8_lossy(&elsewhere.stdout).into_owned();
+            assert!(theirs == text, "{line}: {text}\n{theirs}\n{}", stderr(&elsewhere));
+        }
+    }
+    assert_eq!(recorded.left(), [] as [PathBuf; 0], "unpacked files are removed");
+    let other = Recorded::new().unwrap();
+    other.sh("mv perf.data other.data; strip plain");
+    let plain = other.tare("report -i other.data");
+    assert!(!String::from_utf8_lossy(&plain.stdout).contains("hot_function"), "the test can fail");
+}
+
+#[test]
+fn perf_reads_what_tar_unpacks() {
+    let Some(recorded) = Recorded::new() else { return };
+    recorded.archive();
+    recorded.sh("rm -r spin debug; mkdir unpacked; tar --zstd -xf all.tar.zst -C unpacked");
+    let mut perf = Command::new("perf");
+    perf.args(["--buildid-dir", "unpacked/.debug", "report", "--stdio", "-i"]);
+    perf.arg("unpacked/perf.data").current_dir(recorded.path()).env("HOME", recorded.path());
+    match perf.output() {
+        Err(_) => println!("skipped: no perf"),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("hot_function"), "{text} {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn hostile_archives_are_refused_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = Recorded { folder };
+    recorded.sh("mkdir root; echo x > outside; echo x > root/file; echo x > perf.data");
+    let tar = "tar --zstd -cPf bad.tar.zst";
+    for (what, make) in [
+        ("a folder above", format!("{tar} --transform 's|outside|root/../../outside2|' outside")),
+        ("an absolute name", format!("{tar} --transform 's|outside|/tmp/tare-outside|' outside")),
+        ("another folder", format!("{tar} outside")),
+        ("a link", format!("ln -s /etc root/link; {tar} perf.data root/link")),
+        ("a hard link", format!("ln -f perf.data root/hard; {tar} perf.data root/hard")),
+        ("a FIFO", format!("mkfifo root/fifo; {tar} perf.data root/fifo")),
+        ("a file twice", format!("{tar} perf.data perf.data --hard-dereference")),
+        ("no recording", format!("{tar} root/file")),
+        (
+            "a bomb",
+            format!("truncate -s 900M root/zeros; {tar} perf.data root/zeros; rm root/zeros"),
+        ),
+        (
+            "cut short",
+            format!(
+                "head -c 100000 /dev/urandom > perf.data; {tar} perf.data; truncate -s 5000 bad.tar.zst"
+            ),
+        ),
+        ("garbage", "printf '\\050\\265\\057\\375garbage that goes on' > bad.tar.zst".to_owned()),
+        ("no tar", "head -c 5000 /dev/urandom | zstd -qf -o bad.tar.zst".to_owned()),
+    ] {
+        recorded.sh(&format!("rm -f bad.tar.zst root/link root/hard root/fifo; {make}"));
+        let output = recorded.tare("report -i bad.tar.zst");
+        assert_eq!(output.status.code(), Some(1), "{what}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.starts_with("tare: bad.tar.zst: ") && said.lines().count() == 1, "{said}");
+        assert_eq!(recorded.left(), [] as [PathBuf; 0], "{what}");
+        assert!(!recorded.path().join("outside2").exists(), "{what}");
+        assert!(!Path::new("/tmp/tare-outside").exists(), "{what}");
+    }
+}
+
+#[test]
+fn what_a_killed_reader_left_is_removed_by_the_next() {
+    let Some(recorded) = Recorded::new() else { return };
+    recorded.archive();
+    let uid = rustix::process::geteuid().as_raw();
+    recorded.sh(&format!("mkdir -m 700 tare-archive.{uid}.1.0 tare-archive.{uid}.2.0"));
+    recorded.sh(&format!("touch tare-archive.{uid}.1.0/lock tare-archive.{uid}.2.0/lock"));
+    let locked = recorded.path().join(format!("tare-archive.{uid}.2.0"));
+    let lock = std::fs::File::open(locked.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let output = recorded.tare("report -i all.tar.zst");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(recorded.left(), [locked], "one is in use");
+}
