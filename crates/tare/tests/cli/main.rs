@@ -7,9 +7,13 @@ mod support;
 
 mod advice;
 mod archive;
+mod browser;
 mod budget;
 mod doctor;
 mod events;
+mod export;
+mod flame;
+mod flame_page;
 mod help;
 mod jit;
 mod keep_binaries;

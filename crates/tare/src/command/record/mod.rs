@@ -119,16 +119,19 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
     let recorded = Live::new(record, &signals, recording)?.run(child, &explain)?;
     show(record, &recorded);
     if let Some(flame) = &record.output.flame {
-        draw(flame, &recorded)?;
+        draw(flame, record, &recorded)?;
     }
     Ok(exit(record, &recorded))
 }
 
 /// Draws the flame graph of the recording, of several files of the last one.
-fn draw(flame: &Path, recorded: &Recorded) -> anyhow::Result<()> {
+fn draw(flame: &Path, record: &Record, recorded: &Recorded) -> anyhow::Result<()> {
     let Some(file) = recorded.finished.output.files.last() else { return Ok(()) };
     let drawn = Flame::of_recording(file.clone(), flame.to_owned());
-    crate::command::flame::draw(&drawn).context("--flame")
+    crate::command::flame::draw(&drawn).map_err(|error| {
+        let exit = if record.command.is_empty() { Exit::Failure } else { Exit::OwnFailure };
+        Refusal { exit, message: format!("--flame: {error:#}") }.into()
+    })
 }
 
 /// The command, where there is one. Where the recording has stdout, it writes to stderr, as with

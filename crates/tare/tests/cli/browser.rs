@@ -1,0 +1,159 @@
+//! Pages in headless Chromium, driven by the DevTools protocol over two FIFOs.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Guarded, sh};
+
+/// Chromium with one page.
+pub(crate) struct Browser {
+    /// It goes before its folder does.
+    child: Guarded,
+    commands: File,
+    answers: BufReader<File>,
+    number: u64,
+    session: Option<String>,
+    /// What was told without being asked for.
+    told: Vec<Value>,
+    folder: tempfile::TempDir,
+}
+
+impl Browser {
+    /// Opens a page and waits until it says that it is ready; `None`, with the reason on stdout,
+    /// where there is no Chromium.
+    pub(crate) fn open(page: &Path, scheme: &str) -> Option<Self> {
+        if !Command::new("chromium").arg("--version").output().is_ok_and(|out| out.status.success())
+        {
+            println!("skipped: there is no Chromium here (Debian's package: chromium)");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        assert!(sh(&format!("mkfifo {at}/in {at}/out")).status.success());
+        let options = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --remote-debugging-pipe";
+        let line = format!(
+            "exec timeout 200 chromium {options} --user-data-dir={at}/profile about:blank 3<{at}/in 4>{at}/out"
+        );
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = Guarded::spawn(&mut command);
+        let commands = File::options().write(true).open(folder.path().join("in")).unwrap();
+        let answers = BufReader::new(File::open(folder.path().join("out")).unwrap());
+        let (number, session, told) = (0, None, Vec::new());
+        let mut browser = Self { child, commands, answers, number, session, told, folder };
+        let targets = browser.call("Target.getTargets", &json!({}));
+        let is_page = |target: &&Value| target["type"] == "page";
+        let target = targets["targetInfos"].as_array().unwrap().iter().find(is_page).unwrap();
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", &attach);
+        browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), &json!({}));
+        }
+        let size = json!({"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        browser.call("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", &scheme);
+        let begin = Instant::now();
+        browser.call("Page.navigate", &json!({"url": format!("file://{}", page.display())}));
+        while browser.js("document.body ? document.body.dataset.ready : null") != "yes" {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the page is never ready");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        println!("{} was ready after {:?}", page.display(), begin.elapsed());
+        Some(browser)
+    }
+
+    /// Calls a method, and returns its result.
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.number += 1;
+        let mut message = json!({"id": self.number, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        write!(self.commands, "{message}\0").unwrap();
+        loop {
+            let mut answer = Vec::new();
+            self.answers.read_until(0, &mut answer).unwrap();
+            assert_eq!(answer.pop(), Some(0), "Chromium has ended");
+            let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+            if answer["id"] == self.number {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].take();
+            }
+            self.told.push(answer);
+        }
+    }
+
+    /// What an expression of JavaScript is, a promise's value too.
+    pub(crate) fn js(&mut self, expression: &str) -> Value {
+        let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let mut result = self.call("Runtime.evaluate", &params);
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
+        result["result"]["value"].take()
+    }
+
+    /// The text of the element with this id.
+    pub(crate) fn text(&mut self, id: &str) -> String {
+        let text = self.js(&format!("document.getElementById('{id}').textContent"));
+        text.as_str().unwrap().to_owned()
+    }
+
+    /// Presses a key, with what it types.
+    pub(crate) fn key(&mut self, key: &str) {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        for (kind, text) in [("keyDown", text), ("keyUp", "")] {
+            let event = json!({"type": kind, "key": key, "code": key, "text": text});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Moves the pointer, with or without its button pressed.
+    pub(crate) fn pointer(&mut self, kind: &str, (x, y): (f64, f64)) {
+        let pressed = kind != "mouseReleased" && self.js("!!window.isPressed") == true;
+        let button = if kind == "mouseMoved" && !pressed { "none" } else { "left" };
+        let event = json!({"type": kind, "x": x, "y": y, "button": button, "buttons": i32::from(pressed), "clickCount": 1});
+        self.call("Input.dispatchMouseEvent", &event);
+    }
+
+    /// Drags from one place to another; without a way between them, clicks.
+    pub(crate) fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
+        self.pointer("mouseMoved", from);
+        self.pointer("mousePressed", from);
+        self.js("window.isPressed = true");
+        if from != to {
+            self.pointer("mouseMoved", to);
+        }
+        self.js("window.isPressed = false");
+        self.pointer("mouseReleased", to);
+    }
+
+    /// Requests but for the page itself, errors, and what was written to the console.
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
+        self.js("new Promise((done) => setTimeout(done, 50))");
+        let methods = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let is_one = |told: &&Value| {
+            let is_request = told["method"] == "Network.requestWillBeSent"
+                && told["params"]["type"] != "Document"
+                && !told["params"]["request"]["url"].as_str().unwrap().starts_with("data:");
+            is_request || methods.iter().any(|method| told["method"] == *method)
+        };
+        self.told.iter().filter(is_one).map(Value::to_string).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.child.end();
+        assert!(self.folder.path().exists());
+    }
+}

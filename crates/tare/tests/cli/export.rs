@@ -1,0 +1,116 @@
+//! `tare export`: each format holds what the report says. Other tools read them in `./x peers`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::recorded::RecordingFolder;
+use crate::support::{document, status, stderr, tare, workload};
+
+fn export(format: &str, file: &Path, args: &[&str]) -> Vec<u8> {
+    let mut command = tare();
+    let output =
+        command.args(["export", "--format", format]).arg(file).args(args).output().unwrap();
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    output.stdout
+}
+
+/// What each function of the report weighs itself.
+fn reported(file: &Path) -> BTreeMap<String, u64> {
+    let args = ["report", "--json", "--no-children", "-g", "none", "--sort", "sym", "-i"];
+    let report = document(&tare().args(args).arg(file).output().unwrap());
+    let mut sums = BTreeMap::new();
+    for entry in report["events"][0]["entries"].as_array().unwrap() {
+        if let Some(name) = entry["symbol"].as_str() {
+            *sums.entry(name.to_owned()).or_default() += entry["own"]["period"].as_u64().unwrap();
+        }
+    }
+    sums
+}
+
+fn json_lines(text: &[u8]) -> Vec<Value> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+#[test]
+fn every_text_format_has_the_sums_of_the_report() {
+    let recording = RecordingFolder::new();
+    let mix = workload("mix");
+    let recorded =
+        recording.run(&["-g", "-F", "999", "--", mix.to_str().unwrap(), "0.3", "90", "2"]);
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+    let file = recording.file();
+    let wanted = reported(&file);
+    assert!(wanted.contains_key("sixty"), "{wanted:?}");
+    let check = |format: &str, found: &BTreeMap<String, u64>| {
+        for (name, period) in &wanted {
+            assert_eq!(found.get(name), Some(period), "{format}: {name}");
+        }
+    };
+    let mut folded = BTreeMap::new();
+    for line in String::from_utf8(export("folded", &file, &[])).unwrap().lines() {
+        let (stack, period) = line.rsplit_once(' ').unwrap();
+        let leaf = stack.rsplit(';').next().unwrap().to_owned();
+        *folded.entry(leaf).or_default() += period.parse::<u64>().unwrap();
+    }
+    check("folded", &folded);
+    let lines = json_lines(&export("jsonl", &file, &[]));
+    let (mut rows, mut samples) = (BTreeMap::new(), 0_u64);
+    for line in lines.iter().filter(|line| line["kind"] == "sample") {
+        let leaf = line["stack"][0]["function"].as_str().unwrap().to_owned();
+        *rows.entry(leaf).or_default() += line["period"].as_u64().unwrap();
+        samples += 1;
+    }
+    check("jsonl", &rows);
+    let end = lines.last().unwrap();
+    assert_eq!((&end["kind"], &end["samples"]), (&"end".into(), &samples.into()));
+    assert_eq!(end["ledger"]["finished"], true);
+    let speedscope: Value = serde_json::from_slice(&export("speedscope", &file, &[])).unwrap();
+    let profile = &speedscope["profiles"][0];
+    let mut sums = BTreeMap::new();
+    for (stack, weight) in
+        profile["samples"].as_array().unwrap().iter().zip(profile["weights"].as_array().unwrap())
+    {
+        let leaf = stack.as_array().unwrap().last().unwrap().as_u64().unwrap();
+        let name = &speedscope["shared"]["frames"][usize::try_from(leaf).unwrap()]["name"];
+        *sums.entry(name.as_str().unwrap().to_owned()).or_default() += weight.as_u64().unwrap();
+    }
+    check("speedscope", &sums);
+    let chrome: Value = serde_json::from_slice(&export("chrome", &file, &[])).unwrap();
+    let events = chrome["traceEvents"].as_array().unwrap();
+    let count = |ph: &str| events.iter().filter(|event| event["ph"] == ph).count();
+    assert!(count("B") > 0 && count("B") == count("E"), "{} and {}", count("B"), count("E"));
+    assert_eq!(chrome["otherData"]["ledger"]["finished"], true);
+}
+
+#[test]
+fn filters_leave_out_samples_and_formats_say_what_they_lack() {
+    let recording = RecordingFolder::new();
+    let mix = workload("mix");
+    let words = [
+        "-e",
+        "cpu-clock,page-faults/period=1,name=faults/",
+        "-F",
+        "999",
+        "--",
+        mix.to_str().unwrap(),
+        "0.2",
+        "90",
+        "2",
+    ];
+    let recorded = recording.run(&words);
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+    let file = recording.file();
+    let all = json_lines(&export("jsonl", &file, &[]));
+    let one = json_lines(&export("jsonl", &file, &["-e", "cpu-clock"]));
+    assert!(one.len() < all.len() && one.len() > 2, "{} of {}", one.len(), all.len());
+    let tid = one[1]["tid"].clone();
+    let of_thread = json_lines(&export("jsonl", &file, &["--tid", &tid.to_string()]));
+    let is_its = |line: &&Value| line["kind"] == "sample" && line["tid"] == tid;
+    assert_eq!(of_thread.len() - 2, all.iter().filter(is_its).count());
+    let folded = tare().args(["export", "--format", "folded"]).arg(&file).output().unwrap();
+    assert_eq!(status(&folded), 1);
+    assert!(stderr(&folded).contains("with -e"), "{}", stderr(&folded));
+}
