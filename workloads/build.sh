@@ -28,6 +28,7 @@ build flood.c
 build used.c
 build threads.c
 build calls.c
+build syscalls.c
 build mix.c
 build waited.c waits.c
 build_library waits.c

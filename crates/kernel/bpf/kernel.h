@@ -59,15 +59,16 @@ struct pt_regs {
 };
 #endif
 
+struct mm_struct {
+	unsigned long arg_start, arg_end, env_end;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid, exit_code;
+	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	char comm[16];
-};
-
-struct linux_binprm {
-	const char *filename;
 };
 
 #pragma clang attribute pop

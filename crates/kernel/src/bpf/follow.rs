@@ -37,6 +37,11 @@ impl Call {
     /// What stands for all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;
 
+    /// The slot of a call.
+    pub(super) fn slot(self) -> u32 {
+        self.number.min(Self::BEYOND) + if self.compat { Self::CALLS } else { 0 }
+    }
+
     /// The call of a slot.
     pub(super) fn of_slot(slot: u32) -> Self {
         Self { number: slot % Self::CALLS, compat: slot >= Self::CALLS }

@@ -5,11 +5,13 @@
 //! back when the process ends, however it ends.
 
 mod allowed;
+mod calls;
 mod follow;
 mod load;
 mod summary;
 
 pub use allowed::try_load;
+pub use calls::{CallPlan, CallRecord, Calls, Chunk, Copied, Part, What, When, chunks};
 pub use follow::{Call, Follow};
 pub use load::BpfError;
 pub use summary::{By, CallSums, Histogram, Summary, Sums, ThreadName};

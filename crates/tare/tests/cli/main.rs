@@ -56,6 +56,7 @@ mod symbols_found;
 mod three;
 mod tmux;
 mod trace;
+mod trace_lines;
 mod tui;
 mod uprobe;
 mod versus;

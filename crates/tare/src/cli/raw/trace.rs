@@ -3,6 +3,10 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  tare trace ./prog                         each system call, as strace shows it
+  tare trace --calls %file,!access --failures ./prog
+  tare trace -T --min-duration 10ms -p 4711
+  tare trace --data trace.data ./prog       into a file for tare script and perf
   tare trace -s make -j8                    which system calls a build made, how often and for how long
   tare trace -s --hist --calls %network -p 4711 --timeout 5000
   tare trace -s -a --per-cgroup --timeout 1000    the whole machine for a second, by cgroup
@@ -15,6 +19,33 @@ pub struct Trace {
     /// Show sums instead of each call: how often, how long, which errors
     #[arg(short, long, help_heading = "What to show")]
     pub summary: bool,
+
+    /// Only calls that failed
+    #[arg(
+        long,
+        visible_short_alias = 'Z',
+        conflicts_with = "summary",
+        help_heading = "What to show"
+    )]
+    pub failures: bool,
+
+    /// Only calls that took at least so long: 10us, 1ms, 2s
+    #[arg(long, value_name = "TIME", conflicts_with = "summary", help_heading = "What to show")]
+    pub min_duration: Option<String>,
+
+    /// Show how long each call took
+    #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "What to show")]
+    pub durations: bool,
+
+    /// How many bytes of strings and buffers are shown; paths are shown whole [default: 32]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        conflicts_with = "summary",
+        value_parser = clap::value_parser!(u16).range(0..=4000),
+        help_heading = "What to show"
+    )]
+    pub string_limit: Option<u16>,
 
     /// Only these system calls: names, classes as %file, all but those behind ! (`-e trace=…` of
     /// strace is taken too)
@@ -58,7 +89,20 @@ pub struct Trace {
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
-    /// Print JSON, with a version
+    /// Record the system calls into a perf.data file instead of showing them
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["summary", "calls", "failures", "min_duration", "durations", "string_limit", "json", "output"],
+        help_heading = "Output"
+    )]
+    pub data: Option<PathBuf>,
+
+    /// How much may wait in the kernel for tare: 64K to 1G, a power of two [default: 8M]
+    #[arg(long, value_name = "SIZE", conflicts_with = "summary", help_heading = "Output")]
+    pub ring_size: Option<String>,
+
+    /// Print JSON: with -s a document with a version, else an object a line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 

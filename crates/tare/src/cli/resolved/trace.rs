@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::bpf::By;
-use tare_trace::Chosen;
+use tare_trace::{Chosen, LineOptions};
 
-use super::targets;
+use super::{size, targets};
 use crate::cli::raw;
 use crate::exit::Refusal;
 
@@ -22,14 +22,40 @@ pub(crate) enum Target {
     All,
 }
 
+/// What is shown.
+#[derive(Clone, Debug)]
+pub(crate) enum View {
+    /// Sums.
+    Summary {
+        /// Of these calls.
+        calls: Chosen,
+        /// Of what each.
+        by: By,
+        /// With histograms.
+        histograms: bool,
+    },
+    /// Each call.
+    Calls {
+        /// Which, and how.
+        lines: LineOptions,
+        /// How much may wait in the kernel, a power of two.
+        ring_bytes: u32,
+    },
+    /// Nothing: all goes into this file.
+    Data(PathBuf),
+}
+
+/// How much of strings is shown, in bytes: as with strace.
+const STRING: u16 = 32;
+/// How much may wait in the kernel.
+const RING_BYTES: u32 = 8 << 20;
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) command: Vec<OsString>,
     pub(crate) target: Target,
-    pub(crate) calls: Chosen,
-    pub(crate) by: By,
-    pub(crate) histograms: bool,
+    pub(crate) view: View,
     pub(crate) timeout: Option<Duration>,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
@@ -49,25 +75,80 @@ impl Trace {
             }
             (pids, ..) => Target::Processes(targets::tasks(pids)?),
         };
-        if !raw.summary {
-            return Err(Refusal::usage("give -s: sums of system calls"));
-        }
         let calls = raw.calls.as_deref().map_or(Ok(Chosen::default()), |text| {
             Chosen::parse(text).map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
         Ok(Self {
+            view: view(&raw, calls)?,
             command: raw.command,
             target,
-            calls,
-            by: match (raw.per_thread, raw.per_cgroup) {
-                (true, _) => By::Thread,
-                (_, true) => By::Cgroup,
-                _ => By::Call,
-            },
-            histograms: raw.hist,
             timeout: raw.timeout.map(Duration::from_millis),
             output: raw.output,
             json: raw.json,
         })
+    }
+}
+
+fn view(raw: &raw::Trace, calls: Chosen) -> Result<View, Refusal> {
+    if let Some(file) = &raw.data {
+        return Ok(View::Data(file.clone()));
+    }
+    if raw.summary {
+        let by = match (raw.per_thread, raw.per_cgroup) {
+            (true, _) => By::Thread,
+            (_, true) => By::Cgroup,
+            _ => By::Call,
+        };
+        return Ok(View::Summary { calls, by, histograms: raw.hist });
+    }
+    let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
+        nanoseconds(text).ok_or_else(|| {
+            Refusal::usage(format!("--min-duration {text}: give a time as 500ns, 10us, 1ms or 2s"))
+        })
+    })?;
+    let ring_bytes = raw.ring_size.as_deref().map_or(Ok(RING_BYTES), |text| {
+        let bytes = size::bytes(text, 1).and_then(|bytes| u32::try_from(bytes).ok());
+        let fits = |bytes: &u32| bytes.is_power_of_two() && (1 << 16..=1 << 30).contains(bytes);
+        bytes.filter(fits).ok_or_else(|| {
+            Refusal::usage(format!("--ring-size {text}: give a power of two from 64K to 1G"))
+        })
+    })?;
+    let lines = LineOptions {
+        calls,
+        string: raw.string_limit.unwrap_or(STRING).into(),
+        durations: raw.durations,
+        failures: raw.failures,
+        min_duration_ns,
+        json: raw.json,
+    };
+    Ok(View::Calls { lines, ring_bytes })
+}
+
+/// A short time with its unit.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let unit = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok().filter(|number: &f64| (0.0..1e6).contains(number))?;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the bounds above
+    Some((number * unit).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(
+            ["500ns", "1.5us", "2ms", "1s"].map(nanoseconds),
+            [500, 1500, 2_000_000, 1_000_000_000].map(Some)
+        );
+        assert_eq!(["1", "ms", "-1ms", "1m", "1e99s"].map(nanoseconds), [None; 5]);
     }
 }

@@ -16,6 +16,9 @@ use crate::cli::resolved::trace::{Target, Trace};
 use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::{Exit, Refusal};
 
+/// How long a record waits in the kernel at most: few are no reason to wake tare.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What is traced. The child waits.
 pub(super) struct Session<'a> {
     pub(super) trace: &'a Trace,
@@ -67,12 +70,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets the command go, and waits until something ends the trace. `ready` is called whenever
-    /// `file` can be read, and now and then.
+    /// Lets the command go, and waits until something ends the trace. Where there is a `file`,
+    /// `ready` is called when that can be read, every [`LOOK`], and after the end; it is told
+    /// whether that was it.
     pub(super) fn wait(
         &mut self,
         file: Option<BorrowedFd<'_>>,
-        mut ready: impl FnMut() -> anyhow::Result<()>,
+        mut ready: impl FnMut(bool) -> anyhow::Result<()>,
     ) -> anyhow::Result<Over> {
         let started = Instant::now();
         let child = self.child.take().map(WaitingChild::start).transpose();
@@ -82,7 +86,7 @@ impl<'a> Session<'a> {
             Over { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
         loop {
             self.poll(file, until)?;
-            ready()?;
+            ready(false)?;
             let insisted = pass_on(&self.signals, child.as_ref(), &mut over.signal)?.insisted;
             over.ended = child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
             let targets_ended = self.targets.ended(&self.host, false);
@@ -96,6 +100,7 @@ impl<'a> Session<'a> {
             over.ended = end_child(child)?;
         }
         over.elapsed = started.elapsed();
+        ready(true)?;
         Ok(over)
     }
 
@@ -104,6 +109,8 @@ impl<'a> Session<'a> {
         files.extend(self.targets.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         files.extend(file.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let look = file.map(|_| LOOK);
+        let left = left.into_iter().chain(look).min();
         let left = left.map(|left| Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),

@@ -1,7 +1,10 @@
 //! `tare trace`: system calls, and what they cost.
 //!
-//! `live` forks the command and waits for its end; `summary` is `-s`, in text and JSON.
+//! `live` forks the command and waits for its end; `calls` shows each call, `summary` is `-s`, in text
+//! and JSON; `data` is `--data`, which is a recording.
 
+mod calls;
+mod data;
 mod live;
 mod summary;
 
@@ -15,15 +18,24 @@ use tare_record::own_file;
 use self::live::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::trace::Trace;
+use crate::cli::resolved::trace::{Trace, View};
 use crate::exit::Refusal;
 
 pub(crate) fn run(raw: raw::Trace) -> Outcome {
     let trace = Trace::new(raw)?;
     let has_command = !trace.command.is_empty();
-    let session = Session::new(&trace, Host::default())?;
-    let run = || summary::run(session);
-    run().map_err(|error| super::remedy::with_status(error, has_command))
+    let session = || Session::new(&trace, Host::default());
+    let outcome = match &trace.view {
+        View::Data(file) => return data::run(&trace, file),
+        View::Calls { lines, ring_bytes } => {
+            session().and_then(|session| calls::run(session, lines, *ring_bytes))
+        }
+        View::Summary { calls, by, histograms } => {
+            let view = summary::View { calls, by: *by, histograms: *histograms };
+            session().and_then(|session| summary::run(session, &view))
+        }
+    };
+    outcome.map_err(|error| super::remedy::with_status(error, has_command))
 }
 
 /// Where results go: a file of the user's own, else stderr as with strace and perf trace, and JSON

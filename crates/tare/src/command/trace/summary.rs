@@ -13,7 +13,7 @@ use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_render::count;
-use tare_trace::{Row, Subject, Summary};
+use tare_trace::{Chosen, Row, Subject, Summary};
 
 use super::live::{Over, Session};
 use super::{explain, open};
@@ -25,19 +25,26 @@ const VERSION: u32 = 1;
 /// How wide the bars of histograms are.
 const BAR: usize = 40;
 
-pub(super) fn run(mut session: Session<'_>) -> Outcome {
+/// What is shown.
+pub(super) struct View<'a> {
+    pub(super) calls: &'a Chosen,
+    pub(super) by: By,
+    pub(super) histograms: bool,
+}
+
+pub(super) fn run(mut session: Session<'_>, view: &View<'_>) -> Outcome {
     let trace = session.trace;
     let mut out = open(trace)?;
-    let mut programs = bpf::Summary::start(trace.by, &session.follow()).map_err(explain)?;
-    let over = session.wait(None, || Ok(()))?;
+    let mut programs = bpf::Summary::start(view.by, &session.follow()).map_err(explain)?;
+    let over = session.wait(None, |_| Ok(()))?;
     programs.stop();
     let sums = programs.read().map_err(explain)?;
-    let subject = subjects(trace.by, &session.host, &sums);
-    let summary = Summary::new(&sums, &trace.calls, subject);
+    let subject = subjects(view.by, &session.host, &sums);
+    let summary = Summary::new(&sums, view.calls, subject);
     let written = if trace.json {
         document(&mut out, trace, &over, &summary)
     } else {
-        text(&mut out, trace, &summary)
+        text(&mut out, view.histograms, &summary)
     };
     written.and_then(|()| out.flush()).context("cannot write the summary")?;
     Ok(over.exit(trace))
@@ -79,7 +86,7 @@ fn find_cgroups(folder: &Path, name: &str, into: &mut BTreeMap<u64, String>) {
     }
 }
 
-fn text(out: &mut impl Write, trace: &Trace, summary: &Summary) -> io::Result<()> {
+fn text(out: &mut impl Write, histograms: bool, summary: &Summary) -> io::Result<()> {
     for (at, (subject, rows)) in summary.subjects.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
@@ -89,7 +96,7 @@ fn text(out: &mut impl Write, trace: &Trace, summary: &Summary) -> io::Result<()
             Subject::Thread { tid, comm } => writeln!(out, "{} ({tid}):", printable(comm))?,
             Subject::Cgroup(path) => writeln!(out, "{}:", printable(path))?,
         }
-        table(out, trace, rows)?;
+        table(out, histograms, rows)?;
     }
     if summary.subjects.is_empty() {
         writeln!(out, "no system call returned")?;
@@ -104,7 +111,7 @@ fn text(out: &mut impl Write, trace: &Trace, summary: &Summary) -> io::Result<()
     Ok(())
 }
 
-fn table(out: &mut impl Write, trace: &Trace, rows: &[Row]) -> io::Result<()> {
+fn table(out: &mut impl Write, histograms: bool, rows: &[Row]) -> io::Result<()> {
     let total: u64 = rows.iter().map(|row| row.total_ns).sum();
     writeln!(
         out,
@@ -129,7 +136,7 @@ fn table(out: &mut impl Write, trace: &Trace, rows: &[Row]) -> io::Result<()> {
         let errors: Vec<_> =
             row.errors.iter().map(|(error, times)| format!("{error} {times}")).collect();
         writeln!(out, "{}{}", if errors.is_empty() { "" } else { ": " }, errors.join(", "))?;
-        if trace.histograms {
+        if histograms {
             histogram(out, row)?;
         }
     }

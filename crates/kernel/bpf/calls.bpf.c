@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Each system call as two records in a ring buffer: when it begins, with its arguments and what those point to, and when it returns,
+ * with what the kernel wrote. What is copied of each argument is in a table that the loader fills in.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "follow.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Kinds of records. */
+#define ENTER 1
+#define EXIT 2
+#define FORK 3
+#define END 4
+#define SIGNAL 5
+
+/* What is copied of an argument; crates/kernel/src/bpf/calls.rs has the same numbers. */
+#define NOTHING 0
+#define STRING 1 /* up to a NUL byte */
+#define BYTES 2 /* `size` bytes */
+#define ITEMS 3 /* as many items of `size` bytes as argument `count` says */
+#define RETURNED 4 /* as many items of `size` bytes as the call returned */
+#define STRINGS 5 /* a vector of strings, up to NULL */
+#define ENVIRONMENT 6 /* how many strings such a vector has */
+#define VECTORS 7 /* an array of struct iovec, as long as argument `count` says, and what they point to */
+#define MESSAGE 8 /* struct msghdr, and what it points to */
+#define COUNTED 9 /* as many bytes as the 32-bit number says that argument `count` points to */
+
+/* When it is copied. */
+#define AT_ENTER 1
+#define AT_EXIT 2 /* where the call succeeded */
+#define AT_FAILURE 4 /* at the exit, where it failed */
+
+/* What a chunk holds, beside an argument itself. */
+#define WHOLE 0
+#define ELEMENT 1 /* of a vector, and its number in `index` */
+#define NAME 2
+#define CONTROL 3
+#define UNREADABLE 0x80 /* nothing: the page is not in memory */
+
+#define PAYLOAD 12288
+#define MOST 4096
+#define MAX_VECTORS 16
+#define MAX_STRINGS 33
+
+struct argument {
+	__u8 kind;
+	__u8 when;
+	__u8 count;
+	__u8 unused;
+	__u16 size;
+	__u16 most;
+};
+
+struct call {
+	__u32 wanted;
+	__u32 above_stack; /* not 0: the first argument is the stack pointer and this (rt_sigreturn has its arguments there) */
+	struct argument arguments[6];
+};
+
+struct chunk {
+	__u32 length;
+	__u32 label;
+};
+
+#define LABEL(argument, what, index) ((argument) | (what) << 8 | (__u32)(index) << 16)
+
+struct record {
+	__u64 time;
+	__u32 tid;
+	__u32 process;
+	__u16 kind;
+	__u16 slot;
+	__u32 missed;
+	__u64 values[6];
+};
+
+struct buffer {
+	struct record record;
+	__u8 payload[PAYLOAD + MOST + 64];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct buffer);
+} buffers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} lengths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+/* Records that found no room, of all tasks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} missing SEC(".maps");
+
+/* How many bytes may wait in the ring buffer before the reader is woken. */
+const volatile __u32 watermark = 1 << 20;
+
+struct user_iovec {
+	__u64 base;
+	__u64 length;
+};
+
+struct user_msghdr {
+	__u64 name;
+	__u32 name_length;
+	__u32 padding;
+	__u64 vectors;
+	__u64 vector_count;
+	__u64 control;
+	__u64 control_length;
+	__u32 flags;
+	__u32 padding2;
+};
+
+static __always_inline struct buffer *buffer(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&buffers, &zero);
+}
+
+static __always_inline __u32 *length(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&lengths, &zero);
+}
+
+static __always_inline void begin(struct buffer *b, struct task_struct *task, __u32 kind, __u32 slot)
+{
+	b->record.time = bpf_ktime_get_ns();
+	b->record.tid = task->pid;
+	b->record.process = task->tgid;
+	b->record.kind = kind;
+	b->record.slot = slot;
+}
+
+static __always_inline void submit(struct buffer *b, struct task *known, __u32 payload)
+{
+	__u32 zero = 0;
+	__u64 *number, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	__u64 flags = waiting > watermark ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+
+	if (payload > PAYLOAD + MOST)
+		payload = PAYLOAD + MOST;
+	b->record.missed = known->missed;
+	if (!bpf_ringbuf_output(&ring, b, sizeof(b->record) + payload, flags)) {
+		known->missed = 0;
+		return;
+	}
+	known->missed++;
+	number = bpf_map_lookup_elem(&missing, &zero);
+	if (number)
+		__sync_fetch_and_add(number, 1);
+}
+
+/* Adds a chunk: `most` bytes of user memory, or a string. Returns whether the memory could be read. */
+static __noinline int add(__u64 address, __u32 most, __u32 is_string, __u32 label)
+{
+	struct buffer *b = buffer();
+	__u32 *at = length(), from;
+	struct chunk *chunk;
+	long n;
+
+	if (!b || !at)
+		return 0;
+	from = *at;
+	if (from > PAYLOAD)
+		return 1;
+	if (most > MOST)
+		most = MOST;
+	chunk = (void *)b->payload + from;
+	if (is_string)
+		n = bpf_probe_read_user_str(chunk + 1, most, (void *)address);
+	else
+		n = bpf_probe_read_user(chunk + 1, most, (void *)address);
+	if (n < 0) {
+		chunk->label = label | UNREADABLE << 8;
+		chunk->length = 0;
+		*at = from + sizeof(*chunk);
+		return 0;
+	}
+	if (!is_string)
+		n = most;
+	chunk->label = label;
+	chunk->length = n;
+	*at = from + sizeof(*chunk) + ((n + 7) & ~7u);
+	return 1;
+}
+
+static __always_inline __u64 least(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* What the loops below go through: bpf_loop() has its body verified once. */
+struct walk {
+	__u64 address;
+	__u64 count;
+	__u64 left;
+	__u32 most;
+	__u32 argument;
+	__u32 width;
+	__u32 failed;
+};
+
+static long add_string(__u32 i, struct walk *walk)
+{
+	__u64 string = 0;
+
+	if (bpf_probe_read_user(&string, walk->width == 4 ? 4 : 8, (void *)(walk->address + i * walk->width))) {
+		add(0, 0, 0, LABEL(walk->argument, ELEMENT | UNREADABLE, i));
+		walk->failed = 1;
+		return 1;
+	}
+	if (!string)
+		return 1;
+	add(string, walk->most, 1, LABEL(walk->argument, ELEMENT, i));
+	return 0;
+}
+
+static long count_string(__u32 i, struct walk *walk)
+{
+	__u64 string = 0;
+
+	walk->failed = !!bpf_probe_read_user(&string, walk->width == 4 ? 4 : 8, (void *)(walk->address + i * walk->width));
+	walk->count = i;
+	return walk->failed || !string;
+}
+
+/* The number is told as the index of an empty chunk. */
+static __noinline int add_environment(struct walk *walk)
+{
+	bpf_loop(2048, count_string, walk, 0);
+	return !walk->failed && add(walk->address, 0, 0, LABEL(walk->argument, WHOLE, walk->count));
+}
+
+static long add_vector(__u32 i, struct walk *walk)
+{
+	struct user_iovec vector;
+
+	if (i >= walk->count || !walk->left)
+		return 1;
+	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(walk->address + i * sizeof(vector))))
+		return 1;
+	add(vector.base, least(least(vector.length, walk->left), walk->most), 0, LABEL(walk->argument, ELEMENT, i));
+	walk->left -= least(walk->left, vector.length);
+	return 0;
+}
+
+static __noinline int add_vectors(struct walk *walk)
+{
+	if (!add(walk->address, least(walk->count, MAX_VECTORS) * sizeof(struct user_iovec), 0, LABEL(walk->argument, WHOLE, 0)))
+		return 0;
+	bpf_loop(MAX_VECTORS, add_vector, walk, 0);
+	return 1;
+}
+
+static __noinline int add_message(struct walk *walk)
+{
+	__u64 address = walk->address;
+	__u32 argument = walk->argument;
+	struct user_msghdr message;
+
+	if (bpf_probe_read_user(&message, sizeof(message), (void *)address)) {
+		add(address, 1, 0, LABEL(argument, WHOLE, 0));
+		return 0;
+	}
+	add(address, sizeof(message), 0, LABEL(argument, WHOLE, 0));
+	if (message.name)
+		add(message.name, least(message.name_length, 128), 0, LABEL(argument, NAME, 0));
+	if (message.control)
+		add(message.control, least(message.control_length, 256), 0, LABEL(argument, CONTROL, 0));
+	walk->address = message.vectors;
+	walk->count = message.vector_count;
+	add_vectors(walk);
+	return 1;
+}
+
+/* Where a call has not returned yet, `ret` is without meaning: all of a vector is told. */
+static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, __u64 ret, __u32 width)
+{
+	struct argument *argument;
+	__u64 address, count;
+	__u32 most, bytes = 0;
+	struct walk walk;
+
+	if (at > 5)
+		return 1;
+	argument = &call->arguments[at];
+	address = values[at];
+	count = values[argument->count > 5 ? 5 : argument->count];
+	most = argument->most;
+	walk = (struct walk){ address, count, ret, most, at, width, 0 };
+	if (!address)
+		return 1;
+	switch (argument->kind) {
+	case STRING:
+		return add(address, most, 1, LABEL(at, WHOLE, 0));
+	case BYTES:
+		return add(address, argument->size, 0, LABEL(at, WHOLE, 0));
+	case ITEMS:
+		return add(address, least(count * argument->size, most), 0, LABEL(at, WHOLE, 0));
+	case RETURNED:
+		return add(address, least(ret * argument->size, most), 0, LABEL(at, WHOLE, 0));
+	case STRINGS:
+		bpf_loop(MAX_STRINGS, add_string, &walk, 0);
+		return !walk.failed;
+	case ENVIRONMENT:
+		return add_environment(&walk);
+	case VECTORS:
+		return add_vectors(&walk);
+	case MESSAGE:
+		return add_message(&walk);
+	case COUNTED:
+		if (bpf_probe_read_user(&bytes, sizeof(bytes), (void *)count))
+			return 0;
+		return add(address, least(bytes, most), 0, LABEL(at, WHOLE, bytes));
+	}
+	return 1;
+}
+
+static __always_inline void read_values(struct task_struct *task, struct pt_regs *regs, __u64 *values)
+{
+#if defined(__TARGET_ARCH_x86)
+	if (is_compat(task)) {
+		values[0] = (__u32)regs->bx;
+		values[1] = (__u32)regs->cx;
+		values[2] = (__u32)regs->dx;
+		values[3] = (__u32)regs->si;
+		values[4] = (__u32)regs->di;
+		values[5] = (__u32)regs->bp;
+		return;
+	}
+	values[0] = regs->di;
+	values[1] = regs->si;
+	values[2] = regs->dx;
+	values[3] = regs->r10;
+	values[4] = regs->r8;
+	values[5] = regs->r9;
+#else
+	values[0] = regs->orig_x0;
+	values[1] = regs->regs[1];
+	values[2] = regs->regs[2];
+	values[3] = regs->regs[3];
+	values[4] = regs->regs[4];
+	values[5] = regs->regs[5];
+#endif
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 slot = slot_of(task, nr), *used = length();
+	struct task *known = followed(task, slot);
+	struct buffer *b = buffer();
+	struct call *call = bpf_map_lookup_elem(&calls, &slot);
+	__u32 width = slot >= CALLS ? 4 : 8;
+
+	if (!known || !b || !call || !used || !call->wanted)
+		return 0;
+	known->slot = slot;
+	known->retry = 0;
+	*used = 0;
+	begin(b, task, ENTER, slot);
+	read_values(task, regs, b->record.values);
+	if (call->above_stack)
+		b->record.values[0] = regs->sp + call->above_stack;
+#pragma unroll
+	for (__u32 i = 0; i < 6; i++)
+		if (call->arguments[i].when & AT_ENTER && !add_argument(call, b->record.values, i, -1, width))
+			known->retry |= 1 << i;
+	known->start = b->record.time;
+	submit(b, known, *used);
+	return 0;
+}
+
+/*
+ * A forked task has its parent's constants in memory at its first access only, so the words of an execve are often not there when it
+ * begins. The new program has them: the arguments, one behind the other, and the path behind the environment.
+ */
+static __noinline int add_words(struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+	__u64 start, length;
+
+	if (!mm)
+		return 0;
+	start = mm->arg_start;
+	length = mm->arg_end - start;
+	add(mm->env_end, MOST, 1, LABEL(0, WHOLE, 0));
+	return add(start, least(length, MOST), 0, LABEL(1, NAME, 0));
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct buffer *b = buffer();
+	__u32 slot, width, when, *used = length();
+	bool failed = ret < 0 && ret >= -4095;
+	__u64 values[6] = {};
+	struct call *call;
+
+	if (!known || !known->start || !b || !used)
+		return 0;
+	slot = known->slot;
+	width = slot >= CALLS ? 4 : 8;
+	call = bpf_map_lookup_elem(&calls, &slot);
+	if (!call)
+		return 0;
+	*used = 0;
+	begin(b, task, EXIT, slot);
+	read_values(task, regs, values);
+#if defined(__TARGET_ARCH_x86)
+	if (is_compat(task) && slot < CALLS)
+		goto done; /* the program is another one since the call began */
+#endif
+	if (slot == NR_EXECVE && !failed) {
+		if (known->retry)
+			add_words(bpf_get_current_task_btf());
+		goto done;
+	}
+	when = failed ? AT_FAILURE : AT_EXIT;
+#pragma unroll
+	for (__u32 i = 0; i < 6; i++)
+		if (call->arguments[i].when & when || known->retry & 1 << i)
+			add_argument(call, values, i, failed ? 0 : ret, width);
+done:
+	b->record.values[0] = ret;
+	b->record.values[1] = b->record.time - known->start;
+	known->start = 0;
+	submit(b, known, *used);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct buffer *b = buffer();
+	struct task *known;
+
+	if (!follow_child(parent, child) || !b)
+		return 0;
+	known = bpf_task_storage_get(&tasks, parent, NULL, 0);
+	if (!known)
+		return 0;
+	begin(b, parent, FORK, 0);
+	b->record.values[0] = child->pid;
+	b->record.values[1] = child->tgid;
+	submit(b, known, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct buffer *b = buffer();
+
+	if (!known || known->state != FOLLOWED || !b)
+		return 0;
+	begin(b, task, END, 0);
+	b->record.values[0] = task->exit_code;
+	submit(b, known, 0);
+	return 0;
+}
+
+/* enum of include/trace/events/signal.h */
+#define TRACE_SIGNAL_IGNORED 1
+
+static __always_inline int signal(struct task_struct *task, struct task *known, int number, void *info, __u32 ignored)
+{
+	struct buffer *b = buffer();
+
+	if (!b)
+		return 0;
+	begin(b, task, SIGNAL, 0);
+	b->record.values[0] = number;
+	b->record.values[1] = ignored;
+	if (bpf_probe_read_kernel(b->payload, 48, info))
+		submit(b, known, 0);
+	else
+		submit(b, known, 48);
+	return 0;
+}
+
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(signal_deliver, int number, void *info, void *action)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task *known = storage(task);
+
+	if (!known || known->state != FOLLOWED)
+		return 0;
+	return signal(task, known, number, info, 0);
+}
+
+/* Signals that are ignored never arrive: strace, whose tracees stop for them, shows these too. */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(signal_generate, int number, void *info, struct task_struct *task, int group, int result)
+{
+	struct task *known;
+
+	if (result != TRACE_SIGNAL_IGNORED)
+		return 0;
+	known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!known || known->state != FOLLOWED)
+		return 0;
+	return signal(task, known, number, info, 1);
+}

@@ -1,0 +1,385 @@
+//! Each system call, with what its arguments point to: `bpf/calls.bpf.c`.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::{Array, MapData, RingBuf};
+use aya::{Pod, include_bytes_aligned};
+
+use super::follow::{Call, Follow};
+use super::load::{BpfError, Loaded, Plan};
+
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.aarch64.o");
+
+/// What is copied of the memory that an argument points to. Lengths are in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copied {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A string, up to its NUL byte, at most so long.
+    Text(u16),
+    /// So many bytes.
+    Bytes(u16),
+    /// Items of `size` bytes, as many as argument `count` says, at most `most` bytes.
+    Items {
+        /// The argument that says how many.
+        count: u8,
+        /// Of one item.
+        size: u16,
+        /// Of all.
+        most: u16,
+    },
+    /// Items of `size` bytes, as many as the call returned, at most `most` bytes.
+    Returned {
+        /// Of one item.
+        size: u16,
+        /// Of all.
+        most: u16,
+    },
+    /// A vector of strings, each at most so long; 33 of them at most.
+    Texts(u16),
+    /// How many strings a vector has.
+    TextCount,
+    /// `struct iovec`s, as many as argument `count` says, and of what each points to so much.
+    Vectors {
+        /// The argument that says how many.
+        count: u8,
+        /// Of what each points to.
+        most: u16,
+    },
+    /// `struct msghdr`, and of what each of its vectors points to so much.
+    Message(u16),
+    /// As many bytes as the 32-bit number says that argument `count` points to, at most `most`.
+    Counted {
+        /// The argument that points to the number.
+        count: u8,
+        /// At most.
+        most: u16,
+    },
+}
+
+/// When it is copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    /// When the call begins.
+    pub enter: bool,
+    /// When it has succeeded.
+    pub success: bool,
+    /// When it has failed.
+    pub failure: bool,
+}
+
+/// What is copied of a call's arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallPlan {
+    /// For each argument.
+    pub arguments: [(Copied, When); 6],
+    /// Where the first argument is on the stack, from the stack pointer (`rt_sigreturn`); 0: it is
+    /// in a register.
+    pub above_stack: u32,
+}
+
+/// `struct argument`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct RawArgument {
+    kind: u8,
+    when: u8,
+    count: u8,
+    unused: u8,
+    size: u16,
+    most: u16,
+}
+
+/// `struct call`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct RawCall {
+    wanted: u32,
+    above_stack: u32,
+    arguments: [RawArgument; 6],
+}
+
+// SAFETY: integers alone, and no padding: any bytes are a value.
+#[allow(unsafe_code)]
+unsafe impl Pod for RawCall {}
+
+impl RawArgument {
+    fn new((copied, when): (Copied, When)) -> Self {
+        let (kind, count, size, most) = match copied {
+            Copied::Nothing => (0, 0, 0, 0),
+            Copied::Text(most) => (1, 0, 0, most),
+            Copied::Bytes(size) => (2, 0, size, size),
+            Copied::Items { count, size, most } => (3, count, size, most),
+            Copied::Returned { size, most } => (4, 0, size, most),
+            Copied::Texts(most) => (5, 0, 0, most),
+            Copied::TextCount => (6, 0, 0, 0),
+            Copied::Vectors { count, most } => (7, count, 0, most),
+            Copied::Message(most) => (8, 0, 0, most),
+            Copied::Counted { count, most } => (9, count, 0, most),
+        };
+        let when = u8::from(when.enter) | u8::from(when.success) << 1 | u8::from(when.failure) << 2;
+        Self { kind, when, count, unused: 0, size, most }
+    }
+}
+
+/// A piece of memory that an argument led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// Which argument.
+    pub argument: u8,
+    /// Which part of it.
+    pub part: Part,
+    /// Which element of a vector; for [`Copied::TextCount`] the number.
+    pub index: u16,
+    /// The bytes; `None` where the page was not in memory.
+    pub bytes: Option<&'a [u8]>,
+}
+
+/// A part of what an argument leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What it points to itself.
+    Whole,
+    /// What an element of a vector points to.
+    Element,
+    /// The address of a message.
+    Name,
+    /// The control data of a message.
+    Control,
+}
+
+/// Takes chunks apart.
+pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+    std::iter::from_fn(move || {
+        let (header, rest) = payload.split_first_chunk::<8>()?;
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| header[at + byte]));
+        let (length, [argument, what, low, high]) = (word(0) as usize, word(4).to_le_bytes());
+        let bytes = rest.get(..length)?;
+        payload = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+        let part = match what & 0x7f {
+            1 => Part::Element,
+            2 => Part::Name,
+            3 => Part::Control,
+            _ => Part::Whole,
+        };
+        let bytes = (what & 0x80 == 0).then_some(bytes);
+        Some(Chunk { argument, part, index: u16::from_le_bytes([low, high]), bytes })
+    })
+}
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// A system call begins.
+    Enter {
+        /// Which.
+        call: Call,
+        /// Its arguments.
+        values: [u64; 6],
+        /// What they point to: see [`chunks`].
+        memory: &'a [u8],
+    },
+    /// A system call has returned.
+    Exit {
+        /// Which.
+        call: Call,
+        /// What it returned.
+        result: i64,
+        /// How long it took, in nanoseconds.
+        duration_ns: u64,
+        /// What its arguments point to now.
+        memory: &'a [u8],
+    },
+    /// It has started a thread or a process.
+    Fork {
+        /// The new thread.
+        tid: u32,
+        /// Its process.
+        process: u32,
+    },
+    /// It ends, with this status of wait(2).
+    End(u32),
+    /// A signal arrived.
+    Signal {
+        /// Which.
+        number: u32,
+        /// It is ignored, so the task doesn't notice.
+        ignored: bool,
+        /// The first 48 bytes of `siginfo_t`; empty where there are none.
+        info: &'a [u8],
+    },
+}
+
+/// A record of the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRecord<'a> {
+    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time_ns: u64,
+    /// The thread, in the first pid namespace.
+    pub tid: u32,
+    /// Its process.
+    pub process: u32,
+    /// How many records of this thread found no room just before.
+    pub missed: u32,
+    /// What happened.
+    pub what: What<'a>,
+}
+
+/// How many records are read before anything else is looked at.
+const BATCH: usize = 10_000;
+
+/// `struct record`, without its values.
+const HEADER: usize = 24;
+const VALUES: usize = 48;
+
+impl<'a> CallRecord<'a> {
+    /// Takes a record apart; `None` where it is none.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, rest) = bytes.split_at_checked(HEADER)?;
+        let (values, memory) = rest.split_first_chunk::<VALUES>()?;
+        let long = |bytes: &[u8], at: usize| {
+            Some(u64::from_ne_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?))
+        };
+        let word = |at: usize| Some(u32::from_ne_bytes(header.get(at..at + 4)?.try_into().ok()?));
+        let values: [u64; 6] = std::array::from_fn(|at| long(values, at).unwrap_or_default());
+        let kind_and_slot = word(16)?.to_ne_bytes();
+        let kind = u16::from_ne_bytes([kind_and_slot[0], kind_and_slot[1]]);
+        let slot = u16::from_ne_bytes([kind_and_slot[2], kind_and_slot[3]]);
+        let call = Call::of_slot(slot.into());
+        let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default();
+        let what = match kind {
+            1 => What::Enter { call, values, memory },
+            2 => {
+                What::Exit { call, result: values[0].cast_signed(), duration_ns: values[1], memory }
+            }
+            3 => What::Fork { tid: low(values[0]), process: low(values[1]) },
+            4 => What::End(low(values[0])),
+            5 => What::Signal { number: low(values[0]), ignored: values[1] != 0, info: memory },
+            _ => return None,
+        };
+        let time_ns = long(header, 0)?;
+        Some(Self { time_ns, tid: word(8)?, process: word(12)?, missed: word(20)?, what })
+    }
+}
+
+/// Programs that write a record at the begin and at the end of each system call. Dropped, they are
+/// gone.
+pub struct Calls {
+    /// `None` when stopped.
+    programs: Option<Loaded>,
+    ring: RingBuf<MapData>,
+    missing: Array<MapData, u64>,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    /// Loads the programs and begins. `plans` are the calls that are wanted; `ring_bytes` is a
+    /// power of two and at least a page.
+    ///
+    /// # Errors
+    /// See [`BpfError`].
+    pub fn start(
+        plans: impl Iterator<Item = (Call, CallPlan)>,
+        follow: &Follow,
+        ring_bytes: u32,
+    ) -> Result<Self, BpfError> {
+        let programs = [
+            "sys_exit",
+            "sched_process_fork",
+            "sched_process_exit",
+            "signal_deliver",
+            "signal_generate",
+            "sys_enter",
+        ];
+        let mut loaded = Loaded::load(&Plan {
+            object: OBJECT,
+            constants: &[("all_tasks", follow.all_tasks()), ("watermark", ring_bytes / 8)],
+            sizes: &[("ring", ring_bytes)],
+            programs: &programs,
+        })?;
+        let mut calls: Array<_, RawCall> = loaded.take("calls")?.try_into()?;
+        for (call, plan) in plans {
+            let arguments = plan.arguments.map(RawArgument::new);
+            let raw = RawCall { wanted: 1, above_stack: plan.above_stack, arguments };
+            calls.set(call.slot(), raw, 0)?;
+        }
+        let ring = loaded.take("ring")?.try_into()?;
+        let missing = loaded.take("missing")?.try_into()?;
+        follow.mark(&loaded)?;
+        loaded.attach()?;
+        Ok(Self { programs: Some(loaded), ring, missing })
+    }
+
+    /// What becomes readable when an eighth of the ring buffer is full. Less than that is there to
+    /// be read without.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// Hands over records that wait, in the order in which they were written: at most 10,000,
+    /// as others may come as fast as these are read. Returns how many there were.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn drain<E>(
+        &mut self,
+        mut each: impl FnMut(CallRecord<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        for number in 0..BATCH {
+            let Some(bytes) = self.ring.next() else { return Ok(number) };
+            CallRecord::parse(&bytes).map_or(Ok(()), &mut each)?;
+        }
+        Ok(BATCH)
+    }
+
+    /// Ends the tracing: the programs are gone, what they wrote stays.
+    pub fn stop(&mut self) {
+        self.programs = None;
+    }
+
+    /// How many records found no room in the ring buffer until now.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn missing(&self) -> Result<u64, BpfError> {
+        Ok(self.missing.get(&0, 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_program() {
+        assert_eq!((size_of::<RawArgument>(), size_of::<RawCall>()), (8, 56));
+    }
+
+    #[test]
+    fn cut_records_and_chunks_are_no_panic() {
+        let mut bytes = vec![0; HEADER + VALUES];
+        assert_eq!(CallRecord::parse(&bytes), None);
+        bytes[16] = 1;
+        assert!(CallRecord::parse(&bytes).is_some());
+        for length in 0..bytes.len() {
+            assert_eq!(CallRecord::parse(&bytes[..length]), None);
+        }
+        let text = [5, 0, 0, 0, 1, 0x80, 7, 0, b'h', b'e', b'l', b'l', b'o', 0, 0, 0, 9];
+        let found: Vec<_> = chunks(&text).collect();
+        assert_eq!(found, [Chunk { argument: 1, part: Part::Whole, index: 7, bytes: None }]);
+        for length in 0..text.len() {
+            assert!(chunks(&text[..length]).count() <= 1);
+        }
+    }
+}

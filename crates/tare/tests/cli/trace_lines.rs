@@ -1,0 +1,265 @@
+//! `tare trace` without `-s`: a line for each system call, held against strace's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Guarded, sh, status, stderr, tare, workload};
+use crate::trace::can_trace;
+
+fn trace(args: &[&str]) -> Output {
+    tare().arg("trace").args(args).output().unwrap()
+}
+
+/// Lines of a tracer on stderr, without what differs from run to run: addresses (also without
+/// random layout: tracers differ in what they leave on the stack), process ids, random bytes.
+fn lines(tracer: &[&str], program: &[&str]) -> Option<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("setarch");
+    command.arg("-R").args(tracer).args(program).current_dir(folder.path());
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).output().ok()?;
+    let text = stderr(&output);
+    let mut ids: BTreeMap<String, usize> = BTreeMap::new();
+    Some(text.lines().map(|line| plain(line, &mut ids)).collect())
+}
+
+/// Numbers of at least three digits that a line names as a task's get the number of their
+/// appearance, wherever they stand from then on.
+fn plain(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
+    let is_task = ["getpid(", "set_tid_address(", "fork(", "clone", "fork resumed", "getpgid("];
+    if is_task.iter().any(|call| line.contains(call))
+        && let Some((_, id)) = line.rsplit_once("= ")
+        && id.len() > 2
+        && id.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let next = ids.len() + 1;
+        ids.entry(id.to_owned()).or_insert(next);
+    }
+    if let Some((id, _)) = line.strip_prefix("[pid").and_then(|rest| rest.split_once(']')) {
+        let next = ids.len() + 1;
+        ids.entry(id.trim().to_owned()).or_insert(next);
+    }
+    let mut out = String::new();
+    let mut word = String::new();
+    for c in line.chars().chain([' ']) {
+        if c.is_ascii_alphanumeric() {
+            word.push(c);
+            continue;
+        }
+        match ids.get(&word) {
+            Some(id) => out.push_str(&format!("P{id}")),
+            None if word.starts_with("0x") && word.len() > 7 => out.push_str("ADDRESS"),
+            None => out.push_str(&word),
+        }
+        word.clear();
+        if c != ' ' || !out.ends_with(' ') {
+            out.push(c);
+        }
+    }
+    if line.contains("getrandom(") { "getrandom".to_owned() } else { out }
+}
+
+/// How many of both there are, each as often as in both.
+fn in_common(ours: &[String], theirs: &[String]) -> usize {
+    let mut left = theirs.to_vec();
+    let found = |line: &&String| {
+        let at = left.iter().position(|other| other == *line);
+        at.map(|at| left.swap_remove(at)).is_some()
+    };
+    ours.iter().filter(found).count()
+}
+
+fn pairs(lines: &[String]) -> BTreeSet<&str> {
+    lines.iter().filter_map(|line| line.rsplit_once(" = ")).map(|(call, _)| call).collect()
+}
+
+#[test]
+fn lines_are_those_of_strace() {
+    if !can_trace() {
+        return;
+    }
+    if !Path::new("/usr/bin/strace").exists() {
+        return println!("skipped: strace isn't installed");
+    }
+    let syscalls = workload("syscalls");
+    let program = syscalls.to_str().unwrap();
+    let topics = String::from_utf8(Command::new(program).output().unwrap().stdout).unwrap();
+    let mut programs: Vec<Vec<&str>> = topics.lines().map(|topic| vec![program, topic]).collect();
+    programs.extend([vec!["ls", "/"], vec!["cat", "/etc/passwd"]]);
+    assert_eq!(programs.len(), 25);
+    let (mut all, mut same, mut all_pairs, mut same_pairs) = (0, 0, 0, 0);
+    let mut differences = String::new();
+    for program in &programs {
+        let theirs = lines(&["strace", "-f", "-q"], program).unwrap();
+        let ours = lines(&[env!("CARGO_BIN_EXE_tare"), "trace"], program).unwrap();
+        let common = in_common(&ours, &theirs);
+        all += ours.len().max(theirs.len());
+        same += common;
+        let (our_pairs, their_pairs) = (pairs(&ours), pairs(&theirs));
+        all_pairs += our_pairs.union(&their_pairs).count();
+        same_pairs += our_pairs.intersection(&their_pairs).count();
+        for line in ours.iter().filter(|line| !theirs.contains(line)) {
+            differences += &format!("tare   {line}\n");
+        }
+        for line in theirs.iter().filter(|line| !ours.contains(line)) {
+            differences += &format!("strace {line}\n");
+        }
+    }
+    println!("{same} of {all} lines, {same_pairs} of {all_pairs} pairs\n{differences}");
+    assert!(all > 600 && same * 100 >= all * 95, "{same} of {all} lines\n{differences}");
+    assert!(same_pairs * 100 >= all_pairs * 95, "{same_pairs} of {all_pairs}\n{differences}");
+}
+
+#[test]
+fn calls_failures_and_durations_are_chosen() {
+    if !can_trace() {
+        return;
+    }
+    let chosen = trace(&["-e", "trace=%file,!execve", "cat", "/no/such/file"]);
+    let text = stderr(&chosen);
+    assert_eq!(status(&chosen), 1, "{text}");
+    assert!(text.contains("openat(AT_FDCWD, \"/no/such/file\", O_RDONLY) = -1 ENOENT (No such file or directory)\n"), "{text}");
+    assert!(!text.contains("execve(") && !text.contains("mmap("), "{text}");
+    let failed = stderr(&trace(&["--failures", "cat", "/no/such/file"]));
+    assert!(
+        failed.lines().all(|line| line.contains(" = -1 ") || line.starts_with("cat: ")),
+        "{failed}"
+    );
+    assert!(failed.contains("/no/such/file"), "{failed}");
+    let slow = stderr(&trace(&["-T", "--min-duration", "100ms", "sleep", "0.2"]));
+    assert_eq!(slow.lines().count(), 1, "{slow}");
+    assert!(slow.starts_with("clock_nanosleep(") && slow.contains("= 0 <0.2"), "{slow}");
+    let short = stderr(&trace(&["--string-limit", "3", "-e", "write", "echo", "abcdef"]));
+    assert!(short.contains("write(1, \"abc\"..., 7) "), "{short}");
+    for wrong in [&["--min-duration", "7", "true"][..], &["--ring-size", "100K", "true"]] {
+        assert_eq!(status(&trace(wrong)), 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn json_is_an_object_a_line() {
+    if !can_trace() {
+        return;
+    }
+    let output = trace(&["--json", "sh", "-c", "cat /no/such/file; exit 4"]);
+    assert_eq!(status(&output), 4, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = objects
+        .iter()
+        .find(|object| {
+            object["arguments"].as_str().is_some_and(|text| text.contains("/no/such/file\", O_"))
+        })
+        .unwrap();
+    assert_eq!((&failed["call"], &failed["error"]), (&"openat".into(), &"ENOENT".into()));
+    assert!(failed["duration_ns"].as_u64().unwrap() > 0 && failed["result"] == -2, "{failed}");
+    assert!(objects.iter().any(|object| object["end"] == "exited with 4"), "{text}");
+}
+
+/// 2,000 names of any bytes, and as many calls with pointers to nothing.
+#[test]
+fn hostile_programs_reach_no_terminal() {
+    if !can_trace() {
+        return;
+    }
+    let syscalls = workload("syscalls");
+    let folder = tempfile::tempdir().unwrap();
+    for json in [&[][..], &["--json"]] {
+        let mut command = tare();
+        command.arg("trace").args(json).args([syscalls.to_str().unwrap(), "hostile"]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let text = if json.is_empty() { &output.stderr } else { &output.stdout };
+        let raw = text.iter().find(|byte| !matches!(byte, b' '..=b'~' | b'\n'));
+        assert_eq!(raw, None);
+        assert!(text.split(|&byte| byte == b'\n').count() > 6000);
+    }
+}
+
+#[test]
+fn tasks_of_32_bit_calls_have_their_own_names() {
+    if !can_trace() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("compat.c"), folder.path().join("compat"));
+    let code = "int main(void) { int r; __asm__ volatile(\"int $0x80\" : \"=a\"(r) : \"a\"(64), \"b\"(0)); return r < 0; }";
+    std::fs::write(&source, code).unwrap();
+    let built = Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let output = trace(&[program.to_str().unwrap()]);
+    if status(&output) != 0 {
+        return println!("skipped: this kernel has no 32-bit system calls");
+    }
+    assert!(stderr(&output).contains("getppid() "), "{output:?}");
+}
+
+/// Each record that found no room is counted, and told where it is missing.
+#[test]
+fn a_ring_that_overflows_says_what_is_missing() {
+    if !can_trace() {
+        return;
+    }
+    let calls = workload("calls");
+    let mut command = tare();
+    command.args(["trace", "--ring-size", "64K", "-e", "getppid"]);
+    command.args([calls.to_str().unwrap(), "1", "0", "200000"]);
+    let output = command.output().unwrap();
+    let text = stderr(&output);
+    let missing: u64 = text
+        .lines()
+        .filter_map(|line| line.split_once("<... ")?.1.split_once(" record")?.0.parse::<u64>().ok())
+        .sum();
+    let said = text.lines().find_map(|line| line.strip_prefix("tare: ")?.split_once(" record"));
+    let said: u64 = said.map(|(number, _)| number.replace(',', "").parse().unwrap()).unwrap();
+    let returned = text.lines().filter(|line| line.contains("getppid")).count();
+    assert!(0 < missing && missing <= said && returned > 100, "{missing} {said} {returned}");
+}
+
+#[test]
+fn a_whole_machine_is_traced_without_the_tracer() {
+    if !can_trace() {
+        return;
+    }
+    let mut busy = Guarded::spawn(
+        Command::new("sh")
+            .args(["-c", "while :; do cat /proc/self/comm; done"])
+            .stdout(Stdio::null()),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace");
+    let mut tracer = tare();
+    tracer.args(["trace", "-a", "-e", "openat", "--timeout", "300", "-o", file.to_str().unwrap()]);
+    let tracer = Guarded::spawn(&mut tracer);
+    let id = tracer.id();
+    drop(tracer_end(tracer));
+    busy.end();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("/proc/self/comm"), "{}", &text[..text.len().min(2000)]);
+    assert!(!text.contains(&format!("[pid {id:5}]")));
+}
+
+fn tracer_end(mut tracer: Guarded) -> Guarded {
+    tracer.wait().unwrap();
+    tracer
+}
+
+#[test]
+fn data_is_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.data");
+    let recorded = trace(&["--data", file.to_str().unwrap(), "sh", "-c", "exit 5"]);
+    if status(&recorded) == 125 {
+        return println!("skipped: {}", stderr(&recorded));
+    }
+    assert_eq!(status(&recorded), 5, "{recorded:?}");
+    let script = sh(&format!("{} script -i {}", env!("CARGO_BIN_EXE_tare"), file.display()));
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    assert!(
+        text.contains("raw_syscalls:sys_enter") && text.contains("raw_syscalls:sys_exit"),
+        "{text}"
+    );
+}

@@ -1,0 +1,119 @@
+//! Names of flags and of numbers that stand for something: the kernel's uapi headers' constants.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// Tables by name. A line may go on with what another one began.
+#[derive(Clone, Debug)]
+pub(crate) struct Flags(HashMap<&'static str, Vec<(u64, &'static str)>>);
+
+impl Default for Flags {
+    fn default() -> Self {
+        let mut tables: HashMap<_, Vec<_>> = HashMap::new();
+        for line in include_str!("tables/flags.txt").lines() {
+            let mut words = line.split(' ');
+            let table = tables.entry(words.next().unwrap_or_default()).or_default();
+            table.extend(words.filter_map(|word| {
+                let (name, value) = word.split_once('=')?;
+                Some((number(value)?, name))
+            }));
+        }
+        if cfg!(target_arch = "aarch64")
+            && let Some(own) = tables.remove("open.arm")
+        {
+            tables.insert("open", own);
+        }
+        Self(tables)
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16)).ok()
+}
+
+impl Flags {
+    fn table(&self, table: &str) -> &[(u64, &'static str)] {
+        self.0.get(table).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is such a table.
+    #[cfg(test)]
+    pub(crate) fn has(&self, table: &str) -> bool {
+        self.0.contains_key(table)
+    }
+
+    /// The name of a number.
+    pub(crate) fn name(&self, table: &str, value: u64) -> Option<&'static str> {
+        self.table(table).iter().find(|(number, _)| *number == value).map(|(_, name)| *name)
+    }
+
+    /// The name of a number, or the number as strace writes one that it doesn't know.
+    pub(crate) fn number(&self, table: &str, value: u64) -> String {
+        self.name(table, value).map_or_else(|| unknown(table, value), str::to_owned)
+    }
+
+    /// Flags by name, the first ones of the table first; what has no name as a number.
+    pub(crate) fn flags(&self, table: &str, value: u64) -> String {
+        if value == 0 {
+            return self.name(table, 0).unwrap_or("0").to_owned();
+        }
+        let (text, rest) = self.known(table, value);
+        match (text.is_empty(), rest) {
+            (false, 0) => text,
+            (false, rest) => format!("{text}|{rest:#x}"),
+            (true, rest) => unknown(table, rest),
+        }
+    }
+
+    /// The flags that have names, and the rest.
+    pub(crate) fn known(&self, table: &str, mut value: u64) -> (String, u64) {
+        let mut text = String::new();
+        for &(flag, name) in self.table(table).iter().filter(|(flag, _)| *flag != 0) {
+            if value & flag == flag {
+                let _ = write!(text, "{}{name}", if text.is_empty() { "" } else { "|" });
+                value &= !flag;
+            }
+        }
+        (text, value)
+    }
+}
+
+/// strace's placeholder names the prefix of what it looked for.
+fn unknown(table: &str, value: u64) -> String {
+    let prefix = match table {
+        "prot" => "PROT_???",
+        "open" => "O_???",
+        "access" => "?_OK",
+        "family" => "AF_???",
+        "wait" => "W???",
+        "clock" => "CLOCK_???",
+        "archprctl" => "ARCH_???",
+        "prctl" => "PR_???",
+        "whence" => "SEEK_???",
+        "fcntl" => "F_???",
+        "rlimit" => "RLIMIT_???",
+        "madvise" => "MADV_???",
+        "ioctl" => return format!("{value:#x}"),
+        _ => return format!("{value:#x} /* {}_??? */", table.to_uppercase()),
+    };
+    format!("{value:#x} /* {prefix} */")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_numbers() {
+        let flags = Flags::default();
+        assert_eq!(flags.flags("prot", 3), "PROT_READ|PROT_WRITE");
+        assert_eq!(
+            (flags.flags("prot", 0), flags.flags("at", 0)),
+            ("PROT_NONE".into(), "0".into())
+        );
+        assert_eq!(flags.flags("epoll", 0x8000_0001), "EPOLLIN|EPOLLET");
+        assert_eq!(flags.flags("at", 0x1000_0100), "AT_SYMLINK_NOFOLLOW|0x10000000");
+        assert_eq!(flags.number("archprctl", 0x3001), "0x3001 /* ARCH_??? */");
+        assert_eq!(flags.number("signal", 17), "SIGCHLD");
+    }
+}

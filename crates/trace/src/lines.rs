@@ -1,0 +1,445 @@
+//! Records as lines: a call that nothing came between is one line, else it is unfinished first and
+//! resumed later, as strace has it.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, What, chunks};
+
+use crate::chosen::Chosen;
+use crate::flags::Flags;
+use crate::invocation::Invocation;
+use crate::names::{Abi, CallNames, Errno};
+use crate::result::result;
+use crate::signature::Signatures;
+use crate::structs;
+
+/// Where results begin.
+const COLUMN: usize = 40;
+/// After so many nanoseconds without a return a call is shown as it is.
+const PATIENCE_NS: u64 = 100_000_000;
+
+/// Which calls are shown, and how.
+#[derive(Clone, Debug)]
+pub struct LineOptions {
+    /// Which calls.
+    pub calls: Chosen,
+    /// How many bytes of strings and buffers; paths are shown whole.
+    pub string: usize,
+    /// How long each call took, behind its result.
+    pub durations: bool,
+    /// Only calls that failed.
+    pub failures: bool,
+    /// Only calls that took so long, in nanoseconds.
+    pub min_duration_ns: u64,
+    /// Objects of JSON instead of text.
+    pub json: bool,
+}
+
+const SIGKILL: u32 = 9;
+
+/// A call that goes on.
+#[derive(Debug)]
+struct Pending {
+    call: Call,
+    values: [u64; 6],
+    memory: Vec<u8>,
+    time_ns: u64,
+    prefix: bool,
+    /// What was written of it.
+    written: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Task {
+    pending: Option<Pending>,
+    /// Signals that it doesn't notice: they are told when its call returns.
+    signals: Vec<String>,
+}
+
+/// Turns records into lines.
+#[derive(Debug)]
+pub struct Lines {
+    options: LineOptions,
+    names: CallNames,
+    signatures: Signatures,
+    flags: Flags,
+    errnos: Errno,
+    tasks: HashMap<u32, Task>,
+    living: HashSet<u32>,
+    /// The thread whose call began last, with nothing written since.
+    open: Option<u32>,
+    /// Its line is on the output, without an end.
+    partial: bool,
+    /// Strings whose memory could not be read, neither at the begin nor at the end.
+    unreadable: u64,
+}
+
+impl Lines {
+    /// Lines of the calls that are wanted.
+    #[must_use]
+    pub fn new(options: LineOptions) -> Self {
+        Self {
+            options,
+            names: CallNames::default(),
+            signatures: Signatures::default(),
+            flags: Flags::default(),
+            errnos: Errno::default(),
+            tasks: HashMap::new(),
+            living: HashSet::new(),
+            open: None,
+            partial: false,
+            unreadable: 0,
+        }
+    }
+
+    /// What the kernel is to record.
+    pub fn plans(&self) -> impl Iterator<Item = (Call, CallPlan)> + '_ {
+        let string = u16::try_from(self.options.string).unwrap_or(u16::MAX);
+        let numbers = (0..=Call::BEYOND)
+            .flat_map(|number| [false, true].map(|compat| Call { number, compat }));
+        numbers.filter(|call| self.options.calls.has_call(&self.names, *call)).map(move |call| {
+            let plan = |name| self.signatures.plan(name, call.compat, string);
+            (call, self.names.known(call).map_or_else(CallPlan::default, plan))
+        })
+    }
+
+    /// How many arguments pointed to memory that could be read neither when the call began nor when
+    /// it returned.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Appends what a record says.
+    pub fn add(&mut self, record: &CallRecord<'_>, out: &mut String) {
+        if record.missed > 0 {
+            self.interrupt(out);
+            if self.options.json {
+                let _ = writeln!(
+                    out,
+                    "{{\"tid\":{},\"missing_records\":{}}}",
+                    record.tid, record.missed
+                );
+            } else {
+                let plural = if record.missed == 1 { "" } else { "s" };
+                let _ = writeln!(
+                    out,
+                    "[pid {:5}] <... {} record{plural} missing>",
+                    record.tid, record.missed
+                );
+            }
+        }
+        self.living.insert(record.tid);
+        match record.what {
+            What::Enter { call, values, memory } => {
+                let prefix = self.living.len() > 1;
+                self.flush_signals(record.tid, out);
+                let pending = Pending {
+                    call,
+                    values,
+                    memory: memory.to_vec(),
+                    time_ns: record.time_ns,
+                    prefix,
+                    written: None,
+                };
+                if !self.is_filtered() {
+                    self.interrupt(out);
+                    self.open = Some(record.tid);
+                }
+                self.tasks.entry(record.tid).or_default().pending = Some(pending);
+            }
+            What::Exit { call, result, duration_ns, memory } => {
+                self.exit(record, call, (result, memory), duration_ns, out);
+                self.flush_signals(record.tid, out);
+            }
+            What::Fork { tid, .. } => {
+                self.living.insert(tid);
+            }
+            What::End(status) => self.end(record, status, out),
+            What::Signal { number, ignored, info } => {
+                self.signal(record, number, ignored, info, out);
+            }
+        }
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.options.failures || self.options.min_duration_ns > 0 || self.options.json
+    }
+
+    fn prefix(&self, tid: u32, shown: bool) -> String {
+        if shown { format!("[pid {tid:5}] ") } else { String::new() }
+    }
+
+    /// The line of the call that began last is left unfinished, as something else comes.
+    fn interrupt(&mut self, out: &mut String) {
+        let Some(tid) = self.open.take() else { return };
+        if !std::mem::take(&mut self.partial) {
+            self.begin(tid, out);
+        }
+        out.push_str(" <unfinished ...>\n");
+    }
+
+    /// Writes the begin of a call.
+    fn begin(&mut self, tid: u32, out: &mut String) {
+        let Some(pending) = self.tasks.get(&tid).and_then(|task| task.pending.as_ref()) else {
+            return;
+        };
+        let name = self.names.name(pending.call);
+        let arguments = self.invocation(pending, &name, None).arguments();
+        let prefix = self.prefix(tid, pending.prefix);
+        let _ = write!(out, "{prefix}{name}({arguments}");
+        if let Some(pending) = self.tasks.get_mut(&tid).and_then(|task| task.pending.as_mut()) {
+            pending.written = Some(arguments);
+        }
+    }
+
+    /// Shows a call that hasn't returned for a while; `now_ns` by `CLOCK_MONOTONIC`.
+    pub fn idle(&mut self, now_ns: u64, out: &mut String) {
+        let Some(tid) = self.open.filter(|_| !self.partial) else { return };
+        let began = self
+            .tasks
+            .get(&tid)
+            .and_then(|task| task.pending.as_ref())
+            .map(|pending| pending.time_ns);
+        if began.is_some_and(|began| now_ns.saturating_sub(began) > PATIENCE_NS) {
+            self.begin(tid, out);
+            self.partial = true;
+        }
+    }
+
+    /// Appends what is still open.
+    pub fn finish(&mut self, out: &mut String) {
+        self.interrupt(out);
+    }
+
+    fn invocation<'a>(
+        &'a self,
+        pending: &'a Pending,
+        name: &'a str,
+        returned: Option<(i64, &'a [u8])>,
+    ) -> Invocation<'a> {
+        let known = self.names.known(pending.call);
+        Invocation {
+            name,
+            kinds: known.and_then(|name| self.signatures.of(name)),
+            values: pending.values,
+            entered: &pending.memory,
+            returned,
+            string: self.options.string,
+            flags: &self.flags,
+        }
+    }
+
+    fn exit(
+        &mut self,
+        record: &CallRecord<'_>,
+        call: Call,
+        returned: (i64, &[u8]),
+        duration_ns: u64,
+        out: &mut String,
+    ) {
+        let Some(pending) = self.tasks.get_mut(&record.tid).and_then(|task| task.pending.take())
+        else {
+            return;
+        };
+        let name = self.names.name(pending.call);
+        if pending.call != call {
+            return;
+        }
+        self.count_unreadable(&pending, returned.1);
+        let invocation = self.invocation(&pending, &name, Some(returned));
+        if self.options.failures && !invocation.failed()
+            || duration_ns < self.options.min_duration_ns
+        {
+            return;
+        }
+        let arguments = invocation.arguments();
+        let result = result(&invocation, &self.errnos);
+        if self.options.json {
+            self.object(record, &pending, &name, &arguments, Some((returned.0, duration_ns)), out);
+            return;
+        }
+        let took = if self.options.durations {
+            format!(" <{}.{:06}>", duration_ns / 1_000_000_000, duration_ns / 1000 % 1_000_000)
+        } else {
+            String::new()
+        };
+        self.complete(record.tid, &pending, &name, &arguments, out);
+        let _ = writeln!(out, "{result}{took}");
+    }
+
+    /// Writes a call up to and with ` = `.
+    fn complete(
+        &mut self,
+        tid: u32,
+        pending: &Pending,
+        name: &str,
+        arguments: &str,
+        out: &mut String,
+    ) {
+        let mut line = String::new();
+        let mut begun = 0;
+        match (&pending.written, self.open == Some(tid)) {
+            (Some(written), true) => {
+                // The begin of the line is on the output.
+                begun = self.prefix(tid, pending.prefix).len() + name.len() + 1 + written.len();
+                line.push_str(arguments.strip_prefix(&written[..]).unwrap_or(arguments));
+            }
+            (Some(written), false) => {
+                self.interrupt(out);
+                let rest = arguments.strip_prefix(&written[..]).unwrap_or(arguments);
+                let _ = write!(
+                    line,
+                    "{}<... {name} resumed>{rest}",
+                    self.prefix(tid, self.living.len() > 1)
+                );
+            }
+            (None, is_open) => {
+                if !is_open {
+                    self.interrupt(out);
+                }
+                let _ = write!(line, "{}{name}({arguments}", self.prefix(tid, pending.prefix));
+            }
+        }
+        if self.open == Some(tid) {
+            self.open = None;
+            self.partial = false;
+        }
+        line.push_str(") ");
+        let width = COLUMN.saturating_sub(begun);
+        let _ = write!(out, "{line:width$}= ");
+    }
+
+    /// Counts arguments that surely point to memory, but to none that could be read.
+    fn count_unreadable(&mut self, pending: &Pending, exit: &[u8]) {
+        let name = self.names.known(pending.call).unwrap_or_default();
+        let kinds = self.signatures.of(name).unwrap_or_default();
+        let with = |payload: &[u8], readable: bool| -> HashSet<u8> {
+            let chunks = chunks(payload).filter(|chunk| chunk.bytes.is_some() == readable);
+            chunks.map(|chunk| chunk.argument).collect()
+        };
+        let read = with(exit, true);
+        let lacking = with(&pending.memory, false);
+        let is_pointer =
+            |at: &&u8| kinds.get(usize::from(**at)).is_some_and(|kind| kind.is_pointer());
+        self.unreadable += lacking.difference(&read).filter(is_pointer).count() as u64;
+    }
+
+    fn end(&mut self, record: &CallRecord<'_>, status: u32, out: &mut String) {
+        let task = self.tasks.remove(&record.tid).unwrap_or_default();
+        if let Some(pending) = task.pending {
+            let name = self.names.name(pending.call);
+            let arguments = self.invocation(&pending, &name, None).arguments();
+            if self.options.json {
+                self.object(record, &pending, &name, &arguments, None, out);
+            } else if !self.is_filtered() {
+                self.complete(record.tid, &pending, &name, &arguments, out);
+                out.push_str("?\n");
+            }
+        }
+        if self.options.failures || self.options.min_duration_ns > 0 {
+            self.living.remove(&record.tid);
+            return;
+        }
+        self.interrupt(out);
+        let prefix = self.prefix(record.tid, self.living.len() > 1);
+        self.living.remove(&record.tid);
+        let how = match status & 0x7f {
+            0 => format!("exited with {}", status >> 8 & 0xff),
+            number => {
+                let core = if status & 0x80 != 0 { " (core dumped)" } else { "" };
+                format!("killed by {}{core}", structs::signal(&self.flags, number))
+            }
+        };
+        if self.options.json {
+            let _ = writeln!(
+                out,
+                "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"end\":{}}}",
+                record.time_ns,
+                record.process,
+                record.tid,
+                quoted(&how)
+            );
+        } else {
+            let _ = writeln!(out, "{prefix}+++ {how} +++");
+        }
+    }
+
+    fn signal(
+        &mut self,
+        record: &CallRecord<'_>,
+        number: u32,
+        ignored: bool,
+        info: &[u8],
+        out: &mut String,
+    ) {
+        if number == SIGKILL {
+            return; // strace isn't told of it, and the end of the task says it
+        }
+        let name = structs::signal(&self.flags, number);
+        let info =
+            if info.is_empty() { "NULL".to_owned() } else { structs::siginfo(&self.flags, info) };
+        let line = if self.options.json {
+            format!(
+                "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"signal\":\"{name}\",\"ignored\":{ignored},\"info\":{}}}",
+                record.time_ns,
+                record.process,
+                record.tid,
+                quoted(&info)
+            )
+        } else {
+            format!("--- {name} {info} ---")
+        };
+        let task = self.tasks.entry(record.tid).or_default();
+        task.signals.push(line);
+        if !ignored && task.pending.is_none() {
+            self.flush_signals(record.tid, out);
+        }
+    }
+
+    fn flush_signals(&mut self, tid: u32, out: &mut String) {
+        let Some(task) = self.tasks.get_mut(&tid).filter(|task| !task.signals.is_empty()) else {
+            return;
+        };
+        let signals = std::mem::take(&mut task.signals);
+        self.interrupt(out);
+        let shown = self.living.len() > 1 && !self.options.json;
+        for line in signals {
+            let _ = writeln!(out, "{}{line}", self.prefix(tid, shown));
+        }
+    }
+
+    fn object(
+        &self,
+        record: &CallRecord<'_>,
+        pending: &Pending,
+        name: &str,
+        arguments: &str,
+        returned: Option<(i64, u64)>,
+        out: &mut String,
+    ) {
+        let _ = write!(
+            out,
+            "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"abi\":\"{}\",\"call\":\"{name}\",\"arguments\":{}",
+            pending.time_ns,
+            record.process,
+            record.tid,
+            Abi::of(pending.call),
+            quoted(arguments)
+        );
+        if let Some((result, duration_ns)) = returned {
+            let _ = write!(out, ",\"result\":{result},\"duration_ns\":{duration_ns}");
+            if (-4095..0).contains(&result) {
+                let error = self.errnos.name(u32::try_from(-result).unwrap_or(0));
+                let _ = write!(out, ",\"error\":\"{error}\"");
+            }
+        }
+        out.push_str("}\n");
+    }
+}
+
+/// A JSON string of text that is printable ASCII.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

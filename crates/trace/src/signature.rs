@@ -1,0 +1,258 @@
+//! What arguments system calls have: `tables/signatures.txt`, a call a line.
+//!
+//! ```text
+//! int uint long size ptr hexnum oct   numbers
+//! fd at pid sig                       numbers that stand for something
+//! f/TABLE e/TABLE                     flags, and numbers with names, of tables/flags.txt
+//! path text                           a string at the begin of the call
+//! in/N out                            bytes: as many as argument N says, as many as the call returned
+//! <TYPE >TYPE =TYPE !TYPE             a structure: at the begin, when the call has succeeded, both, when it has failed
+//! <TYPE*N >TYPE*r                     as many structures as argument N says, or as the call returned
+//! ```
+//! Other words are arguments of one call or a few.
+
+use std::collections::HashMap;
+
+use tare_kernel::bpf::{CallPlan, Copied, When};
+
+/// How an argument is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of one word, which says all.
+    Word(&'static str),
+    /// Flags of a table.
+    Flags(&'static str),
+    /// A number of a table.
+    Number(&'static str),
+    /// Bytes at the begin, as many as this argument says.
+    In(u8),
+    /// `struct iovec`s at the begin, or when the call has succeeded; this argument says how many.
+    Vectors { count: u8, out: bool },
+    /// A socket's address, at the begin or afterwards, and the argument that has its length.
+    Address { length: u8, out: bool },
+    /// A socket option's value, and the argument that has its length.
+    SocketOption { length: u8, out: bool },
+    /// A structure.
+    Struct { name: &'static str, when: When, items: Items },
+}
+
+/// How many structures there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Items {
+    One,
+    /// As many as an argument says.
+    Argument(u8),
+    /// As many as the call returned.
+    Returned,
+}
+
+impl Kind {
+    /// Whether the argument is an address, whatever the others say.
+    pub(crate) fn is_pointer(self) -> bool {
+        match self {
+            Self::Word(word) => matches!(word, "path" | "text" | "argv" | "envp" | "msg"),
+            Self::Flags(_) | Self::Number(_) => false,
+            _ => true,
+        }
+    }
+
+    /// Whether the value is known only when the call has returned.
+    pub(crate) fn is_output(self) -> bool {
+        match self {
+            Self::Word(word) => {
+                matches!(word, "out" | "outraw" | "outtext" | "omsg" | "dirents" | "ocpuset")
+            }
+            Self::Vectors { out, .. }
+            | Self::Address { out, .. }
+            | Self::SocketOption { out, .. } => out,
+            Self::Struct { when, .. } => when.success && !when.enter || when.failure,
+            _ => false,
+        }
+    }
+}
+
+/// The size of a structure, in bytes, on 64-bit machines.
+pub(crate) fn size(name: &str) -> Option<u16> {
+    Some(match name {
+        "stat" if cfg!(target_arch = "aarch64") => 128,
+        "epoll" if cfg!(target_arch = "aarch64") => 16,
+        "stat" | "rusage" => 144,
+        "statx" => 256,
+        "timespec" | "timeval" | "rlimit" => 16,
+        "timespec2" | "sigaction" | "itimerval" | "itimerspec" | "flock" => 32,
+        "timezone" | "sigset" | "pollfd" | "fds" | "off" | "size" => 8,
+        "int" | "uint1" | "status" | "param" | "socklen" => 4,
+        "epoll" => 12,
+        "utsname" => 390,
+        "sysinfo" => 112,
+        "statfs" | "uring" => 120,
+        "cloneargs" => 88,
+        "siginfo" => 128,
+        "stack" => 24,
+        _ => return None,
+    })
+}
+
+const ENTER: When = When { enter: true, success: false, failure: false };
+const SUCCESS: When = When { enter: false, success: true, failure: false };
+const FAILURE: When = When { enter: false, success: false, failure: true };
+const RETURN: When = When { enter: false, success: true, failure: true };
+const BOTH: When = When { enter: true, success: true, failure: false };
+
+/// The arguments of all calls, by the call's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Signatures(HashMap<&'static str, Vec<Kind>>);
+
+impl Default for Signatures {
+    fn default() -> Self {
+        let lines = include_str!("tables/signatures.txt").lines();
+        Self(
+            lines
+                .map(|line| {
+                    let mut words = line.split(' ');
+                    (words.next().unwrap_or_default(), words.map(kind).collect())
+                })
+                .collect(),
+        )
+    }
+}
+
+fn kind(word: &'static str) -> Kind {
+    let argument = |text: &str| text.parse().unwrap_or(0);
+    if let Some((class, rest)) = word.split_once('/') {
+        return match class {
+            "f" => Kind::Flags(rest),
+            "e" => Kind::Number(rest),
+            "in" => Kind::In(argument(rest)),
+            "iov" | "oiov" => Kind::Vectors { count: argument(rest), out: class == "oiov" },
+            "sa" | "osa" => Kind::Address { length: argument(rest), out: class == "osa" },
+            _ => Kind::SocketOption { length: argument(rest), out: class == "osockval" },
+        };
+    }
+    let when = match word.as_bytes().first() {
+        Some(b'<') => ENTER,
+        Some(b'>') => SUCCESS,
+        Some(b'=') => BOTH,
+        Some(b'!') => FAILURE,
+        _ => return Kind::Word(word),
+    };
+    let (name, items) = word[1..].split_once('*').unwrap_or((&word[1..], ""));
+    let items = match items {
+        "" => Items::One,
+        "r" => Items::Returned,
+        number => Items::Argument(argument(number)),
+    };
+    Kind::Struct { name, when, items }
+}
+
+impl Signatures {
+    /// The arguments of a call; `None` where they are not known.
+    pub(crate) fn of(&self, call: &str) -> Option<&[Kind]> {
+        self.0.get(call).map(Vec::as_slice)
+    }
+
+    /// What the kernel is to copy of them. `string`: how much of a string is shown, in bytes.
+    /// Structures of 32-bit tasks (`compat`) have other layouts: only what has none is copied.
+    pub(crate) fn plan(&self, call: &str, compat: bool, string: u16) -> CallPlan {
+        let mut plan = CallPlan::default();
+        let kinds = self.of(call).unwrap_or_default();
+        for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
+            *place = copied(*kind, string, compat).unwrap_or_default();
+        }
+        if call == "rt_sigreturn" && !compat {
+            // The mask within the frame that the kernel laid: `struct rt_sigframe` of the
+            // architecture.
+            plan.above_stack = if cfg!(target_arch = "aarch64") { 168 } else { 296 };
+        }
+        plan
+    }
+}
+
+/// Paths are shown whole.
+pub(crate) const PATH: u16 = 4096;
+/// Of arrays of structures so many bytes are shown.
+const ARRAY: u16 = 512;
+
+fn copied(kind: Kind, string: u16, compat: bool) -> Option<(Copied, When)> {
+    // One byte more than is shown says that there is more; a string's NUL byte takes another.
+    let one = string.saturating_add(1).min(PATH);
+    let terminated = string.saturating_add(2).min(PATH);
+    Some(match kind {
+        Kind::Word("path") => (Copied::Text(PATH), ENTER),
+        Kind::Word("text") => (Copied::Text(terminated), ENTER),
+        Kind::Word("argv") => (Copied::Texts(terminated), ENTER),
+        Kind::Word("envp") => (Copied::TextCount, ENTER),
+        Kind::Word("out" | "outraw") => (Copied::Returned { size: 1, most: one }, SUCCESS),
+        Kind::Word("outtext") => (Copied::Returned { size: 1, most: PATH }, SUCCESS),
+        Kind::Word("sigframe") if !compat => (Copied::Bytes(8), ENTER),
+        Kind::Word("cpuset") => (Copied::Items { count: 1, size: 1, most: 128 }, ENTER),
+        Kind::Word("ocpuset") => (Copied::Returned { size: 1, most: 128 }, SUCCESS),
+        Kind::Word("fdset") => (Copied::Bytes(128), BOTH),
+        Kind::Word("fcntlarg") => (Copied::Bytes(32), BOTH),
+        Kind::Word("prctlarg") => (Copied::Text(16), ENTER),
+        Kind::Word("dirents") => (Copied::Returned { size: 1, most: PATH }, SUCCESS),
+        Kind::Word("futextime") => (Copied::Bytes(16), ENTER),
+        Kind::Word("msg") if !compat => (Copied::Message(one), ENTER),
+        Kind::Word("omsg") if !compat => (Copied::Message(one), RETURN),
+        Kind::In(count) => (Copied::Items { count, size: 1, most: one }, ENTER),
+        Kind::Vectors { count, out } if !compat => {
+            (Copied::Vectors { count, most: one }, if out { SUCCESS } else { ENTER })
+        }
+        Kind::Address { length, out: false } | Kind::SocketOption { length, out: false } => {
+            (Copied::Items { count: length, size: 1, most: 128 }, ENTER)
+        }
+        Kind::Address { length, out: true } | Kind::SocketOption { length, out: true } => {
+            (Copied::Counted { count: length, most: 128 }, SUCCESS)
+        }
+        Kind::Struct { name, when, items } => {
+            let size = size(name)?;
+            if compat && size > 4 && !matches!(name, "fds" | "pollfd" | "sigset" | "epoll") {
+                return None;
+            }
+            let copied = match items {
+                Items::One => Copied::Bytes(size),
+                Items::Argument(count) => Copied::Items { count, size, most: ARRAY },
+                Items::Returned => Copied::Returned { size, most: ARRAY },
+            };
+            (copied, when)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::Flags;
+    use crate::names::CallNames;
+
+    #[test]
+    fn every_word_means_something() {
+        let (signatures, flags) = (Signatures::default(), Flags::default());
+        let names: Vec<_> = CallNames::default().calls().map(|(_, name)| name).collect();
+        for (call, kinds) in &signatures.0 {
+            assert!(names.contains(call) || cfg!(not(target_arch = "x86_64")), "{call}");
+            assert!(kinds.len() <= 6, "{call}");
+            for kind in kinds {
+                match kind {
+                    Kind::Flags(table) | Kind::Number(table) => {
+                        assert!(flags.has(table), "{call}: {table}");
+                    }
+                    Kind::Struct { name, .. } => assert!(size(name).is_some(), "{call}: {name}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plans_copy_what_is_shown() {
+        let signatures = Signatures::default();
+        let plan = signatures.plan("openat", false, 32);
+        assert_eq!(plan.arguments[1], (Copied::Text(4096), ENTER));
+        let plan = signatures.plan("read", true, 32);
+        assert_eq!(plan.arguments[1], (Copied::Returned { size: 1, most: 33 }, SUCCESS));
+        assert_eq!(signatures.plan("nanosleep", true, 32).arguments[0].0, Copied::Nothing);
+        assert_eq!(signatures.plan("no_such_call", false, 32), CallPlan::default());
+    }
+}

@@ -1,0 +1,85 @@
+//! Bytes of traced programs, written as strace writes them: nothing of them reaches a terminal raw.
+
+use std::fmt::Write as _;
+
+/// A string between quotes: C's escapes, and octal ones for what is not ASCII. `next` decides how
+/// many digits an octal escape needs.
+pub(crate) fn quoted(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() + 2);
+    text.push('"');
+    for (at, &byte) in bytes.iter().enumerate() {
+        let digit_follows = bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
+        escape(&mut text, byte, digit_follows);
+    }
+    text.push('"');
+    text
+}
+
+fn escape(text: &mut String, byte: u8, digit_follows: bool) {
+    let named = match byte {
+        b'"' => "\\\"",
+        b'\\' => "\\\\",
+        b'\t' => "\\t",
+        b'\n' => "\\n",
+        0x0b => "\\v",
+        0x0c => "\\f",
+        b'\r' => "\\r",
+        b' '..=b'~' => {
+            text.push(char::from(byte));
+            return;
+        }
+        _ if digit_follows => {
+            let _ = write!(text, "\\{byte:03o}");
+            return;
+        }
+        _ => {
+            let _ = write!(text, "\\{byte:o}");
+            return;
+        }
+    };
+    text.push_str(named);
+}
+
+/// The first `most` bytes of a buffer of `length` bytes, with dots where that is not all.
+pub(crate) fn buffer(bytes: &[u8], length: u64, most: usize) -> String {
+    let shown = &bytes[..bytes.len().min(most)];
+    let cut = length > shown.len() as u64;
+    format!("{}{}", quoted(shown), if cut { "..." } else { "" })
+}
+
+/// A string that ended with a NUL byte, unless it was longer than what was copied.
+pub(crate) fn string(bytes: &[u8], most: usize) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    let cut = text.len() > most;
+    format!("{}{}", quoted(&text[..text.len().min(most)]), if cut { "..." } else { "" })
+}
+
+/// Bytes in hexadecimal, as strace writes random ones.
+pub(crate) fn hex(bytes: &[u8], length: u64, most: usize) -> String {
+    let shown = &bytes[..bytes.len().min(most)];
+    let digits: String = shown.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("\"{digits}\"{}", if length > shown.len() as u64 { "..." } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_raw() {
+        assert_eq!(quoted(b"a\0\x80\"\\\n\tb\x1b[2J"), r#""a\0\200\"\\\n\tb\33[2J""#);
+        assert_eq!(quoted(b"\x001\x07x"), r#""\0001\7x""#);
+        for byte in 0..=255 {
+            assert!(quoted(&[byte, byte]).bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_said() {
+        assert_eq!(buffer(b"abcdef", 6, 3), "\"abc\"...");
+        assert_eq!(buffer(b"abc", 3, 3), "\"abc\"");
+        assert_eq!(string(b"abcdef\0", 6), "\"abcdef\"");
+        assert_eq!(string(b"abcdef", 5), "\"abcde\"...");
+        assert_eq!(hex(&[1, 0xff], 2, 32), "\"\\x01\\xff\"");
+    }
+}
