@@ -125,7 +125,7 @@ impl Binaries {
 
     /// Adds the build ids of the files that are held to a list in order of paths: a file may be gone
     /// from its path by now. A path that several files had has none.
-    pub(crate) fn add_build_ids(&self, list: &mut Vec<BuildId>) {
+    pub(crate) fn with_build_ids(&self, mut list: Vec<BuildId>) -> Vec<BuildId> {
         let mut ids: HashMap<&[u8], Option<Vec<u8>>> = HashMap::new();
         for binary in &self.files {
             let Some(held) = &binary.held else { continue };
@@ -141,6 +141,7 @@ impl Binaries {
             Some(BuildId { kernel: false, id: id?, path })
         }));
         list.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        list
     }
 
     /// Stores all of them, the kernel's symbols, and the image of the vdso.

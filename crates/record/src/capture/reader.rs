@@ -68,7 +68,6 @@ struct State {
     /// The files that samples can lie in.
     build_ids: BuildIds,
     jit: JitProcesses,
-    /// These files themselves, where they are to be kept.
     binaries: Option<Binaries>,
     rounds: Rounds,
     /// Whether there are rings that are overwritten: their records come when they are asked for.
@@ -227,19 +226,13 @@ impl Shared {
     /// The build ids of these files.
     pub(crate) fn build_ids(&self, host: &Host) -> Vec<BuildId> {
         let state = self.lock();
-        let mut ids = state.build_ids.read(host);
-        state.binaries.iter().for_each(|binaries| binaries.add_build_ids(&mut ids));
-        ids
+        let ids = state.build_ids.read(host);
+        state.binaries.iter().fold(ids, |ids, binaries| binaries.with_build_ids(ids))
     }
 
-    /// Has the files held that are mapped from now on.
-    pub(crate) fn hold(&self, binaries: Binaries) {
-        self.lock().binaries = Some(binaries);
-    }
-
-    /// Gives back what is held.
-    pub(crate) fn take_binaries(&self) -> Option<Binaries> {
-        self.lock().binaries.take()
+    /// What holds the files that are mapped from now on, for what did so far.
+    pub(crate) fn hold(&self, binaries: Option<Binaries>) -> Option<Binaries> {
+        std::mem::replace(&mut self.lock().binaries, binaries)
     }
 
     /// Appends what was kept back, if that is done.

@@ -124,7 +124,7 @@ impl Recording {
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
-        ledger.kept_binaries = self.shared.take_binaries().map(Binaries::store);
+        ledger.kept_binaries = self.shared.hold(None).map(Binaries::store);
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);

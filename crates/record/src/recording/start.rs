@@ -191,7 +191,7 @@ fn hold_binaries(session: &Session, shared: &Shared) -> Result<(), RecordError> 
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
     let held = Binaries::new(folder, session.backend.host.clone());
     let failed = |source| RecordError::Keep { folder: folder.clone(), source };
-    shared.hold(held.map_err(failed)?);
+    shared.hold(Some(held.map_err(failed)?));
     Ok(())
 }
 
