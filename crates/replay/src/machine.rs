@@ -1,6 +1,7 @@
 //! The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 use tare_format::abi::bindings::{
     PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK,
@@ -13,8 +14,8 @@ use tare_format::record::{
     kind,
 };
 use tare_symbols::{
-    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, JitDump, Mapped,
-    Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
+    AddressSpace, AddressSpaces, Code, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
+    Mapped, Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
 };
 
 use crate::build_ids::BuildIds;
@@ -357,6 +358,26 @@ impl Machine {
     /// The name of a symbol. Untrusted.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
+    }
+
+    /// The instructions of a symbol, as the build has them that was recorded.
+    ///
+    /// # Errors
+    /// They are not there: why.
+    pub fn code(&self, symbol: Symbol) -> Result<Code, Unresolved> {
+        self.symbolizer.code(&self.dsos, symbol)
+    }
+
+    /// Where in the symbol's file an address lies, as the file itself calls addresses.
+    #[must_use]
+    pub fn offset_of(&self, symbol: Symbol, address: u64) -> Option<u64> {
+        self.symbolizer.offset_of(&self.dsos, symbol, address)
+    }
+
+    /// Functions, inlined ones too, and lines of source: see [`Symbolizer::frames`].
+    #[must_use]
+    pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> Frames<'_> {
+        self.symbolizer.frames(&self.dsos, addresses, threads)
     }
 
     /// A DSO's name as `perf` shows it. Untrusted.

@@ -150,6 +150,12 @@ impl Replay {
         self.offset
     }
 
+    /// The recorded machine as it is by now.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.state.machine
+    }
+
     /// What is missing so far of what was replayed, and of what could not be read.
     #[must_use]
     pub fn losses_of(&self, recording: &Recording) -> Losses {

@@ -50,6 +50,7 @@
 mod address_space;
 mod answers;
 mod binary;
+mod code;
 mod debug_info;
 mod debuginfod;
 mod demangle;
@@ -72,6 +73,7 @@ mod unresolved;
 mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
+pub use code::Code;
 pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
 pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
 pub use frames::{Frame, Frames, Location};
@@ -106,6 +108,8 @@ pub mod limits {
     pub const MAPPINGS: usize = 1 << 17;
     /// Mappings of all address spaces together, those that several share once.
     pub const ALL_MAPPINGS: usize = 1 << 23;
+    /// Bytes of a function's instructions.
+    pub const CODE_BYTES: usize = 1 << 24;
     /// DSOs of one recording.
     pub const DSOS: usize = 1 << 20;
     /// Bytes of the tables of call frames of all files.

@@ -12,6 +12,7 @@ use crate::binary::{self, Binary};
 use crate::debug_info::DebugInfo;
 use crate::demangle::demangle;
 use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
+use crate::elf::Segments;
 use crate::jit_file::RecordedProcesses;
 use crate::jitdump::JitDump;
 use crate::kernel::{KernelSymbols, RecordedKernel};
@@ -148,6 +149,17 @@ impl Symbolizer {
     #[must_use]
     pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
         self.symbols(dsos, dso).ok()?.binary.as_ref()?.segments.to_offset(address)
+    }
+
+    /// Where files are looked for.
+    pub(crate) fn options(&self) -> &SymbolOptions {
+        &self.options
+    }
+
+    /// Where the bytes of a DSO's file lie in memory.
+    pub(crate) fn segments(&self, dsos: &DsoTable, dso: DsoId) -> Result<&Segments, Unresolved> {
+        let binary = self.symbols(dsos, dso)?.binary.as_ref();
+        binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
     }
 
     /// What debug info says of addresses in a DSO, which are sorted: one answer for each.

@@ -1,5 +1,6 @@
 //! The command line of tare: the only part that prints, exits or reads the environment.
 
+mod annotate;
 pub mod cli;
 pub mod command;
 mod download;
@@ -26,6 +27,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
+        Ok(Tare { command: Command::Annotate(raw) }) => command::annotate::run(*raw),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),
         Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw),
         Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw),

@@ -145,6 +145,11 @@ impl Frames {
         &self.chain
     }
 
+    /// The symbol of the recorded machine that a function of the profile is.
+    pub(super) fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
+        self.symbols.iter().find(|(_, known)| **known == function).map(|(symbol, _)| *symbol)
+    }
+
     /// The stack of a call chain, which has the innermost address first; `None` where there is no
     /// address.
     pub(super) fn stack(

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
-use tare_profile::{EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, Task};
+use tare_profile::{
+    EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, SymbolId, Task,
+};
 
 use super::frames::Frames;
 use super::threads::ThreadTable;
@@ -170,6 +172,18 @@ impl SampleSink {
         let event = sample.description.events().get(sample.event?)?;
         let fields = self.tracepoints.fields(machine, event.attr.config, raw);
         (!fields.is_empty()).then(|| self.profile.add_string(fields))
+    }
+
+    /// The symbol of the recorded machine that a function of the tables is.
+    #[must_use]
+    pub fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
+        self.frames.recorded_symbol(function)
+    }
+
+    /// The tables, and the samples.
+    #[must_use]
+    pub fn tables(&self) -> (&Profile, &Samples) {
+        (&self.profile, &self.samples)
     }
 
     /// The tables, whose rows [`Samples::fill_rows`] makes, and the samples.

@@ -3,6 +3,7 @@
 //! written (`output`), opening recordings (`recording`), remedies (`remedy`), and going through
 //! samples (`samples`).
 
+pub(crate) mod annotate;
 pub(crate) mod archive;
 mod control;
 pub(crate) mod doctor;

@@ -73,8 +73,30 @@ pub enum Action {
     ZoomDso,
     /// Only the kernel, or all again.
     ZoomKernel,
+    /// Only this CPU, or all again.
+    ZoomCpu,
     /// Only samples with this call chain, or all again.
     ZoomStack,
+    /// A flame graph with its root above, or below.
+    Invert,
+    /// Rows by CPU, or by thread.
+    ByThread,
+    /// A range begins here.
+    Begin,
+    /// A range ends here.
+    End,
+    /// Only the range that was chosen, or the column.
+    Range,
+    /// With lines of the source, or without.
+    Source,
+    /// To the hottest instruction.
+    Hottest,
+    /// To the next instruction by weight.
+    NextHottest,
+    /// To the one before.
+    PreviousHottest,
+    /// To where the instruction jumps.
+    Jump,
     /// Asks for a part of a function's name.
     FilterSymbol,
     /// Asks for a condition.
@@ -137,6 +159,8 @@ pub struct Binding {
 }
 
 const LISTS: &[View] = &[View::Functions, View::Callers, View::Tree];
+const ZOOMED: &[View] = &[View::Functions, View::Callers, View::Tree, View::Timeline];
+const CODE: &[View] = &[View::Functions, View::Callers, View::Tree, View::Flame];
 const DATA: &[View] = &[View::Functions, View::Callers, View::Tree, View::Flame, View::Timeline];
 const LINES: &[View] =
     &[View::Functions, View::Callers, View::Tree, View::Timeline, View::Annotate, View::Text];
@@ -157,7 +181,34 @@ pub const BINDINGS: &[Binding] = &[
     key(&["ESC"], &[], Action::Back, "one step back: out of a view, a filter, the program"),
     key(&["CTRL-z"], &[], Action::Suspend, "back to the shell, until fg"),
     key(&["1"], &[], Action::Show(View::Functions), "functions"),
+    key(
+        &["2"],
+        &[],
+        Action::Show(View::Callers),
+        "who calls the function of the row, and what it calls",
+    ),
     key(&["3"], &[], Action::Show(View::Tree), "call tree"),
+    key(&["4"], &[], Action::Show(View::Flame), "flame graph"),
+    key(&["5"], &[], Action::Show(View::Timeline), "samples over time"),
+    key(&["a"], CODE, Action::Annotate, "the instructions of the function"),
+    key(&["UP"], &[View::Flame], Action::Up, "to the function above"),
+    key(&["DOWN"], &[View::Flame], Action::Down, "to the function below"),
+    key(&["LEFT"], &[View::Flame], Action::Left, "to the function to the left"),
+    key(&["RIGHT"], &[View::Flame], Action::Right, "to the function to the right"),
+    key(&["ENTER"], &[View::Flame], Action::Enter, "make the function as wide as the screen"),
+    key(&["I"], &[View::Flame], Action::Invert, "the outermost functions above, or below"),
+    key(&["LEFT"], &[View::Timeline], Action::Left, "back in time"),
+    key(&["RIGHT"], &[View::Timeline], Action::Right, "on in time"),
+    key(&["["], &[View::Timeline], Action::Begin, "a range begins here"),
+    key(&["]"], &[View::Timeline], Action::End, "a range ends here"),
+    key(&["ENTER"], &[View::Timeline], Action::Range, "only this range, or this column"),
+    key(&["b"], &[View::Timeline], Action::ByThread, "by thread, or by CPU again"),
+    key(&["ENTER"], &[View::Annotate], Action::Jump, "to where the instruction jumps"),
+    key(&["s"], &[View::Annotate], Action::Source, "lines of the source on or off"),
+    key(&["H"], &[View::Annotate], Action::Hottest, "to the hottest instruction"),
+    key(&["TAB"], &[View::Annotate], Action::NextHottest, "to the next hottest instruction"),
+    key(&["UNTAB"], &[View::Annotate], Action::PreviousHottest, "to the one before"),
+    key(&["/"], &[View::Annotate, View::Text], Action::Search, "search"),
     key(&["UP"], LINES, Action::Up, "a line up"),
     key(&["DOWN"], LINES, Action::Down, "a line down"),
     key(&["PGUP"], LINES, Action::PageUp, "a screen up"),
@@ -172,11 +223,17 @@ pub const BINDINGS: &[Binding] = &[
     key(&["C"], LISTS, Action::CollapseAll, "close all call chains"),
     key(&["TAB"], DATA, Action::NextEvent, "next event"),
     key(&["UNTAB"], DATA, Action::PreviousEvent, "event before"),
-    key(&["t"], LISTS, Action::ZoomThread, "only this thread, or all again"),
-    key(&["p"], LISTS, Action::ZoomProcess, "only this process, or all again"),
+    key(&["t"], ZOOMED, Action::ZoomThread, "only this thread, or all again"),
+    key(&["p"], ZOOMED, Action::ZoomProcess, "only this process, or all again"),
     key(&["c"], LISTS, Action::ZoomComm, "only this command, or all again"),
-    key(&["d"], LISTS, Action::ZoomDso, "only this file (DSO), or all again"),
-    key(&["z"], &[View::Tree], Action::ZoomStack, "only this call chain, or all again"),
+    key(&["u"], ZOOMED, Action::ZoomCpu, "only this CPU, or all again"),
+    key(&["d"], CODE, Action::ZoomDso, "only this file (DSO), or all again"),
+    key(
+        &["z"],
+        &[View::Tree, View::Flame],
+        Action::ZoomStack,
+        "only this call chain, or all again",
+    ),
     key(&["k"], DATA, Action::ZoomKernel, "only the kernel, or all again"),
     key(&["/"], DATA, Action::FilterSymbol, "only functions with this in their names"),
     key(
@@ -187,9 +244,9 @@ pub const BINDINGS: &[Binding] = &[
     ),
     key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "take the last filter back"),
     key(&["R"], DATA, Action::UnfilterAll, "take all filters back"),
-    key(&["CTRL-f"], LINES, Action::Search, "search"),
-    key(&["n"], LINES, Action::SearchNext, "next place that was searched for"),
-    key(&["N"], LINES, Action::SearchPrevious, "place before"),
+    key(&["CTRL-f"], &[], Action::Search, "search"),
+    key(&["n"], &[], Action::SearchNext, "next place that was searched for"),
+    key(&["N"], &[], Action::SearchPrevious, "place before"),
     key(&["s"], &[View::Functions], Action::Sort, "sort by the next column"),
     key(&["r"], &[View::Functions], Action::Reverse, "turn the order around"),
     key(&["F"], DATA, Action::Relative, "percentages of what is shown, or of all"),

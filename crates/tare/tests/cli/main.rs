@@ -6,6 +6,7 @@
 mod support;
 
 mod advice;
+mod annotate;
 mod archive;
 mod browser;
 mod budget;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
+mod annotate;
 mod archive;
 mod attached;
 mod doctor;
@@ -21,6 +22,7 @@ mod symbol_search;
 mod trace;
 mod versus;
 
+pub use annotate::{Annotate, DisassemblerStyle, PercentType};
 pub use archive::Archive;
 pub use doctor::Doctor;
 pub use export::{Export, ExportFormat};
@@ -72,6 +74,9 @@ pub enum Command {
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
     Report(Box<Report>),
+    /// Show functions instruction by instruction, with what samples weigh at each.
+    #[command(args_override_self = true)]
+    Annotate(Box<Annotate>),
     /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
     #[command(args_override_self = true)]
     Flame(Box<Flame>),
@@ -106,6 +111,7 @@ impl Tare {
             Command::Record(record) => Some(&mut record.filter_positions),
             Command::Overhead(_)
             | Command::Trace(_)
+            | Command::Annotate(_)
             | Command::Script(_)
             | Command::Archive(_)
             | Command::List(_)

@@ -47,7 +47,8 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     let terms = terms(report, recording.description())?;
     let ended = tui::run(Shown {
         name: report.input.display().to_string(),
-        symbols: report.symbols.clone(),
+        // What a download says of itself would stand in the middle of the screen.
+        symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
         trace: report.shows_trace(known),
         include_self: report.include_self,
         view: report.view(known),

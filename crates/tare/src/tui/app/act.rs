@@ -17,13 +17,21 @@ impl App {
             Action::Quit => return Next::Quit,
             Action::Suspend => return Next::Suspend,
             Action::Back => return self.back(),
-            Action::Show(view) => self.show(view),
+            Action::Show(view) => self.show(model, view),
+            Action::Annotate => self.annotate(model),
             Action::Help => self.put("Keys", &keys::help(self.view)),
             Action::Header => {
                 let lines = (self.header)(model.description());
                 self.put("What the recording says of itself", &lines);
             }
             Action::Ledger => self.put("The ledger, and what is missing", &ledger(model)),
+            Action::Up | Action::Down | Action::Left | Action::Right
+                if self.view == View::Flame && self.text.is_none() =>
+            {
+                self.flame.go(model.profile(), action);
+            }
+            Action::Left => self.timeline.go(-1),
+            Action::Right => self.timeline.go(1),
             Action::Up => self.list().go(-1),
             Action::Down => self.list().go(1),
             Action::PageUp => self.page(-1),
@@ -41,6 +49,7 @@ impl App {
             | Action::ZoomComm
             | Action::ZoomDso
             | Action::ZoomKernel
+            | Action::ZoomCpu
             | Action::ZoomStack => self.zoom(model, action),
             Action::Unfilter => {
                 self.query.terms.pop();
@@ -64,6 +73,7 @@ impl App {
     /// Keys of views with lines that open.
     fn act_on_lines(&mut self, model: &mut Model, action: Action) {
         match action {
+            Action::Enter if self.view == View::Flame => self.flame.zoom(),
             Action::Enter if self.toggle(model) => {}
             Action::Enter => self.message = "nothing is below this line".to_owned(),
             Action::Expand => self.expand(model, false),
@@ -95,6 +105,31 @@ impl App {
             Action::ScrollRight => self.scroll(8),
             Action::Print => self.print(model),
             Action::Menu => self.open_menu(model),
+            _ => self.act_on_one_view(action),
+        }
+    }
+
+    /// Keys that one view has.
+    fn act_on_one_view(&mut self, action: Action) {
+        match action {
+            Action::Invert => self.flame.invert(),
+            Action::Begin => self.timeline.set_begin(),
+            Action::End => self.timeline.set_end(),
+            Action::ByThread => {
+                self.timeline.toggle_by();
+                self.is_stale = true;
+            }
+            Action::Range => {
+                let range = self.timeline.range();
+                self.filter(range);
+            }
+            Action::Source => self.annotate.toggle_source(),
+            Action::Hottest => self.annotate.hottest(),
+            Action::NextHottest => self.annotate.next_hottest(1),
+            Action::PreviousHottest => self.annotate.next_hottest(-1),
+            Action::Jump if !self.annotate.jump() => {
+                self.message = "this is no jump within the function".to_owned();
+            }
             _ => {}
         }
     }
@@ -105,6 +140,8 @@ impl App {
             (Some(text), _) => &mut text.list,
             (None, View::Callers) => &mut self.callers.list,
             (None, View::Tree) => &mut self.tree.list,
+            (None, View::Timeline) => &mut self.timeline.list,
+            (None, View::Annotate) => &mut self.annotate.list,
             _ => &mut self.functions.list,
         }
     }
@@ -119,7 +156,12 @@ impl App {
         if self.text.take().is_some() {
             return Next::Show;
         }
-        if self.view != View::Functions {
+        if self.view == View::Flame && self.flame.unzoom() {
+            return Next::Show;
+        }
+        if self.view == View::Annotate {
+            self.view = self.before;
+        } else if self.view != View::Functions {
             self.view = View::Functions;
         } else if self.query.terms.pop().is_none() {
             return Next::Quit;
@@ -128,10 +170,33 @@ impl App {
         Next::Show
     }
 
-    fn show(&mut self, view: View) {
+    fn show(&mut self, model: &mut Model, view: View) {
+        if view == View::Callers {
+            self.subject = self.subject(model).frame.or(self.subject);
+            if self.subject.is_none() {
+                self.message = "there is no function on this line".to_owned();
+                return;
+            }
+        }
         self.text = None;
         self.view = view;
         self.is_stale = true;
+    }
+
+    /// Shows the instructions of the function that the cursor is on.
+    fn annotate(&mut self, model: &mut Model) {
+        let Some(frame) = self.subject(model).frame else {
+            self.message = "there is no function on this line".to_owned();
+            return;
+        };
+        match model.annotated(&self.query, frame) {
+            Ok(annotated) => {
+                self.annotate.show(annotated);
+                self.before = self.view;
+                self.view = View::Annotate;
+            }
+            Err(why) => self.message = why,
+        }
     }
 
     fn put(&mut self, title: &str, lines: &[String]) {
@@ -163,6 +228,12 @@ impl App {
             return;
         }
         let profile = model.profile();
+        if self.view == View::Flame && self.text.is_none() {
+            if !self.flame.find(profile, &wanted, forward) {
+                self.message = format!("'{}' is not in the graph", printable(&self.search));
+            }
+            return;
+        }
         let mut list = std::mem::take(self.list());
         let is_found = |text: String| text.to_lowercase().contains(&wanted);
         let found = list.find(forward, |item| {
@@ -170,6 +241,8 @@ impl App {
                 (Some(text), _) => text.text(item),
                 (None, View::Callers) => self.callers.text(profile, item),
                 (None, View::Tree) => self.tree.text(profile, item),
+                (None, View::Timeline) => self.timeline.text(profile, item),
+                (None, View::Annotate) => self.annotate.text(item),
                 _ => self.functions.text(profile, item),
             })
         });
@@ -214,6 +287,8 @@ impl App {
         match self.view {
             View::Callers => self.callers.subject(model.profile()),
             View::Tree => self.tree.subject(model.profile()),
+            View::Flame => self.flame.subject(model.profile()),
+            View::Timeline => self.timeline.subject(),
             _ => self.functions.subject(),
         }
     }

@@ -13,13 +13,16 @@ use ratatui::crossterm::event::{
 };
 use ratatui::layout::Rect;
 use tare_format::file::Description;
-use tare_profile::Term;
+use tare_profile::{FrameId, Term, Weight};
 
 use crate::tui::keys::{self, Action, View};
 use crate::tui::model::{Model, Progress, Query};
 use crate::tui::paint::Theme;
+use crate::tui::view::annotate::AnnotateView;
+use crate::tui::view::flame::FlameView;
 use crate::tui::view::functions::FunctionsView;
 use crate::tui::view::text::TextView;
+use crate::tui::view::timeline::TimelineView;
 use crate::tui::view::trees::TreesView;
 use overlay::{Answer, Asked, Menu, Prompt};
 
@@ -58,6 +61,13 @@ pub(super) struct App {
     functions: FunctionsView,
     callers: TreesView,
     tree: TreesView,
+    flame: FlameView,
+    timeline: TimelineView,
+    annotate: AnnotateView,
+    /// The function whose callers are shown.
+    subject: Option<FrameId>,
+    /// The view before the instructions of a function.
+    before: View,
     /// Text that lies above the view.
     text: Option<TextView>,
     prompt: Option<Prompt>,
@@ -66,6 +76,8 @@ pub(super) struct App {
     message: String,
     /// The view doesn't show what it should.
     is_stale: bool,
+    /// What the samples weigh that the filters leave.
+    taken: Weight,
     /// Where lines of the view begin, for the mouse.
     top: u16,
     size: Rect,
@@ -83,12 +95,18 @@ impl App {
             functions: FunctionsView::new(view),
             callers: TreesView::default(),
             tree: TreesView::default(),
+            flame: FlameView::default(),
+            timeline: TimelineView::default(),
+            annotate: AnnotateView::default(),
+            subject: None,
+            before: View::Functions,
             text: None,
             prompt: None,
             menu: None,
             search: String::new(),
             message: String::new(),
             is_stale: true,
+            taken: Weight::default(),
             top: 0,
             size: Rect::default(),
         }
@@ -161,12 +179,22 @@ impl App {
         }
     }
 
-    /// A click on the line of the cursor opens it, another moves the cursor.
-    fn click(&mut self, model: &mut Model, _column: u16, row: u16) -> Next {
+    /// A click on what the cursor is on opens it, another moves the cursor.
+    fn click(&mut self, model: &mut Model, column: u16, row: u16) -> Next {
+        if self.text.is_none() && self.view == View::Flame {
+            if self.flame.click(model.profile(), column, row) {
+                return self.act(model, Action::Enter);
+            }
+            return Next::Show;
+        }
+        if self.text.is_none() && self.view == View::Timeline {
+            self.timeline.click(column, self.size.width);
+        }
         let Some(row) = row.checked_sub(self.top) else { return Next::Show };
+        let opens = self.view != View::Timeline;
         let list = self.list();
         let Some(at) = list.at(row.into()) else { return Next::Show };
-        if list.cursor == at {
+        if list.cursor == at && opens {
             return self.act(model, Action::Enter);
         }
         list.cursor = at;
@@ -215,6 +243,9 @@ impl App {
             self.query.event = events.first().map(|(event, _)| *event);
         }
         self.refresh_view(model);
+        if !self.query.terms.is_empty() {
+            self.taken = model.taken(&self.query);
+        }
         if let Progress::Failed(why) = model.progress() {
             self.message = format!("the recording can't be read further: {why}");
         }

@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use tare_profile::Function;
 use tare_render::{function_name, ledger_lines, loss_lines};
 
 use super::overlay::Menu;
 use super::{App, status};
 use crate::tui::keys::{Action, View};
-use crate::tui::model::{Model, whole_tree};
+use crate::tui::model::{Model, callers_and_callees, whole_tree};
 use crate::tui::view::trees::Part;
 
 /// Branches of a tree below so many percent are left out.
@@ -26,8 +27,30 @@ impl App {
                 let part = Part { title: String::new(), tree, from_root: true };
                 self.tree.replace(model.profile(), vec![part]);
             }
+            View::Flame => {
+                let tree = whole_tree(model, &self.query, LEAST_PERCENT);
+                self.flame.replace(model.profile(), tree);
+            }
+            View::Callers => self.refresh_callers(model),
+            View::Timeline => self.timeline.refresh(model, &self.query, self.size.width),
+            // A function's instructions are those of when it was asked for.
+            View::Annotate => {}
             _ => self.functions.refresh(model, &self.query),
         }
+    }
+
+    fn refresh_callers(&mut self, model: &mut Model) {
+        let Some(frame) = self.subject else { return };
+        let profile = model.profile();
+        let (function, name) =
+            (Function::of(profile, Some(frame)), function_name(profile, Some(frame)));
+        let [callers, callees] = callers_and_callees(model, &self.query, function, LEAST_PERCENT);
+        let part = |title: String, tree| Part { title, tree, from_root: false };
+        let parts = vec![
+            part(format!("Who calls {name}"), callers),
+            part(format!("What {name} calls"), callees),
+        ];
+        self.callers.replace(model.profile(), parts);
     }
 
     /// Writes the report as text, as it is filtered, into a new file.

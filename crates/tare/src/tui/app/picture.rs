@@ -60,10 +60,10 @@ impl App {
     fn share(&self, model: &mut Model) -> String {
         let events = model.events();
         let all = events.iter().find(|(event, _)| Some(*event) == self.query.event);
-        match (all, self.functions.data()) {
-            (Some((_, all)), Some(data)) => {
+        match all {
+            Some((_, all)) => {
                 let of = if self.query.relative { "; percentages of these" } else { "" };
-                format!(": {:.2}% of all{of}", tare_render::percent(data.shown, *all))
+                format!(": {:.2}% of all{of}", tare_render::percent(self.taken, *all))
             }
             _ => String::new(),
         }
@@ -77,11 +77,18 @@ impl App {
         }
         let titles = !matches!(self.view, View::Functions) || self.functions.titles;
         self.top = area.y + u16::from(titles);
-        let shown = (model.profile(), &search[..]);
         match self.view {
-            View::Callers => self.callers.draw(buffer, area, theme, shown),
-            View::Tree => self.tree.draw(buffer, area, theme, shown),
-            _ => self.functions.draw(buffer, area, theme, shown),
+            View::Callers => self.callers.draw(buffer, area, theme, (model.profile(), &search)),
+            View::Tree => self.tree.draw(buffer, area, theme, (model.profile(), &search)),
+            View::Flame => self.flame.draw(buffer, area, theme, (model.profile(), &search)),
+            View::Annotate => self.annotate.draw(buffer, area, (theme, &search)),
+            View::Timeline => {
+                if !self.timeline.is_of(area.width) {
+                    self.timeline.refresh(model, &self.query, area.width);
+                }
+                self.timeline.draw(buffer, area, theme, model.profile());
+            }
+            _ => self.functions.draw(buffer, area, theme, (model.profile(), &search)),
         }
     }
 
@@ -92,7 +99,14 @@ impl App {
             return prompt.draw(&mut pen, self.theme);
         }
         if self.message.is_empty() {
-            let views = [("1", "functions", View::Functions), ("3", "call tree", View::Tree)];
+            let views = [
+                ("1", "functions", View::Functions),
+                ("2", "callers", View::Callers),
+                ("3", "tree", View::Tree),
+                ("4", "flame", View::Flame),
+                ("5", "time", View::Timeline),
+                ("a", "annotate", View::Annotate),
+            ];
             for (key, name, view) in views {
                 let style = if self.view == view { self.theme.cursor() } else { Style::new() };
                 pen.text(&format!("{key} {name}"), style).text("  ", Style::new());

@@ -42,6 +42,7 @@ fn is_of(action: Action, term: &Term) -> bool {
         (Action::ZoomThread, Term::Tid(_))
         | (Action::ZoomProcess, Term::Pid(_))
         | (Action::ZoomComm, Term::Comm(_))
+        | (Action::ZoomCpu, Term::Cpu(_))
         | (Action::ZoomStack, Term::Stack(_)) => true,
         (Action::ZoomKernel, Term::Dso(name)) => name == KERNEL,
         (Action::ZoomDso, Term::Dso(name)) => name != KERNEL,
@@ -55,6 +56,7 @@ fn lacking(action: Action) -> &'static str {
             "rows are of several threads (tare report --sort pid tells them apart)"
         }
         Action::ZoomComm => "rows are of several commands",
+        Action::ZoomCpu => "the row is not of one CPU (5 has rows by CPU)",
         Action::ZoomDso => "there is no file",
         _ => "there is no call chain",
     }
@@ -70,6 +72,7 @@ fn term(profile: &Profile, subject: &Subject, action: Action) -> Option<Term> {
             let dso = profile.dso(profile.frame(subject.frame?)?.dso?)?;
             Term::Dso(profile.string(dso.path).to_vec())
         }
+        Action::ZoomCpu => Term::Cpu(subject.cpu?),
         Action::ZoomKernel => Term::Dso(KERNEL.to_vec()),
         Action::ZoomStack => {
             Some(subject.stack.clone()).filter(|stack| !stack.is_empty()).map(Term::Stack)?

@@ -42,6 +42,7 @@ impl Model {
             progress: Progress::Loading(0, size(&source.recording)),
             include_self: source.include_self,
             totals: None,
+            replay: None,
         }
     }
 }
@@ -78,6 +79,7 @@ pub(crate) fn load(shared: &Shared, source: Source) {
             model.ledger = ledger(description);
             model.description = description.clone();
             model.totals = None;
+            model.replay = Some(replay);
             return;
         }
         if model.description.events().len() < recording.description().events().len() {

@@ -1,8 +1,10 @@
 //! What is shown, without a terminal: samples as far as they are loaded, and what views ask of
 //! them.
 
+mod annotate;
 mod loader;
 mod query;
+mod timeline;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +13,11 @@ use std::time::Duration;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_profile::{EventId, Losses, Profile, Samples, Weight};
-use tare_replay::SampleSink;
+use tare_replay::{Replay, SampleSink};
 
 pub(crate) use loader::{Source, load};
-pub(crate) use query::{Functions, Query, Tree, whole_tree};
+pub(crate) use query::{Functions, Query, Tree, callers_and_callees, whole_tree};
+pub(crate) use timeline::{By, Of, Timeline};
 
 /// How far loading is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(crate) struct Model {
     progress: Progress,
     include_self: bool,
     totals: Option<(usize, Vec<Weight>)>,
+    /// What the recording was loaded with, once it is loaded.
+    replay: Option<Replay>,
 }
 
 impl Model {

@@ -1,8 +1,8 @@
 //! What views ask of a model.
 
 use tare_profile::{
-    CallTree, EventId, Options, Order, Profile, RowKeys, Samples, Selection, Table, Term, Weight,
-    table,
+    CallTree, EventId, Function, Key, Options, Order, Profile, RowKeys, Samples, Selected,
+    Selection, Table, Term, Weight, table,
 };
 use tare_render::{Column, View};
 
@@ -24,6 +24,22 @@ impl Query {
         Selection { event: self.event, terms: self.terms.clone(), without_tids: model.own_tids() }
     }
 
+    /// The selection, for all that is loaded by now.
+    pub(super) fn selected(&self, model: &mut Model) -> Selected {
+        let selection = self.selection(model);
+        let (profile, samples) = model.sink.parts();
+        selection.of(profile, samples)
+    }
+
+    /// From when to when samples are taken, in nanoseconds.
+    pub(super) fn times(&self) -> (u64, u64) {
+        let of = |(from, to): (u64, u64), term: &Term| match term {
+            Term::Time(from_ns, to_ns) => (from.max(*from_ns), to.min(*to_ns)),
+            _ => (from, to),
+        };
+        self.terms.iter().fold((0, u64::MAX), of)
+    }
+
     /// Whether a row of this frame is shown: conditions on files and functions are on rows too.
     fn takes_frame(&self, profile: &Profile, frame: Option<tare_profile::FrameId>) -> bool {
         self.terms.iter().all(|term| term.takes_frame(profile, frame))
@@ -35,8 +51,6 @@ impl Query {
 pub(crate) struct Functions {
     /// The rows, in their order; its 100% is what the query asks for.
     pub(crate) table: Table,
-    /// What the samples weigh that the conditions take.
-    pub(crate) shown: Weight,
 }
 
 /// Call chains put together.
@@ -52,12 +66,21 @@ impl Model {
     /// Fills the profile's rows with what a query takes. Returns what all samples of its event
     /// weigh.
     fn fill(&mut self, query: &Query, keys: RowKeys) -> Weight {
-        let selection = query.selection(self);
+        let selected = query.selected(self);
         let all = self.events().into_iter().find(|(event, _)| Some(*event) == query.event);
         let (profile, samples) = self.sink.parts();
-        let selected = selection.of(profile, samples);
         samples.fill_rows(profile, &selected, keys);
         all.map_or(Weight::default(), |(_, weight)| weight)
+    }
+
+    /// What the samples weigh that a query takes.
+    pub(crate) fn taken(&mut self, query: &Query) -> Weight {
+        let selected = query.selected(self);
+        let mut taken = Weight::default();
+        for sample in self.samples().iter().filter(|sample| selected.takes(sample)) {
+            taken.add(Weight { period: sample.period, samples: 1 });
+        }
+        taken
     }
 
     /// The rows of a view.
@@ -67,17 +90,15 @@ impl Model {
         let profile = self.profile();
         let mut table = tare_render::rows(profile, event, view);
         table.entries.retain(|entry| query.takes_frame(profile, entry.frame));
-        let shown = table.all;
         if !query.relative {
             table.all = all;
         }
-        Some(Functions { table, shown })
+        Some(Functions { table })
     }
 }
 
 /// What of rows a view's columns tell apart.
 fn row_keys(view: &View) -> RowKeys {
-    use tare_profile::Key;
     let has = |keys: &[Key]| {
         let is_key = |column: &Column| matches!(column, Column::Key(key) if keys.contains(key));
         view.columns.iter().chain(&view.order).any(is_key)
@@ -113,4 +134,30 @@ pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree
         Some(table.call_tree(&mut trees, entry))
     });
     Tree { tree: tree.unwrap_or_default(), all }
+}
+
+/// The call chains that lead to a function, from it on, and those that go on from it, without
+/// branches of less than `percent` of what the function weighs.
+pub(crate) fn callers_and_callees(
+    model: &mut Model,
+    query: &Query,
+    function: Function,
+    percent: f64,
+) -> [Tree; 2] {
+    let Some(event) = query.event else { return Default::default() };
+    let all = model.fill(query, RowKeys::default());
+    let profile = model.profile();
+    [Order::Callee, Order::Caller].map(|order| {
+        let keys = vec![Key::Symbol];
+        let options = Options { keys, children: true, trees: Some(order), ..Options::default() };
+        let table = table(profile, event, &options);
+        let all = if query.relative { table.all } else { all };
+        let of = |entry: &&tare_profile::Entry| entry.function(profile) == function;
+        let tree = table.entries.iter().find(of).and_then(|entry| {
+            let least = entry.total.period as f64 * percent / 100.0;
+            let mut trees = table.call_trees(profile, least)?;
+            Some(table.call_tree(&mut trees, entry))
+        });
+        Tree { tree: tree.unwrap_or_default(), all }
+    })
 }

@@ -51,11 +51,6 @@ impl FunctionsView {
         }
     }
 
-    /// What is shown, once there is anything.
-    pub(in crate::tui) fn data(&self) -> Option<&Functions> {
-        self.data.as_ref()
-    }
-
     /// Takes in what is loaded by now.
     pub(in crate::tui) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);

@@ -1,7 +1,10 @@
 //! What is shown of a model, each view by itself.
 
+pub(super) mod annotate;
+pub(super) mod flame;
 pub(super) mod functions;
 pub(super) mod text;
+pub(super) mod timeline;
 pub(super) mod trees;
 
 use tare_profile::{FrameId, Function, Profile, Space, StringId, ThreadId};

@@ -1,0 +1,54 @@
+//! The bytes of functions.
+
+use std::os::unix::fs::FileExt;
+
+use crate::dso::DsoTable;
+use crate::limits;
+use crate::search::find;
+use crate::symbolizer::{Symbol, Symbolizer};
+use crate::unresolved::Unresolved;
+
+/// The instructions of a function, as its file has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The file's own address of the first, as a disassembler calls it.
+    pub address: u64,
+    /// Where the file was found. Untrusted.
+    pub path: std::path::PathBuf,
+}
+
+impl Symbolizer {
+    /// Reads the bytes of a function from the build that was recorded.
+    ///
+    /// # Errors
+    /// There is no such file here, or the function has no bytes in it: why.
+    pub fn code(&self, dsos: &DsoTable, symbol: Symbol) -> Result<Code, Unresolved> {
+        let recorded = dsos.recorded(symbol.dso).ok_or(Unresolved::NoMapping)?;
+        let segments = self.segments(dsos, symbol.dso)?;
+        let address = segments.to_address(symbol.start).ok_or(Unresolved::NoSymbol)?;
+        let length = symbol.end.saturating_sub(symbol.start);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::CODE_BYTES);
+        let found = find::binary(self.options(), &recorded)?;
+        let mut bytes = vec![0; length];
+        let mut read = 0;
+        while read < length {
+            let at = symbol.start.saturating_add(read as u64);
+            match found.file.read_at(&mut bytes[read..], at) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Unresolved::NotReadable),
+            }
+        }
+        bytes.truncate(read);
+        Ok(Code { bytes, address, path: found.place.path() })
+    }
+
+    /// Where in its file an address lies, as the file itself calls addresses.
+    #[must_use]
+    pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
+        self.segments(dsos, symbol.dso).ok()?.to_offset(address)
+    }
+}

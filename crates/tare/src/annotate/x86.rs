@@ -1,0 +1,95 @@
+//! Instructions of x86.
+
+use iced_x86::{
+    Decoder, DecoderOptions, Formatter, GasFormatter, Instruction as Decoded, IntelFormatter,
+    Mnemonic, OpKind,
+};
+use tare_symbols::Code;
+
+use super::disassembly::{Instruction, Names, Style, named};
+
+/// The instructions of a function, one behind the other. What is none is `(bad)`.
+pub(super) fn disassemble(
+    code: &Code,
+    style: Style,
+    is_64_bit: bool,
+    names: Names<'_>,
+) -> Vec<Instruction> {
+    let bitness = if is_64_bit { 64 } else { 32 };
+    let mut decoder = Decoder::with_ip(bitness, &code.bytes, code.address, DecoderOptions::NONE);
+    let mut formatter: Box<dyn Formatter> = match style {
+        Style::Att => Box::new(GasFormatter::new()),
+        Style::Intel => Box::new(IntelFormatter::new()),
+    };
+    let options = formatter.options_mut();
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    options.set_small_hex_numbers_in_decimal(false);
+    options.set_space_after_operand_separator(false);
+    options.set_first_operand_char_index(7);
+    options.set_rip_relative_addresses(true);
+    if style == Style::Intel {
+        options.set_hex_prefix("0x");
+        options.set_hex_suffix("");
+    }
+    let (mut found, mut decoded) = (Vec::new(), Decoded::default());
+    while decoder.can_decode() {
+        decoder.decode_out(&mut decoded);
+        let mut text = String::new();
+        formatter.format(&decoded, &mut text);
+        let target = target(&decoded);
+        let begin = usize::try_from(decoded.ip().wrapping_sub(code.address)).unwrap_or(usize::MAX);
+        let bytes = code.bytes.get(begin..).unwrap_or_default();
+        found.push(Instruction {
+            address: decoded.ip(),
+            bytes: bytes.get(..decoded.len()).unwrap_or(bytes).to_vec(),
+            text: named(text, target.map(|(address, _)| address), names),
+            jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
+        });
+    }
+    found
+}
+
+/// Where an instruction jumps to, and whether that is a call.
+fn target(decoded: &Decoded) -> Option<(u64, bool)> {
+    let is_near = matches!(
+        decoded.op0_kind(),
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+    );
+    is_near.then(|| (decoded.near_branch_target(), decoded.mnemonic() == Mnemonic::Call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code() -> Code {
+        // push %rbp; mov %rsp,%rbp; call +0; jne -11; (bad)
+        let bytes = vec![0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0x75, 0xf5, 0x06];
+        Code { bytes, address: 0x1000, path: "x".into() }
+    }
+
+    #[test]
+    fn instructions_are_written_in_both_styles() {
+        let names = |address| (address == 0x1009).then(|| "next".to_owned());
+        let found = disassemble(&code(), Style::Att, true, &names);
+        let texts: Vec<_> = found.iter().map(|one| (one.address, one.text.as_str())).collect();
+        assert_eq!(
+            texts,
+            [
+                (0x1000, "push   %rbp"),
+                (0x1001, "mov    %rsp,%rbp"),
+                (0x1004, "call   0x1009 <next>"),
+                (0x1009, "jne    0x1000"),
+                (0x100b, "(bad)"),
+            ]
+        );
+        assert_eq!(
+            found.iter().map(|one| one.jump).collect::<Vec<_>>()[2..4],
+            [None, Some(0x1000)]
+        );
+        let intel = disassemble(&code(), Style::Intel, true, &names);
+        assert_eq!(intel[1].text, "mov    rbp,rsp");
+        assert_eq!(intel[1].bytes, [0x48, 0x89, 0xe5]);
+    }
+}

@@ -1,0 +1,66 @@
+//! Functions as one versioned document.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use tare_profile::Losses;
+use tare_render::loss_lines;
+
+use super::text::percent;
+use super::{Function, Shown};
+use crate::annotate::{Annotated, Line};
+
+/// The version of the document; it changes where a reader would have to.
+const VERSION: u32 = 1;
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    functions: &[Function],
+    shown: Shown,
+    losses: &Losses,
+) -> io::Result<()> {
+    let functions: Vec<_> = functions.iter().map(|one| function(one, shown)).collect();
+    let document =
+        json!({ "version": VERSION, "functions": functions, "losses": loss_lines(losses) });
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn function(function: &Function, shown: Shown) -> Value {
+    let (name, event) = (&function.name, &function.event);
+    match &function.result {
+        Err(why) => json!({ "name": name, "event": event, "error": why.to_string() }),
+        Ok(annotated) => {
+            let lines = annotated.lines.iter();
+            let lines: Vec<_> = lines.map(|line| instruction(line, annotated, shown)).collect();
+            json!({
+                "name": name,
+                "event": event,
+                "file": annotated.path,
+                "samples": annotated.own.samples,
+                "period": annotated.own.period,
+                "instructions": lines,
+                "elsewhere": { "samples": annotated.elsewhere.samples, "period": annotated.elsewhere.period },
+            })
+        }
+    }
+}
+
+fn instruction(line: &Line, annotated: &Annotated, shown: Shown) -> Value {
+    let instruction = &line.instruction;
+    let mut value = json!({
+        "address": instruction.address,
+        "text": instruction.text,
+        "bytes": instruction.bytes,
+        "samples": line.weight.samples,
+        "period": line.weight.period,
+        "percent": percent(line.weight, annotated, shown.percent_type),
+    });
+    if let Some(to) = instruction.jump {
+        value["jumps_to"] = to.into();
+    }
+    if let Some((file, number)) = &line.source {
+        value["source"] = json!({ "file": file, "line": number });
+    }
+    value
+}

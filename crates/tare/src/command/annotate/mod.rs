@@ -1,0 +1,150 @@
+//! `tare annotate`: functions instruction by instruction.
+
+mod json;
+mod text;
+
+use std::io::{BufWriter, Write};
+
+use tare_format::file::Description;
+use tare_format::file::features::ARCH;
+use tare_format::ledger::Ledger;
+use tare_profile::{EventId, Profile, Selection, SymbolId, Weight};
+use tare_replay::{Detail, Options, Replay, SampleSink, SampleSinkOptions};
+use tare_symbols::Unresolved;
+
+use crate::Outcome;
+use crate::annotate::{self, Annotated, Asked, Offsets, Style};
+use crate::cli::raw;
+use crate::cli::raw::{DisassemblerStyle, PercentType};
+use crate::cli::resolved::symbols;
+use crate::command::recording::open;
+use crate::exit::{Exit, Refusal};
+
+/// A function of an event, or why there are no instructions of it.
+struct Function {
+    event: String,
+    name: String,
+    result: Result<Annotated, Unresolved>,
+}
+
+/// How functions are shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    percent_type: PercentType,
+    asm_raw: bool,
+    print_line: bool,
+}
+
+pub(crate) fn run(raw: raw::Annotate) -> Outcome {
+    let mut recording = open(&raw.input)?;
+    let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
+    let symbols = symbols::resolve(raw.symbol_search);
+    let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols });
+    while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
+    sink.learn_events(recording.description());
+    let losses = replay.losses_of(&recording);
+    let ledger = ledger(recording.description());
+    let arch = recording.description().features().text(ARCH).unwrap_or_default().to_vec();
+    let asked = Asked {
+        machine: replay.machine(),
+        arch: &arch,
+        style: match raw.disassembler_style {
+            DisassemblerStyle::Att => Style::Att,
+            DisassemblerStyle::Intel => Style::Intel,
+        },
+        with_source: !raw.no_source,
+    };
+    let wanted = Wanted {
+        name: raw.symbol.or(raw.named),
+        dsos: raw.dsos,
+        without_tids: own_tids(ledger.as_ref(), raw.include_self),
+    };
+    let functions = annotated(&sink, &asked, &wanted);
+    if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
+        let why =
+            format!("no sample was taken in a function called '{name}' (tare report lists them)");
+        return Err(Refusal { exit: Exit::Failure, message: why }.into());
+    }
+    let shown =
+        Shown { percent_type: raw.percent_type, asm_raw: raw.asm_raw, print_line: raw.print_line };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if raw.json {
+        json::write(&mut out, &functions, shown, &losses)?;
+    } else {
+        text::write(&mut out, &functions, shown, &losses)?;
+    }
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
+/// Which functions are shown.
+struct Wanted {
+    name: Option<String>,
+    dsos: Vec<String>,
+    without_tids: Vec<i32>,
+}
+
+impl Wanted {
+    fn takes(&self, profile: &Profile, function: SymbolId) -> bool {
+        let Some(symbol) = profile.symbol(function) else { return false };
+        let is_name =
+            self.name.as_ref().is_none_or(|name| profile.string(symbol.name) == name.as_bytes());
+        let is_dso = || {
+            let dso = profile.dso(symbol.dso);
+            dso.is_some_and(|dso| {
+                self.dsos.iter().any(|name| {
+                    [dso.short, dso.path]
+                        .iter()
+                        .any(|text| profile.string(*text) == name.as_bytes())
+                })
+            })
+        };
+        is_name && (self.dsos.is_empty() || is_dso())
+    }
+}
+
+fn ledger(description: &Description) -> Option<Ledger> {
+    description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
+}
+
+/// Threads of the recorder, whose samples are left out.
+fn own_tids(ledger: Option<&Ledger>, include_self: bool) -> Vec<i32> {
+    let recorder = ledger.map(|ledger| &ledger.recorder);
+    recorder
+        .filter(|recorder| !include_self && !recorder.included)
+        .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
+}
+
+/// The functions that are wanted, by event, the heaviest first.
+fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &Wanted) -> Vec<Function> {
+    let without_tids = wanted.without_tids.clone();
+    let (profile, samples) = sink.tables();
+    let selection = Selection { without_tids, ..Selection::default() };
+    let selected = selection.of(profile, samples);
+    let weights = annotate::weights(profile, samples, &selected);
+    let all = |event: EventId| {
+        let mut all = Weight::default();
+        let taken = samples.iter().filter(|sample| sample.event == event && selected.takes(sample));
+        taken.for_each(|sample| all.add(Weight { period: sample.period, samples: 1 }));
+        all
+    };
+    let events: Vec<_> = profile.events().map(|(event, _)| (event, all(event))).collect();
+    let mut functions: Vec<((EventId, SymbolId), Offsets)> =
+        weights.into_iter().filter(|((_, function), _)| wanted.takes(profile, *function)).collect();
+    functions
+        .sort_by_key(|(key, offsets)| (key.0, std::cmp::Reverse(annotate::sum(offsets)), key.1));
+    let text = |id| String::from_utf8_lossy(profile.string(id)).into_owned();
+    let of = |((event, function), offsets): ((EventId, SymbolId), Offsets)| {
+        let all = events
+            .iter()
+            .find(|(known, _)| *known == event)
+            .map_or_else(Weight::default, |(_, all)| *all);
+        let symbol = sink.recorded_symbol(function).ok_or(Unresolved::NoSymbol);
+        Function {
+            event: profile.event(event).map_or_else(String::new, |event| text(event.name)),
+            name: profile.symbol(function).map_or_else(String::new, |symbol| text(symbol.name)),
+            result: symbol.and_then(|symbol| asked.annotate(symbol, &offsets, all)),
+        }
+    };
+    functions.into_iter().map(of).collect()
+}

@@ -1,0 +1,104 @@
+//! Functions as text, in the layout of `perf annotate --stdio`.
+
+use std::io::{self, Write};
+
+use tare_format::printable;
+use tare_profile::{Losses, Weight};
+use tare_render::loss_lines;
+
+use super::{Function, Shown};
+use crate::annotate::{Annotated, Line, Sources};
+use crate::cli::raw::PercentType;
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    functions: &[Function],
+    shown: Shown,
+    losses: &Losses,
+) -> io::Result<()> {
+    for line in loss_lines(losses) {
+        writeln!(out, "# {}", printable(&line))?;
+    }
+    let mut sources = Sources::default();
+    for function in functions {
+        let (name, event) = (printable(&function.name), printable(&function.event));
+        match &function.result {
+            Ok(annotated) => write_one(out, annotated, &event, (shown, &mut sources))?,
+            Err(why) => writeln!(out, "# {name}, event '{event}': no instructions: {why}\n")?,
+        }
+    }
+    Ok(())
+}
+
+fn write_one(
+    out: &mut dyn Write,
+    annotated: &Annotated,
+    event: &str,
+    (shown, sources): (Shown, &mut Sources),
+) -> io::Result<()> {
+    let kind = match shown.percent_type {
+        PercentType::LocalPeriod => "local period",
+        PercentType::LocalHits => "local hits",
+        PercentType::GlobalPeriod => "global period",
+        PercentType::GlobalHits => "global hits",
+    };
+    let title = format!(
+        " Percent |\tSource code & Disassembly of {} for {event} ({} samples, percent: {kind})",
+        printable(&annotated.path),
+        annotated.own.samples
+    );
+    writeln!(out, "{title}\n{}", "-".repeat(title.chars().count() + 7))?;
+    let first = annotated.lines.first().map_or(0, |line| line.instruction.address);
+    writeln!(out, "         : {first:016x} <{}>:", printable(&annotated.name))?;
+    let digits =
+        annotated.lines.last().map_or(1, |line| format!("{:x}", line.instruction.address).len());
+    let mut before = None;
+    for line in &annotated.lines {
+        if line.source.is_some() && line.source != before {
+            write_source(out, line, (shown, sources))?;
+        }
+        before.clone_from(&line.source);
+        let percent = percent(line.weight, annotated, shown.percent_type);
+        let arrow = if line.jumps_from.is_empty() { ' ' } else { '>' };
+        write!(out, "{percent:8.2} :{arrow}  {:digits$x}:\t", line.instruction.address)?;
+        if shown.asm_raw {
+            let bytes: Vec<_> =
+                line.instruction.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            write!(out, "{:<22}", bytes.join(" "))?;
+        }
+        writeln!(out, "{}", printable(&line.instruction.text))?;
+    }
+    if annotated.elsewhere.samples > 0 {
+        let share = percent(annotated.elsewhere, annotated, shown.percent_type);
+        writeln!(out, "{share:8.2} :   on none of these instructions")?;
+    }
+    writeln!(out)
+}
+
+fn write_source(
+    out: &mut dyn Write,
+    line: &Line,
+    (shown, sources): (Shown, &mut Sources),
+) -> io::Result<()> {
+    let Some((path, number)) = &line.source else { return Ok(()) };
+    if shown.print_line {
+        writeln!(out, "         : {}:{number}", printable(path))?;
+    }
+    match sources.line(path, *number) {
+        Some(text) => {
+            writeln!(out, "         : {number:<5} {}", printable(&text.replace('\t', "    ")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The share of an instruction.
+pub(super) fn percent(weight: Weight, annotated: &Annotated, kind: PercentType) -> f64 {
+    let (part, whole) = match kind {
+        PercentType::LocalPeriod => (weight.period, annotated.own.period),
+        PercentType::LocalHits => (weight.samples, annotated.own.samples),
+        PercentType::GlobalPeriod => (weight.period, annotated.all.period),
+        PercentType::GlobalHits => (weight.samples, annotated.all.samples),
+    };
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}

@@ -1,0 +1,92 @@
+//! Samples over time.
+
+use std::collections::HashMap;
+
+use tare_profile::ThreadId;
+
+use super::Model;
+use super::query::Query;
+
+/// What has a row of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum By {
+    /// Each CPU.
+    #[default]
+    Cpu,
+    /// Each thread.
+    Thread,
+}
+
+/// Whose samples a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Of {
+    /// All samples.
+    All,
+    /// Those on a CPU.
+    Cpu(Option<u32>),
+    /// Those of a thread.
+    Thread(ThreadId),
+}
+
+/// What samples weigh over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    /// The first time, in nanoseconds of the recording's clock.
+    pub(crate) from_ns: u64,
+    /// The last.
+    pub(crate) to_ns: u64,
+    /// Weights by column; the first row has all samples.
+    pub(crate) rows: Vec<(Of, Vec<u64>)>,
+}
+
+impl Timeline {
+    /// From when to when a column lasts, in nanoseconds, both included.
+    pub(crate) fn column(&self, column: usize, columns: usize) -> (u64, u64) {
+        let length = u128::from(self.to_ns - self.from_ns) + 1;
+        let at = |column: usize| {
+            let part = length * column as u128 / columns.max(1) as u128;
+            self.from_ns.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+        };
+        (at(column), at(column + 1).saturating_sub(1).max(at(column)))
+    }
+}
+
+impl Model {
+    /// What samples weigh over time, in so many columns.
+    pub(crate) fn timeline(&mut self, query: &Query, by: By, columns: usize) -> Timeline {
+        let columns = columns.max(1);
+        let selected = query.selected(self);
+        let Some((first, last)) = self.samples().times() else { return Timeline::default() };
+        let (from_ns, to_ns) = query.times();
+        let (from_ns, to_ns) = (from_ns.max(first), to_ns.min(last).max(from_ns.max(first)));
+        let length = u128::from(to_ns - from_ns) + 1;
+        let samples = self.samples();
+        let mut rows: HashMap<Of, Vec<u64>> = HashMap::new();
+        rows.insert(Of::All, vec![0; columns]);
+        for sample in samples.iter().filter(|sample| selected.takes(sample)) {
+            let Some(time_ns) = sample.time_ns else { continue };
+            let part = u128::from(time_ns.saturating_sub(from_ns)) * columns as u128 / length;
+            let column = usize::try_from(part).unwrap_or(usize::MAX).min(columns - 1);
+            let of = match by {
+                By::Cpu => Of::Cpu(sample.cpu),
+                By::Thread => match samples.task(sample.task) {
+                    Some(task) => Of::Thread(task.thread),
+                    None => continue,
+                },
+            };
+            for of in [Of::All, of] {
+                let row = rows.entry(of).or_insert_with(|| vec![0; columns]);
+                row[column] = row[column].saturating_add(sample.period);
+            }
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        let weight = |row: &Vec<u64>| row.iter().fold(0_u64, |sum, one| sum.saturating_add(*one));
+        match by {
+            By::Cpu => rows.sort_by_key(|(of, _)| *of),
+            By::Thread => {
+                rows.sort_by_key(|(of, row)| (*of != Of::All, std::cmp::Reverse(weight(row)), *of));
+            }
+        }
+        Timeline { from_ns, to_ns, rows }
+    }
+}

@@ -1,0 +1,192 @@
+//! A function instruction by instruction.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use tare_format::printable;
+
+use crate::annotate::{Annotated, Sources};
+use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::paint::{Pen, Theme};
+
+/// The view of a function's instructions.
+#[derive(Default)]
+pub(in crate::tui) struct AnnotateView {
+    pub(in crate::tui) list: List,
+    title: String,
+    annotated: Option<Annotated>,
+    rows: Vec<Row>,
+    hides_source: bool,
+}
+
+/// A line of the screen.
+enum Row {
+    /// A line of the source.
+    Source(String),
+    /// An instruction, by its place.
+    Instruction(usize),
+}
+
+impl AnnotateView {
+    /// Shows a function, from its hottest instruction on.
+    pub(in crate::tui) fn show(&mut self, annotated: Annotated) {
+        self.title = format!(
+            "{}  {}  ({} samples)",
+            printable(&annotated.name),
+            printable(&annotated.path),
+            annotated.own.samples
+        );
+        self.annotated = Some(annotated);
+        self.list = List::default();
+        self.lay_out();
+        self.hottest();
+    }
+
+    fn lay_out(&mut self) {
+        let Some(annotated) = &self.annotated else { return };
+        let mut sources = Sources::default();
+        let mut before = None;
+        self.rows.clear();
+        for (at, line) in annotated.lines.iter().enumerate() {
+            let source = line.source.as_ref().filter(|_| !self.hides_source);
+            if let Some((path, number)) = source.filter(|source| before != Some(*source)) {
+                let text = sources.line(path, *number).map_or_else(
+                    || format!("{}:{number}", printable(path)),
+                    |text| format!("{number:<5}{}", printable(&text.replace('\t', "    "))),
+                );
+                self.rows.push(Row::Source(text));
+            }
+            before = source;
+            self.rows.push(Row::Instruction(at));
+        }
+        let item = |(at, row): (usize, &Row)| {
+            let key = match row {
+                Row::Source(_) => key(5, at),
+                Row::Instruction(at) => key(4, at),
+            };
+            Item { key, what: What::Row(at), depth: 0, mark: Mark::Leaf }
+        };
+        self.list.replace(self.rows.iter().enumerate().map(item).collect());
+    }
+
+    /// With the source, or without.
+    pub(in crate::tui) fn toggle_source(&mut self) {
+        self.hides_source = !self.hides_source;
+        self.lay_out();
+    }
+
+    /// The places of rows with samples, the hottest first.
+    fn by_weight(&self) -> Vec<usize> {
+        let weight = |at: &usize| match self.rows.get(*at) {
+            Some(Row::Instruction(at)) => self.period(*at),
+            _ => 0,
+        };
+        let mut rows: Vec<_> = (0..self.rows.len()).filter(|at| weight(at) > 0).collect();
+        rows.sort_by_key(|at| std::cmp::Reverse(weight(at)));
+        rows
+    }
+
+    fn period(&self, at: usize) -> u64 {
+        let line = self.annotated.as_ref().and_then(|annotated| annotated.lines.get(at));
+        line.map_or(0, |line| line.weight.period)
+    }
+
+    /// To the hottest instruction.
+    pub(in crate::tui) fn hottest(&mut self) {
+        self.list.cursor = self.by_weight().first().copied().unwrap_or(self.list.cursor);
+    }
+
+    /// To the next instruction by weight, or the one before.
+    pub(in crate::tui) fn next_hottest(&mut self, step: isize) {
+        let rows = self.by_weight();
+        let at = rows.iter().position(|row| *row == self.list.cursor);
+        let next = match at {
+            Some(at) => (at + rows.len()).saturating_add_signed(step) % rows.len().max(1),
+            None => 0,
+        };
+        self.list.cursor = rows.get(next).copied().unwrap_or(self.list.cursor);
+    }
+
+    /// To where the instruction jumps; `false` where it doesn't, or not within the function.
+    pub(in crate::tui) fn jump(&mut self) -> bool {
+        let on = self.rows.get(self.list.cursor);
+        let (Some(Row::Instruction(at)), Some(annotated)) = (on, &self.annotated) else {
+            return false;
+        };
+        let target = annotated.lines.get(*at).and_then(|line| line.instruction.jump);
+        let is_target = |row: &Row| match row {
+            Row::Instruction(at) => {
+                annotated.lines.get(*at).map(|line| line.instruction.address) == target
+            }
+            Row::Source(_) => false,
+        };
+        let found = target.and_then(|_| self.rows.iter().position(is_target));
+        self.list.cursor = found.unwrap_or(self.list.cursor);
+        found.is_some()
+    }
+
+    /// The text of a line, for a search.
+    pub(in crate::tui) fn text(&self, item: &Item) -> String {
+        let What::Row(at) = item.what else { return String::new() };
+        match (self.rows.get(at), &self.annotated) {
+            (Some(Row::Source(text)), _) => text.clone(),
+            (Some(Row::Instruction(at)), Some(annotated)) => annotated
+                .lines
+                .get(*at)
+                .map_or_else(String::new, |line| printable(&line.instruction.text).into_owned()),
+            _ => String::new(),
+        }
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        (theme, search): (Theme, &str),
+    ) {
+        Pen::new(buffer, area, 0).text(&self.title, theme.title());
+        let below =
+            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let cursor = self.list.cursor;
+        let lines: Vec<_> =
+            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
+        for (line, (at, item)) in (0..).zip(lines) {
+            let mut pen = Pen::new(buffer, below, line);
+            self.line(&mut pen, &item, theme);
+            let is_found = !search.is_empty()
+                && self.text(&item).to_lowercase().contains(&search.to_lowercase());
+            if is_found {
+                pen.whole(below, theme.found());
+            }
+            if at == cursor {
+                pen.whole(below, theme.cursor());
+            }
+        }
+    }
+
+    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme) {
+        let (What::Row(at), Some(annotated)) = (item.what, &self.annotated) else { return };
+        match self.rows.get(at) {
+            Some(Row::Source(text)) => {
+                pen.field("", 9, Style::new()).text("│ ", Style::new()).text(text, theme.title());
+            }
+            Some(Row::Instruction(at)) => {
+                let Some(line) = annotated.lines.get(*at) else { return };
+                let percent = tare_render::percent(line.weight, annotated.own);
+                let text =
+                    if line.weight.samples > 0 { format!("{percent:.2}") } else { String::new() };
+                pen.right(&text, 8, theme.percent(percent)).text(" │", Style::new());
+                let mark = match (line.jumps_from.is_empty(), line.instruction.jump) {
+                    (false, _) => "→",
+                    (true, Some(to)) if to < line.instruction.address => "↑",
+                    (true, Some(_)) => "↓",
+                    (true, None) => " ",
+                };
+                pen.text(mark, theme.title());
+                pen.text(&format!("{:6x}:  ", line.instruction.address), Style::new());
+                pen.text(&printable(&line.instruction.text), Style::new());
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! All call chains as a flame graph of cells: callers above what they call, as wide as their share.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use tare_profile::{Function, Node, Profile, Space};
+use tare_render::percent;
+
+use super::{Subject, node_name, space};
+use crate::tui::keys::Action;
+use crate::tui::model::Tree;
+use crate::tui::paint::{Pen, Theme};
+
+/// The view of a flame graph.
+#[derive(Default)]
+pub(in crate::tui) struct FlameView {
+    tree: Tree,
+    /// The functions from the outermost to the one that the cursor is on.
+    path: Vec<Function>,
+    /// The same of the one that is as wide as the screen.
+    zoomed: Vec<Function>,
+    /// The outermost functions stand below.
+    is_flame: bool,
+    /// Where nodes were drawn: line, first cell, the cell behind the last.
+    cells: Vec<(Rect, usize)>,
+}
+
+impl FlameView {
+    /// Shows another tree. The cursor stays where it was, by name.
+    pub(in crate::tui) fn replace(&mut self, profile: &Profile, tree: Tree) {
+        self.tree = tree;
+        for path in [&mut self.path, &mut self.zoomed] {
+            let found = nodes(&self.tree, profile, path).len();
+            path.truncate(found);
+        }
+        if self.path.is_empty() {
+            self.path.extend(self.function(profile, self.tree.tree.roots().first().copied()));
+        }
+    }
+
+    fn function(&self, profile: &Profile, at: Option<usize>) -> Option<Function> {
+        let node = self.tree.tree.nodes().get(at?)?;
+        Some(Function::of(profile, Some(node.frame)))
+    }
+
+    fn node(&self, at: usize) -> Option<&Node> {
+        self.tree.tree.nodes().get(at)
+    }
+
+    /// The node that the cursor is on.
+    fn current(&self, profile: &Profile) -> Option<usize> {
+        nodes(&self.tree, profile, &self.path).last().copied()
+    }
+
+    /// The nodes beside a node, itself too.
+    fn siblings(&self, at: usize) -> &[usize] {
+        match self.node(at).and_then(|node| self.node(node.parent?)) {
+            Some(parent) => &parent.children,
+            None => self.tree.tree.roots(),
+        }
+    }
+
+    /// Moves the cursor.
+    pub(in crate::tui) fn go(&mut self, profile: &Profile, action: Action) {
+        let Some(at) = self.current(profile) else { return };
+        let outwards = if self.is_flame { Action::Down } else { Action::Up };
+        let beside = |step: isize| {
+            let siblings = self.siblings(at);
+            let place = siblings.iter().position(|one| *one == at)?;
+            siblings.get(place.checked_add_signed(step)?).copied()
+        };
+        match action {
+            Action::Left | Action::Right => {
+                let step = if action == Action::Left { -1 } else { 1 };
+                if let Some(function) = self.function(profile, beside(step)) {
+                    self.path.pop();
+                    self.path.push(function);
+                }
+            }
+            Action::Up | Action::Down if action == outwards => {
+                if self.path.len() > 1 {
+                    self.path.pop();
+                }
+            }
+            _ => {
+                let child = self.node(at).and_then(|node| node.children.first().copied());
+                let function = self.function(profile, child);
+                self.path.extend(function);
+            }
+        }
+    }
+
+    /// Makes what the cursor is on as wide as the screen.
+    pub(in crate::tui) fn zoom(&mut self) {
+        self.zoomed.clone_from(&self.path);
+    }
+
+    /// Takes a zoom back; `false` where there is none.
+    pub(in crate::tui) fn unzoom(&mut self) -> bool {
+        let was_zoomed = !self.zoomed.is_empty();
+        self.zoomed.clear();
+        was_zoomed
+    }
+
+    /// Puts the outermost functions below, or above again.
+    pub(in crate::tui) fn invert(&mut self) {
+        self.is_flame = !self.is_flame;
+    }
+
+    /// Moves the cursor to what was drawn in a cell; `true` where it was there already.
+    pub(in crate::tui) fn click(&mut self, profile: &Profile, column: u16, row: u16) -> bool {
+        let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
+        let Some(at) = hit.map(|(_, at)| *at) else { return false };
+        let is_there = self.current(profile) == Some(at);
+        self.path = self.path_of(profile, at);
+        is_there
+    }
+
+    /// Moves the cursor to the next node, the heaviest first, whose name has this text.
+    pub(in crate::tui) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
+        let count = self.tree.tree.nodes().len();
+        let from = self.current(profile).unwrap_or(0);
+        let found = (1..=count)
+            .map(|step| if forward { (from + step) % count } else { (from + count - step) % count })
+            .find(|at| self.is_found(profile, *at, wanted));
+        if let Some(at) = found {
+            self.path = self.path_of(profile, at);
+        }
+        found.is_some()
+    }
+
+    fn is_found(&self, profile: &Profile, at: usize, wanted: &str) -> bool {
+        !wanted.is_empty()
+            && self.node(at).is_some_and(|node| {
+                node_name(profile, node.frame, false)
+                    .to_lowercase()
+                    .contains(&wanted.to_lowercase())
+            })
+    }
+
+    fn path_of(&self, profile: &Profile, at: usize) -> Vec<Function> {
+        let mut path = Vec::new();
+        let mut next = Some(at);
+        while let Some(node) = next.and_then(|at| self.node(at)) {
+            path.push(Function::of(profile, Some(node.frame)));
+            next = node.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// What the cursor is on.
+    pub(in crate::tui) fn subject(&self, profile: &Profile) -> Subject {
+        let frame = self.current(profile).and_then(|at| Some(self.node(at)?.frame));
+        Subject { frame, stack: self.path.clone(), ..Subject::default() }
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        theme: Theme,
+        (profile, search): (&Profile, &str),
+    ) {
+        self.cells.clear();
+        let current = self.current(profile);
+        self.title(buffer, area, theme, (profile, search));
+        let area =
+            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        // What the cursor is on is always on the screen.
+        let above = self.path.len().saturating_sub(usize::from(area.height).max(1));
+        for (at, depth, from, to) in self.layout(profile, area.width) {
+            let Some(line) = depth.checked_sub(above).and_then(|line| u16::try_from(line).ok())
+            else {
+                continue;
+            };
+            if line >= area.height {
+                continue;
+            }
+            let line = if self.is_flame { area.height - 1 - line } else { line };
+            let rect = Rect { x: area.x + from, y: area.y + line, width: to - from, height: 1 };
+            let Some(node) = self.node(at) else { continue };
+            let mut style = self.style(theme, space(profile, Some(node.frame)), (at, depth));
+            if self.is_found(profile, at, search) {
+                style = style.patch(theme.found());
+            }
+            if Some(at) == current {
+                style = style.add_modifier(Modifier::BOLD | Modifier::REVERSED);
+            }
+            buffer.set_style(rect.intersection(buffer.area), style);
+            let name = node_name(profile, node.frame, false);
+            let mut pen =
+                Pen::new(buffer, Rect { width: rect.width.saturating_sub(1).max(1), ..rect }, 0);
+            pen.text(if rect.width > 2 { &name } else { "▏" }, style);
+            if rect.width > 2 {
+                Pen::new(buffer, Rect { x: rect.right() - 1, width: 1, ..rect }, 0)
+                    .text("▕", style);
+            }
+            self.cells.push((rect, at));
+        }
+    }
+
+    /// What the cursor is on, and what share was found.
+    fn title(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        theme: Theme,
+        (profile, search): (&Profile, &str),
+    ) {
+        let mut pen = Pen::new(buffer, area, 0);
+        if let Some(node) = self.current(profile).and_then(|at| self.node(at)) {
+            let (total, own) =
+                (percent(node.total, self.tree.all), percent(node.own, self.tree.all));
+            pen.text(&format!("{total:.2}% (self {own:.2}%) "), theme.percent(total));
+            pen.text(&node_name(profile, node.frame, true), theme.title());
+        }
+        if !search.is_empty() {
+            let share = self.matched(profile, search);
+            pen.text(&format!("   '{search}': {share:.2}%"), theme.found());
+        }
+    }
+
+    /// The share of call chains that go through what is searched for.
+    fn matched(&self, profile: &Profile, wanted: &str) -> f64 {
+        let mut sum = tare_profile::Weight::default();
+        let mut pending: Vec<_> = self.tree.tree.roots().to_vec();
+        while let Some(at) = pending.pop() {
+            let Some(node) = self.node(at) else { continue };
+            if self.is_found(profile, at, wanted) {
+                sum.add(node.total);
+            } else {
+                pending.extend(&node.children);
+            }
+        }
+        percent(sum, self.tree.all)
+    }
+
+    /// Nodes that are at least a cell wide: the node, its depth, its first cell, the one behind it.
+    fn layout(&self, profile: &Profile, width: u16) -> Vec<(usize, usize, u16, u16)> {
+        let zoomed = nodes(&self.tree, profile, &self.zoomed);
+        let mut found: Vec<_> =
+            zoomed.iter().enumerate().map(|(depth, at)| (*at, depth, 0, width)).collect();
+        let whole = f64::from(width);
+        let mut pending = match zoomed.last().and_then(|at| self.node(*at)) {
+            Some(node) => {
+                vec![(node.children.clone(), zoomed.len(), 0.0, whole, node.total.period)]
+            }
+            None => {
+                let roots = self.tree.tree.roots().to_vec();
+                let all =
+                    roots.iter().filter_map(|at| self.node(*at)).map(|node| node.total.period);
+                let all = all.sum();
+                vec![(roots, 0, 0.0, whole, all)]
+            }
+        };
+        while let Some((children, depth, from, cells, all)) = pending.pop() {
+            let mut from = from;
+            for at in children {
+                let Some(node) = self.node(at) else { continue };
+                let wide = cells * node.total.period as f64 / (all.max(1)) as f64;
+                let (first, end) = (cell(from), cell(from + wide).min(width));
+                if end > first {
+                    found.push((at, depth, first, end));
+                    pending.push((node.children.clone(), depth + 1, from, wide, node.total.period));
+                }
+                from += wide;
+            }
+        }
+        found
+    }
+
+    /// Neighbours differ; the kernel is yellow, programs are red, as in other flame graphs.
+    fn style(&self, theme: Theme, space: Space, (at, depth): (usize, usize)) -> Style {
+        let is_odd = (at + depth) % 2 == 1;
+        if !theme.color {
+            return if is_odd {
+                Style::new().add_modifier(Modifier::UNDERLINED)
+            } else {
+                Style::new()
+            };
+        }
+        let ground = match (space, is_odd) {
+            (Space::Kernel | Space::GuestKernel | Space::Hypervisor, false) => Color::Yellow,
+            (Space::Kernel | Space::GuestKernel | Space::Hypervisor, true) => Color::LightYellow,
+            (_, false) => Color::LightRed,
+            (_, true) => Color::Red,
+        };
+        Style::new().fg(Color::Black).bg(ground)
+    }
+}
+
+/// The nodes along a path, as far as they are there.
+fn nodes(tree: &Tree, profile: &Profile, path: &[Function]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut among = tree.tree.roots();
+    for function in path {
+        let is_it = |at: &&usize| {
+            let node = tree.tree.nodes().get(**at);
+            node.is_some_and(|node| Function::of(profile, Some(node.frame)) == *function)
+        };
+        let Some(at) = among.iter().find(is_it) else { break };
+        found.push(*at);
+        among = tree.tree.nodes().get(*at).map_or(&[], |node| &node.children);
+    }
+    found
+}
+
+/// The cell that a place lies in.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn cell(place: f64) -> u16 {
+    place.round() as u16
+}

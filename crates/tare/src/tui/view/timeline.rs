@@ -1,0 +1,210 @@
+//! Samples over time, by CPU or by thread.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use tare_format::printable;
+use tare_profile::{Profile, Term};
+
+use super::Subject;
+use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::model::{By, Model, Of, Query, Timeline};
+use crate::tui::paint::{Pen, Theme};
+
+/// Cells of the names of rows.
+const NAMES: u16 = 20;
+
+/// Eighths of a cell.
+const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// The view of samples over time.
+#[derive(Default)]
+pub(in crate::tui) struct TimelineView {
+    pub(in crate::tui) list: List,
+    data: Timeline,
+    by: By,
+    columns: usize,
+    cursor: usize,
+    /// The columns of a range that was begun or chosen.
+    begin: Option<usize>,
+    end: Option<usize>,
+}
+
+impl TimelineView {
+    /// Takes in what is loaded by now, for a screen of this width.
+    pub(in crate::tui) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
+        self.columns = usize::from(cells.saturating_sub(names(cells) + 1)).max(1);
+        self.data = model.timeline(query, self.by, self.columns);
+        self.cursor = self.cursor.min(self.columns - 1);
+        let item = |(at, (of, _)): (usize, &(Of, Vec<u64>))| Item {
+            key: key(3, of),
+            what: What::Row(at),
+            depth: 0,
+            mark: Mark::Leaf,
+        };
+        self.list.replace(self.data.rows.iter().enumerate().map(item).collect());
+    }
+
+    /// Whether the screen has another width than the columns were made for.
+    pub(in crate::tui) fn is_of(&self, cells: u16) -> bool {
+        self.columns == usize::from(cells.saturating_sub(names(cells) + 1)).max(1)
+    }
+
+    /// Rows by CPU or by thread.
+    pub(in crate::tui) fn toggle_by(&mut self) {
+        self.by = if self.by == By::Cpu { By::Thread } else { By::Cpu };
+    }
+
+    /// Moves the cursor along the time.
+    pub(in crate::tui) fn go(&mut self, columns: isize) {
+        self.cursor =
+            self.cursor.saturating_add_signed(columns).min(self.columns.saturating_sub(1));
+    }
+
+    /// A range begins where the cursor is.
+    pub(in crate::tui) fn set_begin(&mut self) {
+        self.begin = Some(self.cursor);
+        self.end = self.end.filter(|end| *end >= self.cursor);
+    }
+
+    /// A range ends where the cursor is.
+    pub(in crate::tui) fn set_end(&mut self) {
+        self.end = Some(self.cursor);
+        self.begin = self.begin.filter(|begin| *begin <= self.cursor);
+    }
+
+    /// The condition of the range that was chosen, else of the column that the cursor is on.
+    pub(in crate::tui) fn range(&mut self) -> Term {
+        let (begin, end) = match (self.begin.take(), self.end.take()) {
+            (None, None) => (self.cursor, self.cursor),
+            (begin, end) => (begin.unwrap_or(0), end.unwrap_or(self.columns - 1)),
+        };
+        let (from_ns, _) = self.data.column(begin, self.columns);
+        let (_, to_ns) = self.data.column(end, self.columns);
+        self.cursor = 0;
+        Term::Time(from_ns, to_ns)
+    }
+
+    /// Moves the cursor to a cell of the screen.
+    pub(in crate::tui) fn click(&mut self, column: u16, cells: u16) {
+        if let Some(at) = column.checked_sub(names(cells) + 1) {
+            self.cursor = usize::from(at).min(self.columns.saturating_sub(1));
+        }
+    }
+
+    /// What the cursor is on.
+    pub(in crate::tui) fn subject(&self) -> Subject {
+        let row = self.list.current().and_then(|item| match item.what {
+            What::Row(at) => self.data.rows.get(at),
+            _ => None,
+        });
+        match row.map(|(of, _)| *of) {
+            Some(Of::Cpu(cpu)) => Subject { cpu, ..Subject::default() },
+            Some(Of::Thread(thread)) => Subject { thread: Some(thread), ..Subject::default() },
+            _ => Subject::default(),
+        }
+    }
+
+    /// The name of a line, for a search.
+    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+        let What::Row(at) = item.what else { return String::new() };
+        self.data.rows.get(at).map_or_else(String::new, |(of, _)| named(profile, *of))
+    }
+
+    pub(in crate::tui) fn draw(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        theme: Theme,
+        profile: &Profile,
+    ) {
+        let (from_ns, to_ns) = self.data.column(self.cursor, self.columns);
+        let seconds = |ns: u64| ns.saturating_sub(self.data.from_ns) as f64 / 1e9;
+        let all = self.data.rows.first().and_then(|(_, row)| row.get(self.cursor)).copied();
+        let title = format!(
+            "{:.6} s to {:.6} s of {:.6} s: {}",
+            seconds(from_ns),
+            seconds(to_ns.saturating_add(1)),
+            seconds(self.data.to_ns),
+            tare_render::grouped(all.unwrap_or(0)),
+        );
+        Pen::new(buffer, area, 0).text(&title, theme.title());
+        let below =
+            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let rows = self.data.rows.iter().skip(1).flat_map(|(_, row)| row);
+        let most = rows.max().copied().unwrap_or(0);
+        let most_of_all = self.data.rows.first().and_then(|(_, row)| row.iter().max().copied());
+        let on = self.list.cursor;
+        let lines: Vec<_> =
+            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
+        for (line, (at, item)) in (0..).zip(lines) {
+            let What::Row(row) = item.what else { continue };
+            let Some((of, weights)) = self.data.rows.get(row) else { continue };
+            let style = if at == on { theme.cursor() } else { Style::new() };
+            let most = if *of == Of::All { most_of_all.unwrap_or(0) } else { most };
+            let mut pen = Pen::new(buffer, below, line);
+            pen.field(&named(profile, *of), names(area.width).into(), style)
+                .text(" ", Style::new());
+            for (column, weight) in weights.iter().enumerate() {
+                pen.text(level(*weight, most), self.style(theme, column));
+            }
+        }
+    }
+
+    fn style(&self, theme: Theme, column: usize) -> Style {
+        let is_begun = self.begin.is_some() || self.end.is_some();
+        let range = self.begin.unwrap_or(0)..=self.end.unwrap_or(usize::MAX);
+        if column == self.cursor {
+            theme.cursor()
+        } else if is_begun && range.contains(&column) {
+            theme.bar()
+        } else {
+            theme.percent(1.0)
+        }
+    }
+}
+
+/// Cells of the names of rows on a screen of this width.
+fn names(cells: u16) -> u16 {
+    NAMES.min(cells / 4)
+}
+
+fn named(profile: &Profile, of: Of) -> String {
+    match of {
+        Of::All => "all".to_owned(),
+        Of::Cpu(Some(cpu)) => format!("CPU {cpu}"),
+        Of::Cpu(None) => "no CPU recorded".to_owned(),
+        Of::Thread(thread) => {
+            let comm = profile.name_of(thread).map(|name| printable(profile.string(name)));
+            let tid = profile.thread(thread).map_or(-1, |thread| thread.tid);
+            format!("{tid} {}", comm.unwrap_or_default())
+        }
+    }
+}
+
+/// How full a cell is: what is there at all is seen.
+fn level(weight: u64, most: u64) -> &'static str {
+    let eighths = u128::from(weight) * 8 / u128::from(most.max(1));
+    let at = usize::try_from(eighths).unwrap_or(8).max(usize::from(weight > 0));
+    LEVELS.get(at).copied().unwrap_or("█")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_as_full_as_its_share() {
+        let levels: Vec<_> = [0, 1, 50, 100].into_iter().map(|weight| level(weight, 100)).collect();
+        assert_eq!(levels, [" ", "▁", "▄", "█"]);
+        assert_eq!(level(0, 0), " ");
+    }
+
+    #[test]
+    fn columns_cover_the_whole_time_without_gaps() {
+        let timeline = Timeline { from_ns: 1000, to_ns: 1099, rows: Vec::new() };
+        let columns: Vec<_> = (0..7).map(|column| timeline.column(column, 7)).collect();
+        assert_eq!((columns[0].0, columns[6].1), (1000, 1099));
+        assert!(columns.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0), "{columns:?}");
+    }
+}
