@@ -39,7 +39,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let mut recording = open(&raw.input)?;
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
     let symbols = symbols::resolve(raw.symbol_search);
-    let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols });
+    let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols, ..Options::default() });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
     sink.learn_events(recording.description());
     let losses = replay.losses_of(&recording);
