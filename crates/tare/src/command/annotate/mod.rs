@@ -36,9 +36,9 @@ struct Shown {
 }
 
 pub(crate) fn run(raw: raw::Annotate) -> Outcome {
-    let mut recording = open(&raw.input)?;
+    let mut symbols = symbols::resolve(raw.symbol_search);
+    let mut recording = open(&raw.input, &mut symbols)?;
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
-    let symbols = symbols::resolve(raw.symbol_search);
     let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols, ..Options::default() });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
     sink.learn_events(recording.description());
