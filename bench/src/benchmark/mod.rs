@@ -8,6 +8,7 @@ mod report_speed;
 mod three;
 mod trace;
 mod true_cost;
+mod tui;
 mod unwind;
 mod versus;
 
@@ -130,6 +131,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "report-grown",
         about: "report and script of 3000 short programs beside those of 300",
         run: report_speed::grown,
+    },
+    Benchmark {
+        name: "tui",
+        about: "the interactive report of 5 million samples, until its first screen and its last",
+        run: tui::run,
     },
     Benchmark {
         name: "record-paths",

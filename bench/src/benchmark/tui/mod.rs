@@ -1,0 +1,139 @@
+//! The interactive report of 5 million samples with 120,000 different call chains, against perf's,
+//! each in a terminal of tmux.
+
+mod made;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::scratch::Scratch;
+use crate::setting::Setting;
+use made::Made;
+
+const SAMPLES: u64 = 5_000_000;
+const CHAINS: u32 = 120_000;
+const SEED: u64 = 12;
+
+/// How often the screen is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a report may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What a report took.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Took {
+    /// Until its first screen, in seconds.
+    first: f64,
+    /// Until its last.
+    last: f64,
+    /// Its largest resident set.
+    peak_bytes: u64,
+}
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let file = scratch.path("made.data");
+    let bytes = Made { samples: SAMPLES, chains: CHAINS, seed: SEED }.write(&file)?;
+    let tare = Path::new(&setting.tare()).canonicalize()?.display().to_string();
+    let file = file.canonicalize()?.display().to_string();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..setting.rounds.unwrap_or(3) {
+        let whole = |screen: &str| screen.contains("Missing: ") && !screen.contains("loading");
+        let begun = |screen: &str| screen.contains("Missing: ");
+        ours.push(shown(&format!("{tare} report --tui -i {file}"), "tare", begun, whole)?);
+        let whole = |screen: &str| screen.contains("Samples: ");
+        theirs.push(shown(
+            &format!("perf report --tui -i {file}"),
+            "perf",
+            |screen| !screen.trim().is_empty(),
+            whole,
+        )?);
+    }
+    let median = |of: &dyn Fn(usize) -> f64| Estimate::median((0..ours.len()).map(of).collect());
+    let findings = vec![
+        finding("first screen, seconds", median(&|at| ours[at].first), 1.0),
+        finding("last screen, tare/perf", median(&|at| ours[at].last / theirs[at].last), 0.25),
+        finding("peak memory, MB", median(&|at| ours[at].peak_bytes as f64 / 1e6), 400.0),
+    ];
+    let line = |name: &str, took: &Took| {
+        let peak = took.peak_bytes / 1_000_000;
+        format!(
+            "{name:<5} first screen {:6.2} s, last {:7.2} s, peak {peak} MB",
+            took.first, took.last
+        )
+    };
+    let table = ours
+        .iter()
+        .map(|took| line("tare", took))
+        .chain(theirs.iter().map(|took| line("perf", took)));
+    let table =
+        table.chain([format!("{SAMPLES} samples, {CHAINS} chains, {bytes} bytes, seed {SEED}")]);
+    let table = table.collect();
+    Ok(Report { table, findings, raw: json!({ "bytes": bytes, "tare": ours, "perf": theirs }) })
+}
+
+fn finding(what: &str, measured: Estimate, bound: f64) -> Finding {
+    Finding { what: what.to_owned(), measured, bound: Bound::AtMost(bound) }
+}
+
+/// A terminal that is gone with its guard.
+struct Terminal(tempfile::TempDir);
+
+impl Terminal {
+    fn tmux(&self, words: &[&str]) -> anyhow::Result<String> {
+        let mut tmux = Command::new("tmux");
+        tmux.arg("-S").arg(self.0.path().join("socket")).args(words).env_remove("TMUX");
+        let output = tmux.output().context("tmux is needed: apt-get install tmux")?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux(&["kill-server"]);
+    }
+}
+
+/// Runs a report until its screen is whole.
+fn shown(
+    line: &str,
+    name: &str,
+    is_begun: impl Fn(&str) -> bool,
+    is_whole: impl Fn(&str) -> bool,
+) -> anyhow::Result<Took> {
+    let terminal = Terminal(tempfile::tempdir()?);
+    let line = format!("exec {line}");
+    let started = Instant::now();
+    terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &line])?;
+    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"])?;
+    let mut first = None;
+    loop {
+        let screen = terminal.tmux(&["capture-pane", "-p"])?;
+        let passed = started.elapsed();
+        if is_begun(&screen) {
+            first.get_or_insert(passed.as_secs_f64());
+        }
+        if let Some(first) = first.filter(|_| is_whole(&screen)) {
+            let peak_bytes = peak(pid.trim()).with_context(|| format!("{name} has ended"))?;
+            return Ok(Took { first, last: passed.as_secs_f64(), peak_bytes });
+        }
+        if passed > PATIENCE {
+            bail!("{name}: no report within {} s:\n{screen}", PATIENCE.as_secs());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The largest resident set of a process, in bytes: `VmHWM` of proc(5).
+fn peak(pid: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
