@@ -37,7 +37,7 @@ pub struct Entry {
     pub cpu: Option<u32>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
-    /// The frame: with [`Key::Symbol`] or [`Key::Dso`], all samples have its function or file.
+    /// The frame: with [`Key::Symbol`], [`Key::Dso`] or a key of lines all samples have its.
     pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
     pub own: Weight,
@@ -123,7 +123,7 @@ impl RowGroup {
                 Key::Cpu => group.cpu = row.cpu,
                 Key::Trace => group.trace = row.trace,
                 // Frames have groups of their own, and a table is of one event.
-                Key::Dso | Key::Symbol | Key::Event => {}
+                Key::Dso | Key::Symbol | Key::SrcLine | Key::SrcFile | Key::Event => {}
             }
         }
         group
@@ -163,7 +163,7 @@ impl Table {
 /// Puts the rows of an event together.
 #[must_use]
 pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
-    let by_frame = options.keys.iter().any(|key| matches!(key, Key::Dso | Key::Symbol));
+    let by_frame = options.keys.iter().any(|key| key.is_of_frames());
     // Without a key that looks at frames, all frames of a stack are in the entry of its leaf.
     let children = options.children && by_frame;
     let functions = Functions::of(profile);

@@ -16,6 +16,10 @@ pub enum Key {
     Dso,
     /// The function, and its file.
     Symbol,
+    /// The line of source.
+    SrcLine,
+    /// The file of source.
+    SrcFile,
     /// The CPU.
     Cpu,
     /// The event.
@@ -43,6 +47,20 @@ impl Function {
             return Self::Unknown;
         };
         frame.function.map_or(Self::Address(frame.dso, frame.address), Self::Named)
+    }
+}
+
+impl Key {
+    /// Whether it looks at where in code a sample was.
+    #[must_use]
+    pub const fn is_of_frames(self) -> bool {
+        matches!(self, Self::Dso | Self::Symbol | Self::SrcLine | Self::SrcFile)
+    }
+
+    /// Whether it looks at lines of source.
+    #[must_use]
+    pub const fn is_of_lines(self) -> bool {
+        matches!(self, Self::SrcLine | Self::SrcFile)
     }
 }
 

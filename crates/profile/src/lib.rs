@@ -37,5 +37,5 @@ pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
 pub use samples::{Place, RowKeys, Sample, Samples, Selected, Selection, Task, Term};
-pub use tables::{Counted, Dso, Event, Frame, Space, Symbol, Thread, Weight};
+pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
 pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};

@@ -47,7 +47,7 @@ pub(crate) struct FrameGroups<'a> {
 enum Groups<'a> {
     One,
     /// By frame.
-    Dsos(Vec<u32>),
+    Own(Vec<u32>),
     Functions(&'a Functions),
 }
 
@@ -58,10 +58,12 @@ impl<'a> FrameGroups<'a> {
         keys: &[Key],
         filter: &Filter,
     ) -> Self {
-        let groups = if keys.contains(&Key::Symbol) {
+        let groups = if keys.iter().any(|key| key.is_of_lines()) {
+            Groups::Own(by_line(profile, functions, keys))
+        } else if keys.contains(&Key::Symbol) {
             Groups::Functions(functions)
         } else if keys.contains(&Key::Dso) {
-            Groups::Dsos(by_dso(profile))
+            Groups::Own(by_dso(profile))
         } else {
             Groups::One
         };
@@ -81,12 +83,27 @@ impl<'a> FrameGroups<'a> {
         is_shown.then(|| match (&self.groups, frame) {
             (Groups::One, _) => 0,
             (_, None) => UNKNOWN,
-            (Groups::Dsos(groups), Some(frame)) => {
+            (Groups::Own(groups), Some(frame)) => {
                 groups.get(frame.index()).copied().unwrap_or(UNKNOWN)
             }
             (Groups::Functions(functions), Some(frame)) => functions.number(frame),
         })
     }
+}
+
+/// What keys of lines, and those beside them, tell frames apart by, as a number.
+fn by_line(profile: &Profile, functions: &Functions, keys: &[Key]) -> Vec<u32> {
+    let has = |key| keys.contains(&key);
+    let mut groups: HashMap<_, u32, foldhash::fast::RandomState> = HashMap::default();
+    let number = |(at, frame): (u32, FrameId)| {
+        let line = profile.frame(frame).and_then(|frame| frame.line);
+        let function = has(Key::Symbol).then(|| functions.number(frame));
+        let dso = short_name(profile, Some(frame)).filter(|_| has(Key::Dso));
+        let number = line.filter(|_| has(Key::SrcLine)).map(|line| line.line);
+        let key = (function, dso, line.map(|line| line.file), number);
+        *groups.entry(key).or_insert(at)
+    };
+    (0..).zip(profile.frame_ids()).map(number).collect()
 }
 
 /// The short name of the file of each frame, as a number.

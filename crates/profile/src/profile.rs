@@ -1,5 +1,7 @@
 //! The tables of a profile, and how they are filled.
 
+use std::collections::HashMap;
+
 use indexmap::IndexMap;
 
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
@@ -123,6 +125,36 @@ impl Profile {
         }
         (self.rows, self.weights) = (rows, weights);
         removed
+    }
+
+    /// Puts other frames in the place of those that are there: `leaf` says where a sample was,
+    /// `frames` adds those of a frame of a call chain, the innermost first; it is told whether the
+    /// frame before is one of the same space, which this one called.
+    pub fn replace_frames(
+        &mut self,
+        leaf: impl Fn(FrameId) -> FrameId,
+        frames: impl Fn(FrameId, bool, &mut Vec<FrameId>),
+    ) {
+        let stacks = std::mem::take(&mut self.stacks);
+        let mut replaced: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState> =
+            HashMap::default();
+        let mut chain = Vec::new();
+        let (rows, weights) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.weights));
+        for (row, weight) in rows.iter().zip(weights) {
+            let stack = row.stack.and_then(|stack| {
+                *replaced.entry(stack).or_insert_with(|| {
+                    chain.clear();
+                    let mut space_before = None;
+                    for frame in stacks.get(stack) {
+                        let space = self.frames.get(*frame).map(|frame| frame.space);
+                        let is_caller = space_before.replace(space) == Some(space);
+                        frames(*frame, is_caller, &mut chain);
+                    }
+                    self.stacks.insert(&chain)
+                })
+            });
+            self.add_samples(Row { leaf: row.leaf.map(&leaf), stack, ..*row }, weight);
+        }
     }
 
     /// Says what a thread was called last.

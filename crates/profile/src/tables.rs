@@ -64,8 +64,24 @@ pub struct Frame {
     pub dso: Option<DsoId>,
     /// The function, or in words why none is known.
     pub function: Result<SymbolId, StringId>,
-    /// The address: of a function its start, else in the file, else in the address space.
+    /// The address: of a function its start, else in the file, else in the address space. Frames
+    /// that are still to be replaced by others may have any.
     pub address: u64,
+    /// The compiler put the function into that of the frame behind it.
+    pub is_inlined: bool,
+    /// Where in the source it was, where that was asked for and is known.
+    pub line: Option<Line>,
+}
+
+/// A line of source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line {
+    /// The path of the file as it was compiled.
+    pub file: StringId,
+    /// Counted from 1; 0 is none.
+    pub line: u32,
+    /// Counted from 1; 0 is none.
+    pub column: u32,
 }
 
 /// What an event counted in all tasks that had a name last, and what their samples stand for.

@@ -38,6 +38,8 @@ impl Column {
             Self::Key(Key::Tgid) => "   Tgid",
             Self::Key(Key::Dso) => "Shared Object",
             Self::Key(Key::Symbol) => "Symbol",
+            Self::Key(Key::SrcLine) => "Source:Line",
+            Self::Key(Key::SrcFile) => "Source File",
             Self::Key(Key::Cpu) => "CPU",
             Self::Key(Key::Event) => "Event",
             Self::Key(Key::Trace) => "Trace output",
@@ -100,6 +102,13 @@ impl Column {
                 let name = |entry: &Entry| text(short_name(profile, entry.frame));
                 name(left).cmp(&name(right))
             }
+            Self::Key(Key::SrcLine | Key::SrcFile) => {
+                let place = |entry: &Entry| {
+                    let line = profile.frame(entry.frame?)?.line?;
+                    Some((profile.string(line.file), line.line))
+                };
+                place(left).cmp(&place(right))
+            }
             Self::Key(Key::Cpu) => left.cpu.cmp(&right.cpu),
             Self::Key(Key::Trace) => text(left.trace).cmp(&text(right.trace)),
             // A table is of one event.
@@ -157,6 +166,7 @@ fn key_cell(
         }
         (Key::Trace, _) => text(out, entry.trace),
         (Key::Dso, _) => text(out, short_name(profile, entry.frame)),
+        (Key::SrcLine | Key::SrcFile, _) => source(out, key, profile, entry),
         (Key::Cpu, _) => match entry.cpu {
             Some(cpu) => write!(out, "{cpu:03}"),
             None => out.write_str("-001"),
@@ -164,9 +174,27 @@ fn key_cell(
         (Key::Event, _) => text(out, profile.event(table.event).map(|event| event.name)),
         (Key::Symbol, _) => {
             write!(out, "[{}] ", space_letter(profile, entry))?;
-            function(out, profile, entry.function(profile))
+            function(out, profile, entry.function(profile))?;
+            out.write_str(inlined(profile, entry.frame))
         }
     }
+}
+
+/// What stands behind the name of a function that was inlined.
+pub(crate) fn inlined(profile: &Profile, frame: Option<FrameId>) -> &'static str {
+    let frame = frame.and_then(|frame| profile.frame(frame));
+    if frame.is_some_and(|frame| frame.is_inlined) { " (inlined)" } else { "" }
+}
+
+/// The last part of a source file's path, and the line in it.
+fn source(out: &mut impl Write, key: Key, profile: &Profile, entry: &Entry) -> fmt::Result {
+    let Some(line) = entry.frame.and_then(|frame| profile.frame(frame)?.line) else {
+        return out.write_str(if key == Key::SrcLine { "??:0" } else { "." });
+    };
+    let path = profile.string(line.file);
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    out.write_str(&printable(name))?;
+    if key == Key::SrcLine { write!(out, ":{}", line.line) } else { Ok(()) }
 }
 
 fn space_letter(profile: &Profile, entry: &Entry) -> char {

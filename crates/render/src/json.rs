@@ -141,6 +141,13 @@ struct Row<'a> {
     address: Option<Address>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unresolved: Option<Cow<'a, str>>,
+    /// The compiler put it into its caller.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inlined: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,10 +174,12 @@ impl Serialize for Graph<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.tree.nodes().iter().map(|node| {
             let function = Function::of(self.profile, Some(node.frame));
+            let inlined = self.profile.frame(node.frame).is_some_and(|frame| frame.is_inlined);
             Branch {
                 parent: node.parent,
                 symbol: symbol(self.profile, function),
-                address: address(self.profile, function),
+                address: address(self.profile, function).filter(|_| !inlined),
+                inlined,
                 own: sum(node.own),
                 total: sum(node.total),
             }
@@ -185,6 +194,9 @@ struct Branch<'a> {
     parent: Option<usize>,
     symbol: Option<Cow<'a, str>>,
     address: Option<Address>,
+    /// The compiler put it into its caller.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inlined: bool,
     own: Sum,
     total: Sum,
 }
@@ -269,6 +281,8 @@ impl<'a> Entries<'a> {
         let dso = frame.filter(|_| has(Key::Dso) || has(Key::Symbol));
         let dso = dso.and_then(|frame| profile.dso(frame.dso?));
         let by_symbol = is_key(Key::Symbol);
+        let has_line = table.keys.iter().any(|key| key.is_of_lines());
+        let line = frame.and_then(|frame| frame.line);
         let function = if by_symbol { entry.function(profile) } else { Function::Unknown };
         let unresolved = frame.filter(|_| by_symbol).and_then(|frame| frame.function.err());
         Row {
@@ -280,6 +294,9 @@ impl<'a> Entries<'a> {
             symbol: symbol(profile, function),
             address: address(profile, function),
             unresolved: unresolved.map(text),
+            inlined: frame.is_some_and(|frame| by_symbol && frame.is_inlined),
+            file: line.filter(|_| has_line).map(|line| text(line.file)),
+            line: line.filter(|_| is_key(Key::SrcLine)).map(|line| line.line),
             cpu: entry.cpu.filter(|_| is_key(Key::Cpu)),
             trace: entry.trace.filter(|_| is_key(Key::Trace)).map(text),
             own: sum(entry.own),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tare_profile::{CallTree, Function, Node, Order, Profile, Weight};
 
-use crate::column::percent;
+use crate::column::{inlined, percent};
 use tare_format::printable;
 
 /// Which call graphs are shown.
@@ -85,7 +85,8 @@ impl<'a> Drawing<'a> {
         match Function::of(self.profile, Some(node.frame)) {
             Function::Named(symbol) => {
                 self.profile.symbol(symbol).map_or_else(String::new, |symbol| {
-                    printable(self.profile.string(symbol.name)).into_owned()
+                    let name = printable(self.profile.string(symbol.name)).into_owned();
+                    name + inlined(self.profile, Some(node.frame))
                 })
             }
             _ => frame.map_or_else(

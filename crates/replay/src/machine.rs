@@ -15,7 +15,8 @@ use tare_format::record::{
 };
 use tare_symbols::{
     AddressSpace, AddressSpaces, Code, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
-    Mapped, Mapping, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
+    Mapped, Mapping, NameSource, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache,
+    Unwinder,
 };
 
 use crate::build_ids::BuildIds;
@@ -378,6 +379,12 @@ impl Machine {
     #[must_use]
     pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> Frames<'_> {
         self.symbolizer.frames(&self.dsos, addresses, threads)
+    }
+
+    /// Where a symbol's name comes from.
+    #[must_use]
+    pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {
+        self.symbolizer.name_source(symbol)
     }
 
     /// A DSO's name as `perf` shows it. Untrusted.

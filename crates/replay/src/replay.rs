@@ -110,7 +110,14 @@ impl Replay {
     where
         S::Error: From<Error>,
     {
-        while self.step(recording, sink, BATCH)?.is_continue() {}
+        let replayed = loop {
+            match self.step(recording, sink, BATCH) {
+                Ok(ControlFlow::Continue(())) => {}
+                ended => break ended.map(drop),
+            }
+        };
+        let ended = sink.end(&mut self.state.machine);
+        replayed.and(ended)?;
         Ok(self.losses_of(recording))
     }
 

@@ -42,4 +42,14 @@ pub trait Sink {
         let _ = (machine, record);
         Ok(ControlFlow::Continue(()))
     }
+
+    /// Nothing more comes: the recording has ended, or can't be read any further, or the sink has
+    /// ended the replay.
+    ///
+    /// # Errors
+    /// The sink's own.
+    fn end(&mut self, machine: &mut Machine) -> Result<(), Self::Error> {
+        let _ = machine;
+        Ok(())
+    }
 }

@@ -42,14 +42,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frames = symbolizer.frames(&dsos, &addresses, threads);
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     for place in 0..frames.len() {
-        match frames.get(place) {
-            Ok(frames) => frames.into_iter().try_for_each(|frame| match frame.location {
-                Some(at) => {
-                    writeln!(out, "{}\n{}:{}:{}", frame.name, at.file, at.line, at.column)
-                }
-                None => writeln!(out, "{}\n??:0:0", frame.name),
-            })?,
-            Err(_) => writeln!(out, "??\n??:0:0")?,
+        for frame in frames.get(place) {
+            let name = frame.name.unwrap_or("??");
+            match frame.location {
+                Some(at) => writeln!(out, "{name}\n{}:{}:{}", at.file, at.line, at.column)?,
+                None => writeln!(out, "{name}\n??:0:0")?,
+            }
         }
         writeln!(out)?;
     }

@@ -3,6 +3,7 @@
 mod frames;
 mod sections;
 
+use std::io::Read;
 use std::sync::Arc;
 
 pub(crate) use frames::Frames;
@@ -46,6 +47,8 @@ pub(crate) struct Image {
     pub(crate) segments: Segments,
     /// It has a full table, not only what the dynamic linker needs.
     pub(crate) has_symtab: bool,
+    /// An ELF file within it that has symbols alone, compressed; none where there is a full table.
+    mini: Vec<u8>,
 }
 
 /// A stub of the procedure linkage table.
@@ -88,6 +91,7 @@ impl Image {
             stubs: Vec::new(),
             stub_names: Arc::default(),
             has_symtab: false,
+            mini: Vec::new(),
         };
         let dynamic = sections.symbol_table(elf::SHT_DYNSYM)?;
         if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
@@ -105,6 +109,9 @@ impl Image {
             }
             image.add_stubs(&sections, dynamic.symbols);
         }
+        if !image.has_symtab {
+            image.mini = sections.mini_debug_info().to_vec();
+        }
         Ok(image)
     }
 
@@ -112,7 +119,12 @@ impl Image {
     /// the debug file's symbols.
     pub(crate) fn into_symbols(self, debug: Option<Self>) -> Builder {
         let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
-        let mut symbols = of_debug.unwrap_or(self.symbols);
+        let mut symbols = of_debug.unwrap_or_else(|| {
+            let mini = mini_symbols(&self.mini, &self.segments);
+            let mut symbols = self.symbols;
+            mini.into_iter().for_each(|mini| symbols.take_over(mini, Part::Mini));
+            symbols
+        });
         if !self.stubs.is_empty() {
             symbols.set_names(Part::Stubs, self.stub_names);
         }
@@ -178,6 +190,20 @@ impl Image {
             }
         }
     }
+}
+
+/// The functions of MiniDebugInfo that the dynamic linker doesn't need: an ELF file without code,
+/// compressed with xz (section "Debugging information in a special section" of gdb's manual).
+fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
+    const LARGEST: u64 = 1 << 28;
+    if packed.is_empty() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let reader = xz4rust::XzReader::new(std::io::Cursor::new(packed.to_vec()));
+    reader.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    let image = Image::read(bytes.as_slice(), Some(segments)).ok()?;
+    image.has_symtab.then_some(image.symbols)
 }
 
 fn is_wanted<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(

@@ -26,8 +26,8 @@ pub struct Location<'a> {
 /// A function that an address lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The function's name. Untrusted.
-    pub name: &'a str,
+    /// The function's name, or the reason why there is none. Untrusted.
+    pub name: Result<&'a str, Unresolved>,
     /// Where the name comes from.
     pub source: NameSource,
     /// The symbol, of a function that was not inlined.
@@ -113,22 +113,17 @@ impl Frames<'_> {
         self.asked.is_empty()
     }
 
-    /// The frames of the address that was asked for at this place: the innermost first, as in a call
-    /// chain. The last one is the function that has the symbol.
-    ///
-    /// # Errors
-    /// No function is known: why.
-    pub fn get(&self, place: usize) -> Result<impl Iterator<Item = Frame<'_>>, Unresolved> {
-        let asked = *self.asked.get(place).ok_or(Unresolved::NoMapping)?;
+    /// The frames of the address that was asked for at this place, at least one: the innermost first,
+    /// as in a call chain. The last one is the function that has the symbol.
+    pub fn get(&self, place: usize) -> impl Iterator<Item = Frame<'_>> {
+        let nothing = Asked { symbol: Err(Unresolved::NoMapping), answer: None };
+        let asked = self.asked.get(place).copied().unwrap_or(nothing);
         let (part, frames) = self.answer(&asked);
-        if frames.iter().all(|frame| frame.name.is_none()) {
-            asked.symbol?;
-        }
         // Where debug info is silent the symbol is all there is.
         const SILENT: &[AnswerFrame] =
             &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
         let frames = if frames.is_empty() { SILENT } else { frames };
-        Ok(frames.iter().map(move |frame| self.frame(part, frame, &asked)))
+        frames.iter().map(move |frame| self.frame(part, frame, &asked))
     }
 
     fn answer(&self, asked: &Asked) -> (Option<&Part>, &[AnswerFrame]) {
@@ -146,14 +141,18 @@ impl Frames<'_> {
         asked: &Asked,
     ) -> Frame<'f> {
         let symbol = asked.symbol.ok().filter(|_| !frame.is_inlined);
-        let name = frame.name.zip(part);
-        let own = || name.map(|(name, part)| (self.name(part, name), NameSource::Dwarf));
+        let own = frame.name.zip(part).map(|(name, part)| self.name(part, name));
         // A function that is there is called as its symbol, whatever debug info calls it.
-        let of_symbol = symbol.map(|symbol| {
-            let source = self.symbolizer.name_source(symbol).unwrap_or(NameSource::Symtab);
-            (self.symbolizer.name(symbol), source)
-        });
-        let (name, source) = of_symbol.or_else(own).unwrap_or(("", NameSource::Dwarf));
+        let (name, source) = match (symbol, own) {
+            (Some(symbol), _) => {
+                let source = self.symbolizer.name_source(symbol).unwrap_or(NameSource::Symtab);
+                (Ok(self.symbolizer.name(symbol)), source)
+            }
+            (None, Some(name)) => (Ok(name), NameSource::Dwarf),
+            (None, None) => {
+                (Err(asked.symbol.err().unwrap_or(Unresolved::NoSymbol)), NameSource::Dwarf)
+            }
+        };
         let location = frame.file.zip(part).map(|(file, part)| Location {
             file: part.answers.texts.get(file),
             line: frame.line,

@@ -171,6 +171,9 @@ impl Symbolizer {
         threads: NonZeroUsize,
     ) -> Option<Answers> {
         let symbols = self.symbols(dsos, dso).ok()?;
+        if let Source::JitDump(dump) = &symbols.source {
+            return Some(jit::lines(dump, addresses));
+        }
         let (binary, recorded) = (symbols.binary.as_ref()?, dsos.recorded(dso)?);
         let open = || {
             let debug_info = binary.debug_info(&self.options, &recorded)?;

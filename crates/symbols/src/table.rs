@@ -149,6 +149,20 @@ impl Builder {
         true
     }
 
+    /// Takes over the symbols of another table as a part of this one.
+    pub(crate) fn take_over(&mut self, other: Self, part: Part) {
+        for (entry, binding, is_label) in other.entries {
+            let offset = u32::try_from(entry.name.offset()).unwrap_or(u32::MAX);
+            let Some(name) = NameAt::new(part, offset) else { break };
+            if self.entries.len() >= limits::SYMBOLS {
+                break;
+            }
+            self.entries.push((Entry { name, ..entry }, binding, is_label));
+        }
+        let [names, ..] = other.names.parts;
+        self.set_names(part, names);
+    }
+
     /// Whether none has been added.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()

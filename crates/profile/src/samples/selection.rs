@@ -268,6 +268,8 @@ mod tests {
                     dso: Some(dso),
                     function: Ok(symbol),
                     address: start,
+                    is_inlined: false,
+                    line: None,
                 })
             })
             .collect();

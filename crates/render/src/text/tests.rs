@@ -23,6 +23,8 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
                 dso: Some(dso),
                 function: Ok(symbol),
                 address: start,
+                is_inlined: false,
+                line: None,
             });
             frames.insert(0, frame);
         }

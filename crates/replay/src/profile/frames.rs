@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
-use tare_profile::{Dso, DsoId, Frame, FrameId, Profile, Space, StackId, Symbol, SymbolId};
+use tare_profile::{
+    Dso, DsoId, Frame, FrameId, Profile, Space, StackId, StringId, Symbol, SymbolId,
+};
 use tare_symbols::Unresolved;
 
 use super::frame_pointers::Kept;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
+
+use super::lines::Lines;
 
 /// What was found so far: an address in a DSO is looked up once.
 #[derive(Debug, Default)]
@@ -21,6 +25,8 @@ pub(super) struct Frames {
     /// Of frames in user code, where it was asked for.
     pub(super) kept: Kept,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
+    /// What debug info is to be asked for.
+    lines: Option<Lines>,
 }
 
 /// Frames by address and version of the mappings: as many as a CPU's cache holds.
@@ -53,6 +59,11 @@ impl Recent {
 }
 
 impl Frames {
+    /// None yet. With `lines`, debug info is asked in the end.
+    pub(super) fn new(lines: Option<Lines>) -> Self {
+        Self { lines, ..Self::default() }
+    }
+
     /// The frame of an address in a process.
     pub(super) fn frame(
         &mut self,
@@ -97,7 +108,7 @@ impl Frames {
         let space = space(mode);
         let Some(at) = machine.dso_address(mode, pid, address) else {
             let why = profile.add_string(Unresolved::NoMapping.to_string().as_bytes());
-            return profile.add_frame(Frame { space, dso: None, function: Err(why), address });
+            return profile.add_frame(frame(space, None, Err(why), address));
         };
         let key = (space, at.dso, at.address);
         if let Some(frame) = self.frames.get(&key) {
@@ -108,12 +119,24 @@ impl Frames {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => (Err(profile.add_string(why.to_string().as_bytes())), at.address),
         };
-        let frame = profile.add_frame(Frame { space, dso: Some(dso), function, address });
+        // Frames of one function are told apart as long as their lines aren't known.
+        let shown = if self.lines.is_some() { at.address } else { address };
+        let frame = profile.add_frame(frame(space, Some(dso), function, shown));
+        if let Some(lines) = &mut self.lines {
+            lines.ask(frame, at, address);
+        }
         self.frames.insert(key, frame);
         if mode == CpuMode::User && !self.kept.contains_key(&frame) {
             self.kept.extend(machine.keeps_frame_pointer(at).map(|kept| (frame, kept)));
         }
         frame
+    }
+
+    /// Asks debug info about all addresses that were met, and puts what it says into the profile.
+    pub(super) fn locate(&mut self, profile: &mut Profile, machine: &Machine) {
+        if let Some(lines) = self.lines.take() {
+            lines.locate(profile, machine);
+        }
     }
 
     fn dso(&mut self, profile: &mut Profile, machine: &Machine, dso: tare_symbols::DsoId) -> DsoId {
@@ -175,6 +198,15 @@ impl Frames {
         self.chain = frames;
         stack
     }
+}
+
+fn frame(
+    space: Space,
+    dso: Option<DsoId>,
+    function: Result<SymbolId, StringId>,
+    address: u64,
+) -> Frame {
+    Frame { space, dso, function, address, is_inlined: false, line: None }
 }
 
 /// A CPU's mode in the profile's terms.

@@ -2,6 +2,7 @@
 
 mod frame_pointers;
 mod frames;
+mod lines;
 mod samples;
 mod sink;
 mod task_counts;
@@ -29,6 +30,10 @@ pub struct ProfileOptions {
     pub by_cpu: bool,
     /// How much of a sample's place in code tells rows apart.
     pub code: Code,
+    /// Lines of source are asked of debug info.
+    pub lines: bool,
+    /// Inlined functions are frames of call chains, with their lines.
+    pub inline: bool,
     /// Rows are told apart by the fields of tracepoints.
     pub trace: bool,
     /// Keep the recorder's own samples.

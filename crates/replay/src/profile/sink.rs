@@ -10,6 +10,7 @@ use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Th
 
 use super::frame_pointers::Chains;
 use super::frames::Frames;
+use super::lines::Lines;
 use super::task_counts::TaskCounts;
 use super::threads::{Index, ThreadTable};
 use super::{Code, ProfileOptions, Summary, TimeRange};
@@ -83,6 +84,13 @@ impl Sink for ProfileSink {
         }
         Ok(ControlFlow::Continue(()))
     }
+
+    fn end(&mut self, machine: &mut Machine) -> Result<(), Error> {
+        if let Some(frames) = &mut self.frames {
+            frames.locate(&mut self.profile, machine);
+        }
+        Ok(())
+    }
 }
 
 impl ProfileSink {
@@ -99,7 +107,10 @@ impl ProfileSink {
             tracepoints: Tracepoints::default(),
             events: Vec::new(),
             periods: Vec::new(),
-            frames: (options.code != Code::None).then(Frames::default),
+            frames: (options.code != Code::None).then(|| {
+                let asks = options.lines || options.inline;
+                Frames::new(asks.then(|| Lines::new(options.inline)))
+            }),
             chain: Vec::new(),
             frame_pointers: Chains::default(),
             from_ns,

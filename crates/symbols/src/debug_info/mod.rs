@@ -34,6 +34,9 @@ use split::SplitFiles;
 use units::{Run, Units};
 use worker::{Shared, Worker};
 
+/// Bytes of units that another thread is started for.
+const THREAD_BYTES: usize = 1 << 20;
+
 /// Bytes of units after which pages are given back.
 const GIVE_BACK_BYTES: usize = 1 << 26;
 
@@ -99,6 +102,8 @@ impl DebugInfo {
             .map(|(file, units)| (file, units.get_or_init(|| Units::read(&file.dwarf()))));
         let shared = Shared { options, main: &self.main, units, alternative, split: &self.split };
         let tasks = tasks(units, addresses);
+        let bytes: usize = tasks.iter().map(|task| task.bytes).sum();
+        let threads = threads.get().min(tasks.len()).min(1 + bytes / THREAD_BYTES);
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let seen = AtomicUsize::new(0);
         let work = || {
@@ -117,7 +122,7 @@ impl DebugInfo {
             done.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         };
         std::thread::scope(|scope| {
-            for _ in 1..threads.get().min(tasks.len()) {
+            for _ in 1..threads {
                 scope.spawn(work);
             }
             work();

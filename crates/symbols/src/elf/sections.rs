@@ -178,6 +178,13 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         };
         Some(DebugLink { name: name.to_vec(), crc })
     }
+    /// The compressed symbols of a stripped file; nothing where there are none.
+    pub(super) fn mini_debug_info(&self) -> &'d [u8] {
+        const LARGEST: u64 = 1 << 26;
+        let section = self.named(b".gnu_debugdata");
+        section.and_then(|section| self.bytes_up_to(section, LARGEST).ok()).unwrap_or_default()
+    }
+
     /// The path and the build id of the file that has what several debug files have in common
     /// (`dwz(1)`): the path, a NUL byte, the build id.
     pub(crate) fn debug_alternative(&self) -> Option<(Vec<u8>, Option<BuildId>)> {

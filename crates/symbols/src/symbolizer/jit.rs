@@ -3,9 +3,11 @@
 use std::fs::File;
 
 use super::{Source, Symbolizer};
+use crate::answers::{AnswerFrame, Answers};
 use crate::dso::{Dso, DsoId, DsoTable};
 use crate::jit_file::{self, RecordedProcesses};
 use crate::jitdump::JitDump;
+use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 
 impl Symbolizer {
@@ -32,4 +34,20 @@ impl Symbolizer {
             _ => Err(Unresolved::NoJitDump),
         }
     }
+}
+
+/// The lines that addresses in a jitdump were compiled from.
+pub(super) fn lines(dump: &JitDump<File>, addresses: &[u64]) -> Answers {
+    let mut answers = Answers::new(Texts::new(dump.bytes()));
+    for address in addresses {
+        let line = dump.line(*address).map(|found| AnswerFrame {
+            name: None,
+            file: Some(answers.texts.add(&found.file)),
+            line: found.line,
+            column: found.column,
+            is_inlined: false,
+        });
+        answers.push(line);
+    }
+    answers
 }

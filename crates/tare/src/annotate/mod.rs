@@ -170,7 +170,7 @@ impl Asked<'_> {
         let places: Vec<_> = instructions.iter().map(place).collect();
         let frames = self.machine.frames(&places, NonZeroUsize::MIN);
         let of = |at: usize| {
-            let location = frames.get(at).ok()?.next()?.location?;
+            let location = frames.get(at).next()?.location?;
             (location.line > 0).then(|| (location.file.to_owned(), location.line))
         };
         (0..instructions.len()).map(of).collect()

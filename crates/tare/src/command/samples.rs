@@ -49,6 +49,8 @@ pub(crate) fn replay(
         time: samples.time,
         by_cpu: true,
         code: Code::Stack,
+        lines: false,
+        inline: false,
         trace,
         include_self: true,
         exact: false,

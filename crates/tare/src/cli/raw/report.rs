@@ -12,7 +12,7 @@ Examples:
   tare report --stats                    how many records of each kind
   tare record -o - ./prog | tare report -i -
 
-Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, cpu, event, trace (the fields of\na tracepoint; the default where all events are tracepoints).";
+Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, srcline, srcfile, cpu, event, trace (the fields of\na tracepoint; the default where all events are tracepoints).";
 
 /// Arguments of `tare report`.
 #[derive(Debug, clap::Args)]
@@ -81,6 +81,14 @@ pub struct Report {
     /// No call graphs, and no rows for what only calls others
     #[arg(long, conflicts_with = "call_graph", help_heading = "Rows")]
     pub no_call_graph: bool,
+
+    /// Inlined functions as functions of their own in call chains, as debug info has them
+    #[arg(long, overrides_with = "no_inline", help_heading = "Rows")]
+    pub inline: bool,
+
+    /// No look for inlined functions (the default)
+    #[arg(long, help_heading = "Rows")]
+    pub no_inline: bool,
 
     /// Call graphs from the callers on, as -g caller
     #[arg(short = 'G', long, help_heading = "Rows")]

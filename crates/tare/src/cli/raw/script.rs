@@ -87,7 +87,12 @@ pub struct Script {
     #[arg(long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub stop_bt: Vec<String>,
 
-    /// Don't look for inlined functions: tare doesn't yet, so this changes nothing
+    /// Show inlined functions in call chains, as debug info has them (with --json lines of source
+    /// too)
+    #[arg(long, overrides_with = "no_inline")]
+    pub inline: bool,
+
+    /// Don't look for inlined functions (the default)
     #[arg(long)]
     pub no_inline: bool,
 

@@ -42,6 +42,8 @@ pub struct Report {
     pub filter: Filter,
     /// From when to when.
     pub time: TimeRange,
+    /// Inlined functions are shown in call chains.
+    pub inline: bool,
     /// Samples weigh what their commands' tasks counted.
     pub exact: bool,
     /// Keep the recorder's own samples.
@@ -149,6 +151,7 @@ impl Report {
                 symbols: bytes(raw.symbols),
             },
             time: raw.time.as_deref().map_or(Ok(TimeRange::All), time)?,
+            inline: raw.inline,
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
             threads: raw.threads,
@@ -179,6 +182,10 @@ impl Report {
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
             code,
+            lines: self
+                .columns(recorded)
+                .any(|column| matches!(column, Column::Key(key) if key.is_of_lines())),
+            inline: self.inline && code == Code::Stack,
             trace: self.shows_trace(recorded),
             include_self: self.include_self,
             exact: self.exact,
@@ -271,7 +278,7 @@ impl Report {
     /// Whether anything that is asked for depends on where in code samples lie.
     #[must_use]
     pub fn needs_places(&self, recorded: Recorded) -> bool {
-        let by_place = |column| matches!(column, Column::Key(Key::Dso | Key::Symbol));
+        let by_place = |column| matches!(column, Column::Key(key) if key.is_of_frames());
         self.columns(recorded).any(by_place)
             || !self.filter.dsos.is_empty()
             || !self.filter.symbols.is_empty()
@@ -289,11 +296,13 @@ fn column(word: &str) -> Result<Column, Refusal> {
         "tgid" => Column::Key(Key::Tgid),
         "dso" => Column::Key(Key::Dso),
         "sym" | "symbol" => Column::Key(Key::Symbol),
+        "srcline" => Column::Key(Key::SrcLine),
+        "srcfile" => Column::Key(Key::SrcFile),
         "cpu" => Column::Key(Key::Cpu),
         "event" => Column::Key(Key::Event),
         "trace" => Column::Key(Key::Trace),
         _ => {
-            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, cpu, event and trace";
+            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, srcline, srcfile, cpu, event and trace";
             return Err(Refusal::usage(format!(
                 "there is no column or sort key '{word}': there are {known}"
             )));

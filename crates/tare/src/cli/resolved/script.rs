@@ -65,6 +65,8 @@ pub(crate) struct Script {
     pub(crate) clock: Clock,
     pub(crate) filter: Filter,
     pub(crate) callchains: bool,
+    /// Inlined functions are shown.
+    pub(crate) inline: bool,
     pub(crate) max_stack: usize,
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
@@ -107,6 +109,7 @@ impl Script {
             },
             filter,
             callchains: !raw.hide_call_graph,
+            inline: raw.inline,
             max_stack: raw.max_stack,
             stop_at: raw.stop_bt.clone(),
             symbols: symbols::resolve(raw.symbol_search.clone()),

@@ -42,11 +42,12 @@ bitflags! {
         const DATA_PAGE_SIZE = 1 << 23;
         const CODE_PAGE_SIZE = 1 << 24;
         const TOD = 1 << 25;
+        const SRCLINE = 1 << 26;
     }
 }
 
 /// The name of each field, the bits of a sample that it needs (0: none), and what they are called.
-const FIELDS: [(&str, Fields, u32, &str); 26] = [
+const FIELDS: [(&str, Fields, u32, &str); 27] = [
     ("comm", Fields::COMM, 0, ""),
     ("tid", Fields::TID, PERF_SAMPLE_TID, "TID"),
     ("pid", Fields::PID, PERF_SAMPLE_TID, "TID"),
@@ -57,6 +58,7 @@ const FIELDS: [(&str, Fields, u32, &str); 26] = [
     ("ip", Fields::IP, PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN, "IP"),
     ("sym", Fields::SYM, 0, ""),
     ("dso", Fields::DSO, 0, ""),
+    ("srcline", Fields::SRCLINE, PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN, "IP"),
     ("addr", Fields::ADDR, PERF_SAMPLE_ADDR, "ADDR"),
     ("symoff", Fields::SYMOFF, 0, ""),
     ("period", Fields::PERIOD, 0, ""),

@@ -9,6 +9,7 @@ use std::io::{BufWriter, Write};
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header};
 use tare_format::printable;
+use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_profile::Losses;
 use tare_replay::{Error, Recording, has_callchains};
@@ -25,6 +26,8 @@ use crate::exit::{Exit, Refusal};
 pub(crate) fn run(raw: raw::Report) -> Outcome {
     let mut report = Report::resolve(raw)?;
     let recording = open(&report.input, &mut report.symbols)?;
+    // A file with debug info may be truncated while it is read.
+    catch_bus_errors();
     if interactive::is_wanted(&report)? {
         return interactive::run(recording, &report);
     }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use tare_format::record::Sample;
 
+use super::inline::{Asked, OpenLines, may_have_lines, within};
 use super::line;
+use crate::cli::resolved::script::Script;
 use crate::cli::resolved::script_fields::Fields;
 use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
@@ -25,11 +27,16 @@ pub(super) struct Chains {
     max_stack: usize,
     stop_at: Vec<String>,
     chain: Vec<CodeAddress>,
+    inline: bool,
+    /// Lines for which debug info is to be asked.
+    pub(super) open: OpenLines,
 }
 
 impl Chains {
-    pub(super) fn new(max_stack: usize, stop_at: Vec<String>) -> Self {
-        Self { named: HashMap::default(), max_stack, stop_at, chain: Vec::new() }
+    pub(super) fn new(script: &Script) -> Self {
+        let (named, chain, open) = Default::default();
+        let (max_stack, stop_at) = (script.max_stack, script.stop_at.clone());
+        Self { named, max_stack, stop_at, chain, inline: script.inline, open }
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
@@ -46,7 +53,14 @@ impl Chains {
             line::hex(text, ip, 16);
         }
         let at = machine.dso_address(mode, pid, ip);
-        self.symbol(text, machine, at, fields);
+        let with_line =
+            at.filter(|at| fields.contains(Fields::SRCLINE) && may_have_lines(machine, *at));
+        if let Some(at) = with_line {
+            let asked = Asked { at, within: at, fields, with_inlined: false };
+            self.open.push(text.len(), (b"", b""), asked);
+        } else {
+            self.symbol(text, machine, at, fields);
+        }
     }
 
     /// Adds a call chain, a line for each frame.
@@ -59,16 +73,33 @@ impl Chains {
     ) {
         let mut chain = std::mem::take(&mut self.chain);
         machine.callchain(sample, self.max_stack, &mut chain);
+        let asks = self.inline || fields.contains(Fields::SRCLINE);
+        let mut mode_before = None;
         for CodeAddress { mode, address: ip } in &chain {
+            // Each part begins where the CPU was, and goes on with return addresses.
+            let is_caller = mode_before.replace(*mode) == Some(*mode);
             let at = machine.dso_address(*mode, sample.fields.head.pid.unwrap_or(-1), *ip);
+            let begin = text.len();
             if fields.contains(Fields::IP) {
                 // An address of a program's file says more than one of a process that is gone.
                 let shown = at.filter(|at| is_user(machine, *at)).map_or(*ip, |at| at.address);
                 text.push(b'\t');
                 line::hex(text, shown, 16);
             }
-            let is_last = self.symbol(text, machine, at, fields);
-            text.push(b'\n');
+            let is_last = match at.filter(|at| asks && may_have_lines(machine, *at)) {
+                Some(at) => {
+                    let within = within(at, is_caller);
+                    let asked = Asked { at, within, fields, with_inlined: self.inline };
+                    self.open.push(begin, (&text[begin..], b"\n"), asked);
+                    text.truncate(begin);
+                    !self.stop_at.is_empty() && self.name(machine, at, Fields::SYM).is_last
+                }
+                None => {
+                    let is_last = self.symbol(text, machine, at, fields);
+                    text.push(b'\n');
+                    is_last
+                }
+            };
             if is_last {
                 break;
             }

@@ -6,6 +6,8 @@
 //! {"kind":"end","samples":..,"loss":[..],"ledger":{..}}
 //! ```
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use tare_format::abi::Sampling;
 use tare_format::record::Sample;
@@ -14,7 +16,10 @@ use crate::cli::resolved::script::Script;
 use tare_format::ledger::Ledger;
 use tare_profile::Losses;
 use tare_render::CopiedStacks;
-use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
+use tare_replay::{CodeAddress, CpuMode, DsoAddress, Machine, Replayed, Tracepoints};
+use tare_symbols::{Frames, NameSource};
+
+use super::inline::{may_have_lines, threads, within};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -63,7 +68,7 @@ struct SampleLine {
 }
 
 /// An address of code, and what lies there.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Frame {
     ip: String,
     symbol: Option<String>,
@@ -73,6 +78,21 @@ struct Frame {
     /// Why there is no symbol.
     #[serde(skip_serializing_if = "Option::is_none")]
     unresolved: Option<String>,
+    /// Where the symbol's name comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    /// It was inlined into the frame behind it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inlined: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    /// The address that debug info is to be asked for.
+    #[serde(skip)]
+    within: Option<DsoAddress>,
 }
 
 /// Makes objects.
@@ -81,11 +101,22 @@ pub(super) struct Objects<'a> {
     tracepoints: Tracepoints,
     chain: Vec<CodeAddress>,
     samples: u64,
+    /// Samples for which debug info is to be asked.
+    waiting: Vec<SampleLine>,
 }
+
+/// Samples that wait at most.
+const WAITING: usize = 1 << 14;
 
 impl<'a> Objects<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
-        Self { script, tracepoints: Tracepoints::default(), chain: Vec::new(), samples: 0 }
+        Self {
+            script,
+            tracepoints: Tracepoints::default(),
+            chain: Vec::new(),
+            samples: 0,
+            waiting: Vec::new(),
+        }
     }
 
     /// Adds what stands before the first sample.
@@ -126,13 +157,46 @@ impl<'a> Objects<'a> {
             tid: head.tid,
             cpu: head.cpu,
             period: head.period.or(fixed),
-            at: head.ip.map(|address| frame(machine, pid, CodeAddress { mode, address })),
+            at: head
+                .ip
+                .map(|address| self.frame(machine, pid, (CodeAddress { mode, address }, false))),
             addr: head.addr.map(|addr| format!("{addr:#x}")),
             trace,
-            callchain: has_chain
-                .then(|| self.chain.iter().map(|at| frame(machine, pid, *at)).collect()),
+            callchain: has_chain.then(|| self.callchain(machine, pid)),
         };
-        tare_render::json_line(text, &Line::Sample(Box::new(line)))
+        if !self.script.inline {
+            return tare_render::json_line(text, &Line::Sample(Box::new(line)));
+        }
+        self.waiting.push(line);
+        if self.waiting.len() < WAITING { Ok(()) } else { self.write_waiting(text, machine) }
+    }
+
+    fn callchain(&self, machine: &mut Machine, pid: i32) -> Vec<Frame> {
+        let mut mode_before = None;
+        let frames = self.chain.iter().map(|at| {
+            // Each part begins where the CPU was, and goes on with return addresses.
+            let is_caller = mode_before.replace(at.mode) == Some(at.mode);
+            self.frame(machine, pid, (*at, is_caller))
+        });
+        frames.collect()
+    }
+
+    /// Adds the samples that wait for debug info.
+    pub(super) fn write_waiting(
+        &mut self,
+        text: &mut Vec<u8>,
+        machine: &Machine,
+    ) -> std::io::Result<()> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let found = Found::of(machine, &waiting);
+        for mut line in waiting.drain(..) {
+            if let Some(frame) = &mut line.at {
+                found.locate(frame);
+            }
+            line.callchain = line.callchain.map(|chain| found.expand(chain));
+            tare_render::json_line(text, &Line::Sample(Box::new(line)))?;
+        }
+        Ok(())
     }
 
     /// Adds what stands behind the last sample.
@@ -154,20 +218,99 @@ impl<'a> Objects<'a> {
     }
 }
 
-fn frame(machine: &mut Machine, pid: i32, at: CodeAddress) -> Frame {
-    let CodeAddress { mode, address: ip } = at;
-    let mut frame =
-        Frame { ip: format!("{ip:#x}"), symbol: None, offset: None, dso: None, unresolved: None };
-    let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
-    frame.dso = Some(text_of(machine.dso_name(at.dso)));
-    match machine.symbol(at) {
-        Ok(symbol) => {
-            frame.offset = Some(at.address.wrapping_sub(symbol.start));
-            frame.symbol = Some(machine.symbol_name(symbol).to_owned());
+impl Objects<'_> {
+    fn frame(
+        &self,
+        machine: &mut Machine,
+        pid: i32,
+        (at, is_caller): (CodeAddress, bool),
+    ) -> Frame {
+        let CodeAddress { mode, address: ip } = at;
+        let mut frame = Frame { ip: format!("{ip:#x}"), ..Frame::default() };
+        let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
+        let asks = self.script.inline && may_have_lines(machine, at);
+        frame.within = asks.then(|| within(at, is_caller));
+        frame.dso = Some(text_of(machine.dso_name(at.dso)));
+        match machine.symbol(at) {
+            Ok(symbol) => {
+                frame.offset = Some(at.address.wrapping_sub(symbol.start));
+                frame.symbol = Some(machine.symbol_name(symbol).to_owned());
+                frame.source = machine.name_source(symbol).map(NameSource::name);
+            }
+            Err(why) => frame.unresolved = Some(why.to_string()),
         }
-        Err(why) => frame.unresolved = Some(why.to_string()),
+        frame
     }
-    frame
+}
+
+/// What debug info says of addresses.
+struct Found<'a> {
+    frames: Frames<'a>,
+    /// Their places among those that were asked for.
+    places: HashMap<DsoAddress, usize, foldhash::fast::RandomState>,
+}
+
+impl<'a> Found<'a> {
+    fn of(machine: &'a Machine, lines: &[SampleLine]) -> Self {
+        let mut places = HashMap::default();
+        let mut addresses = Vec::new();
+        for line in lines {
+            for at in line.at.iter().chain(line.callchain.iter().flatten()) {
+                let Some(within) = at.within else { continue };
+                places.entry(within).or_insert_with(|| {
+                    addresses.push(within);
+                    addresses.len() - 1
+                });
+            }
+        }
+        Self { frames: machine.frames(&addresses, threads()), places }
+    }
+
+    fn get(&self, within: Option<DsoAddress>) -> Option<usize> {
+        self.places.get(&within?).copied()
+    }
+
+    /// Fills in a frame's line.
+    fn locate(&self, frame: &mut Frame) {
+        let place = self.get(frame.within);
+        if let Some(found) = place.and_then(|place| self.frames.get(place).next()) {
+            frame.set_location(&found);
+        }
+    }
+
+    /// A call chain with its inlined functions.
+    fn expand(&self, chain: Vec<Frame>) -> Vec<Frame> {
+        let mut expanded = Vec::with_capacity(chain.len());
+        for mut frame in chain {
+            for found in self.get(frame.within).iter().flat_map(|place| self.frames.get(*place)) {
+                if !found.is_inlined {
+                    frame.set_location(&found);
+                    continue;
+                }
+                let mut inlined = Frame {
+                    ip: frame.ip.clone(),
+                    symbol: found.name.ok().map(str::to_owned),
+                    dso: frame.dso.clone(),
+                    source: Some(found.source.name()),
+                    inlined: true,
+                    ..Frame::default()
+                };
+                inlined.set_location(&found);
+                expanded.push(inlined);
+            }
+            expanded.push(frame);
+        }
+        expanded
+    }
+}
+
+impl Frame {
+    fn set_location(&mut self, found: &tare_symbols::Frame<'_>) {
+        let Some(at) = found.location else { return };
+        self.file = Some(at.file.to_owned());
+        self.line = Some(at.line).filter(|line| *line > 0);
+        self.column = Some(at.column).filter(|column| *column > 0);
+    }
 }
 
 fn text_of(bytes: &[u8]) -> String {

@@ -4,6 +4,7 @@
 mod chain;
 mod events;
 mod extra;
+mod inline;
 mod json;
 mod line;
 mod sample;
@@ -13,6 +14,7 @@ use std::ops::ControlFlow;
 
 use tare_format::file::Description;
 use tare_format::record::{Record, Sample, kind};
+use tare_kernel::file_window::catch_bus_errors;
 use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
 
 use crate::Outcome;
@@ -31,6 +33,8 @@ use tare_format::ledger::Ledger;
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let mut script = Script::new(raw)?;
     let recording = open(&script.input, &mut script.symbols)?;
+    // A file with debug info may be truncated while it is read.
+    catch_bus_errors();
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
         ScriptForm::Header(extent) => header::write_only(lines.text(), recording, extent)?,
@@ -91,6 +95,18 @@ impl<W: Write> TextSink<'_, W> {
         }
         Ok(())
     }
+
+    /// A record is complete.
+    fn end_record(&mut self, machine: &Machine) -> std::io::Result<()> {
+        if !self.printer.has_open_lines() {
+            return self.lines.end();
+        }
+        if self.lines.text().len() < inline::BLOCK {
+            return Ok(());
+        }
+        self.printer.fill(machine, self.lines.text());
+        self.lines.flush()
+    }
 }
 
 impl<W: Write> Sink for TextSink<'_, W> {
@@ -113,7 +129,7 @@ impl<W: Write> Sink for TextSink<'_, W> {
         if self.filter.passes(machine, sample) {
             let text = self.lines.text();
             self.printer.sample(text, machine, sample).map_err(Refusal::usage)?;
-            self.lines.end()?;
+            self.end_record(machine)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -128,8 +144,13 @@ impl<W: Write> Sink for TextSink<'_, W> {
         }
         self.begin(record)?;
         self.printer.other(self.lines.text(), machine, record).map_err(Refusal::usage)?;
-        self.lines.end()?;
+        self.end_record(machine)?;
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
+        self.printer.fill(machine, self.lines.text());
+        Ok(())
     }
 }
 
@@ -175,6 +196,10 @@ impl<W: Write> Sink for ObjectSink<'_, W> {
             self.lines.end()?;
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
+        Ok(self.objects.write_waiting(self.lines.text(), machine)?)
     }
 }
 

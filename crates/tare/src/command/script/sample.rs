@@ -36,7 +36,7 @@ struct Printed {
 
 impl<'a> Printer<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
-        let chains = Chains::new(script.max_stack, script.stop_at.clone());
+        let chains = Chains::new(script);
         Self {
             script,
             events: Vec::new(),
@@ -45,6 +45,16 @@ impl<'a> Printer<'a> {
             tracepoints: Tracepoints::default(),
             since_ns: None,
         }
+    }
+
+    /// Whether lines wait for debug info.
+    pub(super) fn has_open_lines(&self) -> bool {
+        !self.chains.open.is_empty()
+    }
+
+    /// Fills in the lines that wait for debug info.
+    pub(super) fn fill(&mut self, machine: &Machine, text: &mut Vec<u8>) {
+        self.chains.open.fill(machine, text);
     }
 
     /// Works out how the events are printed: of a pipe they come one after the other.

@@ -1,0 +1,162 @@
+//! Lines that debug info is asked for: they are left open until enough of them have come together,
+//! so that a file's debug info is gone through for many addresses at once.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use tare_replay::{DsoAddress, Machine};
+use tare_symbols::{DsoKind, Frame};
+
+use super::line;
+use crate::cli::resolved::script_fields::Fields;
+
+/// Bytes of text after which open lines are filled in.
+pub(super) const BLOCK: usize = 1 << 22;
+
+/// Texts that are kept: most addresses come many times.
+const KEPT: usize = 1 << 18;
+
+/// An address and what is asked about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    /// The address that is shown.
+    pub(super) at: DsoAddress,
+    /// The address that lies in the instruction: of a caller the one before that it returns to.
+    pub(super) within: DsoAddress,
+    pub(super) fields: Fields,
+    /// In a call chain, each inlined function has a line.
+    pub(super) with_inlined: bool,
+}
+
+/// A place in the text that waits for its lines.
+#[derive(Debug)]
+struct Open {
+    position: usize,
+    /// What each line begins with, and ends with.
+    front: Box<[u8]>,
+    end: &'static [u8],
+    asked: Asked,
+}
+
+/// What waits, and what was found before.
+#[derive(Debug, Default)]
+pub(super) struct OpenLines {
+    open: Vec<Open>,
+    found: HashMap<Asked, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
+}
+
+/// As many threads as may run at once.
+pub(super) fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Whether a file's debug info, or a compiler's, may know more of an address.
+pub(super) fn may_have_lines(machine: &Machine, at: DsoAddress) -> bool {
+    machine
+        .dso(at.dso)
+        .is_some_and(|dso| matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. }))
+}
+
+/// The address whose line and inlined functions an address of a call chain has.
+pub(super) fn within(at: DsoAddress, is_caller: bool) -> DsoAddress {
+    DsoAddress { address: at.address.saturating_sub(u64::from(is_caller)), ..at }
+}
+
+impl OpenLines {
+    /// Leaves lines open at a position of the text.
+    pub(super) fn push(
+        &mut self,
+        position: usize,
+        (front, end): (&[u8], &'static [u8]),
+        asked: Asked,
+    ) {
+        self.open.push(Open { position, front: front.into(), end, asked });
+    }
+
+    /// Whether nothing is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Fills in what is open.
+    pub(super) fn fill(&mut self, machine: &Machine, text: &mut Vec<u8>) {
+        self.look_up(machine);
+        let mut filled = Vec::with_capacity(text.len() + 64 * self.open.len());
+        let mut copied = 0;
+        for Open { position, front, end, asked } in self.open.drain(..) {
+            filled.extend_from_slice(&text[copied..position]);
+            copied = position;
+            for piece in self.found.get(&asked).iter().flat_map(|pieces| pieces.iter()) {
+                filled.extend_from_slice(&front);
+                filled.extend_from_slice(piece);
+                filled.extend_from_slice(end);
+            }
+        }
+        filled.extend_from_slice(&text[copied..]);
+        *text = filled;
+        if self.found.len() > KEPT {
+            self.found.clear();
+        }
+    }
+
+    fn look_up(&mut self, machine: &Machine) {
+        let all: HashSet<Asked, foldhash::fast::RandomState> =
+            self.open.iter().map(|open| open.asked).collect();
+        let new: Vec<Asked> =
+            all.into_iter().filter(|asked| !self.found.contains_key(asked)).collect();
+        let addresses: Vec<DsoAddress> = new.iter().map(|asked| asked.within).collect();
+        let frames = machine.frames(&addresses, threads());
+        for (place, asked) in new.into_iter().enumerate() {
+            let frames: Vec<Frame<'_>> = frames.get(place).collect();
+            let pieces = pieces(machine, &asked, &frames);
+            self.found.insert(asked, pieces.into());
+        }
+    }
+}
+
+/// What is shown of each frame, as in perf: ` name+0x12 (file)`, of an inlined one ` name+0x12
+/// (inlined)`, with the line of source below.
+fn pieces(machine: &Machine, asked: &Asked, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
+    let symbol = machine.symbol(asked.at);
+    // A call that doesn't return may be a function's last instruction: the next one's has the name.
+    let is_other = frames.last().is_some_and(|last| last.symbol != symbol.ok());
+    let innermost = frames.first().and_then(|frame| frame.location);
+    let frames = match frames {
+        frames if asked.with_inlined && !is_other => frames,
+        [.., last] => std::slice::from_ref(last),
+        [] => frames,
+    };
+    let piece = |frame: &Frame<'_>| {
+        let mut text = Vec::new();
+        let fields = asked.fields;
+        if fields.contains(Fields::SYM) {
+            let name = match symbol {
+                Ok(symbol) if !frame.is_inlined => Some(machine.symbol_name(symbol)),
+                _ => frame.name.ok(),
+            };
+            text.push(b' ');
+            line::name(&mut text, name.unwrap_or("[unknown]").as_bytes());
+            if let Some(symbol) = symbol.ok().filter(|_| fields.contains(Fields::SYMOFF)) {
+                text.extend_from_slice(b"+0x");
+                line::hex(&mut text, asked.at.address.wrapping_sub(symbol.start), 0);
+            }
+        }
+        if fields.contains(Fields::DSO) && !frame.is_inlined {
+            text.extend_from_slice(b" (");
+            line::name(&mut text, machine.dso_name(asked.at.dso));
+            text.push(b')');
+        }
+        let location = if asked.with_inlined { frame.location } else { innermost };
+        if let Some(location) = location.filter(|_| fields.contains(Fields::SRCLINE)) {
+            text.extend_from_slice(b"\n  ");
+            let file = location.file.rsplit('/').next().unwrap_or(location.file);
+            line::name(&mut text, file.as_bytes());
+            text.push(b':');
+            line::decimal(&mut text, location.line.into(), 0, b' ');
+        }
+        text.extend_from_slice(if frame.is_inlined { b" (inlined)" } else { b"" });
+        text.into_boxed_slice()
+    };
+    frames.iter().map(piece).collect()
+}
