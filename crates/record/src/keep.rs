@@ -9,6 +9,7 @@
 //! opened when its first mapping is read from a ring buffer, some milliseconds after the fact: what
 //! lived shorter, in a mount namespace of its own, is counted as missed.
 
+mod jit;
 mod store;
 
 use std::collections::{HashMap, HashSet};
@@ -25,6 +26,7 @@ use tare_format::ledger::KeptBinaries;
 use tare_format::record::{FileId, Mmap, Record, Records};
 use tare_kernel::host::Host;
 
+pub(crate) use self::jit::JitFile;
 use self::store::{Store, Stored};
 use crate::describe::elf_build_id;
 
@@ -144,8 +146,9 @@ impl Binaries {
         list
     }
 
-    /// Stores all of them, the kernel's symbols, and the image of the vdso.
-    pub(crate) fn store(mut self) -> KeptBinaries {
+    /// Stores all of them, the kernel's symbols, the image of the vdso, and what just-in-time
+    /// compilers left.
+    pub(crate) fn store(mut self, compiled: &[JitFile]) -> KeptBinaries {
         let mut kept = KeptBinaries {
             folder: self.store.folder().display().to_string(),
             ..KeptBinaries::default()
@@ -162,6 +165,13 @@ impl Binaries {
         }
         for stored in self.store.kernel(&self.host) {
             count(&mut kept, stored);
+        }
+        for file in compiled {
+            match jit::store(&self.store, &self.host, file) {
+                Some(Ok(stored)) => count(&mut kept, stored),
+                Some(Err(_)) => kept.failed += 1,
+                None => {}
+            }
         }
         kept.missed = self.missed;
         kept

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use tare_format::abi::Flags;
 use tare_format::file::{Description, Event};
 use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
-use tare_symbols::{DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses};
+use tare_symbols::{DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses, Runtime};
 
 /// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
 const CLOCK_MONOTONIC: i32 = 1;
+
+/// Processes whose runtime is kept.
+const PROCESSES: usize = 1 << 16;
 
 /// From the clock of a recording to `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +92,8 @@ pub(crate) struct JitCode {
     dumps: Vec<Dump>,
     /// The time of the next change of any dump, in `CLOCK_MONOTONIC`; `None` where none is to come.
     next_ns: Option<u64>,
+    /// What compiles code in a process, as far as its files tell.
+    runtimes: HashMap<i32, Runtime, foldhash::fast::RandomState>,
     /// Dumps without a clock.
     pub(crate) untimed: u64,
 }
@@ -198,15 +203,41 @@ impl JitCode {
         (address < end).then(|| DsoAddress { dso, address: first + (address - start) })
     }
 
+    /// A process mapped a file.
+    pub(crate) fn see_file(&mut self, pid: i32, path: &[u8]) {
+        let before = self.runtimes.get(&pid);
+        // One that a program in Python has as a library is the one that compiles.
+        if before.is_none_or(|before| *before == Runtime::Python)
+            && self.runtimes.len() < PROCESSES
+            && let Some(runtime) = Runtime::of_file(path)
+        {
+            self.runtimes.insert(pid, runtime);
+        }
+    }
+
+    /// What compiles code in a process.
+    pub(crate) fn runtime(&self, pid: i32) -> Option<Runtime> {
+        self.runtimes.get(&pid).copied()
+    }
+
     /// A process began as a copy of another.
     pub(crate) fn fork(&mut self, parent: i32, child: i32) {
+        if let Some(runtime) = self.runtime(parent).filter(|_| self.runtimes.len() < PROCESSES) {
+            self.runtimes.insert(child, runtime);
+        }
         if let Some(space) = self.spaces.get(&parent).filter(|_| parent != child) {
             let space = Arc::clone(space);
             self.spaces.insert(child, space);
         }
     }
 
-    /// A process has another program, or has ended: it has no compiled code.
+    /// A process has another program.
+    pub(crate) fn exec(&mut self, pid: i32) {
+        self.remove(pid);
+        self.runtimes.remove(&pid);
+    }
+
+    /// A process has ended: it has no compiled code.
     pub(crate) fn remove(&mut self, pid: i32) {
         if self.spaces.remove(&pid).is_some() || !self.dumps.is_empty() {
             self.dumps.retain(|dump| dump.pid != pid);

@@ -121,7 +121,7 @@ impl Machine {
             Record::Comm(comm) => {
                 self.threads.set_comm(comm);
                 if comm.is_exec {
-                    self.jit.remove(comm.pid);
+                    self.jit.exec(comm.pid);
                 }
             }
             Record::Fork(task) => {
@@ -214,6 +214,9 @@ impl Machine {
             path if path.starts_with(b"/") => (DsoKind::Elf, path.to_vec(), mmap.pgoff),
             path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
         };
+        if kind == DsoKind::Elf {
+            self.jit.see_file(mmap.pid, &name);
+        }
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
             if kind == DsoKind::Elf {
                 self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
@@ -353,7 +356,14 @@ impl Machine {
     /// # Errors
     /// There is none: why.
     pub fn symbol(&self, at: DsoAddress) -> Result<Symbol, Unresolved> {
-        self.symbolizer.find(&self.dsos, at.dso, at.address)
+        self.symbolizer.find(&self.dsos, at.dso, at.address).map_err(|why| {
+            match self.dsos.get(at.dso).map(|dso| dso.kind) {
+                Some(DsoKind::PerfMap { pid }) if why == Unresolved::NoFile => {
+                    self.jit.runtime(pid).map_or(Unresolved::NoPerfMapAtAll, Unresolved::NoPerfMap)
+                }
+                _ => why,
+            }
+        })
     }
 
     /// The name of a symbol. Untrusted.

@@ -52,6 +52,19 @@ impl Answers {
         self.frames.get(begin.unwrap_or(0) as usize..end).unwrap_or_default()
     }
 
+    /// Adds all answers of another, in their order.
+    pub(crate) fn append(&mut self, other: &Self) {
+        let ids = self.texts.append(&other.texts);
+        let id = |id: TextId| ids.get(id.number() as usize).copied();
+        for number in 0..other.ends.len() {
+            self.push(other.get(number).iter().map(|frame| AnswerFrame {
+                name: frame.name.and_then(id),
+                file: frame.file.and_then(id),
+                ..*frame
+            }));
+        }
+    }
+
     /// The answers with these numbers, in this order.
     pub(crate) fn in_order(&self, numbers: impl Iterator<Item = usize>) -> Self {
         let mut answers = Self::new(self.texts.clone());

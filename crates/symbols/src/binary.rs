@@ -43,6 +43,15 @@ impl Binary {
     }
 }
 
+/// Looks at a file without its symbols.
+pub(crate) fn open(options: &SymbolOptions, recorded: &Recorded<'_>) -> Result<Binary, Unresolved> {
+    let found = find::binary(options, recorded)?;
+    let image = Image::read_outline(&ReadCache::new(&found.file));
+    let image = image.map_err(|_| Unresolved::Malformed)?;
+    let Image { debug_link, segments, .. } = image;
+    Ok(Binary { build_id: found.build_id, debug_link, segments })
+}
+
 /// Reads the symbols of a file.
 pub(crate) fn load(
     options: &SymbolOptions,

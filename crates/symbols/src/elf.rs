@@ -74,13 +74,21 @@ impl Image {
         }
     }
 
-    fn read_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    /// Reads all but the symbols.
+    pub(crate) fn read_outline<'d, R: ReadRef<'d>>(data: R) -> object::Result<Self> {
+        match FileKind::parse(data)? {
+            FileKind::Elf32 => Self::outline::<elf::FileHeader32<Endianness>, R>(data, None),
+            _ => Self::outline::<elf::FileHeader64<Endianness>, R>(data, None),
+        }
+    }
+
+    fn outline<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
         segments: Option<&Segments>,
     ) -> object::Result<Self> {
         let header = H::parse(data)?;
         let sections = Sections::<H, R>::read(header, data)?;
-        let mut image = Self {
+        Ok(Self {
             build_id: sections.build_id(),
             debug_link: sections.debug_link(),
             segments: match segments {
@@ -92,7 +100,15 @@ impl Image {
             stub_names: Arc::default(),
             has_symtab: false,
             mini: Vec::new(),
-        };
+        })
+    }
+
+    fn read_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+        segments: Option<&Segments>,
+    ) -> object::Result<Self> {
+        let mut image = Self::outline::<H, R>(data, segments)?;
+        let sections = Sections::<H, R>::read(H::parse(data)?, data)?;
         let dynamic = sections.symbol_table(elf::SHT_DYNSYM)?;
         if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
             image.has_symtab = true;

@@ -64,6 +64,9 @@ fn find(
     };
     let process = processes.get(&pid);
     let owner = process.map(|process| process.uid);
+    if let Some(file) = process.and_then(|process| open_kept(options, dso, pid, process)) {
+        return Ok(file);
+    }
     let running = process.filter(|process| still_runs(options, pid, process.start_ticks));
     if let Some(process) = running {
         let path = match dso.kind {
@@ -80,6 +83,20 @@ fn find(
         Err(Errno::ACCESS | Errno::PERM) => Err(Unresolved::NotReadable),
         Err(_) => Err(Unresolved::NoFile),
     }
+}
+
+/// What `tare record --keep-binaries` kept of a process.
+fn open_kept(
+    options: &SymbolOptions,
+    dso: &Dso,
+    pid: i32,
+    process: &RecordedProcess,
+) -> Option<File> {
+    let folder = options.build_id_cache.as_ref()?;
+    let name = if let DsoKind::PerfMap { .. } = dso.kind { "perf.map" } else { "jit.dump" };
+    let path = folder.join(format!("jit/{pid}-{}/{name}", process.start_ticks));
+    let file = rustix::fs::open(path, FLAGS, Mode::empty()).ok()?;
+    check(options, file.into(), None).ok()
 }
 
 /// A file as a process sees it: links lead nowhere outside of its root.

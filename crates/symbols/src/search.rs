@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::cache::SymbolCache;
 use crate::debuginfod::Debuginfod;
 use crate::limits;
 pub(crate) use crate::search::place::open;
@@ -47,6 +48,8 @@ pub struct SymbolOptions {
     /// Where a copy of `/proc/kallsyms` is kept, a file with mode 0600: reading the list itself takes
     /// the kernel some 40 ms. Its folder must be there; `None`: no copy is kept.
     pub kallsyms_copy: Option<PathBuf>,
+    /// Where what was looked up is kept for the next time; `None`: it isn't.
+    pub cache: Option<SymbolCache>,
     /// The user who reads: what just-in-time compilers left is believed if it is theirs, root's, or
     /// of the user that the process had.
     pub reader_uid: u32,
@@ -81,6 +84,7 @@ impl Default for SymbolOptions {
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
             kallsyms_copy: None,
+            cache: None,
             reader_uid: 0,
             demangle: true,
             used: None,

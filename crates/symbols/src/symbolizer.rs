@@ -1,17 +1,18 @@
 //! From an address in a DSO to a symbol.
 
+mod answers;
 mod jit;
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::num::NonZeroUsize;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-use crate::answers::Answers;
 use crate::binary::{self, Binary};
+use crate::cache::{KeptAnswers, KeptTable, NewAnswers};
 use crate::debug_info::DebugInfo;
 use crate::demangle::demangle;
-use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
+use crate::dso::{BuildId, DsoId, DsoKind, DsoTable, Recorded};
 use crate::elf::Segments;
 use crate::jit_file::RecordedProcesses;
 use crate::jitdump::JitDump;
@@ -50,14 +51,18 @@ pub struct Symbolizer {
     dsos: OnceVec<Result<DsoSymbols, Unresolved>>,
     /// Memory of all tables of symbols.
     bytes: AtomicUsize,
+    /// What is to be kept, by build id.
+    new_answers: Mutex<HashMap<BuildId, NewAnswers>>,
 }
 
 /// The symbols of a DSO, and their names as far as they were asked for.
 #[derive(Debug)]
 struct DsoSymbols {
     source: Source,
-    /// The file, where it is an ELF file.
-    binary: Option<Binary>,
+    /// The file, where it is an ELF file and was needed.
+    binary: OnceLock<Option<Binary>>,
+    /// What was kept of its debug info's answers.
+    kept_answers: OnceLock<Option<KeptAnswers>>,
     /// The debug info, where it was asked for and there is some.
     debug_info: OnceLock<Option<DebugInfo>>,
     names: OnceVec<Box<str>>,
@@ -68,6 +73,7 @@ struct DsoSymbols {
 #[derive(Debug)]
 enum Source {
     Table(Table),
+    Kept(Box<KeptTable>),
     PerfMap(PerfMap),
     JitDump(JitDump<File>),
     Kernel,
@@ -91,6 +97,7 @@ impl Symbolizer {
             kernel: OnceLock::new(),
             dsos: OnceVec::default(),
             bytes: AtomicUsize::new(0),
+            new_answers: Mutex::default(),
         }
     }
 
@@ -105,7 +112,9 @@ impl Symbolizer {
     /// There is none: see [`Unresolved`].
     pub fn find(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Result<Symbol, Unresolved> {
         let source = &self.symbols(dsos, dso)?.source;
-        let found = self.find_in(source, address).ok_or(Unresolved::NoSymbol)?;
+        let Some(found) = self.find_in(source, address) else {
+            return Err(self.why_none(dsos, dso, source));
+        };
         Ok(Symbol { dso, number: found.number, start: found.start, end: found.end })
     }
 
@@ -120,9 +129,20 @@ impl Symbolizer {
         symbols.as_ref().map_err(|why| *why)
     }
 
+    fn why_none(&self, dsos: &DsoTable, dso: DsoId, source: &Source) -> Unresolved {
+        match source {
+            Source::Kept(table) if table.is_damaged() => {
+                dsos.get(dso).into_iter().for_each(|dso| self.forget_table(dso));
+                Unresolved::DamagedCache
+            }
+            _ => Unresolved::NoSymbol,
+        }
+    }
+
     fn find_in(&self, source: &Source, address: u64) -> Option<Found> {
         match source {
             Source::Table(table) => table.find(address),
+            Source::Kept(table) => table.find(address),
             Source::PerfMap(map) => map.find(address),
             Source::JitDump(dump) => dump.find(address),
             Source::Kernel => {
@@ -148,7 +168,8 @@ impl Symbolizer {
     /// where the file has no such address, or isn't there.
     #[must_use]
     pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
-        self.symbols(dsos, dso).ok()?.binary.as_ref()?.segments.to_offset(address)
+        let symbols = self.symbols(dsos, dso).ok()?;
+        self.binary(symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
     }
 
     /// Where files are looked for.
@@ -158,39 +179,10 @@ impl Symbolizer {
 
     /// Where the bytes of a DSO's file lie in memory.
     pub(crate) fn segments(&self, dsos: &DsoTable, dso: DsoId) -> Result<&Segments, Unresolved> {
-        let binary = self.symbols(dsos, dso)?.binary.as_ref();
+        let symbols = self.symbols(dsos, dso)?;
+        let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
+        let binary = self.binary(symbols, &recorded);
         binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
-    }
-
-    /// What debug info says of addresses in a DSO, which are sorted: one answer for each.
-    pub(crate) fn answers(
-        &self,
-        dsos: &DsoTable,
-        dso: DsoId,
-        addresses: &[u64],
-        threads: NonZeroUsize,
-    ) -> Option<Answers> {
-        let symbols = self.symbols(dsos, dso).ok()?;
-        if let Source::JitDump(dump) = &symbols.source {
-            return Some(jit::lines(dump, addresses));
-        }
-        let (binary, recorded) = (symbols.binary.as_ref()?, dsos.recorded(dso)?);
-        let open = || {
-            let debug_info = binary.debug_info(&self.options, &recorded)?;
-            self.account(debug_info.bytes(), false).is_ok().then_some(debug_info)
-        };
-        let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
-        // Segments may lie in memory in another order than in the file.
-        let own = |offset: &u64| binary.segments.to_address(*offset).unwrap_or(0);
-        let own: Vec<u64> = addresses.iter().map(own).collect();
-        if own.is_sorted() {
-            return debug_info.answers(&self.options, &own, threads).ok();
-        }
-        let mut sorted = own.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let answers = debug_info.answers(&self.options, &sorted, threads).ok()?;
-        Some(answers.in_order(own.iter().map(|own| sorted.partition_point(|at| at < own))))
     }
 
     /// The name of a symbol; empty for one of another symbolizer. Untrusted: it comes from the
@@ -238,6 +230,7 @@ impl Symbolizer {
         let of_kernel = || self.kernel.get()?.as_ref().ok();
         let table_bytes = match source {
             Source::Table(table) => table.bytes(),
+            Source::Kept(table) => table.bytes(),
             Source::PerfMap(map) => map.bytes(),
             Source::JitDump(dump) => dump.bytes(),
             Source::Kernel => of_kernel().map_or(0, |kernel| kernel.kernel().bytes()),
@@ -253,6 +246,7 @@ impl Symbolizer {
     fn raw_name<'a>(&'a self, source: &'a Source, number: u32) -> Option<(&'a [u8], NameSource)> {
         match source {
             Source::Table(table) => table.name(number),
+            Source::Kept(table) => table.name(number),
             Source::PerfMap(map) => Some((map.name(number)?, NameSource::PerfMap)),
             Source::JitDump(dump) => Some((dump.name(number)?, NameSource::Jitdump)),
             Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
@@ -265,7 +259,7 @@ impl Symbolizer {
 
     fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
         let dso = recorded.dso;
-        let mut binary = None;
+        let binary = OnceLock::new();
         let source = match dso.kind {
             DsoKind::Kernel => {
                 self.kernel()?;
@@ -279,9 +273,14 @@ impl Symbolizer {
             }
             DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
             DsoKind::Elf => {
-                let (table, found) = binary::load(&self.options, recorded)?;
-                binary = Some(found);
-                self.table(table)?
+                if let Some(table) = self.kept_table(dso) {
+                    Source::Kept(Box::new(table))
+                } else {
+                    let (table, found) = binary::load(&self.options, recorded)?;
+                    let _ = binary.set(Some(found));
+                    self.keep_table(dso, &table);
+                    self.table(table)?
+                }
             }
             DsoKind::Vdso => {
                 if dso.build_id.is_none() {
@@ -305,6 +304,7 @@ impl Symbolizer {
         Ok(DsoSymbols {
             source,
             binary,
+            kept_answers: OnceLock::new(),
             debug_info: OnceLock::new(),
             names: OnceVec::default(),
             name_bytes: AtomicUsize::new(0),

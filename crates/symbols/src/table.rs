@@ -292,7 +292,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// How many symbols lie before one that may still reach over an address.
-    const LOOK_BACK: usize = 4;
+    pub(crate) const LOOK_BACK: usize = 4;
 
     /// Whether a symbol begins in a range.
     pub(crate) fn has_any(&self, start: u64, end: u64) -> bool {
@@ -320,6 +320,17 @@ impl Table {
             Part::Mini => NameSource::MiniDebugInfo,
         };
         Some((self.names.get(at), source))
+    }
+
+    /// The first address of a symbol, and the first one behind it.
+    pub(crate) fn range(&self, symbol: u32) -> Option<(u64, u64)> {
+        let at = symbol as usize;
+        Some((*self.starts.get(at)?, *self.ends.get(at)?))
+    }
+
+    /// Whether these are all symbols that a file can have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.source == NameSource::Symtab
     }
 
     /// How many symbols there are.

@@ -1,5 +1,7 @@
 //! Why an address has no symbol.
 
+use crate::runtime::Runtime;
+
 /// Why an address has no symbol, in words for a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Unresolved {
@@ -12,6 +14,12 @@ pub enum Unresolved {
     /// This user may not read it.
     #[error("the file is not readable for this user")]
     NotReadable,
+    /// A just-in-time compiler made the code, and told nobody.
+    #[error("{0}")]
+    NoPerfMap(Runtime),
+    /// The same, of a runtime that isn't known.
+    #[error("code without a file, and its process wrote no perf map (docs/jit.md)")]
+    NoPerfMapAtAll,
     /// Another user wrote the perf map or the jitdump, or it is no regular file.
     #[error(
         "the perf map or jitdump is not believed: it is neither the process's user's, nor root's, nor yours, or no regular file"
@@ -40,6 +48,9 @@ pub enum Unresolved {
     /// It is no jitdump, or one without functions.
     #[error("the jitdump has no functions")]
     NoJitDump,
+    /// What was kept of its symbols is damaged. It is removed.
+    #[error("the cache had damaged symbols, which are removed now: run the command once more")]
+    DamagedCache,
     /// It is no ELF file, or a damaged one.
     #[error("the file is not a whole ELF file")]
     Malformed,

@@ -17,6 +17,7 @@ use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
 use crate::clock::Clock;
+use crate::keep::JitFile;
 
 /// Processes that are noted: with all of them a recording's notes are far from their limit.
 const PROCESSES: usize = 1 << 13;
@@ -37,6 +38,8 @@ pub(crate) struct JitProcesses {
     /// The clock of the events; `None`: the kernel's own.
     clockid: Option<i32>,
     known: BTreeMap<i32, JitProcess>,
+    /// Jitdumps, by the process that mapped them.
+    dump_paths: BTreeMap<i32, Vec<u8>>,
     /// Of the known ones, those that no note has.
     new: Vec<JitProcess>,
     dumps: Option<Dumps>,
@@ -51,7 +54,15 @@ struct Dumps {
 
 impl JitProcesses {
     pub(crate) fn new(host: Host, clock: Arc<dyn Clock>, clockid: Option<i32>) -> Self {
-        Self { host, clock, clockid, known: BTreeMap::new(), new: Vec::new(), dumps: None }
+        Self {
+            host,
+            clock,
+            clockid,
+            known: BTreeMap::new(),
+            dump_paths: BTreeMap::new(),
+            new: Vec::new(),
+            dumps: None,
+        }
     }
 
     /// Takes in whole records; those that are no mappings of code are passed over.
@@ -72,6 +83,9 @@ impl JitProcesses {
         if is_dump && self.dumps.is_none() {
             let now = self.clock.now();
             self.dumps = Some(Dumps { first: now, next: now });
+        }
+        if is_dump && self.dump_paths.len() < PROCESSES {
+            self.dump_paths.insert(mmap.pid, mmap.path.to_vec());
         }
         if self.known.contains_key(&mmap.pid) || self.known.len() >= PROCESSES {
             return;
@@ -100,6 +114,21 @@ impl JitProcesses {
         }
         // It is short: see `PROCESSES`.
         note::encode(&made.to_note()).unwrap_or_default()
+    }
+
+    /// The files that compilers leave: those of each process, there or not.
+    pub(crate) fn files(&self) -> Vec<JitFile> {
+        let of = |process: &JitProcess| {
+            let own = format!("/tmp/perf-{}.map", process.own_pid).into_bytes();
+            let map = JitFile { process: *process, path: own, name: "perf.map".to_owned() };
+            let dump = self.dump_paths.get(&process.pid).map(|path| JitFile {
+                process: *process,
+                path: path.clone(),
+                name: "jit.dump".to_owned(),
+            });
+            [Some(map), dump]
+        };
+        self.known.values().flat_map(of).flatten().collect()
     }
 
     /// The next file begins: it is told everything again.

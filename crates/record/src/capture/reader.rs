@@ -218,9 +218,9 @@ impl Shared {
         self.lock().see_mappings(records);
     }
 
-    /// The note with which a file begins, of all processes that make code as they run.
-    pub(crate) fn jit_note(&self) -> Vec<u8> {
-        self.lock().jit.take_note_of_all()
+    /// Asks what is known of processes that make code as they run.
+    pub(crate) fn jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
+        ask(&mut self.lock().jit)
     }
 
     /// The build ids of these files.

@@ -96,6 +96,19 @@ impl Store {
         [symbols(), vdso()].into_iter().flatten().collect()
     }
 
+    /// Keeps what a just-in-time compiler left, as it is now.
+    pub(super) fn jit(&self, process: &str, name: &str, mut file: &File) -> io::Result<Stored> {
+        let folder = self.folder.join("jit").join(process);
+        make_folder(&folder)?;
+        let beside = folder.join(format!("{name}.{}", std::process::id()));
+        let _ = std::fs::remove_file(&beside);
+        let mut open = OpenOptions::new();
+        let mut to = open.write(true).create_new(true).mode(0o600).open(&beside)?;
+        let copied = io::copy(&mut file, &mut to)
+            .and_then(|bytes| std::fs::rename(&beside, folder.join(name)).map(|()| bytes));
+        copied.map(Stored::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+    }
+
     /// Puts what `fill` writes in its place, where nothing is there yet, and a link by build id.
     fn put(
         &self,

@@ -11,7 +11,6 @@ use tare_kernel::cgroup::CpuTime;
 use super::{Recording, cost, followed, ledger, recount};
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
-use crate::keep::Binaries;
 use crate::output::{Closing, OutputStats};
 
 /// What a recording leaves behind.
@@ -124,7 +123,8 @@ impl Recording {
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
-        ledger.kept_binaries = self.shared.hold(None).map(Binaries::store);
+        let compiled = self.shared.jit(|jit| jit.files());
+        ledger.kept_binaries = self.shared.hold(None).map(|held| held.store(&compiled));
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);

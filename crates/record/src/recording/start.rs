@@ -157,7 +157,7 @@ impl Recording {
         shared.with_output(|output| output.begin(description))?;
         shared.append(&[&note::encode(&ledger.to_note())?])?;
         self.describe_existing()?;
-        self.shared.append(&[&self.shared.jit_note()])?;
+        self.shared.append(&[&self.shared.jit(JitProcesses::take_note_of_all)])?;
         self.shared.append(&[&FINISHED_INIT])?;
         Ok(self.shared.flush()?)
     }

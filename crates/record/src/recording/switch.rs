@@ -7,6 +7,7 @@ use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::ledger::{last_records, sample_time};
 use super::{Recording, Stopped, cost, recount};
+use crate::capture::jit::JitProcesses;
 use crate::error::RecordError;
 use crate::options::Keep;
 use crate::output::Closing;
@@ -70,7 +71,7 @@ impl Recording {
             let build_ids = self.shared.build_ids(&self.session.backend.host);
             ending.features.push(Feature::BuildIds(build_ids));
         }
-        records.extend(self.shared.jit_note());
+        records.extend(self.shared.jit(JitProcesses::take_note_of_all));
         let room = recount::room_for_end(&ending);
         self.shared
             .with_output(|output| output.reserve(room))

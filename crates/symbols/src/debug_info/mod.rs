@@ -79,6 +79,12 @@ impl DebugInfo {
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
+    /// Whether nothing was missing of it, as far as it was asked: what it answered holds for good.
+    pub(crate) fn is_complete(&self) -> bool {
+        let has_alternative = self.main.alternative.is_none() || self.alternative.is_some();
+        has_alternative && self.split.is_complete()
+    }
+
     /// Bytes of memory that stay as long as it does.
     pub(crate) fn bytes(&self) -> usize {
         let alternative = self.alternative.as_ref().map(|(file, _)| file.decompressed_bytes());

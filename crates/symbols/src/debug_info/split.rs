@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gimli::{Dwarf, DwoId, Unit};
 
@@ -20,6 +21,8 @@ pub(super) struct SplitFiles {
     package: OnceLock<Option<DebugFile>>,
     /// By the number of the unit.
     files: OnceVec<Option<DebugFile>>,
+    /// Whether a unit's part was nowhere to be found.
+    is_missing: AtomicBool,
 }
 
 impl SplitFiles {
@@ -43,13 +46,20 @@ impl SplitFiles {
             let dwarf = package.find_cu(id, &skeleton.dwarf).ok()??;
             unit(Rc::new(dwarf), skeleton, id, number)
         };
-        of_package().or_else(|| {
+        let found = of_package().or_else(|| {
             let open =
                 || paths(options, near, skeleton).iter().find_map(|path| open(options, near, path));
             let mut dwarf = self.files.get_or_init(number, open).as_ref()?.split();
             dwarf.make_dwo(&skeleton.dwarf);
             unit(Rc::new(dwarf), skeleton, id, number)
-        })
+        });
+        self.is_missing.fetch_or(found.is_none(), Ordering::Relaxed);
+        found
+    }
+
+    /// Whether all parts that were asked for were found.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.is_missing.load(Ordering::Relaxed)
     }
 }
 

@@ -175,3 +175,43 @@ fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
     bytes.resize(names + name_bytes, b'x');
     bytes
 }
+
+/// With symbols and debug info of this test, which then can't be found any more.
+#[test]
+fn what_was_looked_up_is_known_without_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let bytes = object::read::ReadCache::new(File::open(&exe).unwrap());
+    let Some(build_id) = crate::elf::build_id(&bytes).unwrap() else {
+        return println!("skipped: the linker gives no build ids");
+    };
+    let (own, kept) = (folder.path().join("own"), folder.path().join("kept"));
+    std::fs::copy(&exe, &own).unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    let name = own.clone().into_os_string().into_encoded_bytes();
+    let mut dsos = DsoTable::default();
+    let id = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: Some(build_id) }).unwrap();
+    let uid = std::os::unix::fs::MetadataExt::uid(&folder.path().metadata().unwrap());
+    let cache = crate::SymbolCache { folder: kept.clone(), most_bytes: 1 << 30, uid };
+    let with = |cache| Symbolizer::new(SymbolOptions { cache, ..SymbolOptions::default() });
+    let addresses: Vec<_> =
+        (0..2000).map(|at| crate::DsoAddress { dso: id, address: 0x40_000 + at * 0x3e1 }).collect();
+    let threads = std::num::NonZeroUsize::MIN;
+    let ask = |symbolizer: &Symbolizer, addresses: &[crate::DsoAddress]| -> Vec<String> {
+        let frames = symbolizer.frames(&dsos, addresses, threads);
+        let of =
+            |at| frames.get(at).map(|frame| format!("{frame:?}")).collect::<Vec<_>>().join(" < ");
+        (0..frames.len()).map(of).collect()
+    };
+    let expected = ask(&with(None), &addresses);
+    assert!(expected.iter().filter(|text| text.contains(".rs")).count() > 100);
+    // In two steps, the second of which asks for some of the first again.
+    ask(&with(Some(cache.clone())), &addresses[..1200]);
+    let both = with(Some(cache.clone()));
+    assert_eq!(ask(&both, &addresses[800..]), expected[800..]);
+    drop(both);
+    std::fs::remove_file(&own).unwrap();
+    assert_eq!(ask(&with(Some(cache.clone())), &addresses), expected);
+    assert_ne!(ask(&with(None), &addresses), expected);
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 2, "symbols and lines");
+}

@@ -170,6 +170,28 @@ fn dumps_of_the_processs_user_are_believed() {
     assert!(!report(&file).contains("compiled_"), "another user's");
 }
 
+/// Numbers of processes are used again: what is kept is known by the process's start, too.
+#[test]
+fn kept_dumps_outlive_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    let kept = folder.path().join("kept").display().to_string();
+    let options = format!("--keep-binaries={kept}");
+    if record(&file, &[&options], Command::new(&binary).arg(folder.path())).is_none() {
+        return;
+    }
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "dump") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    assert!(!report(&file).contains("compiled_"), "{}", report(&file));
+    let report = show(&["report", "--no-children", "-g", "none", "--buildid-dir", &kept], &file);
+    assert!(share(&report, "compiled_first") > 10.0, "{report}");
+    assert!(share(&report, "compiled_later") > 10.0, "{report}");
+}
+
 /// A file for a runtime, in a folder of its own.
 struct Program {
     folder: tempfile::TempDir,
@@ -240,6 +262,7 @@ fn node_names_its_code_in_perf_maps_and_jitdumps() {
     let program = Program::new("hot.js", JAVASCRIPT);
     let Some(report) = program.report(&node, &[], &[]) else { return };
     assert!(!report.contains("hot_javascript"), "{report}");
+    assert!(report.contains("Node.js wrote no perf map: node --perf-basic-prof"), "{report}");
 }
 
 const JAVA: &str = r#"

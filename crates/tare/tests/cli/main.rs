@@ -10,6 +10,7 @@ mod annotate;
 mod archive;
 mod browser;
 mod budget;
+mod cache;
 mod doctor;
 mod events;
 mod export;

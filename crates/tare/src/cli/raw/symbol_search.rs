@@ -20,6 +20,10 @@ pub struct SymbolSearch {
     #[arg(long, value_name = "FOLDER")]
     pub buildid_dir: Option<PathBuf>,
 
+    /// Neither use what was looked up before nor keep it ($XDG_CACHE_HOME/tare)
+    #[arg(long)]
+    pub no_cache: bool,
+
     /// Names as in the file, not as in source code
     #[arg(long)]
     pub no_demangle: bool,

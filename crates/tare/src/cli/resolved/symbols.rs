@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_symbols::{Debuginfod, Download, Servers, SymbolOptions};
+use tare_symbols::{Debuginfod, Download, Servers, SymbolCache, SymbolOptions};
 
 use crate::cli::raw::SymbolSearch;
 use crate::download;
@@ -16,9 +16,11 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
     let home = folder_of("HOME");
     let usual = SymbolOptions::default();
     let debuginfod_cache = debuginfod_cache(home.as_deref());
+    let folder = if typed.no_cache { None } else { own_folder(home.as_deref()) };
     let is_here = typed.symfs.is_none() && typed.kallsyms.is_none();
     SymbolOptions {
-        kallsyms_copy: if is_here { kallsyms_copy(home.as_deref()) } else { None },
+        kallsyms_copy: folder.as_ref().filter(|_| is_here).map(|folder| folder.join("kallsyms")),
+        cache: folder.as_deref().and_then(symbol_cache),
         symfs: typed.symfs.unwrap_or(usual.symfs),
         debuginfod: servers().zip(debuginfod_cache.clone()).map(|(servers, cache)| {
             let uid = rustix::process::geteuid().as_raw();
@@ -74,23 +76,35 @@ fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
     named.or_else(old).or_else(|| Some(cache()?.join("debuginfod_client")))
 }
 
-/// Where a copy of the kernel's symbols is kept: `$XDG_CACHE_HOME/tare`, else `~/.cache/tare`. `None`
-/// where that folder is not this user's, as with `sudo`, or can't be made.
-fn kallsyms_copy(home: Option<&Path>) -> Option<PathBuf> {
+/// Where symbols are kept by build id: a folder below tare's own.
+fn symbol_cache(own_folder: &Path) -> Option<SymbolCache> {
+    let folder = own_folder.join("symbols");
+    // Another tare may make it at the same time.
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    is_own(&folder, 0o077)?;
+    let uid = rustix::process::geteuid().as_raw();
+    Some(SymbolCache { folder, most_bytes: SymbolCache::MOST_BYTES, uid })
+}
+
+/// Whether a folder is this user's, and has no rights for others that it may not have.
+fn is_own(folder: &Path, no_rights: u32) -> Option<()> {
+    let meta = std::fs::symlink_metadata(folder).ok()?;
+    let euid = rustix::process::geteuid().as_raw();
+    (meta.is_dir() && meta.uid() == euid && meta.mode() & no_rights == 0).then_some(())
+}
+
+/// Where tare keeps what it looked up: `$XDG_CACHE_HOME/tare`, else `~/.cache/tare`. `None` where that
+/// folder is not this user's, as with `sudo`, or can't be made.
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = named.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| home.map(|home| home.join(".cache")))?;
-    let is_own = |folder: &Path| {
-        let meta = std::fs::symlink_metadata(folder).ok()?;
-        let euid = rustix::process::geteuid().as_raw();
-        (meta.is_dir() && meta.uid() == euid && meta.mode() & 0o022 == 0).then_some(())
-    };
     // A home that is somebody else's gets no folder.
-    is_own(if cache.exists() { &cache } else { home? })?;
+    is_own(if cache.exists() { &cache } else { home? }, 0o022)?;
     let folder = cache.join("tare");
     if !folder.exists() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     }
-    is_own(&folder)?;
-    Some(folder.join("kallsyms"))
+    is_own(&folder, 0o022)?;
+    Some(folder)
 }

@@ -1,0 +1,328 @@
+//! A file of tables that is read in part: blocks, each with a checksum, which are read when a figure
+//! in them is asked for.
+//!
+//! ```text
+//! header, one page | tables, each in whole blocks | checksum of each block u64
+//! magic, kind, bytes of each table, hash of the checksums, hash of the header: u64 each
+//! ```
+//! The file is its reader's own; checksums are for what disks, and programs that were killed, do to
+//! it. A block that isn't as it was written is as if it weren't there. Numbers are as this machine
+//! has them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::fs::OFlags;
+
+use crate::once_vec::OnceVec;
+
+/// Bytes of a block: more than any text has.
+pub(super) const BLOCK: usize = 1 << 15;
+
+/// Tables of a file.
+pub(super) const TABLES: usize = 4;
+
+/// The version is the last byte.
+const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x01");
+
+/// Bytes before the first block, and those of them that have a meaning.
+const HEADER: usize = 4096;
+const WORDS: usize = 4 + TABLES;
+
+/// A file larger than this is none of ours.
+pub(super) const LARGEST: u64 = 64 << 20;
+
+/// A file that is open.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    file: File,
+    tables: [Place; TABLES],
+    sums: Vec<u64>,
+    blocks: OnceVec<Option<Box<[u8]>>>,
+    is_damaged: AtomicBool,
+}
+
+/// Where a table lies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    first_block: usize,
+    bytes: usize,
+}
+
+/// Where tables of these sizes lie, and how many blocks they have together.
+fn places(bytes: [usize; TABLES]) -> ([Place; TABLES], usize) {
+    let mut blocks = 0;
+    let places = bytes.map(|bytes| {
+        let first_block = blocks;
+        blocks += bytes.div_ceil(BLOCK);
+        Place { first_block, bytes }
+    });
+    (places, blocks)
+}
+
+impl Blocks {
+    /// Opens a file of this kind, which this user wrote and nobody else could; `None` where there is
+    /// none, or one that isn't whole.
+    pub(super) fn open(path: &Path, kind: u64, uid: u32) -> Option<Self> {
+        let mut open = OpenOptions::new();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        open.read(true).custom_flags(i32::try_from(flags.bits()).ok()?);
+        let file = open.open(path).ok()?;
+        let meta = file.metadata().ok()?;
+        let is_own = meta.is_file() && meta.uid() == uid && meta.mode() & 0o077 == 0;
+        if !is_own || meta.len() > LARGEST {
+            return None;
+        }
+        let mut header = [0; WORDS * 8];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let words: Vec<u64> =
+            header.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let [magic, its_kind, a, b, c, d, sums_hash, header_hash] = words[..] else { return None };
+        if magic != MAGIC || its_kind != kind || header_hash != hash(&header[..WORDS * 8 - 8]) {
+            return None;
+        }
+        let bytes = [a, b, c, d].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        if bytes.iter().any(|bytes| *bytes as u64 > LARGEST) {
+            return None;
+        }
+        let (tables, blocks) = places(bytes);
+        if meta.len() != (HEADER + blocks * (BLOCK + 8)) as u64 {
+            return None;
+        }
+        let mut sums = vec![0; blocks * 8];
+        file.read_exact_at(&mut sums, (HEADER + blocks * BLOCK) as u64).ok()?;
+        if hash(&sums) != sums_hash {
+            return None;
+        }
+        let sums = sums.as_chunks().0.iter().map(|sum| u64::from_ne_bytes(*sum)).collect();
+        Some(Self {
+            file,
+            tables,
+            sums,
+            blocks: OnceVec::default(),
+            is_damaged: AtomicBool::new(false),
+        })
+    }
+
+    /// Writes a file beside the old one and puts it in its place: readers see one of them, whole.
+    pub(super) fn write(path: &Path, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let beside = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+        let mut open = OpenOptions::new();
+        let file = open.write(true).create_new(true).mode(0o600).open(&beside)?;
+        let written = write_to(file, kind, tables).and_then(|()| std::fs::rename(&beside, path));
+        written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
+    }
+
+    /// The file, to say that it was used.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether a block was not as it was written.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// The most memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.sums.len() * (BLOCK + 8)
+    }
+
+    /// Bytes of a table that lie in one block.
+    pub(super) fn get(&self, table: usize, at: usize, len: usize) -> Option<&[u8]> {
+        let place = self.tables.get(table)?;
+        if at.checked_add(len)? > place.bytes {
+            return None;
+        }
+        let block = self.block(place.first_block + at / BLOCK)?;
+        block.get(at % BLOCK..)?.get(..len)
+    }
+
+    fn block(&self, number: usize) -> Option<&[u8]> {
+        let sum = *self.sums.get(number)?;
+        let read = || {
+            let mut bytes = vec![0; BLOCK].into_boxed_slice();
+            let read = self.file.read_exact_at(&mut bytes, (HEADER + number * BLOCK) as u64);
+            let is_whole = read.is_ok() && hash(&bytes) == sum;
+            self.is_damaged.fetch_or(!is_whole, Ordering::Relaxed);
+            is_whole.then_some(bytes)
+        };
+        self.blocks.get_or_init(u32::try_from(number).ok()?, read).as_deref()
+    }
+
+    /// How many numbers of so many bytes a table has.
+    pub(super) fn len(&self, table: usize, size: usize) -> usize {
+        self.tables.get(table).map_or(0, |place| place.bytes / size)
+    }
+
+    /// A number of a table.
+    pub(super) fn u64(&self, table: usize, index: usize) -> Option<u64> {
+        let bytes = self.get(table, index.checked_mul(8)?, 8)?;
+        Some(u64::from_ne_bytes(*bytes.first_chunk()?))
+    }
+
+    /// A number of a table.
+    pub(super) fn u32(&self, table: usize, index: usize) -> Option<u32> {
+        let bytes = self.get(table, index.checked_mul(4)?, 4)?;
+        Some(u32::from_ne_bytes(*bytes.first_chunk()?))
+    }
+
+    /// How many numbers of a sorted table are not above one; `None` where a block is damaged.
+    pub(super) fn not_above(&self, table: usize, wanted: u64) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len(table, 8));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.u64(table, middle)? <= wanted { low = middle + 1 } else { high = middle }
+        }
+        Some(low)
+    }
+
+    /// The text that begins at an offset in a table ([`Texts::add`]), and its tag.
+    pub(super) fn text(&self, table: usize, at: u32) -> Option<(&[u8], u8)> {
+        let at = at as usize;
+        let front: [u8; 3] = *self.get(table, at, 3)?.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([front[0], front[1]]));
+        Some((self.get(table, at + 3, len)?, front[2]))
+    }
+}
+
+fn write_to(file: File, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 18, file);
+    let (_, blocks) = places(tables.map(<[u8]>::len));
+    let mut sums = Vec::with_capacity(blocks * 8);
+    let mut filled = vec![0; BLOCK];
+    for block in tables.iter().flat_map(|table| table.chunks(BLOCK)) {
+        sums.extend(if block.len() == BLOCK {
+            hash(block).to_ne_bytes()
+        } else {
+            filled[..block.len()].copy_from_slice(block);
+            filled[block.len()..].fill(0);
+            hash(&filled).to_ne_bytes()
+        });
+    }
+    let [a, b, c, d] = tables.map(|table| table.len() as u64);
+    let words = [MAGIC, kind, a, b, c, d, hash(&sums)];
+    let mut header: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    header.extend(hash(&header).to_ne_bytes());
+    header.resize(HEADER, 0);
+    out.write_all(&header)?;
+    for table in tables {
+        out.write_all(table)?;
+        let rest = table.len().next_multiple_of(BLOCK) - table.len();
+        filled[..rest].fill(0);
+        out.write_all(&filled[..rest])?;
+    }
+    out.write_all(&sums)?;
+    out.flush()
+}
+
+/// A checksum of a multiple of eight bytes, a word at a time.
+fn hash(bytes: &[u8]) -> u64 {
+    let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+    words.fold(0x7261_7472, |hash: u64, word| {
+        (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+/// A table of texts in the making, none of which lies in two blocks.
+#[derive(Debug, Default)]
+pub(super) struct Texts(pub(super) Vec<u8>);
+
+impl Texts {
+    /// Adds a text with a tag, and says where it begins; `None` where it is too long, or the table
+    /// too large.
+    pub(super) fn add(&mut self, text: &[u8], tag: u8) -> Option<u32> {
+        let len = u16::try_from(text.len()).ok().filter(|_| text.len() + 3 <= BLOCK)?;
+        let room = BLOCK - self.0.len() % BLOCK;
+        if text.len() + 3 > room {
+            self.0.resize(self.0.len() + room, 0);
+        }
+        let at = u32::try_from(self.0.len()).ok().filter(|at| u64::from(*at) < LARGEST)?;
+        self.0.extend(len.to_ne_bytes());
+        self.0.push(tag);
+        self.0.extend_from_slice(text);
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_uid(path: &Path) -> u32 {
+        path.metadata().unwrap().uid()
+    }
+
+    fn write(path: &Path) -> (Vec<u8>, Texts, u32) {
+        let numbers: Vec<u8> =
+            (0..20_000_u64).flat_map(|number| (number * 3).to_ne_bytes()).collect();
+        let mut texts = Texts::default();
+        let at =
+            (0..10_000).map(|number| texts.add(format!("text {number}").as_bytes(), 7).unwrap());
+        let last = at.last().unwrap();
+        Blocks::write(path, 5, [&numbers, &[], &[1, 0, 0, 0], &texts.0]).unwrap();
+        (numbers, texts, last)
+    }
+
+    #[test]
+    fn tables_come_back_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let (_, _, last) = write(&path);
+        let uid = own_uid(&path);
+        let blocks = Blocks::open(&path, 5, uid).unwrap();
+        assert_eq!((blocks.u64(0, 19_999), blocks.u64(0, 20_000)), (Some(59_997), None));
+        assert_eq!((blocks.len(1, 8), blocks.u32(2, 0), blocks.u32(2, 1)), (0, Some(1), None));
+        let (text, tag) = blocks.text(3, last).unwrap();
+        assert_eq!((text, tag), (&b"text 9999"[..], 7));
+        assert_eq!(
+            [0, 2, 3, 60_000].map(|at| blocks.not_above(0, at)),
+            [1, 1, 2, 20_000].map(Some)
+        );
+        assert!(Blocks::open(&path, 6, uid).is_none(), "another kind");
+        assert!(Blocks::open(&path, 5, uid + 1).is_none(), "another user's");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 1, "nothing is left beside it");
+    }
+
+    /// Each byte changed, the file cut anywhere, also while it is read.
+    #[test]
+    fn what_is_damaged_is_as_if_it_were_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path);
+        let (whole, uid) = (std::fs::read(&path).unwrap(), own_uid(&path));
+        let read = |blocks: &Blocks| {
+            for number in 0..20_000 {
+                let found = blocks.u64(0, number);
+                assert!(
+                    found.is_none_or(|found| found == number as u64 * 3),
+                    "{number}: {found:?}"
+                );
+            }
+            assert!(blocks.text(3, 0).is_none_or(|(text, _)| text == b"text 0"));
+            blocks.is_damaged()
+        };
+        for at in (0..whole.len()).step_by(4099) {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x40;
+            std::fs::write(&path, &changed).unwrap();
+            // What lies between the header and the blocks has no meaning.
+            let opened = Blocks::open(&path, 5, uid);
+            assert!(opened.as_ref().is_none_or(|blocks| read(blocks)
+                || (64..HEADER).contains(&at)
+                || at > HEADER + 5 * BLOCK));
+            std::fs::write(&path, &whole[..at]).unwrap();
+            assert!(Blocks::open(&path, 5, uid).is_none(), "cut at {at}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        let open = Blocks::open(&path, 5, uid).unwrap();
+        std::fs::write(&path, &whole[..HEADER + 100]).unwrap();
+        assert!(read(&open), "it shrank while it was read");
+    }
+}
