@@ -142,3 +142,16 @@ impl Recording {
         self.parts.iter().filter_map(|part| part.time_ns).min()
     }
 }
+
+/// Adds what could not be read of a recording.
+pub(crate) fn add_unread(losses: &mut tare_profile::Losses, unread: &Losses) {
+    let gap = |gap: &tare_format::file::Gap| tare_profile::Gap {
+        offset: gap.offset,
+        bytes: gap.bytes,
+        why: gap.why.to_string(),
+    };
+    losses.gaps.extend(unread.gaps().iter().map(gap));
+    losses.more_gaps = unread.more();
+    losses.unread_bytes = unread.bytes();
+    losses.is_unfinished = unread.unfinished;
+}

@@ -4,17 +4,17 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use tare_format::abi::Flags;
-use tare_format::file::{Description, Entry, Losses as Unread};
+use tare_format::file::{Description, Entry};
 use tare_format::order::{Ordered, Sorter};
 use tare_format::record::{Layout, RawRecord, Record, Sample, SampleHead, kind};
-use tare_profile::{Gap, Losses};
+use tare_profile::Losses;
 
 use crate::ahead::{self, Ahead};
 use crate::deferred::{self, Deferred};
 use crate::error::Error;
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
-use crate::recording::Recording;
+use crate::recording::{Recording, add_unread};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
@@ -445,17 +445,4 @@ impl State {
 /// marks between them say nothing of such rings.
 fn has_backward_rings(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
-}
-
-/// Adds what could not be read of a recording.
-fn add_unread(losses: &mut Losses, unread: &Unread) {
-    let gap = |gap: &tare_format::file::Gap| Gap {
-        offset: gap.offset,
-        bytes: gap.bytes,
-        why: gap.why.to_string(),
-    };
-    losses.gaps.extend(unread.gaps().iter().map(gap));
-    losses.more_gaps = unread.more();
-    losses.unread_bytes = unread.bytes();
-    losses.is_unfinished = unread.unfinished;
 }

@@ -238,7 +238,7 @@ fn debug_info_elsewhere_says_the_same() {
             println!("skipped: objcopy has no {kind}");
             continue;
         }
-        same(&ours(&path.join(kind), &addresses, 1), &expected, "compressed with {kind}");
+        same(&ours(&path.join(kind), &addresses, 1), &expected, kind);
     }
     if sh("command -v dwz || :").expect("as the test made it").is_empty() {
         return println!("skipped: no dwz");
@@ -272,12 +272,18 @@ fn split_debug_info_says_the_same() {
             return println!("skipped: no readelf");
         };
         let expected = ours(&path.join("whole"), &addresses, 1);
-        same(&ours(&path.join("split"), &addresses, 1), &expected, "DWARF {version}");
-        if run("dwp", &["-e", "split", "-o", "split.dwp"], path, "").is_some() {
+        same(&ours(&path.join("split"), &addresses, 1), &expected, version);
+        // Some versions of dwp crash on DWARF 5.
+        let pack = "rm -f split.dwp; dwp -e split -o split.dwp 2>/dev/null && echo packed || :";
+        if run("sh", &["-c", pack], path, "").is_some_and(|said| !said.is_empty()) {
             run("sh", &["-c", "rm -f *.dwo"], path, "").expect("as the test made it");
-            same(&ours(&path.join("split"), &addresses, 1), &expected, "package {version}");
+            same(
+                &ours(&path.join("split"), &addresses, 1),
+                &expected,
+                &format!("package {version}"),
+            );
         } else {
-            println!("skipped: no dwp");
+            println!("skipped: no dwp for DWARF {version}");
         }
     }
 }

@@ -31,6 +31,17 @@ const SECTIONS: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
+/// Further sections that a package says of each unit where they lie in it.
+const PACKAGED: [&str; 7] = [
+    ".debug_cu_index",
+    ".debug_tu_index",
+    ".debug_loc.dwo",
+    ".debug_loclists.dwo",
+    ".debug_macinfo.dwo",
+    ".debug_macro.dwo",
+    ".debug_types.dwo",
+];
+
 /// A file with debug info. Its bytes come from the disk as they are looked at.
 #[derive(Debug)]
 pub(super) struct DebugFile {
@@ -90,7 +101,7 @@ impl DebugFile {
                 }
             }
         }
-        for name in [".debug_cu_index", ".debug_tu_index"] {
+        for name in PACKAGED {
             sections.extend(section(&reader, bytes, name));
         }
         let endian = match reader.endian {
