@@ -44,6 +44,10 @@ pub(super) struct OutputFile {
     records: u64,
     /// System calls for what is not written by the sink.
     calls: u64,
+    /// Whether the file was looked at since the last flush.
+    is_checked: bool,
+    /// Whether a feature table lies behind what was written, which the next bytes replace.
+    has_table: bool,
     /// Why the data end, and where.
     failed: Option<(OutputError, CutPoint)>,
 }
@@ -71,6 +75,8 @@ impl OutputFile {
             sync: options.sync,
             records: 0,
             calls: 0,
+            is_checked: false,
+            has_table: false,
             failed: None,
         })
     }
@@ -173,8 +179,16 @@ impl OutputFile {
         // A write behind the end would fill what lies between with zeros.
         if self.sink.writes() {
             self.check()?;
+            self.is_checked = true;
         }
-        let written = self.sink.append(pieces);
+        // What a flush would write behind them goes along.
+        let table = if records.is_some() { &self.beginning.feature_table[..] } else { &[] };
+        let written = if table.is_empty() {
+            self.sink.append(pieces).map(|()| false)
+        } else {
+            self.sink.append_before(pieces, table)
+        };
+        self.has_table = written == Ok(true);
         if written == Err(Errno::STALE) || self.sink.is_torn() {
             self.check()?;
             return self.gone(OutputError::Truncated, self.start);
@@ -234,6 +248,7 @@ impl OutputFile {
         self.check()?;
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let zeros = vec![0; usize::try_from(room).unwrap_or(0)];
+        self.has_table = false;
         self.calls += 1;
         match write_at(&**file, &zeros, self.sink.end()) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
@@ -277,7 +292,9 @@ impl OutputFile {
     pub(super) fn flush(&mut self) -> Result<()> {
         self.still_going()?;
         self.pack()?;
-        self.check()?;
+        if !std::mem::take(&mut self.is_checked) {
+            self.check()?;
+        }
         self.make_known()?;
         if self.sync
             && let Some(file) = self.file()
@@ -311,10 +328,15 @@ impl OutputFile {
         let Some(file) = self.file().cloned().filter(|_| end != self.known_end) else {
             return Ok(());
         };
-        let table = std::mem::take(&mut self.beginning.feature_table);
-        let written = self.write(&[&table], None);
-        self.beginning.feature_table = table;
-        written?;
+        if std::mem::take(&mut self.has_table) {
+            self.sink.skip(self.beginning.feature_table.len() as u64);
+        } else {
+            let table = std::mem::take(&mut self.beginning.feature_table);
+            let written = self.write(&[&table], None);
+            self.beginning.feature_table = table;
+            written?;
+            self.is_checked = false;
+        }
         // Compressed records are cut between blocks alone, whose ends are known.
         if self.compressor.is_none() {
             self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });

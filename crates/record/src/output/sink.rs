@@ -90,6 +90,22 @@ impl Sink {
         }
     }
 
+    /// The same, with bytes behind the pieces that the next ones are to replace, unless
+    /// [`Sink::skip`] leaves them there. Whether they were written: only where that costs no call.
+    pub(super) fn append_before(&mut self, pieces: &[&[u8]], behind: &[u8]) -> Result<bool, Errno> {
+        match &mut self.path {
+            OpenPath::Write(writer) => writer.append_before(pieces, behind).map(|()| true),
+            OpenPath::Mmap(_) | OpenPath::Stream { .. } => self.append(pieces).map(|()| false),
+        }
+    }
+
+    /// Leaves what was written behind the pieces.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        if let OpenPath::Write(writer) = &mut self.path {
+            writer.skip(bytes);
+        }
+    }
+
     /// Whether some of what was written is in no file, as somebody truncated it.
     pub(super) fn is_torn(&self) -> bool {
         matches!(&self.path, OpenPath::Mmap(windows) if windows.is_torn())

@@ -45,6 +45,19 @@ impl FileWriter {
             Ok(written)
         })
     }
+
+    /// Writes all the pieces, and `behind` them what the next pieces are to replace.
+    pub(super) fn append_before(&mut self, pieces: &[&[u8]], behind: &[u8]) -> Result<(), Errno> {
+        let end = self.end + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        let written = self.append(&[pieces, &[behind]].concat());
+        self.end = self.end.min(end);
+        written
+    }
+
+    /// Leaves so many bytes where they are: the next piece belongs behind them.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.end += bytes;
+    }
 }
 
 /// Writes all the pieces to a stream.
