@@ -16,7 +16,7 @@ build() { # build NAME COMPILER SOURCE OPTION...
     mv "$into/$name.$$" "$into/$name"
 }
 build libext.so cc ext.c -O2 -shared -fPIC
-rest=(-O2 -pthread "$into/libext.so" -Wl,-z,lazy "-Wl,-rpath,$into")
+rest=(-O2 -pthread "$into/libext.so" "-Wl,-z,lazy" "-Wl,-rpath,$into")
 build known cc known.c -fomit-frame-pointer "${rest[@]}"
 build known-fp cc known.c -fno-omit-frame-pointer -DFRAME_POINTERS "${rest[@]}"
 build throws c++ throws.cc -O2 -fomit-frame-pointer

@@ -173,6 +173,13 @@ impl Report {
         }
     }
 
+    /// Whether lines of source are asked for, by the keys that are named.
+    #[must_use]
+    pub fn asks_for_lines(&self) -> bool {
+        let mut columns = self.sort.iter().chain(self.fields.iter().flatten());
+        columns.any(|column| matches!(column, Column::Key(key) if key.is_of_lines()))
+    }
+
     /// How samples are summed up.
     #[must_use]
     pub fn profile(&self, code: Code, recorded: Recorded) -> ProfileOptions {
