@@ -5,7 +5,7 @@ use super::samples::Samples;
 const EXAMPLES: &str = "\
 Examples:
   tare export --format firefox -o profile.json            then load it in the Firefox Profiler
-  tare export --format pprof -o profile.pb.gz && go tool pprof -http=: -symbolize=none profile.pb.gz
+  tare export --format pprof -o profile.pb.gz             for go tool pprof -symbolize=none
   tare export --format parquet -o samples.parquet         a row a sample, for DuckDB or pandas
   tare export --format folded -e cpu-clock | flamegraph.pl > out.svg
   tare export --format jsonl other.data | jq .period
