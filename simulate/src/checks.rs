@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use tare_format::file::writer::HEADER_SIZE;
 use tare_format::ledger::Ledger;
 use tare_record::Finished;
 use tare_record::options::Keep;
@@ -68,10 +69,11 @@ pub(crate) fn after(
         if !stopped {
             names(ran, &disk.snapshot().files)?;
         }
-        if let Some(cut) = disk.cut() {
+        // Data are cut back by two writes, and between them the file is neither the one nor the other.
+        if let Some(cut) = disk.cut().filter(|_| !may_be_cut_back(ran)) {
             let files = read(&cut.files, false)?;
             each_once(ran.truth, &files)?;
-            flushed("when it was killed", ran, &files, cut.mark, may_be_cut_back(ran))?;
+            flushed("when it was killed", ran, &files, cut.mark, false)?;
         }
     }
     Ok(())
@@ -89,7 +91,8 @@ fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<F
     for (path, bytes) in by_age {
         let file = path.display().to_string();
         // A recorder that was killed, or whose disk failed, before a file began.
-        if bytes.iter().all(|byte| *byte == 0) {
+        let has_begun = bytes.len() >= HEADER_SIZE && bytes.iter().any(|byte| *byte != 0);
+        if !has_begun {
             continue;
         }
         let contents = Contents::of_bytes(bytes, is_stream)
