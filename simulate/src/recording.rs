@@ -183,6 +183,8 @@ impl Session<'_> {
         let due = self.machine.truth.borrow().samples.len();
         let is_due = self.recording.deadline() <= self.clock.now();
         let is_recording = *self.recording.process()? == State::Recording;
+        // Each finished file is one, with its ledger.
+        self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {
             // A queue writes later: then nothing is promised of this moment.
             if self.scenario.output.compress.is_none() && self.scenario.to == To::File {
