@@ -20,17 +20,17 @@ use crate::exit::Exit;
 pub fn run(args: Vec<OsString>) -> u8 {
     let name = args.get(1).cloned();
     let outcome = match Tare::parse_typed(args) {
-        Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw),
+        Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw.0),
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
-        Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw),
-        Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw),
-        Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw),
+        Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw.0),
+        Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw.0),
+        Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw.0),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
-        Ok(Tare { command: Command::Annotate(raw) }) => command::annotate::run(*raw),
-        Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw),
-        Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw),
-        Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw),
+        Ok(Tare { command: Command::Annotate(raw) }) => command::annotate::run(*raw.0),
+        Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw.0),
+        Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw.0),
+        Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw.0),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };

@@ -18,7 +18,10 @@ fn must_parse(place: &str, line: &str) {
 
 #[test]
 fn every_command_has_examples_that_parse() {
-    for command in Tare::command().get_subcommands() {
+    let mut tare = Tare::command();
+    tare.build();
+    let described = tare.get_subcommands().filter(|command| command.get_name() != "help");
+    for command in described {
         let name = command.get_name();
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let (_, examples) = text

@@ -8,10 +8,12 @@ use clap::{Arg, Command};
 /// Writes `-z3` as `-z=3`, the form that clap takes for an option whose value can be missing. What
 /// follows the first word that is no option belongs to the command that is run, and stays as it is.
 /// Returns whether `--` stands before it.
-pub(super) fn put_equals(args: &mut [OsString], tare: &Command) -> bool {
-    let Some(command) = args.get(1).and_then(|name| tare.find_subcommand(name)) else {
+pub(super) fn put_equals(args: &mut [OsString], tare: &mut Command) -> bool {
+    let Some(command) = args.get(1).and_then(|name| tare.find_subcommand_mut(name)) else {
         return false;
     };
+    // Its arguments are described now.
+    command.build();
     let mut at = 2;
     while let Some(word) = args.get(at).map(|word| word.as_bytes().to_vec()) {
         if word == b"--" {
@@ -88,7 +90,7 @@ mod tests {
                 text.split(' ').map(OsStr::new).map(OsStr::to_owned).collect::<Vec<_>>()
             };
             let mut args = words(typed);
-            let dashes = put_equals(&mut args, &crate::cli::raw::Tare::command());
+            let dashes = put_equals(&mut args, &mut crate::cli::raw::Tare::command());
             assert_eq!((args, dashes), (words(read), typed.contains(" -- ")));
         }
     }

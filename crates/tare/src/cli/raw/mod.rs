@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 mod annotate;
 mod archive;
 mod attached;
+mod deferred;
 mod doctor;
 mod export;
 mod flame;
@@ -24,6 +25,7 @@ mod versus;
 
 pub use annotate::{Annotate, DisassemblerStyle, PercentType};
 pub use archive::Archive;
+pub use deferred::Deferred;
 pub use doctor::Doctor;
 pub use export::{Export, ExportFormat};
 pub use flame::{Flame, FlameFormat, FlameOrder};
@@ -53,36 +55,36 @@ pub struct Tare {
 pub enum Command {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     #[command(args_override_self = true)]
-    Stat(Box<Stat>),
+    Stat(Deferred<Stat>),
     /// Measure what sampling costs on this machine, or what profilers cost a program.
     #[command(args_override_self = true)]
-    Overhead(Box<Overhead>),
+    Overhead(Deferred<Overhead>),
     /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into
     /// a perf.data file.
     #[command(args_override_self = true)]
-    Record(Box<Record>),
+    Record(Deferred<Record>),
     /// Show the system calls of a command, of running processes or of the whole machine, and how
     /// long they take.
     #[command(args_override_self = true)]
-    Trace(Box<Trace>),
+    Trace(Deferred<Trace>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     #[command(args_override_self = true)]
-    Script(Box<Script>),
+    Script(Deferred<Script>),
     /// Pack a recording with the binaries, debug files and kernel symbols that name its addresses.
     #[command(args_override_self = true)]
-    Archive(Box<Archive>),
+    Archive(Deferred<Archive>),
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
-    Report(Box<Report>),
+    Report(Deferred<Report>),
     /// Show functions instruction by instruction, with what samples weigh at each.
     #[command(args_override_self = true)]
-    Annotate(Box<Annotate>),
+    Annotate(Deferred<Annotate>),
     /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
     #[command(args_override_self = true)]
-    Flame(Box<Flame>),
+    Flame(Deferred<Flame>),
     /// Write samples in the formats of other tools.
     #[command(args_override_self = true)]
-    Export(Box<Export>),
+    Export(Deferred<Export>),
     /// Show the events that this machine has, and why it lacks others.
     #[command(args_override_self = true)]
     List(List),
@@ -100,7 +102,7 @@ impl Tare {
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = std::mem::ManuallyDrop::new(Self::command());
         let mut args: Vec<OsString> = args.into_iter().collect();
-        let after_dashes = attached::put_equals(&mut args, &command);
+        let after_dashes = attached::put_equals(&mut args, &mut command);
         let matches = std::mem::ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
         let mut tare = Self::from_arg_matches(&matches)?;
         if let Command::Stat(stat) = &mut tare.command {

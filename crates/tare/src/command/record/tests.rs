@@ -139,7 +139,7 @@ impl Machine {
             panic!("{line}")
         };
         let host = Host::at(self.root.path());
-        Plan::new(&Record::resolve(*raw, &host)?.options, &host, &self.kernel)
+        Plan::new(&Record::resolve(*raw.0, &host)?.options, &host, &self.kernel)
             .map_err(|error| wording::plan_error(&error, &host))
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(trace: &Trace, file: &Path) -> Outcome {
         words.extend(trace.command.iter().cloned());
     }
     match Tare::parse_typed(words)?.command {
-        Command::Record(raw) => crate::command::record::run(*raw),
+        Command::Record(raw) => crate::command::record::run(*raw.0),
         _ => unreachable!("these are words of tare record"),
     }
 }

@@ -25,7 +25,7 @@ fn resolve(options: &str) -> Result<Record, Refusal> {
         shlex::split(&format!("tare record {options}")).unwrap().into_iter().map(OsString::from);
     let parsed = Tare::parse_typed(words).map_err(|error| Refusal::usage(error.to_string()))?;
     let Command::Record(raw) = parsed.command else { panic!("{options}") };
-    Record::resolve(*raw, &Host::at(root.path()))
+    Record::resolve(*raw.0, &Host::at(root.path()))
 }
 
 fn record(options: &str) -> Record {
