@@ -1,6 +1,6 @@
 // known SECONDS: works at depths of 1 to 60 calls, on two threads, under a timer's signal handler, through a procedure
-// linkage table and behind a tail call. `known --chains` prints each chain of calls that there may be, the innermost
-// first: what known-chains.awk holds a recording against.
+// linkage table, in the vdso and behind a tail call. `known --chains` prints each chain of calls that there may be, the
+// innermost first: what known-chains.awk holds a recording against.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,6 +61,19 @@ APART static long through_plt(long seed) {
 	return seed;
 }
 
+// The vdso's code, called by the C library's: neither has frame pointers.
+APART static long through_vdso(long seed) {
+#ifdef FRAME_POINTERS
+	return seed + 1;
+#endif
+	struct timespec now;
+	for (int i = 0; i < 500; i++) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		seed += now.tv_nsec;
+	}
+	return seed;
+}
+
 LEAF(_in_handler)
 APART static void handler(int signal) { sink = leaf_in_handler(PASSES, signal) + 1; }
 
@@ -72,6 +85,7 @@ APART static long work(double seconds) {
 		seed += f1(round++ % 60 + 1, seed, round);
 		seed += tail(seed);
 		seed += through_plt(seed);
+		seed += through_vdso(seed);
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while (now.tv_sec - begin.tv_sec + (now.tv_nsec - begin.tv_nsec) / 1e9 < seconds);
 	return seed;
@@ -87,6 +101,7 @@ static void chains(const char *root) {
 	printf("chain leaf1 tail_leaf work %s\nchain tail_leaf work %s\nchain tail work %s\n", root, root, root);
 	printf("chain through_plt work %s\nchain ext through_plt work %s\n", root, root);
 	printf("chain ext@plt through_plt work %s\n", root);
+	printf("chain through_vdso work %s\n", root);
 	for (int depth = 1; depth <= 60; depth++)
 		for (int leaf = 0; leaf < 2; leaf++) {
 			printf(leaf ? "chain leaf%d" : "chain", depth);

@@ -7,6 +7,10 @@ use tare_profile::{Ended, FramePointers, Losses, Unwinding};
 /// Of copied stacks, the share that may be cut off before a larger copy is named.
 const FEW_PERCENT: f64 = 1.0;
 
+/// The largest copy that the kernel makes, and the share that it should hold.
+const LARGEST_COPY: u64 = 65_528;
+const MOST_PERCENT: f64 = 99.0;
+
 /// What call chains lack, a line each.
 pub(crate) fn lines(losses: &Losses) -> impl Iterator<Item = String> {
     let chains = losses.frame_pointers.as_ref().and_then(frame_pointer_line);
@@ -41,6 +45,11 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     if let Some(sufficient) = many {
         let held = percent(sufficient.stacks, sufficient.of);
         line += &format!("; --call-graph dwarf,{} would have held {held}", sufficient.bytes);
+        if sufficient.bytes >= LARGEST_COPY
+            && share(sufficient.stacks, sufficient.of) < MOST_PERCENT
+        {
+            line += ", and there is no larger copy: dwarf+fp goes on by frame pointers";
+        }
     }
     Some(line)
 }
@@ -188,6 +197,10 @@ mod tests {
             line(&unwinding).unwrap(),
             "of 1000 copied user stacks 90.0% are whole, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\u{a}b); --call-graph dwarf,24576 would have held 99.7%"
         );
+        unwinding.sufficient = Some(Sufficient { bytes: 65_528, stacks: 950, of: 993 });
+        assert!(line(&unwinding).unwrap().ends_with(
+            "; --call-graph dwarf,65528 would have held 95.7%, and there is no larger copy: dwarf+fp goes on by frame pointers"
+        ));
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
         assert!(!line(&unwinding).unwrap().contains("--call-graph"), "too few to speak of");
     }

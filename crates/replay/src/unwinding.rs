@@ -109,6 +109,7 @@ impl Account {
                 break;
             }
         }
-        (size > 0).then_some(Sufficient { bytes: size, stacks, of: all })
+        // Where no copy is large enough, the largest holds what was whole anyway.
+        Some(Sufficient { bytes: if size > 0 { size } else { LARGEST }, stacks, of: all })
     }
 }

@@ -44,6 +44,7 @@ mod recorded;
 mod report;
 mod report_input;
 mod script;
+mod script_lbr;
 mod script_tracepoints;
 mod stat;
 mod stat_attr;

@@ -128,3 +128,82 @@ fn chains_that_miss_callers_are_named() {
     assert!(line.contains(" known ") && line.contains("--call-graph dwarf"), "{line}");
     assert_eq!(said("known-fp"), None);
 }
+
+/// A function of hand-written assembly without call frames, which calls nothing, and a recursion of
+/// so many kilobytes.
+const ASSEMBLY_AND_DEPTH: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+__asm__(".text\n.globl bare\n.type bare, @function\nbare: push %rbx\n1: dec %rdi\njnz 1b\npop %rbx\nret\n.size bare, .-bare\n");
+#else
+__asm__(".text\n.globl bare\n.type bare, %function\nbare: 1: subs x0, x0, #1\nb.ne 1b\nret\n.size bare, .-bare\n");
+#endif
+void bare(unsigned long);
+__attribute__((noinline)) long deep(long kilobytes) {
+    volatile char room[1000];
+    memset((char *)room, kilobytes, sizeof room);
+    if (kilobytes > 0) return deep(kilobytes - 1) + room[5];
+    for (volatile long i = 0; i < 100000000; i++) {}
+    return 1;
+}
+int main(int argc, char **argv) {
+    long kilobytes = atol(argv[1]);
+    if (kilobytes == 0) bare(400000000);
+    else deep(kilobytes);
+    return 0;
+}
+"#;
+
+/// What a report says of copied stacks, in words and as JSON.
+fn said_of_copies(program: &Path, kilobytes: &str, how: &str) -> (String, serde_json::Value) {
+    let place = known(program, kilobytes, &["--call-graph", how]);
+    let read = |args: &[&str]| {
+        let output = tare().args(args).arg("-i").arg(place.file()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    };
+    let text = String::from_utf8(read(&["report", "--stdio"]).stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("copied user stacks")).unwrap_or_default();
+    let document = crate::support::document(&read(&["report", "--json"]));
+    let copied = document["loss"]["copied_stacks"].clone();
+    let script = stderr(&read(&["script"]));
+    assert!(line.is_empty() || script.contains(line.trim_start_matches("# ")), "{script}");
+    (line.to_owned(), copied)
+}
+
+/// Code that nothing is known of ends a stack, and a report says so, with the file.
+#[test]
+fn assembly_without_call_frames_truncates_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = crate::symbols::compile(folder.path(), ASSEMBLY_AND_DEPTH, "bare", &[]);
+    let Some(program) = compiled else { return };
+    let (line, copied) = said_of_copies(&program, "0", "dwarf");
+    assert!(line.contains("code without call frames in a file that has them, most in"), "{line}");
+    assert!(line.contains("/bare") && !line.contains("--call-graph"), "{line}");
+    let number = |name: &str| copied[name].as_u64().unwrap();
+    assert!(number("truncated") * 10 > number("stacks") * 9, "{copied}");
+    assert_eq!((&copied["sufficient"], number("stacks") > 100), (&serde_json::Value::Null, true));
+    let reason = &copied["reasons"][0];
+    assert!(reason["dso"].as_str().unwrap().ends_with("/bare"), "{copied}");
+}
+
+/// The size that is named would have held the stacks, and where the kernel makes no such copy, that
+/// is said.
+#[test]
+fn the_size_that_would_have_sufficed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = crate::symbols::compile(folder.path(), ASSEMBLY_AND_DEPTH, "deep", &[]);
+    let Some(program) = compiled else { return };
+    let (line, copied) = said_of_copies(&program, "20", "dwarf");
+    let bytes = copied["sufficient"]["bytes"].as_u64().expect("a size");
+    assert!((20_000..40_000).contains(&bytes), "{line}");
+    assert!(line.contains(&format!("--call-graph dwarf,{bytes} would have held")), "{line}");
+    let (line, copied) = said_of_copies(&program, "20", &format!("dwarf,{bytes}"));
+    let number = |name: &str| copied[name].as_u64().unwrap();
+    assert!(number("whole") * 100 >= number("stacks") * 98, "{line}");
+    // The stack grows beyond where it was when the program began.
+    let (line, copied) = said_of_copies(&program, "900", "dwarf");
+    assert!(line.contains("there is no larger copy: dwarf+fp"), "{line}");
+    assert_eq!(copied["sufficient"]["bytes"], 65_528, "{copied}");
+}
