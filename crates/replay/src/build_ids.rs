@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use tare_format::file::Description;
+use tare_format::file::features::{ARCH, OSRELEASE};
 use tare_format::record::{BuildId as Listed, FileId};
-use tare_symbols::{BuildId, limits};
+use tare_symbols::{BuildId, RecordedKernel, limits};
 
 /// Build ids by the path or the name that they were recorded with.
 #[derive(Debug, Default)]
@@ -29,6 +31,18 @@ impl BuildIds {
         let own = if let FileId::BuildId(id) = recorded { BuildId::new(id) } else { None };
         own.or_else(|| self.by_name.get(name).copied())
     }
+}
+
+/// What a recording's description says of its kernel; the build ids in it are taken in.
+pub(crate) fn recorded_kernel(description: &Description, ids: &mut BuildIds) -> RecordedKernel {
+    let features = description.features();
+    let text = |feature| features.text(feature).ok().map(<[u8]>::to_vec);
+    let mut build_id = None;
+    for listed in features.build_ids().into_iter().flatten() {
+        build_id = ids.add(&listed).or(build_id);
+    }
+    let (release, arch) = (text(OSRELEASE), text(ARCH));
+    RecordedKernel { release, arch, build_id, reference: None }
 }
 
 /// Whether a path of kernel code is a module's: `[name]`, or a file `name.ko`, packed or not.

@@ -88,6 +88,7 @@ mod event_name;
 mod group;
 mod jit;
 mod machine;
+mod mapping_names;
 mod profile;
 mod recording;
 mod replay;

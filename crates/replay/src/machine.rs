@@ -8,7 +8,6 @@ use tare_format::abi::bindings::{
     PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL,
 };
 use tare_format::file::Description;
-use tare_format::file::features::{ARCH, OSRELEASE};
 use tare_format::record::{
     BuildId as RecordedBuildId, FileId as RecordedFile, Ksymbol, Mmap, RawRecord, Record, Sample,
     kind,
@@ -19,10 +18,11 @@ use tare_symbols::{
     Unwinder,
 };
 
-use crate::build_ids::BuildIds;
+use crate::build_ids::{BuildIds, recorded_kernel};
 use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::jit::JitCode;
+use crate::mapping_names::{has_no_file, is_jitdump, module_name};
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
@@ -80,14 +80,11 @@ impl Machine {
 
     /// Learns which kernel was recorded, and the build ids that a recording lists.
     pub(crate) fn learn(&mut self, description: &Description) {
-        let features = description.features();
-        let text = |feature| features.text(feature).ok().map(<[u8]>::to_vec);
+        let listed = recorded_kernel(description, &mut self.build_ids);
         let kernel = self.symbolizer.recorded_kernel();
-        kernel.release = text(OSRELEASE).or(kernel.release.take());
-        kernel.arch = text(ARCH).or(kernel.arch.take());
-        for listed in features.build_ids().into_iter().flatten() {
-            self.learn_build_id(&listed);
-        }
+        kernel.release = listed.release.or(kernel.release.take());
+        kernel.arch = listed.arch.or(kernel.arch.take());
+        kernel.build_id = listed.build_id.or(kernel.build_id);
     }
 
     fn learn_build_id(&mut self, listed: &RecordedBuildId<'_>) {
@@ -194,6 +191,9 @@ impl Machine {
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
             self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+            if mmap.path.starts_with(b"/") {
+                self.dsos.note_path(dso, mmap.path);
+            }
         }
         self.spaces.add_kernel(map);
     }
@@ -401,50 +401,5 @@ impl Machine {
     #[must_use]
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
         self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
-    }
-}
-
-/// `/somewhere/jit-123.dump`, with the number that the process knows itself by.
-fn is_jitdump(path: &[u8]) -> bool {
-    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    path.starts_with(b"/")
-        && number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
-}
-
-/// Memory that the kernel gives a name and no file.
-fn has_no_file(path: &[u8]) -> bool {
-    path == b"//anon"
-        || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"]
-            .iter()
-            .any(|name| path.starts_with(name))
-}
-
-/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets
-/// already stays.
-fn module_name(path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"[") {
-        return path.to_vec();
-    }
-    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let stem = base.windows(3).position(|part| part == b".ko").map_or(base, |at| &base[..at]);
-    let name = stem.iter().map(|byte| if *byte == b'-' { b'_' } else { *byte });
-    [b'['].into_iter().chain(name).chain([b']']).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modules_are_called_as_the_kernel_calls_them() {
-        assert_eq!(
-            module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"),
-            b"[nls_ascii]"
-        );
-        assert_eq!(
-            (module_name(b"[bpf]"), module_name(b"x")),
-            (b"[bpf]".to_vec(), b"[x]".to_vec())
-        );
     }
 }

@@ -13,7 +13,9 @@ use std::path::Path;
 
 use tare_format::file::features::DIR_FORMAT;
 use tare_format::file::{Description, Entry, Header, Losses, OpenError, Reader};
+use tare_symbols::RecordedKernel;
 
+use crate::build_ids::{BuildIds, recorded_kernel};
 use crate::error::Error;
 
 /// Files of one folder: one for each ring.
@@ -97,6 +99,12 @@ impl Recording {
     #[must_use]
     pub fn description(&self) -> &Description {
         self.main.description()
+    }
+
+    /// What the description says of the recorded kernel so far.
+    #[must_use]
+    pub fn kernel(&self) -> RecordedKernel {
+        recorded_kernel(self.description(), &mut BuildIds::default())
     }
 
     /// What could not be read so far.

@@ -1,5 +1,6 @@
 //! The bytes of functions.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::dso::DsoTable;
@@ -26,23 +27,19 @@ impl Symbolizer {
     /// There is no such file here, or the function has no bytes in it: why.
     pub fn code(&self, dsos: &DsoTable, symbol: Symbol) -> Result<Code, Unresolved> {
         let recorded = dsos.recorded(symbol.dso).ok_or(Unresolved::NoMapping)?;
-        let segments = self.segments(dsos, symbol.dso)?;
-        let address = segments.to_address(symbol.start).ok_or(Unresolved::NoSymbol)?;
         let length = symbol.end.saturating_sub(symbol.start);
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::CODE_BYTES);
-        let found = find::binary(self.options(), &recorded)?;
-        let mut bytes = vec![0; length];
-        let mut read = 0;
-        while read < length {
-            let at = symbol.start.saturating_add(read as u64);
-            match found.file.read_at(&mut bytes[read..], at) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(Unresolved::NotReadable),
-            }
+        if recorded.dso.kind.has_kernel_file() {
+            let file = self.kernel_file_of(dsos, symbol.dso)?;
+            let (address, offset) = file.code_at(symbol.start).ok_or(Unresolved::NoCode)?;
+            let found = file.found();
+            let bytes = read(&found.file, offset, length)?;
+            return Ok(Code { bytes, address, path: found.place.path() });
         }
-        bytes.truncate(read);
+        let segments = self.segments(dsos, symbol.dso)?;
+        let address = segments.to_address(symbol.start).ok_or(Unresolved::NoSymbol)?;
+        let found = find::binary(self.options(), &recorded)?;
+        let bytes = read(&found.file, symbol.start, length)?;
         Ok(Code { bytes, address, path: found.place.path() })
     }
 
@@ -51,4 +48,20 @@ impl Symbolizer {
     pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
         self.segments(dsos, symbol.dso).ok()?.to_offset(address)
     }
+}
+
+/// Bytes of a file, as far as it goes.
+fn read(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, Unresolved> {
+    let mut bytes = vec![0; length];
+    let mut read = 0;
+    while read < length {
+        match file.read_at(&mut bytes[read..], offset.saturating_add(read as u64)) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(Unresolved::NotReadable),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
 }

@@ -103,6 +103,12 @@ pub enum DsoKind {
 }
 
 impl DsoKind {
+    /// Whether it is code of the kernel that a file may have: its image or a module.
+    #[must_use]
+    pub const fn has_kernel_file(self) -> bool {
+        matches!(self, Self::Kernel | Self::Module)
+    }
+
     /// Whether it is code of the kernel.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
@@ -142,6 +148,8 @@ pub(crate) struct Recorded<'a> {
     pub(crate) inode: Option<u64>,
     /// Some of its mappings, the first ones.
     pub(crate) mapped: &'a [Mapped],
+    /// The path of its file, where its name isn't that: of a module of the kernel.
+    pub(crate) path: Option<&'a [u8]>,
 }
 
 /// The DSOs of a recording, each once.
@@ -151,6 +159,7 @@ pub struct DsoTable {
     by_dso: HashMap<(Dso, Option<u64>), DsoId>,
     inodes: HashMap<DsoId, u64>,
     mapped: HashMap<DsoId, Vec<Mapped>>,
+    paths: HashMap<DsoId, Vec<u8>>,
 }
 
 impl DsoTable {
@@ -186,10 +195,16 @@ impl DsoTable {
         }
     }
 
+    /// Notes the path of a DSO's file, where its name isn't that.
+    pub fn note_path(&mut self, id: DsoId, path: &[u8]) {
+        self.paths.entry(id).or_insert_with(|| path.to_vec());
+    }
+
     /// What is known of a DSO; `None` for one of another table.
     pub(crate) fn recorded(&self, id: DsoId) -> Option<Recorded<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
-        Some(Recorded { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped })
+        let path = self.paths.get(&id).map(Vec::as_slice);
+        Some(Recorded { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
     }
 
     /// The DSO with a number; `None` for one of another table.

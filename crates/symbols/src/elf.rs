@@ -1,12 +1,14 @@
 //! Symbols of ELF files.
 
 mod frames;
+mod module;
 mod sections;
 
 use std::io::Read;
 use std::sync::Arc;
 
 pub(crate) use frames::Frames;
+pub(crate) use module::{Layout, Loaded, Module};
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -16,6 +18,7 @@ pub(crate) use sections::{DebugLink, Sections, Segments};
 
 use crate::dso::BuildId;
 use crate::name_source::NameSource;
+use crate::packed::xz;
 use crate::table::{Binding, Builder, NewSymbol, Part};
 
 /// The build id of an ELF file.
@@ -30,6 +33,44 @@ pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<Bui
     match FileKind::parse(data)? {
         FileKind::Elf32 => of_class::<elf::FileHeader32<Endianness>, R>(data),
         _ => of_class::<elf::FileHeader64<Endianness>, R>(data),
+    }
+}
+
+/// From the addresses of a linked file's instructions to where they are in it.
+pub(crate) fn code<'d, R: ReadRef<'d>>(data: R) -> object::Result<Segments> {
+    fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+    ) -> object::Result<Segments> {
+        let sections = Sections::<H, R>::read(H::parse(data)?, data)?;
+        let endian = sections.endian;
+        Ok(Segments::of_code(&sections, |_, section| Some(section.sh_addr(endian).into())))
+    }
+    match FileKind::parse(data)? {
+        FileKind::Elf32 => of_class::<elf::FileHeader32<Endianness>, R>(data),
+        _ => of_class::<elf::FileHeader64<Endianness>, R>(data),
+    }
+}
+
+/// The address that an ELF file's table has of a symbol.
+pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Result<Option<u64>> {
+    fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+        name: &[u8],
+    ) -> object::Result<Option<u64>> {
+        let sections = Sections::<H, R>::read(H::parse(data)?, data)?;
+        let endian = sections.endian;
+        let table = sections.symbol_table(elf::SHT_SYMTAB)?;
+        Ok(table.and_then(|table| {
+            let is_it = |symbol: &&H::Sym| {
+                symbol.st_shndx(endian) != elf::SHN_UNDEF
+                    && table.name(symbol.st_name(endian)) == name
+            };
+            table.symbols.iter().find(is_it).map(|symbol| symbol.st_value(endian).into())
+        }))
+    }
+    match FileKind::parse(data)? {
+        FileKind::Elf32 => of_class::<elf::FileHeader32<Endianness>, R>(data, name),
+        _ => of_class::<elf::FileHeader64<Endianness>, R>(data, name),
     }
 }
 
@@ -160,22 +201,10 @@ impl Image {
     ) {
         let endian = sections.endian;
         for symbol in table.symbols {
-            let name = symbol.st_name(endian);
-            let first = table.names.get(name as usize).copied().unwrap_or(0);
-            if first == 0 || !is_wanted(sections, symbol, first) {
-                continue;
-            }
-            let address: u64 = symbol.st_value(endian).into();
-            let Some(start) = self.segments.to_offset(address) else { continue };
-            let binding = match symbol.st_bind() {
-                elf::STB_GLOBAL => Binding::Global,
-                elf::STB_WEAK => Binding::Weak,
-                _ => Binding::Local,
-            };
-            let size = symbol.st_size(endian).into();
-            let is_label = symbol.st_type() == elf::STT_NOTYPE;
-            let new = NewSymbol { start, size, binding, is_label };
-            if !self.symbols.add_at(new, Part::Symbols, name) {
+            let Some(new) = new_symbol(sections, table, symbol) else { continue };
+            let Some(start) = self.segments.to_offset(new.start) else { continue };
+            let new = NewSymbol { start, ..new };
+            if !self.symbols.add_at(new, Part::Symbols, symbol.st_name(endian)) {
                 break;
             }
         }
@@ -216,10 +245,31 @@ fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
         return None;
     }
     let mut bytes = Vec::new();
-    let reader = xz4rust::XzReader::new(std::io::Cursor::new(packed.to_vec()));
+    let reader = xz(std::io::Cursor::new(packed.to_vec()));
     reader.take(LARGEST).read_to_end(&mut bytes).ok()?;
     let image = Image::read(bytes.as_slice(), Some(segments)).ok()?;
     image.has_symtab.then_some(image.symbols)
+}
+
+/// A symbol as its table has it, at its own address; `None` where it is no function, data or label
+/// in sections of code and data.
+fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    sections: &Sections<'d, H, R>,
+    table: &SymbolTable<'d, H>,
+    symbol: &H::Sym,
+) -> Option<NewSymbol> {
+    let endian = sections.endian;
+    let first = table.names.get(symbol.st_name(endian) as usize).copied().unwrap_or(0);
+    if first == 0 || !is_wanted(sections, symbol, first) {
+        return None;
+    }
+    let binding = match symbol.st_bind() {
+        elf::STB_GLOBAL => Binding::Global,
+        elf::STB_WEAK => Binding::Weak,
+        _ => Binding::Local,
+    };
+    let (start, size) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
+    Some(NewSymbol { start, size, binding, is_label: symbol.st_type() == elf::STT_NOTYPE })
 }
 
 fn is_wanted<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(

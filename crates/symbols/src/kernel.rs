@@ -1,5 +1,6 @@
 //! The recorded kernel, and whether the symbols at hand are its.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::dso::{BuildId, Recorded};
@@ -24,6 +25,15 @@ pub struct RecordedKernel {
 }
 
 impl RecordedKernel {
+    /// Its build id, where it was recorded or the kernel is the one that runs here.
+    pub(crate) fn known_build_id(&self, options: &SymbolOptions) -> Option<BuildId> {
+        let running = || {
+            self.is_running(options).ok()?;
+            build_id_in(options, b"/sys/kernel/notes")
+        };
+        self.build_id.or_else(running)
+    }
+
     /// Whether it is the kernel that runs here: told by build ids, else by architecture and
     /// release.
     pub(crate) fn is_running(&self, options: &SymbolOptions) -> Result<(), Unresolved> {
@@ -128,6 +138,21 @@ impl KernelSymbols {
     /// Those of the kernel itself, at addresses moved by [`Self::shift`].
     pub(crate) fn kernel(&self) -> &Table {
         &self.kallsyms.kernel
+    }
+
+    /// The recorded addresses of a module's functions by their names, of those with a name of their
+    /// own; `shift` is what [`Self::check_module`] says.
+    pub(crate) fn known(&self, name: &[u8], shift: u64) -> HashMap<Vec<u8>, u64> {
+        let mut known: HashMap<Vec<u8>, Option<u64>> = HashMap::new();
+        for number in 0.. {
+            let Some(table) = self.module(name) else { break };
+            let Some(((name, _), (start, _))) = table.name(number).zip(table.range(number)) else {
+                break;
+            };
+            let at = start.wrapping_sub(shift);
+            known.entry(name.to_vec()).and_modify(|at| *at = None).or_insert(Some(at));
+        }
+        known.into_iter().filter_map(|(name, at)| Some((name, at?))).collect()
     }
 
     /// Those of a module, by its name without brackets.
@@ -291,7 +316,7 @@ mod tests {
             let build_id = build_id.and_then(BuildId::new);
             let dso = Dso { kind: DsoKind::Module, name: name.to_vec(), build_id };
             let mapped = [Mapped { pid: -1, start, end: start + 0x100 }];
-            let recorded = Recorded { dso: &dso, inode: None, mapped: &mapped };
+            let recorded = Recorded { dso: &dso, inode: None, mapped: &mapped, path: None };
             symbols.check_module(&options, name, &recorded)
         };
         for (name, build_id, start, expected) in [

@@ -63,8 +63,10 @@ mod jitdump;
 mod kallsyms;
 mod kallsyms_copy;
 mod kernel;
+mod kernel_file;
 mod name_source;
 mod once_vec;
+mod packed;
 mod perf_map;
 mod runtime;
 mod search;
@@ -83,6 +85,7 @@ pub use frames::{Frame, Frames, Location};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kernel::RecordedKernel;
+pub use kernel_file::check_vmlinux;
 pub use name_source::NameSource;
 pub use perf_map::PerfMap;
 pub use runtime::Runtime;
@@ -133,6 +136,10 @@ pub mod limits {
     pub const UNIT_RANGES: usize = 1 << 24;
     /// Functions that are inlined into each other at one address.
     pub const INLINED: usize = 1 << 8;
+    /// Bytes of a compressed file's content, and how many times the compressed bytes it may be.
+    pub const UNPACKED_BYTES: u64 = 1 << 29;
+    /// See [`UNPACKED_BYTES`].
+    pub const UNPACKED_TIMES: u64 = 64;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
     /// Bytes of a jitdump that are gone through; most of them are code, which isn't read.

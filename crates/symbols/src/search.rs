@@ -6,6 +6,7 @@
 
 pub(crate) mod find;
 mod folders;
+mod kernel;
 pub(crate) mod place;
 pub(crate) mod used;
 
@@ -45,6 +46,8 @@ pub struct SymbolOptions {
     /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
     /// machine's.
     pub kallsyms: Option<PathBuf>,
+    /// The recorded kernel's own ELF file, with its symbols and lines.
+    pub vmlinux: Option<PathBuf>,
     /// Where a copy of `/proc/kallsyms` is kept, a file with mode 0600: reading the list itself takes
     /// the kernel some 40 ms. Its folder must be there; `None`: no copy is kept.
     pub kallsyms_copy: Option<PathBuf>,
@@ -83,6 +86,7 @@ impl Default for SymbolOptions {
             debuginfod: None,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
+            vmlinux: None,
             kallsyms_copy: None,
             cache: None,
             reader_uid: 0,

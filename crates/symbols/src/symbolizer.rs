@@ -2,6 +2,7 @@
 
 mod answers;
 mod jit;
+mod kernel;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,6 +18,7 @@ use crate::elf::Segments;
 use crate::jit_file::RecordedProcesses;
 use crate::jitdump::JitDump;
 use crate::kernel::{KernelSymbols, RecordedKernel};
+use crate::kernel_file::KernelFile;
 use crate::limits;
 use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
@@ -61,6 +63,8 @@ struct DsoSymbols {
     source: Source,
     /// The file, where it is an ELF file and was needed.
     binary: OnceLock<Option<Binary>>,
+    /// The file of the kernel or of a module, where it was needed.
+    kernel_file: OnceLock<Option<KernelFile>>,
     /// What was kept of its debug info's answers.
     kept_answers: OnceLock<Option<KeptAnswers>>,
     /// The debug info, where it was asked for and there is some.
@@ -177,10 +181,13 @@ impl Symbolizer {
         &self.options
     }
 
-    /// Where the bytes of a DSO's file lie in memory.
+    /// Between addresses of a DSO and those that its file itself has.
     pub(crate) fn segments(&self, dsos: &DsoTable, dso: DsoId) -> Result<&Segments, Unresolved> {
         let symbols = self.symbols(dsos, dso)?;
         let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
+        if recorded.dso.kind.has_kernel_file() {
+            return self.kernel_file(symbols, &recorded).map(|file| &file.own);
+        }
         let binary = self.binary(symbols, &recorded);
         binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
     }
@@ -259,17 +266,14 @@ impl Symbolizer {
 
     fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
         let dso = recorded.dso;
-        let binary = OnceLock::new();
+        let (binary, mut kernel_file) = (OnceLock::new(), OnceLock::new());
         let source = match dso.kind {
-            DsoKind::Kernel => {
-                self.kernel()?;
-                Source::Kernel
-            }
-            DsoKind::Module => {
-                let name = dso.name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
-                let name = name.unwrap_or(&dso.name);
-                let shift = self.kernel()?.check_module(&self.options, name, recorded)?;
-                Source::Module { name: name.to_vec(), shift }
+            DsoKind::Kernel | DsoKind::Module => {
+                let (source, file) = self.kernel_source(recorded)?;
+                if file.is_some() {
+                    kernel_file = OnceLock::from(file);
+                }
+                source
             }
             DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
             DsoKind::Elf => {
@@ -304,16 +308,12 @@ impl Symbolizer {
         Ok(DsoSymbols {
             source,
             binary,
+            kernel_file,
             kept_answers: OnceLock::new(),
             debug_info: OnceLock::new(),
             names: OnceVec::default(),
             name_bytes: AtomicUsize::new(0),
         })
-    }
-
-    fn kernel(&self) -> Result<&KernelSymbols, Unresolved> {
-        let load = || KernelSymbols::load(&self.options, &self.recorded_kernel);
-        self.kernel.get_or_init(load).as_ref().map_err(|why| *why)
     }
 
     fn table(&self, table: Table) -> Result<Source, Unresolved> {

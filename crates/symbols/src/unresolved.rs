@@ -29,8 +29,16 @@ pub enum Unresolved {
     #[error("the file has changed since (another build id)")]
     OtherBuild,
     /// The recording is of another kernel than the one whose symbols are at hand.
-    #[error("another kernel was recorded than the one that runs here (--kallsyms has its symbols)")]
+    #[error(
+        "another kernel was recorded than the one that runs here (--kallsyms or --vmlinux has its symbols)"
+    )]
     OtherKernel,
+    /// The file of [`crate::SymbolOptions::vmlinux`] is not the recorded kernel's.
+    #[error("the file is of another kernel than the recorded one (another build id)")]
+    OtherVmlinux,
+    /// The same file says nothing of which kernel it is.
+    #[error("the file has no build id, so that nothing says which kernel it is")]
+    NoBuildId,
     /// Neither a build id nor a release says which kernel was recorded.
     #[error("the recording doesn't say which kernel it is of (--kallsyms has its symbols)")]
     UnknownKernel,
@@ -57,6 +65,9 @@ pub enum Unresolved {
     /// It has no table of symbols.
     #[error("the file has no symbols")]
     Stripped,
+    /// Its instructions are in another file: this one has symbols and debug info alone.
+    #[error("the file has no instructions at the address")]
+    NoCode,
     /// It has one, and nothing in it lies at this address.
     #[error("no symbol of the file lies at the address")]
     NoSymbol,

@@ -11,8 +11,9 @@ use object::{Endianness, FileKind, elf};
 use tare_kernel::file_view::FileView;
 
 use super::compressed::decompress;
+use super::relocations::Relocations;
 use crate::dso::BuildId;
-use crate::elf::Sections;
+use crate::elf::{Loaded, Sections};
 use crate::unresolved::Unresolved;
 
 /// A section's bytes.
@@ -69,6 +70,19 @@ enum Content {
 impl DebugFile {
     /// Maps a file and finds its sections.
     pub(super) fn open(file: &File, path: &Path) -> Result<Self, Unresolved> {
+        Self::of(file, path, None)
+    }
+
+    /// The same of a relocatable file that was loaded.
+    pub(super) fn open_module(
+        file: &File,
+        path: &Path,
+        loaded: &Loaded,
+    ) -> Result<Self, Unresolved> {
+        Self::of(file, path, Some(loaded))
+    }
+
+    fn of(file: &File, path: &Path, loaded: Option<&Loaded>) -> Result<Self, Unresolved> {
         let view = FileView::open(file).map_err(|_| Unresolved::NotReadable)?;
         let kind = FileKind::parse(view.bytes()).map_err(|_| Unresolved::Malformed)?;
         let mut file = Self {
@@ -79,8 +93,8 @@ impl DebugFile {
             sections: Vec::new(),
         };
         let read = match kind {
-            FileKind::Elf32 => file.read::<elf::FileHeader32<Endianness>>(),
-            FileKind::Elf64 => file.read::<elf::FileHeader64<Endianness>>(),
+            FileKind::Elf32 => file.read::<elf::FileHeader32<Endianness>>(loaded),
+            FileKind::Elf64 => file.read::<elf::FileHeader64<Endianness>>(loaded),
             _ => return Err(Unresolved::Malformed),
         };
         (file.alternative, file.endian, file.sections) = read.map_err(|_| Unresolved::Malformed)?;
@@ -90,19 +104,25 @@ impl DebugFile {
     #[allow(clippy::type_complexity, reason = "the fields, once")]
     fn read<H: FileHeader<Endian = Endianness>>(
         &self,
+        loaded: Option<&Loaded>,
     ) -> object::Result<(Option<(Vec<u8>, Option<BuildId>)>, RunTimeEndian, Vec<Section>)> {
         let bytes = self.view.bytes();
         let reader = Sections::<H, &[u8]>::read(H::parse(bytes)?, bytes)?;
+        let relocations = match loaded {
+            Some(loaded) => Some(Relocations::read(&reader, loaded)?),
+            None => None,
+        };
+        let relocations = relocations.as_ref();
         let mut sections = Vec::new();
         for id in SECTIONS {
             for name in [Some(id.name()), id.dwo_name()].into_iter().flatten() {
-                if let Some(section) = section(&reader, bytes, name) {
+                if let Some(section) = section(&reader, bytes, name, relocations) {
                     sections.push(section);
                 }
             }
         }
         for name in PACKAGED {
-            sections.extend(section(&reader, bytes, name));
+            sections.extend(section(&reader, bytes, name, relocations));
         }
         let endian = match reader.endian {
             Endianness::Little => RunTimeEndian::Little,
@@ -193,13 +213,18 @@ fn section<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     file: &'d [u8],
     name: &'static str,
+    relocations: Option<&Relocations<'d, H>>,
 ) -> Option<Section> {
     let old = name.replacen(".debug", ".zdebug", 1);
     let (header, is_old) = match reader.named(name.as_bytes()) {
         Some(header) => (header, false),
         None => (reader.named(old.as_bytes())?, true),
     };
-    let content = match decompress(reader, header, is_old)? {
+    let mut bytes = decompress(reader, header, is_old)?;
+    if let Some(relocations) = relocations {
+        relocations.apply(header, &mut bytes);
+    }
+    let content = match bytes {
         Cow::Owned(bytes) => Content::Decompressed(bytes),
         Cow::Borrowed(bytes) => {
             let start = bytes.as_ptr().addr().checked_sub(file.as_ptr().addr())?;

@@ -14,6 +14,7 @@ mod file;
 mod functions;
 mod lines;
 mod names;
+mod relocations;
 mod split;
 mod units;
 mod worker;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::answers::{AnswerFrame, Answers};
+use crate::elf::Loaded;
 use crate::search::SymbolOptions;
 use crate::search::find;
 use crate::texts::Texts;
@@ -71,7 +73,23 @@ impl DebugInfo {
         file: &File,
         path: &Path,
     ) -> Result<Self, Unresolved> {
-        let main = DebugFile::open(file, path)?;
+        Self::of(options, DebugFile::open(file, path)?)
+    }
+
+    /// Opens the file of a module of the kernel: its debug info is of where it was loaded.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn open_module(
+        options: &SymbolOptions,
+        file: &File,
+        path: &Path,
+        loaded: &Loaded,
+    ) -> Result<Self, Unresolved> {
+        Self::of(options, DebugFile::open_module(file, path, loaded)?)
+    }
+
+    fn of(options: &SymbolOptions, main: DebugFile) -> Result<Self, Unresolved> {
         if !main.has_debug_info() {
             return Err(Unresolved::Stripped);
         }

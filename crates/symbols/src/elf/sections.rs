@@ -18,7 +18,7 @@ const NOTE_BYTES: u64 = 1 << 16;
 /// The sections of a file.
 pub(crate) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
     pub(crate) endian: H::Endian,
-    pub(super) machine: elf::Machine,
+    pub(crate) machine: elf::Machine,
     pub(crate) data: R,
     headers: &'d [H::SectionHeader],
     /// String table of the sections' names.
@@ -38,6 +38,15 @@ pub(crate) struct DebugLink {
     pub(crate) name: Vec<u8>,
     /// CRC-32 of its bytes.
     pub(crate) crc: u32,
+}
+
+impl<'d, H: FileHeader> SymbolTable<'d, H> {
+    /// The name at an offset of the string table, as far as a reader's limit.
+    pub(super) fn name(&self, at: u32) -> &'d [u8] {
+        let rest = self.names.get(at as usize..).unwrap_or_default();
+        let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
+        &rest[..rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len())]
+    }
 }
 
 impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> {
@@ -91,6 +100,19 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         section.and_then(|section| self.bytes(section).ok()).unwrap_or_default()
     }
 
+    /// The headers, by their numbers.
+    pub(crate) fn headers(&self) -> &'d [H::SectionHeader] {
+        self.headers
+    }
+
+    /// A section's name, as far as names of sections go.
+    pub(crate) fn name(&self, section: &H::SectionHeader) -> &'d [u8] {
+        const LONGEST: usize = 256;
+        let name = self.name_from(section);
+        let name = &name[..name.len().min(LONGEST)];
+        &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
+    }
+
     /// The section with a name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
         self.headers.iter().find(|section| {
@@ -105,11 +127,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
 
     /// Whether a section has code or data, by its name, as in perf.
     pub(super) fn is_text_or_data(&self, index: elf::SymbolSection) -> bool {
-        const LONGEST: usize = 256;
         let section = self.headers.get(usize::from(index.0));
-        let name = section.map(|section| self.name_from(section)).unwrap_or_default();
-        let name = &name[..name.len().min(LONGEST)];
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = section.map(|section| self.name(section)).unwrap_or_default();
         name.windows(4).any(|part| part == b"text" || part == b"data")
     }
 
@@ -122,6 +141,11 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         let Some(section) = section else { return Ok(None) };
         let symbols = whole_entries(self.bytes(section)?);
         Ok(Some(SymbolTable { symbols, names: self.linked(section.sh_link(self.endian)) }))
+    }
+
+    /// The entries of the full table of symbols; none where there is none.
+    pub(crate) fn symbols(&self) -> object::Result<&'d [H::Sym]> {
+        Ok(self.symbol_table(elf::SHT_SYMTAB)?.map_or(&[], |table| table.symbols))
     }
 
     /// The relocations that the stubs of the procedure linkage table use, in their order.
@@ -214,6 +238,35 @@ struct Segment {
 }
 
 impl Segments {
+    /// All addresses, with this added to have what is called their offset.
+    pub(crate) fn moved(by: u64) -> Self {
+        let [memory_bytes, file_bytes] = [u64::MAX; 2];
+        Self(vec![Segment { address: 0, memory_bytes, offset: by, file_bytes }])
+    }
+
+    /// The sections with instructions that are in the file, at the addresses that they are given by
+    /// their numbers.
+    pub(super) fn of_code<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        sections: &Sections<'d, H, R>,
+        address: impl Fn(usize, &H::SectionHeader) -> Option<u64>,
+    ) -> Self {
+        let endian = sections.endian;
+        let code = sections.headers.iter().enumerate().filter(|(_, section)| {
+            section.sh_flags(endian).contains(elf::SHF_EXECINSTR)
+                && section.sh_type(endian) == elf::SHT_PROGBITS
+        });
+        let segment = |(number, section): (usize, &H::SectionHeader)| {
+            let bytes = section.sh_size(endian).into();
+            Some(Segment {
+                address: address(number, section)?,
+                memory_bytes: bytes,
+                offset: section.sh_offset(endian).into(),
+                file_bytes: bytes,
+            })
+        };
+        Self(code.filter_map(segment).take(limits::SEGMENTS).collect())
+    }
+
     /// Those that are loaded.
     pub(super) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         header: &'d H,

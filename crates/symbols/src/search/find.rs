@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
 
 use crate::debuginfod::Artifact;
 use crate::dso::{BuildId, Recorded};
 use crate::elf::{self, DebugLink};
+use crate::packed;
 use crate::search::SymbolOptions;
 use crate::search::place::Place;
 use crate::search::used;
@@ -29,6 +30,16 @@ impl Found {
     /// Opens what is there, if it is an ELF file.
     fn open(place: Place) -> Result<Self, Unresolved> {
         let file = place.open()?;
+        Self::of(file, place)
+    }
+
+    /// The same, of a file that may be stored compressed.
+    fn open_packed(place: Place) -> Result<Self, Unresolved> {
+        let file = packed::unpacked(place.open()?).map_err(|_| Unresolved::Malformed)?;
+        Self::of(file, place)
+    }
+
+    fn of(file: File, place: Place) -> Result<Self, Unresolved> {
         let cache = ReadCache::new(&file);
         let build_id = elf::build_id(&cache).map_err(|_| Unresolved::Malformed)?;
         Ok(Self { file, place, build_id })
@@ -58,6 +69,23 @@ pub(crate) fn binary(
     let found = download.ok_or(why)?;
     note(options, recorded, &found);
     Ok(found)
+}
+
+/// The file that the user named, which may be stored compressed.
+pub(crate) fn named(path: &Path) -> Result<Found, Unresolved> {
+    Found::open_packed(Place::Path(path.to_owned()))
+}
+
+/// Of files that may be stored compressed the first with a build id; none where no file has it.
+pub(crate) fn first_with(id: BuildId, paths: Vec<PathBuf>) -> Option<Found> {
+    let found = paths.into_iter().filter_map(|path| named(&path).ok());
+    found.into_iter().find(|found| found.build_id == Some(id))
+}
+
+/// The kernel's image or a module, and where its debug info is, from a server.
+pub(crate) fn served(options: &SymbolOptions, id: BuildId) -> Option<Found> {
+    download(options, id, Artifact::Debuginfo)
+        .or_else(|| download(options, id, Artifact::Executable))
 }
 
 /// Notes a binary that is used.
@@ -118,6 +146,27 @@ pub(crate) fn debug_files<'a>(
     let served =
         std::iter::once_with(move || download(options, binary.build_id?, Artifact::Debuginfo));
     let found = by_id.chain(by_link).chain(served.flatten());
+    found.inspect(move |found| note_debug(options, Some(binary), found))
+}
+
+/// The debug files of the kernel or of a module: those of these places that have its build id, the
+/// one beside it that its link names, and one from a server.
+pub(crate) fn debug_files_among<'a>(
+    options: &'a SymbolOptions,
+    binary: &'a Found,
+    places: Vec<PathBuf>,
+    link: Option<&'a DebugLink>,
+) -> impl Iterator<Item = Found> + 'a {
+    let name = link.map(|link| Path::new(OsStr::from_bytes(&link.name)));
+    let name = name.filter(|name| name.file_name() == Some(name.as_os_str()));
+    let beside =
+        name.into_iter().flat_map(|name| [name.to_owned(), Path::new(".debug").join(name)]);
+    let beside = beside.filter_map(|name| Some(binary.place.beside(&name)?.path()));
+    let found = places.into_iter().chain(beside).filter_map(|path| named(&path).ok());
+    let found = found.filter(|found| found.build_id == binary.build_id);
+    let served =
+        std::iter::once_with(move || download(options, binary.build_id?, Artifact::Debuginfo));
+    let found = found.chain(served.flatten());
     found.inspect(move |found| note_debug(options, Some(binary), found))
 }
 

@@ -44,17 +44,17 @@ impl SymbolOptions {
     }
 
     /// Files of a build id in the folders of debug files.
-    fn by_id(&self, id: BuildId, end: &str) -> impl Iterator<Item = PathBuf> {
+    pub(super) fn by_id(&self, id: BuildId, end: &str) -> impl Iterator<Item = PathBuf> {
         self.debug_folders().map(move |folder| build_id_path(&folder, id, end))
     }
 
-    fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
+    pub(super) fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
         let usual = self.debug_folders.iter().map(|folder| self.below_symfs(folder));
         self.debug_dirs.iter().cloned().chain(usual)
     }
 
     /// What a client of debuginfod servers keeps of a build id: `debuginfo`, `executable`.
-    fn downloaded(&self, id: BuildId, kind: &str) -> Option<PathBuf> {
+    pub(super) fn downloaded(&self, id: BuildId, kind: &str) -> Option<PathBuf> {
         Some(self.debuginfod_cache.as_ref()?.join(id.to_string()).join(kind))
     }
 

@@ -73,14 +73,21 @@ impl Symbolizer {
         addresses: &[u64],
         threads: NonZeroUsize,
     ) -> Option<Answers> {
-        let binary = self.binary(symbols, recorded)?;
+        let (kernel_file, binary) = match recorded.dso.kind.has_kernel_file() {
+            true => (self.kernel_file(symbols, recorded).ok(), None),
+            false => (None, self.binary(symbols, recorded)),
+        };
         let open = || {
-            let debug_info = binary.debug_info(&self.options, recorded)?;
+            let of_kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
+            let of_binary = binary.and_then(|binary| binary.debug_info(&self.options, recorded));
+            let debug_info = of_kernel.or(of_binary)?;
             self.account(debug_info.bytes(), false).is_ok().then_some(debug_info)
         };
         let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
+        let segments = kernel_file.map(|file| &file.own);
+        let segments = segments.or_else(|| binary.map(|binary| &binary.segments))?;
         // Segments may lie in memory in another order than in the file.
-        let own = |offset: &u64| binary.segments.to_address(*offset).unwrap_or(0);
+        let own = |offset: &u64| segments.to_address(*offset).unwrap_or(0);
         let own: Vec<u64> = addresses.iter().map(own).collect();
         if own.is_sorted() {
             return debug_info.answers(&self.options, &own, threads).ok();

@@ -1,7 +1,7 @@
 //! One module a command, and what commands share: orders (`control`), which samples pass
 //! (`filter`), what a recording says of itself (`header`), signals (`interrupt`), files that are
 //! written (`output`), opening recordings (`recording`), remedies (`remedy`), and going through
-//! samples (`samples`).
+//! samples (`samples`), the file of `--vmlinux` (`vmlinux`).
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
@@ -23,3 +23,4 @@ mod samples;
 pub(crate) mod script;
 pub(crate) mod stat;
 pub(crate) mod trace;
+mod vmlinux;

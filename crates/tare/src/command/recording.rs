@@ -8,6 +8,7 @@ use tare_replay::{Error, Recording};
 use tare_symbols::SymbolOptions;
 
 use crate::command::archive::unpack::{is_archive, unpack};
+use crate::command::vmlinux;
 
 /// Refuses a recording that isn't there.
 pub(crate) fn exists(path: &Path) -> Result<(), Error> {
@@ -18,6 +19,12 @@ pub(crate) fn exists(path: &Path) -> Result<(), Error> {
 /// Opens a recording, or that in an archive, whose files symbols are then looked for in; `-` is
 /// standard input.
 pub(crate) fn open(path: &Path, symbols: &mut SymbolOptions) -> anyhow::Result<Recording> {
+    let recording = opened(path, symbols)?;
+    vmlinux::check(&recording, symbols)?;
+    Ok(recording)
+}
+
+fn opened(path: &Path, symbols: &mut SymbolOptions) -> anyhow::Result<Recording> {
     if path != Path::new("-") && is_archive(path) {
         return Ok(Recording::open(&unpack(path, symbols)?)?);
     }

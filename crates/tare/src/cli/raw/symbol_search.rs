@@ -8,6 +8,10 @@ pub struct SymbolSearch {
     #[arg(long, value_name = "FILE")]
     pub kallsyms: Option<PathBuf>,
 
+    /// The kernel's ELF file with symbols and lines, of the recorded build [default: found by build id]
+    #[arg(short = 'k', long, value_name = "FILE")]
+    pub vmlinux: Option<PathBuf>,
+
     /// The folder that recorded paths begin in
     #[arg(long, value_name = "FOLDER")]
     pub symfs: Option<PathBuf>,

@@ -30,6 +30,7 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
         build_id_cache: typed.buildid_dir.or_else(|| Some(home?.join(".debug"))),
         debug_dirs: typed.debug_dir,
         kallsyms: typed.kallsyms,
+        vmlinux: typed.vmlinux,
         reader_uid: rustix::process::geteuid().as_raw(),
         demangle: !typed.no_demangle,
         ..usual

@@ -21,6 +21,7 @@ use tare_symbols::{UsedContent, UsedFiles};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::symbols;
+use crate::command::vmlinux;
 use crate::exit::{Exit, Refusal, say};
 
 /// The recording's name in an archive.
@@ -43,6 +44,7 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     }
     let (mut options, used) = (symbols::resolve(raw.symbol_search), UsedFiles::default());
     options.used = Some(used.clone());
+    vmlinux::check(&recording, &options)?;
     // Every address of every call chain is looked up, and so every file that a reader will want.
     let whole = ProfileOptions {
         code: Code::Stack,

@@ -53,9 +53,9 @@ pub(super) fn threads() -> NonZeroUsize {
 
 /// Whether a file's debug info, or a compiler's, may know more of an address.
 pub(super) fn may_have_lines(machine: &Machine, at: DsoAddress) -> bool {
-    machine
-        .dso(at.dso)
-        .is_some_and(|dso| matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. }))
+    machine.dso(at.dso).is_some_and(|dso| {
+        dso.kind.has_kernel_file() || matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. })
+    })
 }
 
 /// The address whose line and inlined functions an address of a call chain has.

@@ -1,0 +1,46 @@
+//! What the names of mappings stand for.
+
+/// `/somewhere/jit-123.dump`, with the number that the process knows itself by.
+pub(crate) fn is_jitdump(path: &[u8]) -> bool {
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    path.starts_with(b"/")
+        && number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+}
+
+/// Memory that the kernel gives a name and no file.
+pub(crate) fn has_no_file(path: &[u8]) -> bool {
+    path == b"//anon"
+        || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"]
+            .iter()
+            .any(|name| path.starts_with(name))
+}
+
+/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets
+/// already stays.
+pub(crate) fn module_name(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"[") {
+        return path.to_vec();
+    }
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let stem = base.windows(3).position(|part| part == b".ko").map_or(base, |at| &base[..at]);
+    let name = stem.iter().map(|byte| if *byte == b'-' { b'_' } else { *byte });
+    [b'['].into_iter().chain(name).chain([b']']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_called_as_the_kernel_calls_them() {
+        assert_eq!(
+            module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"),
+            b"[nls_ascii]"
+        );
+        assert_eq!(
+            (module_name(b"[bpf]"), module_name(b"x")),
+            (b"[bpf]".to_vec(), b"[x]".to_vec())
+        );
+    }
+}

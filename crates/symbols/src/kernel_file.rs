@@ -1,0 +1,187 @@
+//! Files of the recorded kernel: its image with symbols (vmlinux), and its modules. Their symbols
+//! and lines are those of addresses as they were recorded: the image may have been moved when the
+//! kernel was started, and a module lies where its loader put it.
+
+use std::path::Path;
+
+use object::read::ReadCache;
+
+use crate::debug_info::DebugInfo;
+use crate::dso::{BuildId, Recorded};
+use crate::elf::{self, DebugLink, Image, Loaded, Module, Segments};
+use crate::kernel::RecordedKernel;
+use crate::search::find::{self, Found};
+use crate::search::{SymbolOptions, used};
+use crate::table::{Builder, Table};
+use crate::unresolved::Unresolved;
+
+/// A file of the recorded kernel.
+#[derive(Debug)]
+pub(crate) struct KernelFile {
+    found: Found,
+    debug_link: Option<DebugLink>,
+    /// From the file's own addresses to recorded ones.
+    pub(crate) own: Segments,
+    /// From the file's own addresses to the bytes there.
+    code: Segments,
+    /// A module, and where it was loaded.
+    module: Option<Loaded>,
+    release: Option<Vec<u8>>,
+}
+
+/// Checks that [`SymbolOptions::vmlinux`] is a kernel's file, and of the recorded one as far as that
+/// is known.
+///
+/// # Errors
+/// [`Unresolved::NoFile`], [`Unresolved::NotReadable`], [`Unresolved::Malformed`],
+/// [`Unresolved::NoBuildId`], [`Unresolved::OtherVmlinux`].
+pub fn check_vmlinux(path: &Path, recorded: &RecordedKernel) -> Result<(), Unresolved> {
+    let id = find::named(path)?.build_id.ok_or(Unresolved::NoBuildId)?;
+    let is_other = recorded.build_id.is_some_and(|recorded| recorded != id);
+    if is_other { Err(Unresolved::OtherVmlinux) } else { Ok(()) }
+}
+
+impl KernelFile {
+    /// The image with the recorded kernel's symbols: the one that was named, or one that is found by
+    /// the kernel's build id.
+    pub(crate) fn vmlinux(
+        options: &SymbolOptions,
+        kernel: &RecordedKernel,
+    ) -> Result<Self, Unresolved> {
+        let id = kernel.known_build_id(options);
+        let found = match &options.vmlinux {
+            Some(path) => {
+                let found = find::named(path)?;
+                let own = found.build_id.ok_or(Unresolved::NoBuildId)?;
+                match id {
+                    Some(id) if id == own => found,
+                    Some(_) => return Err(Unresolved::OtherVmlinux),
+                    None => return Err(Unresolved::UnknownKernel),
+                }
+            }
+            None => {
+                let id = id.ok_or(Unresolved::UnknownKernel)?;
+                let found = find::first_with(id, options.images(id, kernel.release.as_deref()));
+                found.or_else(|| find::served(options, id)).ok_or(Unresolved::NoFile)?
+            }
+        };
+        let cache = ReadCache::new(&found.file);
+        let read = Image::read_outline(&cache).and_then(|image| Ok((image, elf::code(&cache)?)));
+        let (Image { debug_link, .. }, code) = read.map_err(|_| Unresolved::Malformed)?;
+        let release = kernel.release.clone();
+        let own = Segments::default();
+        let mut file = Self { found, debug_link, own, code, module: None, release };
+        file.note(options);
+        file.own = Segments::moved(match &kernel.reference {
+            Some((symbol, then)) => {
+                let address = |found: &Found| {
+                    elf::address_of(&ReadCache::new(&found.file), symbol).ok().flatten()
+                };
+                let address = address(&file.found)
+                    .or_else(|| file.debug_files(options, None).find_map(|debug| address(&debug)));
+                then.wrapping_sub(address.ok_or(Unresolved::Stripped)?)
+            }
+            None => 0,
+        });
+        Ok(file)
+    }
+
+    /// A module's file. `known` are addresses that its functions had.
+    pub(crate) fn module(
+        options: &SymbolOptions,
+        kernel: &RecordedKernel,
+        recorded: &Recorded<'_>,
+        known: std::collections::HashMap<Vec<u8>, u64>,
+    ) -> Result<Self, Unresolved> {
+        let base = recorded.mapped.first().ok_or(Unresolved::NoMapping)?.start;
+        let id = recorded.dso.build_id.ok_or(Unresolved::NotLoaded)?;
+        let release = kernel.release.clone();
+        let found = find::first_with(id, options.modules(recorded, id, release.as_deref()));
+        let found = found.or_else(|| find::served(options, id)).ok_or(Unresolved::NoFile)?;
+        let loaded = Loaded { base, known };
+        let read = Module::read(&ReadCache::new(&found.file), &loaded);
+        let Module { code, debug_link, .. } = read.map_err(|_| Unresolved::Malformed)?;
+        let module = Some(loaded);
+        let file = Self { found, debug_link, own: Segments::moved(0), code, module, release };
+        file.note(options);
+        Ok(file)
+    }
+
+    fn note(&self, options: &SymbolOptions) {
+        if let Some(id) = self.found.build_id {
+            options.note_by_id(id, "elf", &self.found.place.path(), used::file(&self.found.file));
+        }
+    }
+
+    /// The symbols, by recorded addresses: the file's own, else those of a debug file.
+    pub(crate) fn table(
+        &self,
+        options: &SymbolOptions,
+        recorded: &Recorded<'_>,
+    ) -> Result<Table, Unresolved> {
+        let own = self.symbols(&self.found)?;
+        if !own.is_empty() {
+            return Ok(own.build(options.demangle));
+        }
+        let debug = self.debug_files(options, Some(recorded));
+        let symbols = debug.filter_map(|debug| self.symbols(&debug).ok());
+        let found = symbols.into_iter().find(|symbols| !symbols.is_empty());
+        Ok(found.ok_or(Unresolved::Stripped)?.build(options.demangle))
+    }
+
+    /// The full table of a file.
+    fn symbols(&self, found: &Found) -> Result<Builder, Unresolved> {
+        let cache = ReadCache::new(&found.file);
+        let symbols = match &self.module {
+            Some(loaded) => Module::read(&cache, loaded).map(|module| module.symbols),
+            None => Image::read(&cache, Some(&self.own)).map(|image| image.symbols),
+        };
+        symbols.map_err(|_| Unresolved::Malformed)
+    }
+
+    /// The debug info: the file's own, else that of a debug file.
+    pub(crate) fn debug_info(
+        &self,
+        options: &SymbolOptions,
+        recorded: &Recorded<'_>,
+    ) -> Option<DebugInfo> {
+        let open = |found: &Found| {
+            let path = found.place.path();
+            match &self.module {
+                Some(loaded) => DebugInfo::open_module(options, &found.file, &path, loaded).ok(),
+                None => DebugInfo::open(options, &found.file, &path).ok(),
+            }
+        };
+        open(&self.found)
+            .or_else(|| self.debug_files(options, Some(recorded)).find_map(|debug| open(&debug)))
+    }
+
+    /// Files with the symbols and the debug info of a stripped one: by build id, and of a module
+    /// where distributions have them.
+    fn debug_files<'a>(
+        &'a self,
+        options: &'a SymbolOptions,
+        recorded: Option<&'a Recorded<'a>>,
+    ) -> impl Iterator<Item = Found> + 'a {
+        let id: Option<BuildId> = self.found.build_id;
+        let release = self.release.as_deref();
+        let places = id.map_or_else(Vec::new, |id| match recorded {
+            Some(recorded) if self.module.is_some() => options.debug_modules(recorded, id, release),
+            _ => options.images(id, release),
+        });
+        let own = self.found.place.path();
+        find::debug_files_among(options, &self.found, places, self.debug_link.as_ref())
+            .filter(move |found| found.place.path() != own)
+    }
+
+    /// Where the byte of a recorded address is: the file's own address, and the offset in the file.
+    pub(crate) fn code_at(&self, address: u64) -> Option<(u64, u64)> {
+        let own = self.own.to_address(address)?;
+        Some((own, self.code.to_offset(own)?))
+    }
+
+    /// The file.
+    pub(crate) fn found(&self) -> &Found {
+        &self.found
+    }
+}

@@ -1,0 +1,95 @@
+//! Files that are stored compressed: modules of the kernel, and its image on some distributions.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::limits;
+
+/// What the compressed files begin with (xz: section 2.1.1.1 of its format; zstd: RFC 8878; gzip:
+/// RFC 1952).
+const XZ: &[u8] = b"\xfd7zXZ\0";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const GZIP: &[u8] = b"\x1f\x8b";
+
+/// The memory that decompressing may take: `modules_install` makes dictionaries of 2 MiB, zstd's own
+/// program has 128 MiB at most.
+const DICTIONARY_BYTES: usize = 1 << 27;
+const WINDOW_LOG: u32 = 27;
+
+/// A compressed file's content, in memory; any other file as it is.
+///
+/// # Errors
+/// What reading or decompressing it says; `FileTooLarge` where it is more than
+/// [`limits::UNPACKED_BYTES`], or [`limits::UNPACKED_TIMES`] the compressed size.
+pub(crate) fn unpacked(file: File) -> io::Result<File> {
+    let mut begin = [0; 6];
+    if file.read_at(&mut begin, 0)? < begin.len() {
+        return Ok(file);
+    }
+    let most = file.metadata()?.len().saturating_mul(limits::UNPACKED_TIMES);
+    let most = most.min(limits::UNPACKED_BYTES);
+    if begin.starts_with(XZ) {
+        in_memory(xz(file), most)
+    } else if begin.starts_with(ZSTD) {
+        let mut decoder = zstd::Decoder::new(file)?;
+        decoder.window_log_max(WINDOW_LOG)?;
+        in_memory(decoder, most)
+    } else if begin.starts_with(GZIP) {
+        in_memory(flate2::read::MultiGzDecoder::new(file), most)
+    } else {
+        Ok(file)
+    }
+}
+
+/// A reader of what is compressed with xz, in bounded memory.
+pub(crate) fn xz<R: Read + 'static>(packed: R) -> impl Read {
+    const BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+    let decoder = xz4rust::XzDecoder::in_heap_with_alloc_dict_size(1 << 20, DICTIONARY_BYTES);
+    xz4rust::XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder)
+}
+
+fn in_memory(content: impl Read, most: u64) -> io::Result<File> {
+    let mut file = File::from(memfd_create(c"unpacked", MemfdFlags::CLOEXEC)?);
+    let copied = io::copy(&mut content.take(most.saturating_add(1)), &mut file)?;
+    if copied > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    file.flush()?;
+    file.rewind()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    #[test]
+    fn content_that_grows_out_of_proportion_is_refused() {
+        let zeros = vec![0_u8; 1 << 22];
+        let packed = zstd::encode_all(&zeros[..], 1).unwrap();
+        assert!((packed.len() as u64) * limits::UNPACKED_TIMES < zeros.len() as u64);
+        let refused = unpacked(stored(&packed)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn what_is_not_compressed_stays() {
+        for content in [&b"\x7fELF and more"[..], b"", b"\xfd7z"] {
+            let mut text = Vec::new();
+            unpacked(stored(content)).unwrap().read_to_end(&mut text).unwrap();
+            assert_eq!(text, content);
+        }
+        assert!(unpacked(stored(b"\xfd7zXZ\0 and damaged")).is_err());
+    }
+}
