@@ -1,5 +1,7 @@
 //! What readers of rings know of a followed command: when its program began, and its threads.
 
+use std::time::Instant;
+
 use super::exec::ExecFilter;
 use super::members::Members;
 
@@ -13,10 +15,10 @@ pub(crate) struct FollowedCommand {
 }
 
 impl FollowedCommand {
-    /// `root`: its process. `notes_members`: its threads have to be told from others.
-    pub(super) fn new(root: i32, notes_members: bool) -> Self {
+    /// `root`: its process, which waits to execute its program from `now` on. `notes_members`: its threads have to be told from others.
+    pub(super) fn new(root: i32, notes_members: bool, now: Instant) -> Self {
         let members = notes_members.then(|| Members::new(root));
-        Self { exec: ExecFilter::new(root), members }
+        Self { exec: ExecFilter::new(root, now), members }
     }
 
     /// Takes in records of tasks.

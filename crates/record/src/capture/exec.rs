@@ -65,9 +65,9 @@ impl Passed {
 }
 
 impl ExecFilter {
-    /// For the process of this number, which waits to execute a program.
-    pub(crate) fn new(root: i32) -> Self {
-        Self { root, state: State::Waiting { since: Instant::now(), samples: Vec::new() } }
+    /// For the process of this number, which waits to execute a program from `now` on.
+    pub(crate) fn new(root: i32, now: Instant) -> Self {
+        Self { root, state: State::Waiting { since: now, samples: Vec::new() } }
     }
 
     /// Whether the execve was not seen yet.
@@ -93,6 +93,7 @@ impl ExecFilter {
         &mut self,
         table: &EventTable,
         records: impl Iterator<Item = Cow<'a, [u8]>>,
+        now: Instant,
     ) -> Passed {
         let mut passed = Passed::default();
         for record in records {
@@ -120,7 +121,7 @@ impl ExecFilter {
             passed.looked_at += record.len();
         }
         if let State::Waiting { since, samples } = &self.state
-            && (samples.len() > MOST_BYTES || since.elapsed() > PATIENCE)
+            && (samples.len() > MOST_BYTES || now.saturating_duration_since(*since) > PATIENCE)
         {
             self.end(table, None, &mut passed.records);
         }
@@ -129,13 +130,15 @@ impl ExecFilter {
 
     /// The same of records that are only read now, when the execve was long ago: of a ring that is
     /// overwritten.
-    pub(crate) fn pass_older(&mut self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
-        if self.exec_ns().is_none() {
+    pub(crate) fn pass_older(&self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
+        let exec_ns = self.exec_ns();
+        if exec_ns.is_none() {
             return records;
         }
-        let Passed { records: mut passed, looked_at } = self.pass(table, each(&records));
-        passed.extend_from_slice(&records[looked_at..]);
-        passed
+        let is_before = |record: &Cow<'_, [u8]>| {
+            is_older(exec_ns, table, record) && self.is_of_root(table, record)
+        };
+        each(&records).filter(|record| !is_before(record)).collect::<Vec<_>>().concat()
     }
 
     /// Nothing more will come: what still waits.
@@ -223,25 +226,30 @@ mod tests {
     }
 
     /// All of a ring's records that are to be appended, and whether some were not looked at.
-    fn pass(filter: &mut ExecFilter, records: &[u8]) -> (Vec<u8>, bool) {
-        let Passed { records: passed, looked_at } = filter.pass(&table(), each(records));
+    fn pass(filter: &mut ExecFilter, records: &[u8], now: Instant) -> (Vec<u8>, bool) {
+        let Passed { records: passed, looked_at } = filter.pass(&table(), each(records), now);
         ([&passed, &records[looked_at..]].concat(), looked_at < records.len())
     }
 
     #[test]
     fn what_is_older_than_the_execve_goes_whatever_ring_it_lies_in() {
-        let mut filter = ExecFilter::new(7);
+        let now = Instant::now();
+        let mut filter = ExecFilter::new(7, now);
         let first = [sample(7, 1), sample(9, 2), sample(7, 6)].concat();
-        assert_eq!(pass(&mut filter, &first), (sample(9, 2), false));
+        assert_eq!(pass(&mut filter, &first, now), (sample(9, 2), false));
         let second = [sample(7, 3), exec(9, 4), exec(7, 5), sample(7, 8)].concat();
         let passed = [exec(9, 4), exec(7, 5), sample(7, 6), sample(7, 8)].concat();
-        assert_eq!(pass(&mut filter, &second), (passed, true));
+        assert_eq!(pass(&mut filter, &second, now), (passed, true));
         assert_eq!((filter.is_waiting(), filter.exec_ns()), (false, Some(5)));
         let other_ring = [sample(7, 4), sample(9, 4)].concat();
-        assert_eq!(pass(&mut filter, &other_ring), (sample(9, 4), false), "read after the record");
+        assert_eq!(
+            pass(&mut filter, &other_ring, now),
+            (sample(9, 4), false),
+            "read after the record"
+        );
         let other_ring = [sample(7, 4), sample(9, 4), sample(7, 9)].concat();
         let passed = [sample(9, 4), sample(7, 9)].concat();
-        assert_eq!(pass(&mut filter, &other_ring), (passed.clone(), true));
+        assert_eq!(pass(&mut filter, &other_ring, now), (passed.clone(), true));
         assert_eq!(filter.finish(&table()), Vec::<u8>::new());
         assert_eq!(filter.exec_ns(), Some(5), "the end changes nothing");
         assert_eq!(filter.pass_older(&table(), other_ring), passed);
@@ -249,13 +257,21 @@ mod tests {
 
     #[test]
     fn where_the_execve_is_not_recorded_nothing_is_lost() {
-        let mut filter = ExecFilter::new(7);
-        assert_eq!(pass(&mut filter, &sample(7, 1)), (Vec::new(), false));
+        let now = Instant::now();
+        let mut filter = ExecFilter::new(7, now);
+        assert_eq!(pass(&mut filter, &sample(7, 1), now), (Vec::new(), false));
         assert_eq!(filter.finish(&table()), sample(7, 1));
         assert_eq!(filter.pass_older(&table(), sample(7, 1)), sample(7, 1));
-        let mut full = ExecFilter::new(7);
+        let mut full = ExecFilter::new(7, now);
         let many = sample(7, 1).repeat(MOST_BYTES / 32 + 1);
-        assert_eq!(pass(&mut full, &many), (many, false));
+        assert_eq!(pass(&mut full, &many, now), (many, false));
         assert!(!full.is_waiting() && !full.looks_at_samples());
+        let mut patient = ExecFilter::new(7, now);
+        let late = now + PATIENCE;
+        assert_eq!(pass(&mut patient, &sample(7, 1), late), (Vec::new(), false));
+        let too_late = late + Duration::from_nanos(1);
+        let both = [sample(7, 1), sample(7, 2)].concat();
+        assert_eq!(pass(&mut patient, &sample(7, 2), too_late), (both, false));
+        assert!(!patient.is_waiting());
     }
 }

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tare_format::file::writer::{BuildId, FINISHED_ROUND};
 use tare_kernel::host::Host;
@@ -122,10 +122,10 @@ impl Shared {
         self.step.is_some()
     }
 
-    /// Has samples left out that the command's process made before its execve. `notes_members`:
+    /// Has samples left out that the command's process makes from `now` to its execve. `notes_members`:
     /// and notes its threads.
-    pub(crate) fn follow(&self, root: i32, notes_members: bool) {
-        self.lock().command = Some(FollowedCommand::new(root, notes_members));
+    pub(crate) fn follow(&self, root: i32, notes_members: bool, now: Instant) {
+        self.lock().command = Some(FollowedCommand::new(root, notes_members, now));
         // ATOMICS: readers that miss it for a moment read rings of events that are not enabled.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
@@ -142,13 +142,13 @@ impl Shared {
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
-        let mut state = self.lock();
-        let State { command: Some(command), forgetting, .. } = &mut *state else { return None };
+        let State { command, forgetting, clock, .. } = &mut *self.lock();
+        let command = command.as_mut()?;
         let records = batch.records().map(|record| match record.slices() {
             [first, []] => Cow::Borrowed(first),
             pieces => Cow::Owned(pieces.concat()),
         });
-        let passed = command.exec.pass(forgetting.table(), records);
+        let passed = command.exec.pass(forgetting.table(), records, clock.now());
         self.waits_for_exec.store(command.exec.looks_at_samples(), Ordering::Relaxed);
         Some(passed)
     }

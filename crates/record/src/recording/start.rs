@@ -82,7 +82,8 @@ impl Recording {
         // Inherited events begin with the program.
         let is_inherited = matches!(recording.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
-            recording.shared.follow(root, recording.session.notes_members());
+            let now = recording.session.backend.clock.now();
+            recording.shared.follow(root, recording.session.notes_members(), now);
         }
         recording.cgroup.at_start(recording.session.following.as_ref());
         recording.begin_rate_control()?;
