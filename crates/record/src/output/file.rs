@@ -194,10 +194,9 @@ impl OutputFile {
             return self.gone(OutputError::Truncated, self.start);
         }
         if let Err(error) = written {
-            let cut = self.cut(self.sink.end());
-            self.failed = Some((error.into(), cut));
+            let end = self.end_here(error);
             // Of two failures the first says why.
-            let _ = self.make_cut_known(cut.end);
+            let _ = self.make_cut_known(end);
             return self.still_going();
         }
         if let Some(records) = records {
@@ -252,8 +251,7 @@ impl OutputFile {
         self.calls += 1;
         match write_at(&**file, &zeros, self.sink.end()) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                let cut = self.cut(self.sink.end());
-                self.failed = Some((error.into(), cut));
+                self.end_here(error);
                 self.still_going()
             }
             // What else fails does so when the end is written.
@@ -283,6 +281,13 @@ impl OutputFile {
         Some(CutFile { file, at: 0, end })
     }
 
+    /// Ends the data with what was written so far, for this reason. Returns where that is.
+    fn end_here(&mut self, why: impl Into<OutputError>) -> u64 {
+        let cut = self.cut(self.sink.end());
+        self.failed = Some((why.into(), cut));
+        cut.end
+    }
+
     /// The last place up to `limit` at which the data may end.
     fn cut(&self, limit: u64) -> CutPoint {
         self.cuts.before(limit, self.file().map(|file| &**file))
@@ -309,7 +314,7 @@ impl OutputFile {
     /// A failure of what makes data known ends them: what is behind may not be found.
     fn going_on_if(&mut self, done: std::result::Result<(), Errno>) -> Result<()> {
         if let Err(error) = done {
-            self.failed = Some((error.into(), self.cut(self.sink.end())));
+            self.end_here(error);
         }
         self.still_going()
     }
