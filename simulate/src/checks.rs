@@ -8,12 +8,13 @@ use tare_format::ledger::Ledger;
 use tare_record::Finished;
 use tare_record::options::Keep;
 use tare_record::output::Switch;
+use tare_replay::Detail;
 
 use crate::contents::Contents;
 use crate::disk::SimulatedDisk;
 use crate::failure::Failure;
 use crate::machine::{Truth, comm_of};
-use crate::names;
+use crate::replayed;
 use crate::scenario::{Scenario, To};
 use crate::sink::KeptRecords;
 
@@ -64,7 +65,9 @@ pub(crate) fn after(
     }
     ledgers(ran, &files, stopped)?;
     if ran.scenario.to == To::File {
-        flushed("at the end", ran, &files, ran.flushed, may_be_cut_back(ran))?;
+        if !may_be_cut_back(ran) {
+            flushed("at the end", ran, &files, ran.flushed)?;
+        }
         // What ended early may lack the records of another CPU that tell of a task.
         if !stopped {
             names(ran, &disk.snapshot().files)?;
@@ -73,7 +76,7 @@ pub(crate) fn after(
         if let Some(cut) = disk.cut().filter(|_| !may_be_cut_back(ran)) {
             let files = read(&cut.files, false)?;
             each_once(ran.truth, &files)?;
-            flushed("when it was killed", ran, &files, cut.mark, false)?;
+            flushed("when it was killed", ran, &files, cut.mark)?;
         }
     }
     Ok(())
@@ -150,14 +153,8 @@ fn complete(ran: &Ran<'_>, files: &Files) -> Result<(), Failure> {
     }
 }
 
-fn flushed(
-    when: &'static str,
-    ran: &Ran<'_>,
-    files: &Files,
-    mark: usize,
-    may_be_cut_back: bool,
-) -> Result<(), Failure> {
-    if ran.scenario.keep != Keep::All || may_be_cut_back {
+fn flushed(when: &'static str, ran: &Ran<'_>, files: &Files, mark: usize) -> Result<(), Failure> {
+    if ran.scenario.keep != Keep::All {
         return Ok(());
     }
     let there = numbers(files);
@@ -231,11 +228,15 @@ fn names(ran: &Ran<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()
             continue;
         }
         let real = crate::files::written(ran.folder, number, bytes)?;
-        for named in names::of(&real, &file)? {
-            let sample = usize::try_from(named.ip)?;
+        let samples = replayed::samples(&real, Detail::Leaf)?;
+        if !samples.is_sorted_by_key(|sample| sample.time_ns) {
+            return Err(Failure::Replay(file).into());
+        }
+        for replayed in samples {
+            let sample = usize::try_from(replayed.ip)?;
             let was = comm_of(ran.truth.samples[sample].comm);
-            if named.comm != was {
-                return Err(Failure::Name { file, sample, says: named.comm, was }.into());
+            if replayed.comm != was {
+                return Err(Failure::Name { file, sample, says: replayed.comm, was }.into());
             }
         }
     }

@@ -8,7 +8,7 @@ use tare_record::describe::RecordingClock;
 
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
-pub(crate) struct VirtualClock {
+pub struct VirtualClock {
     start: Instant,
     passed: Mutex<Duration>,
 }
@@ -16,12 +16,12 @@ pub(crate) struct VirtualClock {
 impl VirtualClock {
     /// Nothing has passed.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { start: Instant::now(), passed: Mutex::default() }
     }
 
     /// Has time pass.
-    pub(crate) fn advance(&self, by: Duration) {
+    pub fn advance(&self, by: Duration) {
         *self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += by;
     }
 

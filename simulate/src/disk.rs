@@ -20,42 +20,49 @@ const PAGE: u64 = 4096;
 
 /// What is wrong with a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Faults {
+pub struct Faults {
     /// All files together become no longer; `None`: there is room.
-    pub(crate) room: Option<u64>,
+    pub room: Option<u64>,
     /// A write takes no more bytes at once.
-    pub(crate) most: usize,
+    pub most: usize,
     /// From this call on, calls that change something fail with this error: one of them, or all.
-    pub(crate) failing: Option<Failing>,
+    pub failing: Option<Failing>,
     /// How long each write takes.
-    pub(crate) takes: Duration,
+    pub takes: Duration,
     /// The call within which the recorder would be killed.
-    pub(crate) cut_at: Option<u64>,
+    pub cut_at: Option<u64>,
+}
+
+/// None.
+impl Default for Faults {
+    fn default() -> Self {
+        Self { room: None, most: usize::MAX, failing: None, takes: Duration::ZERO, cut_at: None }
+    }
 }
 
 /// Calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failing {
+pub struct Failing {
     /// The first.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Whether those after it fail, too.
-    pub(crate) for_good: bool,
+    pub for_good: bool,
     /// How.
-    pub(crate) errno: Errno,
+    pub errno: Errno,
 }
 
 /// What the disk holds at a moment: the files by name, and the mark that was set last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// The files' bytes.
-    pub(crate) files: BTreeMap<PathBuf, Vec<u8>>,
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
     /// See [`SimulatedDisk::mark`].
-    pub(crate) mark: usize,
+    pub mark: usize,
 }
 
 /// The disk. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct SimulatedDisk {
+pub struct SimulatedDisk {
     shared: Arc<Shared>,
 }
 
@@ -97,30 +104,30 @@ fn meanwhile() {
 impl SimulatedDisk {
     /// An empty disk. `is_stream`: its only file is a FIFO.
     #[must_use]
-    pub(crate) fn new(faults: Faults, clock: Arc<VirtualClock>, is_stream: bool) -> Self {
+    pub fn new(faults: Faults, clock: Arc<VirtualClock>, is_stream: bool) -> Self {
         Self { shared: Arc::new(Shared { faults, clock, state: Mutex::default(), is_stream }) }
     }
 
     /// Has the snapshot of a cut say how far the recording was when it was made.
-    pub(crate) fn mark(&self, mark: usize) {
+    pub fn mark(&self, mark: usize) {
         self.shared.lock().mark = mark;
     }
 
     /// What it holds.
     #[must_use]
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         self.shared.lock().snapshot()
     }
 
     /// What it held when the recorder would have been killed, if it came to that.
     #[must_use]
-    pub(crate) fn cut(&self) -> Option<Snapshot> {
+    pub fn cut(&self) -> Option<Snapshot> {
         self.shared.lock().cut.clone()
     }
 
     /// Bytes of memory that the disk takes.
     #[must_use]
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let state = self.shared.lock();
         let cut = state.cut.iter().flat_map(|cut| cut.files.values());
         state.files.iter().chain(cut).map(Vec::capacity).sum()

@@ -3,7 +3,6 @@
 //! file that a plain model gives it.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +13,19 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags};
 use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
 use tare_format::record::encode::Encoder;
-use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, Sample, SampleId, Task};
+use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, Task};
 use tare_record::output::{Closing, Destination, Options, Output};
-use tare_replay::{
-    CpuMode, Detail, Error, Machine, ProfileOptions, Recording, Replay, Replayed, Sink, summarize,
-};
+use tare_replay::{Detail, ProfileOptions, Recording, summarize};
 
 use crate::clock::VirtualClock;
 use crate::disk::{Faults, SimulatedDisk};
 use crate::failure::Failure;
+use crate::replayed::{self, ReplayedSample};
 
 /// The ids of the events' counters.
 const ID: u64 = 77;
 /// Bytes of a mapping at most.
 const MAPPED: u64 = 0x4000;
-
-/// Where and whose a sample is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    time_ns: u64,
-    ip: u64,
-    comm: String,
-    /// The file and the place in it.
-    file: Option<(String, u64)>,
-}
 
 /// A record, the CPU that it came from, and when.
 struct Made {
@@ -62,7 +50,7 @@ struct Model {
     threads: HashMap<i32, (i32, String)>,
     /// By process, the newest last.
     mappings: HashMap<i32, Vec<Mapped>>,
-    samples: Vec<Place>,
+    samples: Vec<ReplayedSample>,
     live: Vec<i32>,
     last: i32,
     now_ns: u64,
@@ -157,7 +145,7 @@ impl Model {
         let found = mappings.iter().rev().find(|one| one.start <= ip && ip < one.end);
         let file = found.map(|one| (one.path.clone(), ip - one.start + one.pgoff));
         let comm = self.threads[&tid].1.clone();
-        self.samples.push(Place { time_ns: self.now_ns, ip, comm, file });
+        self.samples.push(ReplayedSample { time_ns: self.now_ns, ip, comm, file });
         let task = [pid, tid].map(i32::to_ne_bytes);
         let body = [
             [ID, ip].map(u64::to_ne_bytes).as_flattened(),
@@ -187,7 +175,7 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     }
     let folder = tempfile::tempdir()?;
     let path = write(rng, made, cpus, folder.path())?;
-    replayed(&path, &model.samples)?;
+    equal(&path, &model.samples)?;
     summed_up(&path, &model.samples)
 }
 
@@ -242,46 +230,22 @@ fn write(rng: &mut Rng, made: Vec<Made>, cpus: usize, folder: &Path) -> anyhow::
     Ok(crate::files::written(folder, 0, bytes)?)
 }
 
-#[derive(Default)]
-struct Places(Vec<Place>);
-
-impl Sink for Places {
-    type Error = Error;
-
-    fn sample(
-        &mut self,
-        machine: &mut Machine,
-        sample: &Replayed<'_, Sample<'_>>,
-    ) -> Result<ControlFlow<()>, Error> {
-        let head = sample.fields.head;
-        let (pid, ip) = (head.pid.unwrap_or(-1), head.ip.unwrap_or(0));
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let at = machine.dso_address(CpuMode::User, pid, ip);
-        let file = at.map(|at| (text(machine.dso_name(at.dso)), at.address));
-        let comm = head.tid.and_then(|tid| machine.comm(tid)).map_or_else(String::new, text);
-        self.0.push(Place { time_ns: head.time_ns.unwrap_or(0), ip, comm, file });
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-fn replayed(path: &Path, expected: &[Place]) -> anyhow::Result<()> {
-    let mut places = Places::default();
-    let options = tare_replay::Options { detail: Detail::Full, ..Default::default() };
-    let _losses = Replay::new(options).run(&mut Recording::open(path)?, &mut places)?;
-    let differs = expected.iter().zip(&places.0).find(|(expected, found)| expected != found);
+fn equal(path: &Path, expected: &[ReplayedSample]) -> anyhow::Result<()> {
+    let samples = replayed::samples(path, Detail::Full)?;
+    let differs = expected.iter().zip(&samples).find(|(expected, found)| expected != found);
     if let Some((expected, found)) = differs {
         let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
         return Err(Failure::Replayed { expected, found }.into());
     }
-    let (are, should) = (places.0.len(), expected.len());
+    let (are, should) = (samples.len(), expected.len());
     if are == should { Ok(()) } else { Err(Failure::ReplayedSamples { are, should }.into()) }
 }
 
-fn summed_up(path: &Path, expected: &[Place]) -> anyhow::Result<()> {
+fn summed_up(path: &Path, expected: &[ReplayedSample]) -> anyhow::Result<()> {
     let profile = summarize(Recording::open(path)?, &ProfileOptions::default())?.profile;
     let mut by_name: HashMap<String, (u64, u64)> = HashMap::new();
-    for place in expected {
-        by_name.entry(place.comm.clone()).or_default().0 += 1;
+    for sample in expected {
+        by_name.entry(sample.comm.clone()).or_default().0 += 1;
     }
     for (row, weight) in profile.rows() {
         let comm = row.comm.map_or(&b""[..], |comm| profile.string(comm));

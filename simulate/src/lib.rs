@@ -2,16 +2,16 @@
 //! hold whatever happens on them. One seed is one run.
 
 mod checks;
-mod clock;
+pub mod clock;
 mod contents;
-mod disk;
+pub mod disk;
 mod failure;
 mod files;
 mod history;
 mod machine;
 mod memory;
-mod names;
 mod recording;
+mod replayed;
 mod scenario;
 mod sink;
 

@@ -195,10 +195,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> anyhow::Result<(Machine, SimulatedDisk, Finished, usize)> {
-        if self.scenario.to == To::File {
-            self.recording.take_notices();
-        }
+    fn finish(self) -> anyhow::Result<(Machine, SimulatedDisk, Finished, usize)> {
         let finished = self.recording.finish(None)?;
         Ok((self.machine, self.disk, finished, self.flushed))
     }

@@ -69,7 +69,7 @@ impl Scenario {
             keep,
             describes_at_the_end: rng.u32(..8) == 0,
             to,
-            faults: draw_faults(rng, to, &output),
+            faults: draw_faults(rng, to),
             output,
             goes_on_meanwhile: rng.bool(),
             steps: rng.u32(1..60),
@@ -94,20 +94,19 @@ fn draw_output(rng: &mut Rng, to: To) -> Options {
     }
 }
 
-fn draw_faults(rng: &mut Rng, to: To, output: &Options) -> Faults {
+fn draw_faults(rng: &mut Rng, to: To) -> Faults {
     let is_odd = rng.bool();
     let failing = (is_odd && rng.u32(..4) == 0).then(|| Failing {
         from: rng.u64(..120),
         for_good: rng.bool(),
         errno: [Errno::IO, Errno::DQUOT, Errno::NOSPC, Errno::FBIG][rng.usize(..4)],
     });
-    // What a stream's reader got can't be looked at by call, and a sink makes none.
-    let may_be_cut = to == To::File && output.max_files.is_none();
     Faults {
         room: (is_odd && rng.u32(..4) == 0).then(|| rng.u64(1000..300_000)),
         most: if rng.u32(..4) == 0 { rng.usize(1..20_000) } else { usize::MAX },
         failing,
         takes: Duration::from_micros(if rng.u32(..4) == 0 { rng.u64(..100_000) } else { 0 }),
-        cut_at: (may_be_cut && rng.bool()).then(|| rng.u64(..80)),
+        // What a stream's reader got can't be looked at by call, and a sink makes none.
+        cut_at: (to == To::File && rng.bool()).then(|| rng.u64(..80)),
     }
 }

@@ -2,152 +2,28 @@
 //! than it was given, a clock that a test moves.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
-use std::io::{self, IoSlice, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::io::Errno;
 use tare_events::Sources;
 use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::file::Reader;
 use tare_format::ledger::Ledger;
-use tare_kernel::file_window::{FileWindow, Step, WindowError};
 use tare_kernel::host::Host;
 use tare_kernel::simulated::{Emitted, Sample, Simulated};
 use tare_record::clock::Clock;
-use tare_record::describe::RecordingClock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
-use tare_record::output::disk::{Disk, DiskFile, FileState, OpenDestination};
 use tare_record::output::{self, Destination, Output, OutputError};
 use tare_record::{Backend, Recorder, Recording, Start, State, Stopped};
+use tare_simulate::clock::VirtualClock;
+use tare_simulate::disk::{Faults, SimulatedDisk};
 use tempfile::TempDir;
 
-/// A clock that stands still until it is moved.
-#[derive(Debug)]
-struct VirtualClock {
-    start: Instant,
-    passed: Mutex<Duration>,
-}
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Instant {
-        self.start + *self.passed.lock().unwrap()
-    }
-
-    fn time_of_day(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + *self.passed.lock().unwrap()
-    }
-
-    fn cpu_ns(&self) -> u64 {
-        1_000_000
-    }
-
-    fn of_events(&self, _clockid: i32) -> Option<RecordingClock> {
-        None
-    }
-}
-
-/// A disk with one file, in memory.
-#[derive(Clone, Debug)]
-struct SimulatedDisk {
-    file: Arc<SimulatedFile>,
-}
-
-#[derive(Debug)]
-struct SimulatedFile {
-    bytes: Mutex<Vec<u8>>,
-    /// The file becomes no longer.
-    room: u64,
-    /// A write takes no more.
-    most: usize,
-}
-
-impl SimulatedDisk {
-    fn new(room: u64, most: usize) -> Self {
-        Self { file: Arc::new(SimulatedFile { bytes: Mutex::default(), room, most }) }
-    }
-}
-
-impl Disk for SimulatedDisk {
-    fn open(&self, _to: &Destination) -> output::Result<OpenDestination> {
-        let file = Arc::clone(&self.file);
-        Ok(OpenDestination::File { file, path: PathBuf::from("simulated.data") })
-    }
-
-    fn create(&self, _path: &Path) -> output::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::clone(&self.file) as Arc<dyn DiskFile>)
-    }
-
-    fn stamp(&self, path: &Path, _now: SystemTime) -> Result<PathBuf, Errno> {
-        Ok(path.to_owned())
-    }
-
-    fn write_anew(
-        &self,
-        _file: &dyn DiskFile,
-        path: &Path,
-        _now: SystemTime,
-    ) -> Result<PathBuf, Errno> {
-        Ok(path.to_owned())
-    }
-
-    fn sync_folder(&self, _of: &Path) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn remove(&self, _path: &Path) -> Result<(), Errno> {
-        Ok(())
-    }
-}
-
-impl DiskFile for SimulatedFile {
-    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno> {
-        let mut file = self.bytes.lock().unwrap();
-        let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
-        let room = usize::try_from(self.room.saturating_sub(offset)).unwrap();
-        let len = all.len().min(self.most).min(room);
-        if len == 0 {
-            return Err(Errno::NOSPC);
-        }
-        let at = usize::try_from(offset).unwrap();
-        let end = file.len().max(at + len);
-        file.resize(end, 0);
-        file[at..at + len].copy_from_slice(&all[..len]);
-        Ok(len)
-    }
-
-    fn write(&self, _pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        Err(Errno::SPIPE)
-    }
-
-    fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let file = self.bytes.lock().unwrap();
-        let rest = file.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-        let len = rest.len().min(into.len());
-        into[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn state(&self) -> Result<FileState, Errno> {
-        let bytes = self.bytes.lock().unwrap().len() as u64;
-        Ok(FileState { bytes, is_deleted: false })
-    }
-
-    fn set_len(&self, bytes: u64) -> Result<(), Errno> {
-        self.bytes.lock().unwrap().resize(usize::try_from(bytes).unwrap(), 0);
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn window(&self, _offset: u64, _len: usize) -> Result<FileWindow, WindowError> {
-        Err(WindowError::NotSupported { step: Step::Map, error: Errno::OPNOTSUPP })
-    }
-}
+/// What the recording is called.
+const FILE: &str = "simulated.data";
 
 /// A machine of two CPUs that exists in a test alone.
 struct Machine {
@@ -158,13 +34,16 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(disk: SimulatedDisk) -> Self {
+    /// `room`: bytes on its disk, whose writes take `most` at once.
+    fn new(room: u64, most: usize) -> Self {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("sys/devices/system/cpu/online");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, "0-1\n").unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
-        let clock = Arc::new(VirtualClock { start: Instant::now(), passed: Mutex::default() });
+        let clock = Arc::new(VirtualClock::new());
+        let faults = Faults { room: Some(room), most, ..Faults::default() };
+        let disk = SimulatedDisk::new(faults, Arc::clone(&clock), false);
         Self { root, kernel: Simulated::default(), clock, disk }
     }
 
@@ -185,7 +64,7 @@ impl Machine {
         let output = Output::open_on(
             Arc::new(self.disk.clone()),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
-            &Destination::File(PathBuf::from("simulated.data")),
+            &Destination::File(PathBuf::from(FILE)),
             &output::Options::default(),
         );
         let start = Start {
@@ -213,13 +92,13 @@ impl Machine {
 
     /// Half a second passes.
     fn pass(&self) {
-        *self.clock.passed.lock().unwrap() += Duration::from_millis(500);
+        self.clock.advance(Duration::from_millis(500));
     }
 
     /// Samples in the file, and the ledger that it ends with.
     fn read_back(&self) -> (u64, Ledger) {
         let mut file = tempfile::tempfile().unwrap();
-        io::copy(&mut &self.disk.file.bytes.lock().unwrap()[..], &mut file).unwrap();
+        file.write_all(&self.disk.snapshot().files[&PathBuf::from(FILE)]).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         let mut reader = Reader::open(file).unwrap();
         let mut samples = 0;
@@ -240,7 +119,7 @@ impl Machine {
 
 #[test]
 fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
-    let machine = Machine::new(SimulatedDisk::new(1 << 30, 4096 + 7));
+    let machine = Machine::new(1 << 30, 4096 + 7);
     let mut recording = machine.record(4096);
     let mut stored = 0;
     for _ in 0..4 {
@@ -263,7 +142,7 @@ fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
 
 #[test]
 fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
-    let machine = Machine::new(SimulatedDisk::new(64 << 10, 10_000));
+    let machine = Machine::new(64 << 10, 10_000);
     let mut recording = machine.record(1 << 16);
     let mut passes = 0;
     while *recording.state() == State::Recording && passes < 100 {

@@ -1,0 +1,57 @@
+//! The samples of a file, as the replay hands them out.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tare_format::record::Sample;
+use tare_replay::{CpuMode, Detail, Error, Machine, Options, Recording, Replay, Replayed, Sink};
+
+/// Where and whose a sample is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayedSample {
+    pub(crate) time_ns: u64,
+    /// In a recording of the simulated kernel: which sample it is.
+    pub(crate) ip: u64,
+    /// What its thread was called; empty where that is not known.
+    pub(crate) comm: String,
+    /// The file and the address in it, with [`Detail::Full`].
+    pub(crate) file: Option<(String, u64)>,
+}
+
+struct Samples {
+    all: Vec<ReplayedSample>,
+    detail: Detail,
+}
+
+impl Sink for Samples {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let head = sample.fields.head;
+        let (pid, ip) = (head.pid.unwrap_or(-1), head.ip.unwrap_or(u64::MAX));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let at = match self.detail {
+            Detail::Full => machine.dso_address(CpuMode::User, pid, ip),
+            _ => None,
+        };
+        let file = at.map(|at| (text(machine.dso_name(at.dso)), at.address));
+        let comm = head.tid.and_then(|tid| machine.comm(tid)).map_or_else(String::new, text);
+        self.all.push(ReplayedSample { time_ns: head.time_ns.unwrap_or(0), ip, comm, file });
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The samples of a file in the order in which they are handed out.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn samples(path: &Path, detail: Detail) -> Result<Vec<ReplayedSample>, Error> {
+    let mut samples = Samples { all: Vec::new(), detail };
+    let options = Options { detail, ..Options::default() };
+    let _losses = Replay::new(options).run(&mut Recording::open(path)?, &mut samples)?;
+    Ok(samples.all)
+}
