@@ -117,6 +117,44 @@ fn unused_code_is_removed_and_not_silenced() {
     none("dead code is silenced in", &found);
 }
 
+/// Names of types that say nothing of what a type is for, or belong to no field.
+const VAGUE: [&str; 13] = [
+    "Account",
+    "Family",
+    "Held",
+    "Holder",
+    "Moment",
+    "Piece",
+    "Place",
+    "Surroundings",
+    "Thing",
+    "Wanted",
+    "Way",
+    "What",
+    "Stuff",
+];
+
+#[test]
+fn types_have_the_words_of_the_field() {
+    let Some(files) = rust_files() else { return };
+    let declares = |line: &str| {
+        let words: Vec<&str> = line
+            .split(|letter: char| !letter.is_alphanumeric())
+            .skip_while(|word| !["struct", "enum", "trait", "type"].contains(word))
+            .collect();
+        words.get(1).is_some_and(|name| VAGUE.contains(&name.strip_suffix('s').unwrap_or(name)))
+    };
+    let mut found = Vec::new();
+    for file in &files {
+        let code = file.text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        found.extend(
+            code.filter(|line| declares(line))
+                .map(|line| format!("{}: {}", file.path, line.trim())),
+        );
+    }
+    none("a type's name says too little:", &found);
+}
+
 /// The numbers of limits.txt, by name.
 fn limits(text: &str) -> BTreeMap<String, usize> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));

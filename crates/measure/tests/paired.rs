@@ -4,11 +4,11 @@
 #[path = "../examples/paired/simulation.rs"]
 mod simulation;
 
-use simulation::{false_alarms, found_at_detectable, verdicts, ways};
+use simulation::{designs, false_alarms, found_at_detectable, verdicts};
 
 #[test]
 fn pairs_find_what_blocks_drown() {
-    let (equal, planted) = (ways(1.0, 100), ways(1.03, 100));
+    let (equal, planted) = (designs(1.0, 100), designs(1.03, 100));
     assert!(equal.blocks > 0.3, "drift between blocks looks like a difference: {}", equal.blocks);
     assert!(equal.paired < 0.12, "{}", equal.paired);
     assert!(planted.paired > 0.85, "{}", planted.paired);

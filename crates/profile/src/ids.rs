@@ -50,7 +50,7 @@ ids! {
     /// Who was sampled.
     TaskId
     /// Where samples were taken.
-    PlaceId
+    LocationId
 }
 
 /// The most values of a [`Set`], and the most call chains; further ones are not told apart.

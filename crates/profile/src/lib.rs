@@ -31,11 +31,11 @@ pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use filter::Filter;
 pub use ids::{
-    DsoId, EventId, FrameId, PlaceId, RowId, StackId, StringId, SymbolId, TaskId, ThreadId,
+    DsoId, EventId, FrameId, LocationId, RowId, StackId, StringId, SymbolId, TaskId, ThreadId,
 };
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
-pub use samples::{Place, RowKeys, Sample, Samples, Selected, Selection, Task, Term};
+pub use samples::{RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
 pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};

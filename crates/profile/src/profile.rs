@@ -56,12 +56,12 @@ impl Profile {
 
     /// Names the event at a place in the recording, counted from 0. Events are named in order; a
     /// later name replaces the first.
-    pub fn name_event(&mut self, place: usize, name: StringId) -> EventId {
-        match self.events.get_mut(place) {
+    pub fn name_event(&mut self, location: usize, name: StringId) -> EventId {
+        match self.events.get_mut(location) {
             Some(event) => event.name = name,
             None => self.events.push(Event { name }),
         }
-        EventId::from_index(place.min(self.events.len() - 1))
+        EventId::from_index(location.min(self.events.len() - 1))
     }
 
     /// Keeps a thread.

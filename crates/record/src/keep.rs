@@ -56,7 +56,7 @@ struct Binary {
     path: Vec<u8>,
     /// `None` where too many are open.
     held: Option<File>,
-    at: Place,
+    at: MappedRange,
     expected: Expected,
 }
 
@@ -68,7 +68,7 @@ enum Expected {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct MappedRange {
     pid: i32,
     start: u64,
     end: u64,
@@ -110,8 +110,11 @@ impl Binaries {
         if !self.seen.insert(key) {
             return;
         }
-        let at =
-            Place { pid: mmap.pid, start: mmap.start, end: mmap.start.saturating_add(mmap.len) };
+        let at = MappedRange {
+            pid: mmap.pid,
+            start: mmap.start,
+            end: mmap.start.saturating_add(mmap.len),
+        };
         let path = mmap.path.to_vec();
         let mut binary = Binary { path, held: None, at, expected };
         let held = self.files.iter().filter(|binary| binary.held.is_some()).count();
@@ -195,7 +198,7 @@ fn open(host: &Host, binary: &Binary) -> Option<File> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
     let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
-    let Place { pid, start, end } = binary.at;
+    let MappedRange { pid, start, end } = binary.at;
     let process = PathBuf::from(format!("/proc/{pid}"));
     let here = || host.path(path.to_str()?).to_str().map(PathBuf::from);
     let is_it = |file: &File| is_expected(file, &binary.expected);

@@ -25,7 +25,7 @@ pub use ledger::{ledger_lines, ledger_summary};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
-pub use samples::{Kind, Place, Sample, SampleSink, Session, Unit, Whole};
+pub use samples::{FrameText, Kind, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
 pub use tree::Graph;
 pub use unwinding::CopiedStacks;

@@ -164,7 +164,7 @@ impl Kind {
 
 /// A frame as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place<'a> {
+pub struct FrameText<'a> {
     /// The function; of code without a name the file in brackets, as stackcollapse-perf has it.
     pub name: Cow<'a, str>,
     /// The short name of the file.
@@ -175,7 +175,7 @@ pub struct Place<'a> {
     pub address: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FrameText<'a> {
     /// A frame of this profile. Names are as recorded: untrusted.
     #[must_use]
     pub fn of(profile: &'a Profile, frame: FrameId) -> Self {

@@ -22,7 +22,7 @@ use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
-use crate::unwinding::Account;
+use crate::unwinding::UnwindStats;
 
 /// Samples, and bytes of records, that are looked at in one go.
 const SAMPLES: usize = 1 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct Ahead {
     looked_at: usize,
     gone: usize,
     unwound: VecDeque<UnwoundStack>,
-    pub(crate) account: Account,
+    pub(crate) stats: UnwindStats,
 }
 
 /// Whether samples of a recording have copied stacks.
@@ -64,7 +64,7 @@ impl Ahead {
             looked_at: 0,
             gone: 0,
             unwound: VecDeque::new(),
-            account: Account::default(),
+            stats: UnwindStats::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Ahead {
         let Self { machine, unwinder, caches, .. } = self;
         let unwound = copied_stack::unwind_all(unwinder, caches, machine.dsos(), stacks);
         for (stack, unwound) in stacks.iter().zip(&unwound) {
-            self.account.add(&self.machine, stack, unwound);
+            self.stats.add(&self.machine, stack, unwound);
         }
         self.unwound.extend(unwound);
     }

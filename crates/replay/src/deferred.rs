@@ -24,7 +24,7 @@ const BYTES: usize = 16 << 20;
 /// Samples that wait for their user call chain.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    waiting: VecDeque<Held>,
+    waiting: VecDeque<DeferredSample>,
     bytes: usize,
     /// Samples that went out without it.
     pub(crate) missing: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Deferred {
 
 /// A sample that waits.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct DeferredSample {
     cookie: u64,
     pub(crate) time_ns: Option<u64>,
     kind: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Held {
     endian: Endian,
 }
 
-impl Held {
+impl DeferredSample {
     pub(crate) fn record(&self) -> RawRecord<'_> {
         RawRecord { kind: self.kind, misc: self.misc, body: &self.body, endian: self.endian }
     }
@@ -72,15 +72,22 @@ impl Deferred {
         cookie: u64,
         time_ns: Option<u64>,
         raw: &RawRecord<'_>,
-    ) -> Option<Held> {
+    ) -> Option<DeferredSample> {
         let RawRecord { kind, misc, body, endian } = *raw;
         self.bytes += body.len();
-        self.waiting.push_back(Held { cookie, time_ns, kind, misc, body: body.into(), endian });
+        self.waiting.push_back(DeferredSample {
+            cookie,
+            time_ns,
+            kind,
+            misc,
+            body: body.into(),
+            endian,
+        });
         if self.waiting.len() > SAMPLES || self.bytes > BYTES { self.oldest() } else { None }
     }
 
     /// The sample that waits longest, without its user call chain.
-    pub(crate) fn oldest(&mut self) -> Option<Held> {
+    pub(crate) fn oldest(&mut self) -> Option<DeferredSample> {
         let held = self.waiting.pop_front()?;
         self.bytes -= held.body.len();
         self.missing += 1;
@@ -88,7 +95,7 @@ impl Deferred {
     }
 
     /// The samples that a user call chain belongs to.
-    pub(crate) fn take(&mut self, cookie: u64) -> Vec<Held> {
+    pub(crate) fn take(&mut self, cookie: u64) -> Vec<DeferredSample> {
         let (taken, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition::<VecDeque<_>, _>(|held| held.cookie == cookie);

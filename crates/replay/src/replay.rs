@@ -269,11 +269,11 @@ impl Replay {
     /// What is missing of what was pushed so far.
     #[must_use]
     pub fn losses(&self) -> Losses {
-        let account = self.ahead.as_ref().map(|ahead| ahead.account.summary());
+        let unwinding = self.ahead.as_ref().map(|ahead| ahead.stats.summary());
         Losses {
             late_records: self.sorter.late(),
             untimed_jitdumps: self.state.machine.jit.untimed,
-            unwinding: account.unwrap_or_default(),
+            unwinding: unwinding.unwrap_or_default(),
             missing_user_chains: self.state.deferred.missing,
             ..self.state.losses.clone()
         }

@@ -1,4 +1,4 @@
-//! The account of copied stacks: how many are whole, why others are not, and how large a copy would
+//! Figures of copied stacks: how many are whole, why others are not, and how large a copy would
 //! have held them.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ const ENOUGH_PERCENT: u64 = 99;
 
 /// Counts stacks that were unwound.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct UnwindStats {
     whole: u64,
     spliced: u64,
     /// By where they ended and the file that the last frame lies in.
@@ -32,13 +32,13 @@ pub(crate) struct Account {
     distances: [u64; SIZES],
 }
 
-impl Default for Account {
+impl Default for UnwindStats {
     fn default() -> Self {
         Self { whole: 0, spliced: 0, ends: HashMap::default(), distances: [0; SIZES] }
     }
 }
 
-impl Account {
+impl UnwindStats {
     pub(crate) fn add(
         &mut self,
         machine: &Machine,
@@ -65,7 +65,7 @@ impl Account {
         *self.ends.entry(key).or_default() += 1;
     }
 
-    /// The account as profiles have it.
+    /// The figures as profiles have them.
     pub(crate) fn summary(&self) -> Unwinding {
         let ended = |why: Unwound| {
             let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);

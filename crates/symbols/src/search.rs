@@ -7,7 +7,7 @@
 pub(crate) mod find;
 mod folders;
 mod kernel;
-pub(crate) mod place;
+pub(crate) mod location;
 pub(crate) mod used;
 
 use std::fs::File;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use crate::cache::SymbolCache;
 use crate::debuginfod::Debuginfod;
 use crate::limits;
-pub(crate) use crate::search::place::open;
-use crate::search::place::reason;
+pub(crate) use crate::search::location::open;
+use crate::search::location::reason;
 pub use crate::search::used::{Unpacked, UsedContent, UsedFile, UsedFiles};
 use crate::unresolved::Unresolved;
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use tare_kernel::bpf::{Call, CallPlan, CallRecord, What, chunks};
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent, chunks};
 
 use crate::chosen::Chosen;
 use crate::flags::Flags;
@@ -131,8 +131,8 @@ impl Lines {
             }
         }
         self.living.insert(record.tid);
-        match record.what {
-            What::Enter { call, values, memory } => {
+        match record.event {
+            TaskEvent::Enter { call, values, memory } => {
                 let prefix = self.living.len() > 1;
                 self.flush_signals(record.tid, out);
                 let pending = Pending {
@@ -149,15 +149,15 @@ impl Lines {
                 }
                 self.tasks.entry(record.tid).or_default().pending = Some(pending);
             }
-            What::Exit { call, result, duration_ns, memory } => {
+            TaskEvent::Exit { call, result, duration_ns, memory } => {
                 self.exit(record, call, (result, memory), duration_ns, out);
                 self.flush_signals(record.tid, out);
             }
-            What::Fork { tid, .. } => {
+            TaskEvent::Fork { tid, .. } => {
                 self.living.insert(tid);
             }
-            What::End(status) => self.end(record, status, out),
-            What::Signal { number, ignored, info } => {
+            TaskEvent::End(status) => self.end(record, status, out),
+            TaskEvent::Signal { number, ignored, info } => {
                 self.signal(record, number, ignored, info, out);
             }
         }

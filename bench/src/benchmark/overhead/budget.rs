@@ -97,7 +97,7 @@ impl Program {
 }
 
 /// All recordings of a program, by way.
-type Ways = [Vec<Recording>; 4];
+type Variants = [Vec<Recording>; 4];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let place = StateFolder::new(setting)?;
@@ -105,7 +105,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let nobody = place.nobody()?;
     let all: Vec<(usize, usize)> =
         (0..PROGRAMS.len()).flat_map(|program| (0..4).map(move |way| (program, way))).collect();
-    let mut recordings: [Ways; PROGRAMS.len()] = Default::default();
+    let mut recordings: [Variants; PROGRAMS.len()] = Default::default();
     let rounds = setting.rounds.unwrap_or(ROUNDS);
     for _ in 0..rounds {
         let (_, round) =
@@ -155,7 +155,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 
 /// Records more where samples are few: rates are low where a study found samples dear. At most
 /// twice as many runs are added as there were rounds.
-fn top_up(place: &StateFolder<'_>, rounds: usize, recordings: &mut [Ways]) -> anyhow::Result<()> {
+fn top_up(
+    place: &StateFolder<'_>,
+    rounds: usize,
+    recordings: &mut [Variants],
+) -> anyhow::Result<()> {
     for (program, ways) in
         PROGRAMS.iter().zip(recordings).filter(|(program, _)| program.is_followed())
     {

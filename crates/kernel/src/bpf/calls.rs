@@ -173,7 +173,7 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
 
 /// What happened to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum TaskEvent<'a> {
     /// A system call begins.
     Enter {
         /// Which.
@@ -226,7 +226,7 @@ pub struct CallRecord<'a> {
     /// How many records of this thread found no room just before.
     pub missed: u32,
     /// What happened.
-    pub what: What<'a>,
+    pub event: TaskEvent<'a>,
 }
 
 /// How many records are read before anything else is looked at.
@@ -252,18 +252,23 @@ impl<'a> CallRecord<'a> {
         let slot = u16::from_ne_bytes([kind_and_slot[2], kind_and_slot[3]]);
         let call = Call::of_slot(slot.into());
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default();
-        let what = match kind {
-            1 => What::Enter { call, values, memory },
-            2 => {
-                What::Exit { call, result: values[0].cast_signed(), duration_ns: values[1], memory }
+        let event = match kind {
+            1 => TaskEvent::Enter { call, values, memory },
+            2 => TaskEvent::Exit {
+                call,
+                result: values[0].cast_signed(),
+                duration_ns: values[1],
+                memory,
+            },
+            3 => TaskEvent::Fork { tid: low(values[0]), process: low(values[1]) },
+            4 => TaskEvent::End(low(values[0])),
+            5 => {
+                TaskEvent::Signal { number: low(values[0]), ignored: values[1] != 0, info: memory }
             }
-            3 => What::Fork { tid: low(values[0]), process: low(values[1]) },
-            4 => What::End(low(values[0])),
-            5 => What::Signal { number: low(values[0]), ignored: values[1] != 0, info: memory },
             _ => return None,
         };
         let time_ns = long(header, 0)?;
-        Some(Self { time_ns, tid: word(8)?, process: word(12)?, missed: word(20)?, what })
+        Some(Self { time_ns, tid: word(8)?, process: word(12)?, missed: word(20)?, event })
     }
 }
 

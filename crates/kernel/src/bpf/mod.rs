@@ -11,7 +11,7 @@ mod load;
 mod summary;
 
 pub use allowed::try_load;
-pub use calls::{CallPlan, CallRecord, Calls, Chunk, Copied, Part, What, When, chunks};
+pub use calls::{CallPlan, CallRecord, Calls, Chunk, Copied, Part, TaskEvent, When, chunks};
 pub use follow::{Call, Follow};
 pub use load::BpfError;
 pub use summary::{By, CallSums, Histogram, Summary, Sums, ThreadName};

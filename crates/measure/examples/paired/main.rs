@@ -3,7 +3,7 @@
 
 mod simulation;
 
-use simulation::{false_alarms, found_at_detectable, verdicts, ways};
+use simulation::{designs, false_alarms, found_at_detectable, verdicts};
 
 const TRIALS: u64 = 1000;
 /// Each of these judges eleven metrics over hundreds of pairs.
@@ -13,7 +13,7 @@ fn main() {
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!("30 runs of each command, {TRIALS} trials: p < 0.05\n");
     println!("| how | equal commands | B takes 3% more |\n|---|---|---|");
-    let (equal, planted) = (ways(1.0, TRIALS), ways(1.03, TRIALS));
+    let (equal, planted) = (designs(1.0, TRIALS), designs(1.03, TRIALS));
     println!(
         "| all runs of A, then all of B; Mann-Whitney | {} | {} |",
         percent(equal.blocks),

@@ -135,7 +135,7 @@ fn share(trials: u64, hit: impl FnMut(u64) -> bool) -> f64 {
 }
 
 /// How often 30 runs of each command call a difference, at p < 0.05, by three ways.
-pub(crate) struct Ways {
+pub(crate) struct Designs {
     /// All runs of A, then all of B, Mann-Whitney.
     pub(crate) blocks: f64,
     /// Pairs in random order, Mann-Whitney.
@@ -144,7 +144,7 @@ pub(crate) struct Ways {
     pub(crate) paired: f64,
 }
 
-pub(crate) fn ways(ratio: f64, trials: u64) -> Ways {
+pub(crate) fn designs(ratio: f64, trials: u64) -> Designs {
     let seconds = |runs: Vec<Measurement>| -> Vec<f64> {
         runs.iter().map(|run| run.elapsed.as_secs_f64()).collect()
     };
@@ -159,7 +159,7 @@ pub(crate) fn ways(ratio: f64, trials: u64) -> Ways {
         mann_whitney_differs(&seconds(a), &seconds(b))
     });
     let paired = share(trials, |seed| p_values(&fixed_pairs(ratio, 30, seed))[0] < 0.05);
-    Ways { blocks, unpaired, paired }
+    Designs { blocks, unpaired, paired }
 }
 
 /// How often equal commands get a p < 0.05.

@@ -35,7 +35,7 @@ impl Column {
         Self { base, above }
     }
 
-    /// The number at a place; the least one behind the end.
+    /// The number at a location; the least one behind the end.
     pub(super) fn get(&self, at: usize) -> u64 {
         let above = match &self.above {
             Above::Nothing => None,

@@ -3,7 +3,7 @@
 //! ```text
 //! chunk of 65,536   event | task | cpu | place | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
 //! tasks             thread, name at that time, cgroup
-//! places            leaf, call chain, fields of a tracepoint
+//! locations            leaf, call chain, fields of a tracepoint
 //! ```
 //! A profile keeps what samples have in common. These keep each sample, so that a reader who looks
 //! for something else is answered without reading the recording again.
@@ -11,7 +11,7 @@
 mod column;
 mod selection;
 
-use crate::ids::{EventId, FrameId, Id, PlaceId, Set, StackId, StringId, TaskId, ThreadId};
+use crate::ids::{EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId};
 
 use column::Column;
 
@@ -33,7 +33,7 @@ pub struct Task {
 
 /// Where a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct SampleLocation {
     /// Where the CPU was.
     pub leaf: Option<FrameId>,
     /// The call chain.
@@ -52,7 +52,7 @@ pub struct Sample {
     /// The CPU.
     pub cpu: Option<u32>,
     /// Where it was taken.
-    pub place: PlaceId,
+    pub location: LocationId,
     /// The distance of the instruction from the first address of its function, in bytes; `None` of
     /// what has no function.
     pub offset: Option<u32>,
@@ -66,7 +66,7 @@ pub struct Sample {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     tasks: Set<Task>,
-    places: Set<Place>,
+    locations: Set<SampleLocation>,
     chunks: Vec<Columns<Column>>,
     last: Columns<Vec<u64>>,
     last_task: Option<(Task, TaskId)>,
@@ -80,7 +80,7 @@ struct Columns<T> {
     event: T,
     task: T,
     cpu: T,
-    place: T,
+    location: T,
     offset: T,
     time: T,
     period: T,
@@ -93,7 +93,7 @@ impl Columns<Vec<u64>> {
             event: of(&self.event),
             task: of(&self.task),
             cpu: of(&self.cpu),
-            place: of(&self.place),
+            location: of(&self.location),
             offset: of(&self.offset),
             time: of(&self.time),
             period: of(&self.period),
@@ -101,13 +101,13 @@ impl Columns<Vec<u64>> {
     }
 
     fn clear(&mut self) {
-        let Self { event, task, cpu, place, offset, time, period } = self;
-        [event, task, cpu, place, offset, time, period].into_iter().for_each(Vec::clear);
+        let Self { event, task, cpu, location, offset, time, period } = self;
+        [event, task, cpu, location, offset, time, period].into_iter().for_each(Vec::clear);
     }
 }
 
 impl<T> Columns<T> {
-    /// The sample at a place, where `at` reads a column there.
+    /// The sample at a location, where `at` reads a column there.
     fn sample(&self, at: impl Fn(&T) -> u64) -> Sample {
         let index = |column| usize::try_from(at(column)).unwrap_or(usize::MAX);
         let optional = |column| at(column).checked_sub(1);
@@ -116,7 +116,7 @@ impl<T> Columns<T> {
             event: EventId::from_index(index(&self.event)),
             task: TaskId::from_index(index(&self.task)),
             cpu: optional(&self.cpu).map(narrow),
-            place: PlaceId::from_index(index(&self.place)),
+            location: LocationId::from_index(index(&self.location)),
             offset: optional(&self.offset).map(narrow),
             time_ns: optional(&self.time),
             period: at(&self.period),
@@ -135,9 +135,9 @@ impl Samples {
         id
     }
 
-    /// Keeps a place.
-    pub fn add_place(&mut self, place: Place) -> PlaceId {
-        self.places.insert(place)
+    /// Keeps a location.
+    pub fn add_location(&mut self, location: SampleLocation) -> LocationId {
+        self.locations.insert(location)
     }
 
     /// Adds a sample.
@@ -147,7 +147,7 @@ impl Samples {
         columns.event.push(sample.event.index() as u64);
         columns.task.push(sample.task.index() as u64);
         columns.cpu.push(present(sample.cpu.map(u64::from)));
-        columns.place.push(sample.place.index() as u64);
+        columns.location.push(sample.location.index() as u64);
         columns.offset.push(present(sample.offset.map(u64::from)));
         columns.time.push(present(sample.time_ns));
         columns.period.push(sample.period);
@@ -203,15 +203,15 @@ impl Samples {
         self.tasks.iter()
     }
 
-    /// A place.
+    /// A location.
     #[must_use]
-    pub fn place(&self, id: PlaceId) -> Option<&Place> {
-        self.places.get(id)
+    pub fn location(&self, id: LocationId) -> Option<&SampleLocation> {
+        self.locations.get(id)
     }
 
-    /// All places, in the order of their ids.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter()
+    /// All locations, in the order of their ids.
+    pub fn locations(&self) -> impl Iterator<Item = &SampleLocation> {
+        self.locations.iter()
     }
 }
 
@@ -228,12 +228,13 @@ mod tests {
         let event = profile.name_event(0, comm);
         let thread = profile.add_thread(Thread { pid: 1, tid: 1 });
         let task = samples.add_task(Task { thread, comm, cgroup: None });
-        let place = samples.add_place(Place { leaf: None, stack: None, trace: None });
+        let location =
+            samples.add_location(SampleLocation { leaf: None, stack: None, trace: None });
         let made = |at: u64| Sample {
             event,
             task,
             cpu: (!at.is_multiple_of(3)).then_some(u32::try_from(at % 3).unwrap()),
-            place,
+            location,
             offset: (!at.is_multiple_of(5)).then_some(u32::try_from(at).unwrap()),
             time_ns: Some(1_000_000_000_000 + at * at),
             period: if at == 70_000 { u64::MAX } else { at },

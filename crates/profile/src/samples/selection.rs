@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Place, Samples, Task};
-use crate::ids::{EventId, FrameId, Id, PlaceId, TaskId};
+use super::{SampleLocation, Samples, Task};
+use crate::ids::{EventId, FrameId, Id, LocationId, TaskId};
 use crate::key::Function;
 use crate::profile::{Profile, Row};
 use crate::tables::Weight;
@@ -42,7 +42,7 @@ pub struct Selection {
     pub without_tids: Vec<i32>,
 }
 
-/// What tells rows apart beside event and place.
+/// What tells rows apart beside event and location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowKeys {
     /// The thread.
@@ -53,25 +53,25 @@ pub struct RowKeys {
     pub cpu: bool,
 }
 
-/// A selection, worked out for each task and each place.
+/// A selection, worked out for each task and each location.
 #[derive(Clone, Debug)]
 pub struct Selected {
     event: Option<EventId>,
     tasks: Vec<bool>,
-    places: Vec<bool>,
+    locations: Vec<bool>,
     cpus: Vec<u32>,
     from_ns: u64,
     to_ns: u64,
 }
 
 impl Selection {
-    /// Works it out for all tasks and places that are known by now.
+    /// Works it out for all tasks and locations that are known by now.
     #[must_use]
     pub fn of(&self, profile: &Profile, samples: &Samples) -> Selected {
         let mut selected = Selected {
             event: self.event,
             tasks: samples.tasks().map(|task| self.takes_task(profile, task)).collect(),
-            places: Vec::new(),
+            locations: Vec::new(),
             cpus: Vec::new(),
             from_ns: 0,
             to_ns: u64::MAX,
@@ -88,19 +88,19 @@ impl Selection {
         }
         let frames: Vec<HashSet<FrameId, foldhash::fast::RandomState>> =
             self.terms.iter().filter_map(|term| frames_of(profile, term)).collect();
-        let takes = |place: &Place| {
-            let chain = profile.frames_of(place.stack);
+        let takes = |location: &SampleLocation| {
+            let chain = profile.frames_of(location.stack);
             let has = |wanted: &HashSet<FrameId, _>| {
-                place.leaf.is_some_and(|leaf| wanted.contains(&leaf))
+                location.leaf.is_some_and(|leaf| wanted.contains(&leaf))
                     || chain.iter().any(|frame| wanted.contains(frame))
             };
             frames.iter().all(has)
                 && self.terms.iter().all(|term| match term {
-                    Term::Stack(stack) => begins_with(profile, place, stack),
+                    Term::Stack(stack) => begins_with(profile, location, stack),
                     _ => true,
                 })
         };
-        selected.places = samples.places().map(takes).collect();
+        selected.locations = samples.locations().map(takes).collect();
         selected
     }
 
@@ -155,9 +155,9 @@ impl Term {
 }
 
 /// Whether the call chain begins with these functions, the outermost first.
-fn begins_with(profile: &Profile, place: &Place, wanted: &[Function]) -> bool {
-    let chain = profile.frames_of(place.stack);
-    let alone = place.leaf.as_slice();
+fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[Function]) -> bool {
+    let chain = profile.frames_of(location.stack);
+    let alone = location.leaf.as_slice();
     let frames = if chain.is_empty() { alone } else { chain };
     frames.len() >= wanted.len()
         && frames
@@ -174,7 +174,7 @@ impl Selected {
         let is = |takes: &[bool], at: usize| takes.get(at).copied().unwrap_or(false);
         self.event.is_none_or(|event| sample.event == event)
             && is(&self.tasks, sample.task.index())
-            && is(&self.places, sample.place.index())
+            && is(&self.locations, sample.location.index())
             && sample.time_ns.is_none_or(|at| (self.from_ns..=self.to_ns).contains(&at))
             && self.cpus.iter().all(|cpu| sample.cpu == Some(*cpu))
     }
@@ -186,7 +186,7 @@ struct Group {
     event: EventId,
     task: u32,
     cpu: Option<u32>,
-    place: PlaceId,
+    location: LocationId,
 }
 
 impl Samples {
@@ -201,7 +201,7 @@ impl Samples {
                 event: sample.event,
                 task: tasks.get(sample.task.index()).copied().unwrap_or(0),
                 cpu: sample.cpu.filter(|_| keys.cpu),
-                place: sample.place,
+                location: sample.location,
             };
             let next = u32::try_from(sums.len()).unwrap_or(u32::MAX);
             let at = *groups.entry(group).or_insert(next) as usize;
@@ -214,9 +214,9 @@ impl Samples {
         profile.clear_rows();
         for (group, weight) in sums {
             let task = self.task(TaskId::from_index(group.task as usize));
-            let place = self.place(group.place).copied();
-            let Place { leaf, stack, trace } =
-                place.unwrap_or(Place { leaf: None, stack: None, trace: None });
+            let location = self.location(group.location).copied();
+            let SampleLocation { leaf, stack, trace } =
+                location.unwrap_or(SampleLocation { leaf: None, stack: None, trace: None });
             let row = Row {
                 event: group.event,
                 thread: task.map(|task| task.thread),
@@ -281,13 +281,14 @@ mod tests {
             let task = samples.add_task(Task { thread, comm, cgroup });
             for (at, stack) in stacks.iter().enumerate() {
                 let leaf = stack.first().copied();
-                let place = Place { leaf, stack: profile.add_stack(stack), trace: None };
-                let place = samples.add_place(place);
+                let location =
+                    SampleLocation { leaf, stack: profile.add_stack(stack), trace: None };
+                let location = samples.add_location(location);
                 samples.push(&Sample {
                     event,
                     task,
                     cpu: u32::try_from(tid - 1).ok(),
-                    place,
+                    location,
                     offset: Some(0),
                     time_ns: u64::try_from(tid * 2).ok().map(|time| time - 1 + at as u64),
                     period: 10,
@@ -307,9 +308,10 @@ mod tests {
     #[test]
     fn each_condition_takes_its_samples() {
         let (profile, samples) = made();
-        let main = samples.place(PlaceId::from_index(1)).unwrap().leaf;
+        let main = samples.location(LocationId::from_index(1)).unwrap().leaf;
         let main = Function::of(&profile, main);
-        let work = Function::of(&profile, samples.place(PlaceId::from_index(0)).unwrap().leaf);
+        let work =
+            Function::of(&profile, samples.location(LocationId::from_index(0)).unwrap().leaf);
         let cases = [
             (Term::Comm(b"sh".to_vec()), vec![1, 2]),
             (Term::Pid(2), vec![3, 4]),

@@ -15,7 +15,7 @@ use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
 use super::sums::event_name;
 use super::{Exporter, Out};
-use crate::samples::{Kind, Place, Sample, SampleSink, Session, Whole};
+use crate::samples::{FrameText, Kind, Sample, SampleSink, Session, Whole};
 
 /// How long a sample's functions last where the thread's next sample comes later, or never: a
 /// sample of a clock twice what it stands for, others so long.
@@ -134,7 +134,7 @@ impl SampleSink for Chrome {
         chain.reverse();
         for frame in chain.iter() {
             frames.entry(*frame).or_insert_with(|| {
-                let place = Place::of(profile, *frame);
+                let place = FrameText::of(profile, *frame);
                 let dso = place.dso.map(std::borrow::Cow::into_owned);
                 Named { name: place.name.into_owned(), dso, kind: place.kind }
             });

@@ -13,7 +13,7 @@ use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
 use super::{Exporter, Out};
-use crate::samples::{Kind, Place, Sample, SampleSink, Unit, Whole};
+use crate::samples::{FrameText, Kind, Sample, SampleSink, Unit, Whole};
 
 /// Of the format, and of the one that Firefox itself writes.
 const VERSION: u32 = 48;
@@ -178,7 +178,7 @@ impl Tables {
         if let Some(known) = self.known.get(&id) {
             return *known;
         }
-        let place = Place::of(profile, id);
+        let place = FrameText::of(profile, id);
         let name = self.string(&place.name);
         let dso = place.dso.as_deref().map(|dso| self.string(dso));
         let resource = dso.map(|dso| self.resources.insert_full(dso).0);

@@ -11,7 +11,7 @@ use tare_profile::Profile;
 
 use super::sums::{Sums, event_name};
 use super::{Exporter, Out};
-use crate::samples::{Place, Sample, SampleSink, Whole};
+use crate::samples::{FrameText, Sample, SampleSink, Whole};
 
 /// Writes folded stacks. The format has room for one event, and none for losses.
 pub struct Folded {
@@ -53,7 +53,7 @@ impl Exporter for Folded {
             key.frames(profile, &mut frames);
             for frame in frames.iter().rev() {
                 line.push(';');
-                line.push_str(&plain(&Place::of(profile, *frame).name));
+                line.push_str(&plain(&FrameText::of(profile, *frame).name));
             }
             let sum = lines.entry(line).or_default();
             *sum = sum.saturating_add(weight.period);

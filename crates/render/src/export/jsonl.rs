@@ -17,7 +17,7 @@ use tare_profile::{FrameId, Profile, StringId};
 
 use super::{Exporter, Out};
 use crate::json_line;
-use crate::samples::{Kind, Place, Sample, SampleSink, Session, Whole};
+use crate::samples::{FrameText, Kind, Sample, SampleSink, Session, Whole};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -89,7 +89,7 @@ impl JsonLines {
 
 /// A frame as JSON. It is put together once.
 fn frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
-    let place = Place::of(profile, id);
+    let place = FrameText::of(profile, id);
     let is_unnamed = profile.frame(id).is_none_or(|frame| frame.function.is_err());
     let frame = Frame {
         function: &place.name,

@@ -15,7 +15,7 @@ use ::parquet::schema::parser::parse_message_type;
 use tare_profile::{FrameId, Profile, StringId};
 
 use super::{Exporter, Out};
-use crate::samples::{Place, Sample, SampleSink, Whole};
+use crate::samples::{FrameText, Sample, SampleSink, Whole};
 
 /// Raised when a column changes its meaning or goes; new columns don't raise it.
 const VERSION: u32 = 1;
@@ -167,7 +167,7 @@ fn text(text: &[u8]) -> ByteArray {
 }
 
 fn named(profile: &Profile, frame: FrameId) -> Named {
-    let place = Place::of(profile, frame);
+    let place = FrameText::of(profile, frame);
     Named {
         function: text(place.name.as_bytes()),
         dso: place.dso.map(|dso| text(dso.as_bytes())),

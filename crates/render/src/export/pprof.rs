@@ -12,7 +12,7 @@ use tare_profile::{DsoId, EventId, FrameId, Profile};
 
 use super::sums::{Key, Sums, event_name};
 use super::{Exporter, Out};
-use crate::samples::{Place, Sample, SampleSink, Unit, Whole};
+use crate::samples::{FrameText, Sample, SampleSink, Unit, Whole};
 
 /// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
 pub struct Pprof {
@@ -180,7 +180,7 @@ impl<'a> Building<'a> {
             return *known;
         }
         let profile = self.whole.profile;
-        let place = Place::of(profile, id);
+        let place = FrameText::of(profile, id);
         let number = self.locations.len() as u64 + 1;
         self.locations.insert(id, number);
         let dso = profile.frame(id).and_then(|frame| frame.dso);

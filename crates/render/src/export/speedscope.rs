@@ -10,7 +10,7 @@ use tare_profile::{EventId, FrameId, Profile};
 
 use super::sums::{Sums, event_name};
 use super::{Exporter, Out};
-use crate::samples::{Place, Sample, SampleSink, Unit, Whole};
+use crate::samples::{FrameText, Sample, SampleSink, Unit, Whole};
 
 /// Writes a document of speedscope's own format: call chains summed up, which it shows 'left heavy'
 /// and as a sandwich.
@@ -38,11 +38,11 @@ struct Document<'a> {
     #[serde(rename = "activeProfileIndex")]
     active: usize,
     /// What speedscope doesn't show, for other readers.
-    tare: Account<'a>,
+    tare: RecordingInfo<'a>,
 }
 
 #[derive(Serialize)]
-struct Account<'a> {
+struct RecordingInfo<'a> {
     losses: Vec<String>,
     ledger: Option<&'a Ledger>,
 }
@@ -102,7 +102,7 @@ impl Exporter for Speedscope {
             name,
             exporter: &whole.session.tool,
             active: 0,
-            tare: Account { losses, ledger: whole.ledger },
+            tare: RecordingInfo { losses, ledger: whole.ledger },
         };
         serde_json::to_writer(&mut self.out, &document)?;
         writeln!(self.out)?;
@@ -138,7 +138,7 @@ fn sampled(
         let mut stack = vec![all.insert_full(thread).0];
         stack.extend(frames.iter().rev().map(|frame| {
             *known.entry(*frame).or_insert_with(|| {
-                let place = Place::of(profile, *frame);
+                let place = FrameText::of(profile, *frame);
                 let file = place.dso.map(std::borrow::Cow::into_owned);
                 all.insert_full(Frame { name: place.name.into_owned(), file }).0
             })

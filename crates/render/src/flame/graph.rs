@@ -7,7 +7,7 @@ use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight};
 
 use super::Recorded;
 use super::collect::{Key, Slices};
-use crate::samples::{Kind, Place, Unit};
+use crate::samples::{FrameText, Kind, Unit};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
@@ -315,7 +315,7 @@ impl Building {
         known: &mut Map<FrameId, usize>,
     ) -> usize {
         *known.entry(frame).or_insert_with(|| {
-            let place = Place::of(profile, frame);
+            let place = FrameText::of(profile, frame);
             let dso = tare_format::printable(place.dso.as_deref().unwrap_or_default()).into_owned();
             let name = tare_format::printable(&*place.name).into_owned();
             self.functions.insert_full(Function { name, dso, kind: place.kind }).0

@@ -41,7 +41,7 @@ pub struct Style {
 
 /// What stands beside a graph, in words: of one or two recordings.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Account {
+pub struct RecordingInfo {
     /// What the recording is called.
     pub name: String,
     /// The recorder's command line, the machine, the kernel.
@@ -52,7 +52,7 @@ pub struct Account {
     pub ledger: Vec<String>,
 }
 
-impl Account {
+impl RecordingInfo {
     /// The account of a recording.
     #[must_use]
     pub fn of(name: &str, whole: &Whole<'_>) -> Self {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::graph::{Function, Graph};
-use super::{Account, Style, encode};
+use super::{RecordingInfo, Style, encode};
 use crate::samples::{Kind, Unit};
 
 /// The most bytes of a page's data, by far the largest part of it.
@@ -37,7 +37,7 @@ struct Data<'a> {
     title: &'a str,
     icicle: bool,
     callee: bool,
-    accounts: &'a [Account],
+    accounts: &'a [RecordingInfo],
     events: Vec<Event<'a>>,
     threads: &'a [String],
     slices: Slices,
@@ -83,7 +83,7 @@ struct Slices {
 pub fn page(
     out: &mut dyn Write,
     graph: &mut Graph,
-    accounts: &[Account],
+    accounts: &[RecordingInfo],
     style: &Style,
     most_bytes: usize,
 ) -> io::Result<()> {
@@ -125,7 +125,7 @@ pub fn page(
     out.write_all(rest.as_bytes())
 }
 
-fn encoded(graph: &mut Graph, accounts: &[Account], style: &Style) -> io::Result<String> {
+fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::Result<String> {
     forget_unused(graph);
     let usual = encode::usual_periods(graph);
     let dsos: indexmap::IndexSet<&str> =

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use tare_profile::Weight;
 
 use super::graph::{Event, Function, Graph, MERGED};
-use super::{Account, Style};
+use super::{RecordingInfo, Style};
 use crate::samples::{Kind, Unit};
 
 /// The picture's width, in pixels.
@@ -57,7 +57,7 @@ pub(super) fn escaped(text: &str) -> String {
 pub fn svg(
     out: &mut dyn Write,
     graph: &mut Graph,
-    account: &Account,
+    account: &RecordingInfo,
     style: &Style,
 ) -> io::Result<()> {
     let mut narrow = NARROW;
@@ -71,7 +71,11 @@ pub fn svg(
     }
 }
 
-fn picture(graph: &Graph, account: &Account, style: &Style) -> Result<String, std::fmt::Error> {
+fn picture(
+    graph: &Graph,
+    account: &RecordingInfo,
+    style: &Style,
+) -> Result<String, std::fmt::Error> {
     let mut body = String::new();
     let mut y = MARGIN + LINE;
     let text = |body: &mut String, y: &mut f64, class: &str, text: &str| {

@@ -64,7 +64,7 @@ impl Lines {
             exact.push(replace(place));
             calls.push(replace(place + count));
         }
-        let by_frame = Places::new(self.asked.iter().map(|asked| asked.frame));
+        let by_frame = FramePositions::new(self.asked.iter().map(|asked| asked.frame));
         profile.replace_frames(
             |frame| by_frame.get(frame).and_then(|at| exact.get(at)?.leaf).unwrap_or(frame),
             |frame, is_caller, chain| {
@@ -120,9 +120,9 @@ impl Lines {
 }
 
 /// Where frames stand in a list.
-struct Places(std::collections::HashMap<FrameId, usize, foldhash::fast::RandomState>);
+struct FramePositions(std::collections::HashMap<FrameId, usize, foldhash::fast::RandomState>);
 
-impl Places {
+impl FramePositions {
     fn new(frames: impl Iterator<Item = FrameId>) -> Self {
         Self(frames.enumerate().map(|(at, frame)| (frame, at)).collect())
     }

@@ -6,7 +6,7 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
 use tare_profile::{
-    EventId, Frame, Place, PlaceId, Profile, Sample, Samples, StringId, SymbolId, Task,
+    EventId, Frame, LocationId, Profile, Sample, SampleLocation, Samples, StringId, SymbolId, Task,
 };
 
 use super::frames::Frames;
@@ -22,7 +22,7 @@ use crate::tracepoints::Tracepoints;
 /// What is kept of each sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleSinkOptions {
-    /// Places are told apart by the fields of tracepoints.
+    /// FramePositions are told apart by the fields of tracepoints.
     pub trace: bool,
 }
 
@@ -116,12 +116,12 @@ impl SampleSink {
         let (_, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
         let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
-        let (place, offset) = self.place(machine, sample, pid);
+        let (location, offset) = self.location(machine, sample, pid);
         self.samples.push(&Sample {
             event: event.id,
             task,
             cpu: head.cpu,
-            place,
+            location,
             offset,
             time_ns: sample.time_ns,
             period: head.period.unwrap_or(event.period),
@@ -141,12 +141,12 @@ impl SampleSink {
     }
 
     /// Where a sample was, and how far from its function's first address.
-    fn place(
+    fn location(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
         pid: i32,
-    ) -> (PlaceId, Option<u32>) {
+    ) -> (LocationId, Option<u32>) {
         let mode = CpuMode::of_misc(sample.raw.misc);
         let (profile, frames) = (&mut self.profile, &mut self.frames);
         let at = sample.fields.head.ip.map(|address| CodeAddress { mode, address });
@@ -159,7 +159,7 @@ impl SampleSink {
             frames.stack(profile, machine, pid, &self.chain)
         });
         let trace = self.trace(machine, sample);
-        (self.samples.add_place(Place { leaf, stack, trace }), offset)
+        (self.samples.add_location(SampleLocation { leaf, stack, trace }), offset)
     }
 
     /// The fields of a tracepoint's sample as text.

@@ -39,7 +39,7 @@ pub(super) const LARGEST: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Blocks {
     file: File,
-    tables: [Place; TABLES],
+    tables: [Extent; TABLES],
     sums: Vec<u64>,
     blocks: OnceVec<Option<Box<[u8]>>>,
     is_damaged: AtomicBool,
@@ -47,20 +47,20 @@ pub(super) struct Blocks {
 
 /// Where a table lies.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Extent {
     first_block: usize,
     bytes: usize,
 }
 
 /// Where tables of these sizes lie, and how many blocks they have together.
-fn places(bytes: [usize; TABLES]) -> ([Place; TABLES], usize) {
+fn extents(bytes: [usize; TABLES]) -> ([Extent; TABLES], usize) {
     let mut blocks = 0;
-    let places = bytes.map(|bytes| {
+    let extents = bytes.map(|bytes| {
         let first_block = blocks;
         blocks += bytes.div_ceil(BLOCK);
-        Place { first_block, bytes }
+        Extent { first_block, bytes }
     });
-    (places, blocks)
+    (extents, blocks)
 }
 
 impl Blocks {
@@ -88,7 +88,7 @@ impl Blocks {
         if bytes.iter().any(|bytes| *bytes as u64 > LARGEST) {
             return None;
         }
-        let (tables, blocks) = places(bytes);
+        let (tables, blocks) = extents(bytes);
         if meta.len() != (HEADER + blocks * (BLOCK + 8)) as u64 {
             return None;
         }
@@ -107,7 +107,7 @@ impl Blocks {
         })
     }
 
-    /// Writes a file beside the old one and puts it in its place: readers see one of them, whole.
+    /// Writes a file beside the old one and puts it in its extent: readers see one of them, whole.
     pub(super) fn write(path: &Path, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -135,11 +135,11 @@ impl Blocks {
 
     /// Bytes of a table that lie in one block.
     pub(super) fn get(&self, table: usize, at: usize, len: usize) -> Option<&[u8]> {
-        let place = self.tables.get(table)?;
-        if at.checked_add(len)? > place.bytes {
+        let extent = self.tables.get(table)?;
+        if at.checked_add(len)? > extent.bytes {
             return None;
         }
-        let block = self.block(place.first_block + at / BLOCK)?;
+        let block = self.block(extent.first_block + at / BLOCK)?;
         block.get(at % BLOCK..)?.get(..len)
     }
 
@@ -157,7 +157,7 @@ impl Blocks {
 
     /// How many numbers of so many bytes a table has.
     pub(super) fn len(&self, table: usize, size: usize) -> usize {
-        self.tables.get(table).map_or(0, |place| place.bytes / size)
+        self.tables.get(table).map_or(0, |extent| extent.bytes / size)
     }
 
     /// A number of a table.
@@ -193,7 +193,7 @@ impl Blocks {
 
 fn write_to(file: File, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 18, file);
-    let (_, blocks) = places(tables.map(<[u8]>::len));
+    let (_, blocks) = extents(tables.map(<[u8]>::len));
     let mut sums = Vec::with_capacity(blocks * 8);
     let mut filled = vec![0; BLOCK];
     for block in tables.iter().flat_map(|table| table.chunks(BLOCK)) {

@@ -6,7 +6,7 @@ use gimli::{
 };
 
 use super::file::Slice;
-use super::lines::Place;
+use super::lines::SourcePosition;
 
 /// A function that addresses lie in.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Function {
     /// Of an inlined function: the function that it was inlined into.
     pub(super) inlined_into: Option<u32>,
     /// Of an inlined function: where it is called there.
-    pub(super) call: Place,
+    pub(super) call: SourcePosition,
 }
 
 /// The functions of sorted addresses.
@@ -98,7 +98,7 @@ impl<'d> Walk<'_, 'd> {
                 continue;
             }
             let attributes = self.attributes(&mut entries, abbreviation)?;
-            let call = Place {
+            let call = SourcePosition {
                 file: attributes.call_file,
                 line: attributes.call_line,
                 column: attributes.call_column,

@@ -7,7 +7,7 @@ use super::file::Slice;
 
 /// A place in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourcePosition {
     /// The file's number in the unit's table of files.
     pub(super) file: Option<u64>,
     /// 0 is none.
@@ -16,23 +16,23 @@ pub(super) struct Place {
     pub(super) column: u32,
 }
 
-/// The places of sorted addresses: each of the last row before it or at it. Where sequences overlap
+/// The positions of sorted addresses: each of the last row before it or at it. Where sequences overlap
 /// the first one holds.
-pub(super) fn places(
+pub(super) fn positions(
     program: IncompleteLineProgram<Slice<'_>>,
     addresses: &[u64],
-) -> Vec<Option<Place>> {
-    let mut places = vec![None; addresses.len()];
+) -> Vec<Option<SourcePosition>> {
+    let mut positions = vec![None; addresses.len()];
     let mut rows = program.rows();
     // The row before in the same sequence, and the first address that it may hold for.
-    let mut before: Option<(u64, Place, usize)> = None;
+    let mut before: Option<(u64, SourcePosition, usize)> = None;
     while let Ok(Some((_, row))) = rows.next_row() {
         let address = row.address();
         let mut next = match before {
             Some((from, place, at)) if address > from => {
                 let rest = addresses.get(at..).unwrap_or_default();
                 let held = rest.iter().take_while(|asked| **asked < address).count();
-                for slot in places.iter_mut().skip(at).take(held) {
+                for slot in positions.iter_mut().skip(at).take(held) {
                     slot.get_or_insert(place);
                 }
                 at + held
@@ -48,10 +48,10 @@ pub(super) fn places(
             ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
         };
         let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
-        let place = Place { file: Some(row.file_index()), line, column };
+        let place = SourcePosition { file: Some(row.file_index()), line, column };
         before = (!row.end_sequence()).then_some((address, place, next));
     }
-    places
+    positions
 }
 
 /// The path of a unit's file: the file's name, below its folder, below the folder that was

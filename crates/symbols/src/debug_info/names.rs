@@ -18,7 +18,7 @@ const KEPT: usize = 128;
 
 /// Where an entry lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum DwarfFile {
     /// In the file itself.
     Main,
     /// In the file that it shares with others.
@@ -37,7 +37,7 @@ pub(super) struct Info<'d> {
 /// A unit with the debug info that its numbers refer to.
 #[derive(Clone)]
 pub(super) struct UnitOf<'d> {
-    pub(super) place: Place,
+    pub(super) place: DwarfFile,
     pub(super) dwarf: Rc<Dwarf<Slice<'d>>>,
     pub(super) unit: Rc<Unit<Slice<'d>>>,
 }
@@ -46,8 +46,8 @@ pub(super) struct UnitOf<'d> {
 pub(super) struct Names<'d> {
     main: Info<'d>,
     alternative: Option<Info<'d>>,
-    units: HashMap<(Place, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
-    names: HashMap<(Place, usize), Option<TextId>, foldhash::fast::RandomState>,
+    units: HashMap<(DwarfFile, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
+    names: HashMap<(DwarfFile, usize), Option<TextId>, foldhash::fast::RandomState>,
 }
 
 /// What an entry says of its name.
@@ -64,7 +64,7 @@ impl<'d> Names<'d> {
     }
 
     /// A unit of the file or of the one that it shares.
-    pub(super) fn unit(&mut self, place: Place, number: u32) -> Option<UnitOf<'d>> {
+    pub(super) fn unit(&mut self, place: DwarfFile, number: u32) -> Option<UnitOf<'d>> {
         let info = self.info(place)?;
         let dwarf = Rc::clone(&info.dwarf);
         if let Some(unit) = self.units.get(&(place, number)) {
@@ -79,11 +79,11 @@ impl<'d> Names<'d> {
         Some(UnitOf { place, dwarf, unit })
     }
 
-    fn info(&self, place: Place) -> Option<&Info<'d>> {
+    fn info(&self, place: DwarfFile) -> Option<&Info<'d>> {
         match place {
-            Place::Main => Some(&self.main),
-            Place::Alternative => self.alternative.as_ref(),
-            Place::Split(_) => None,
+            DwarfFile::Main => Some(&self.main),
+            DwarfFile::Alternative => self.alternative.as_ref(),
+            DwarfFile::Split(_) => None,
         }
     }
 
@@ -124,9 +124,9 @@ impl<'d> Names<'d> {
         of: &UnitOf<'d>,
         origin: &AttributeValue<Slice<'d>>,
     ) -> Option<(UnitOf<'d>, UnitOffset)> {
-        let (place, offset): (Place, DebugInfoOffset) = match (*origin, of.place) {
+        let (place, offset): (DwarfFile, DebugInfoOffset) = match (*origin, of.place) {
             (AttributeValue::UnitRef(offset), _) => return Some((of.clone(), offset)),
-            (AttributeValue::DebugInfoRefSup(offset), _) => (Place::Alternative, offset),
+            (AttributeValue::DebugInfoRefSup(offset), _) => (DwarfFile::Alternative, offset),
             (AttributeValue::DebugInfoRef(offset), place) => (place, offset),
             _ => return None,
         };

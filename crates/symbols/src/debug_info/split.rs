@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gimli::{Dwarf, DwoId, Unit};
 
 use super::file::{DebugFile, Slice};
-use super::names::{Place, UnitOf};
+use super::names::{DwarfFile, UnitOf};
 use crate::once_vec::OnceVec;
 use crate::search::{self, SymbolOptions, used};
 
@@ -95,7 +95,7 @@ fn unit<'d>(
         let mut unit: Unit<Slice<'d>> = dwarf.unit(header).ok()?;
         if unit.dwo_id == Some(id) {
             unit.copy_relocated_attributes(&skeleton.unit);
-            return Some(UnitOf { place: Place::Split(number), dwarf, unit: Rc::new(unit) });
+            return Some(UnitOf { place: DwarfFile::Split(number), dwarf, unit: Rc::new(unit) });
         }
     }
     None

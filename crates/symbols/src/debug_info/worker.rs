@@ -7,7 +7,7 @@ use gimli::Dwarf;
 
 use super::file::{DebugFile, Slice};
 use super::functions::{Functions, functions};
-use super::lines::{self, Place};
+use super::lines::{self, SourcePosition};
 use super::names::{self, Info, Names, UnitOf};
 use super::split::SplitFiles;
 use super::units::Units;
@@ -54,13 +54,13 @@ impl<'d> Worker<'d> {
     /// The frames of sorted addresses that lie in a unit. Their texts are this worker's.
     pub(super) fn answers(&mut self, unit: u32, addresses: &[u64]) -> Answers {
         let mut answers = Answers::default();
-        let Some(of) = self.names.unit(names::Place::Main, unit) else {
+        let Some(of) = self.names.unit(names::DwarfFile::Main, unit) else {
             addresses.iter().for_each(|_| answers.push([]));
             return answers;
         };
         let Shared { options, main, split, .. } = self.shared;
         let places = match of.unit.line_program.clone() {
-            Some(program) => lines::places(program, addresses),
+            Some(program) => lines::positions(program, addresses),
             None => vec![None; addresses.len()],
         };
         let whole = split.find(options, &main.path, &of, unit).unwrap_or_else(|| of.clone());
@@ -79,13 +79,13 @@ impl<'d> Worker<'d> {
         (of, files): (&UnitOf<'d>, &mut Files<'_, 'd>),
         functions: &Functions,
         innermost: Option<u32>,
-        place: Option<Place>,
+        place: Option<SourcePosition>,
     ) -> Vec<AnswerFrame> {
-        let nowhere = Place { file: None, line: 0, column: 0 };
+        let nowhere = SourcePosition { file: None, line: 0, column: 0 };
         let mut frames = Vec::new();
-        let mut frame = |place: Place, name, is_inlined, texts: &mut Texts| {
+        let mut frame = |place: SourcePosition, name, is_inlined, texts: &mut Texts| {
             let file = place.file.and_then(|file| files.path(file, texts));
-            let Place { line, column, .. } = place;
+            let SourcePosition { line, column, .. } = place;
             frames.push(AnswerFrame { name, file, line, column, is_inlined });
             frames.len() < limits::INLINED
         };

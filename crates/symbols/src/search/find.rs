@@ -14,7 +14,7 @@ use crate::dso::{BuildId, Recorded};
 use crate::elf::{self, DebugLink};
 use crate::packed;
 use crate::search::SymbolOptions;
-use crate::search::place::Place;
+use crate::search::location::FileLocation;
 use crate::search::used;
 use crate::unresolved::Unresolved;
 
@@ -22,24 +22,24 @@ use crate::unresolved::Unresolved;
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) file: File,
-    pub(crate) place: Place,
+    pub(crate) place: FileLocation,
     pub(crate) build_id: Option<BuildId>,
 }
 
 impl Found {
     /// Opens what is there, if it is an ELF file.
-    fn open(place: Place) -> Result<Self, Unresolved> {
+    fn open(place: FileLocation) -> Result<Self, Unresolved> {
         let file = place.open()?;
         Self::of(file, place)
     }
 
     /// The same, of a file that may be stored compressed.
-    fn open_packed(place: Place) -> Result<Self, Unresolved> {
+    fn open_packed(place: FileLocation) -> Result<Self, Unresolved> {
         let file = packed::unpacked(place.open()?).map_err(|_| Unresolved::Malformed)?;
         Self::of(file, place)
     }
 
-    fn of(file: File, place: Place) -> Result<Self, Unresolved> {
+    fn of(file: File, place: FileLocation) -> Result<Self, Unresolved> {
         let cache = ReadCache::new(&file);
         let build_id = elf::build_id(&cache).map_err(|_| Unresolved::Malformed)?;
         Ok(Self { file, place, build_id })
@@ -73,7 +73,7 @@ pub(crate) fn binary(
 
 /// The file that the user named, which may be stored compressed.
 pub(crate) fn named(path: &Path) -> Result<Found, Unresolved> {
-    Found::open_packed(Place::Path(path.to_owned()))
+    Found::open_packed(FileLocation::Path(path.to_owned()))
 }
 
 /// Of files that may be stored compressed the first with a build id; none where no file has it.
@@ -112,7 +112,7 @@ fn note_debug(options: &SymbolOptions, binary: Option<&Found>, debug: &Found) {
 /// A file of a build id from a server.
 fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<Found> {
     let path = options.debuginfod.as_ref()?.0.fetch(id, artifact)?;
-    Found::open(Place::Path(path)).ok().filter(|found| found.build_id == Some(id))
+    Found::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
 /// Whether a file is the recorded one: by its build id, and where none was recorded by its inode.
@@ -184,7 +184,7 @@ pub(crate) fn alternatives<'a>(
         near.parent().map(|folder| folder.join(OsStr::from_bytes(link)))
     };
     let by_id = build_id.into_iter().flat_map(|id| options.debug_files_by_id(id));
-    let places = named.into_iter().map(Place::Path).chain(by_id);
+    let places = named.into_iter().map(FileLocation::Path).chain(by_id);
     places
         .filter_map(|place| Found::open(place).ok())
         .filter(move |found| found.build_id == build_id)
@@ -193,7 +193,7 @@ pub(crate) fn alternatives<'a>(
 
 /// The file at a place, if it is the linked one: by its build id where both have one, else by its
 /// checksum.
-fn linked(place: Place, binary: &Found, link: &DebugLink) -> Option<Found> {
+fn linked(place: FileLocation, binary: &Found, link: &DebugLink) -> Option<Found> {
     let mut debug = Found::open(place).ok()?;
     let is_linked = match binary.build_id.zip(debug.build_id) {
         Some((wanted, found)) => wanted == found,

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use crate::dso::{BuildId, Recorded};
 use crate::search::SymbolOptions;
-use crate::search::place::Place;
+use crate::search::location::FileLocation;
 
 /// What the kernel adds to the name of a file that is deleted while it is mapped.
 const DELETED: &[u8] = b" (deleted)";
 
 impl SymbolOptions {
     /// Where a recorded ELF file may be.
-    pub(super) fn binaries(&self, recorded: &Recorded<'_>) -> Vec<Place> {
+    pub(super) fn binaries(&self, recorded: &Recorded<'_>) -> Vec<FileLocation> {
         let name = &recorded.dso.name;
-        let mut places = vec![Place::Path(self.path(name))];
+        let mut places = vec![FileLocation::Path(self.path(name))];
         if self.is_here() {
             let path = name.strip_suffix(DELETED).unwrap_or(name);
             recorded.mapped.iter().for_each(|mapped| {
@@ -24,16 +24,16 @@ impl SymbolOptions {
                 let range = format!("map_files/{:x}-{:x}", mapped.start, mapped.end);
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 places.extend([
-                    Place::InRoot { root: process.join("root"), path },
-                    Place::MapFile(process.join(range)),
-                    Place::MapFile(process.join("exe")),
+                    FileLocation::InRoot { root: process.join("root"), path },
+                    FileLocation::MapFile(process.join(range)),
+                    FileLocation::MapFile(process.join("exe")),
                 ]);
             });
         }
         let Some(id) = recorded.dso.build_id else { return places };
         let by_id = self.cached(Some(id), "elf").into_iter();
         let by_id = by_id.chain(self.by_id(id, "")).chain(self.downloaded(id, "executable"));
-        places.extend(by_id.map(Place::Path));
+        places.extend(by_id.map(FileLocation::Path));
         places
     }
 
@@ -59,10 +59,10 @@ impl SymbolOptions {
     }
 
     /// Where the debug file of a file with a build id may be.
-    pub(super) fn debug_files_by_id(&self, id: BuildId) -> impl Iterator<Item = Place> {
+    pub(super) fn debug_files_by_id(&self, id: BuildId) -> impl Iterator<Item = FileLocation> {
         let kept = self.cached(Some(id), "debug").into_iter();
         let places = kept.chain(self.by_id(id, ".debug")).chain(self.downloaded(id, "debuginfo"));
-        places.map(Place::Path)
+        places.map(FileLocation::Path)
     }
 
     /// Where the debug file may be that a binary's `.gnu_debuglink` names: beside it, in a folder
@@ -71,10 +71,10 @@ impl SymbolOptions {
     /// its manual). Of folders that the user named also the file of that name in them.
     pub(super) fn debug_files_by_link(
         &self,
-        binary: &Place,
+        binary: &FileLocation,
         recorded: &Recorded<'_>,
         link: &[u8],
-    ) -> Vec<Place> {
+    ) -> Vec<FileLocation> {
         let link = Path::new(OsStr::from_bytes(link));
         // A link is the name of a file, and leads nowhere else.
         if link.file_name().is_none_or(|name| name != link.as_os_str()) {
@@ -82,7 +82,7 @@ impl SymbolOptions {
         }
         let named = Path::new(OsStr::from_bytes(&recorded.dso.name)).to_owned();
         let real = binary.path().canonicalize().ok();
-        let real = real.filter(|_| self.is_here() && matches!(binary, Place::Path(_)));
+        let real = real.filter(|_| self.is_here() && matches!(binary, FileLocation::Path(_)));
         let mut folders: Vec<PathBuf> = Vec::new();
         for path in [Some(named), real].into_iter().flatten() {
             let Some(folder) = path.parent() else { continue };
@@ -100,7 +100,7 @@ impl SymbolOptions {
             folders.iter().map(move |folder| debug.join(folder).join(link)).collect::<Vec<_>>()
         });
         let direct = self.debug_dirs.iter().map(|folder| folder.join(link));
-        let places = below.chain(direct).map(Place::Path);
+        let places = below.chain(direct).map(FileLocation::Path);
         beside.into_iter().flatten().filter(|place| place != binary).chain(places).collect()
     }
 }

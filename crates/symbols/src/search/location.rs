@@ -12,7 +12,7 @@ use crate::unresolved::Unresolved;
 
 /// Where a file may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FileLocation {
     /// At a path here.
     Path(PathBuf),
     /// At a path in a running process's root folder.
@@ -26,7 +26,7 @@ pub(crate) enum Place {
     MapFile(PathBuf),
 }
 
-impl Place {
+impl FileLocation {
     /// Whether a file there is believed only if its build id or its inode is the recorded one: a
     /// process ends, and another gets its number.
     pub(crate) const fn wants_proof(&self) -> bool {

@@ -97,7 +97,7 @@ impl Frame {
         row: &Row,
         memory: &Memory<'_>,
         arch: &Arch,
-        expression: &impl Fn(&super::row::Place) -> Option<Bytes<'a>>,
+        expression: &impl Fn(&super::row::ExpressionRange) -> Option<Bytes<'a>>,
     ) -> Result<(), Stop> {
         let old = Evaluated { frame: *self, memory, expression };
         let cfa = match row.cfa {
@@ -199,7 +199,7 @@ struct Evaluated<'m, F> {
     expression: &'m F,
 }
 
-impl<'a, F: Fn(&super::row::Place) -> Option<Bytes<'a>>> Evaluated<'_, F> {
+impl<'a, F: Fn(&super::row::ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
     /// A register's value in the caller; `None` where it is lost.
     fn apply(&self, rule: Rule, register: u8, cfa: u64) -> Result<Option<u64>, Stop> {
         let read = |at: u64| self.memory.word(at).ok_or(Stop::Unread(at));
@@ -216,7 +216,7 @@ impl<'a, F: Fn(&super::row::Place) -> Option<Bytes<'a>>> Evaluated<'_, F> {
 
     /// What an expression yields; it starts with the canonical frame address where a register is
     /// asked for.
-    fn value(&self, place: &super::row::Place, cfa: Option<u64>) -> Result<u64, Stop> {
+    fn value(&self, place: &super::row::ExpressionRange, cfa: Option<u64>) -> Result<u64, Stop> {
         let bytes = (self.expression)(place).ok_or(Stop::Damaged)?;
         let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
         let mut evaluation = Evaluation::new(bytes, encoding);

@@ -30,7 +30,7 @@ pub(super) enum Cfa {
     /// A register's value, and so many bytes more.
     Register(u8, i32),
     /// What an expression yields.
-    Expression(Place),
+    Expression(ExpressionRange),
 }
 
 /// How a register's value in the caller is found.
@@ -47,14 +47,14 @@ pub(super) enum Rule {
     /// In another register.
     Register(u8),
     /// In memory, where an expression says.
-    Expression(Place),
+    Expression(ExpressionRange),
     /// What an expression yields.
-    ValueExpression(Place),
+    ValueExpression(ExpressionRange),
 }
 
 /// Where an expression lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ExpressionRange {
     /// The number of the DSO.
     pub(super) dso: u32,
     /// In `.debug_frame`, not `.eh_frame`.
@@ -74,8 +74,8 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    fn place(&self, expression: &UnwindExpression<usize>) -> Option<Place> {
-        Some(Place {
+    fn place(&self, expression: &UnwindExpression<usize>) -> Option<ExpressionRange> {
+        Some(ExpressionRange {
             dso: self.dso,
             is_debug_frame: self.is_debug_frame,
             offset: u32::try_from(expression.offset).ok()?,

@@ -8,7 +8,7 @@ use gimli::{
 };
 
 use super::arch::{self, Arch};
-use super::row::{Cfa, Origin, Place, Row, Rule};
+use super::row::{Cfa, ExpressionRange, Origin, Row, Rule};
 use crate::elf::{Frames, Segments};
 use crate::limits;
 
@@ -90,7 +90,7 @@ impl Tables {
     }
 
     /// The bytes of an expression.
-    pub(super) fn expression(&self, place: &Place) -> Option<Bytes<'_>> {
+    pub(super) fn expression(&self, place: &ExpressionRange) -> Option<Bytes<'_>> {
         let section = match place.is_debug_frame {
             true => &self.frames.debug_frame.bytes,
             false => &self.frames.eh_frame.bytes,

@@ -18,7 +18,7 @@ use crate::dso::{DsoId, DsoKind, DsoTable};
 use crate::elf::Frames;
 use crate::limits;
 use crate::once_vec::OnceVec;
-use crate::search::place::Place;
+use crate::search::location::FileLocation;
 use crate::search::{self, SymbolOptions, find};
 
 /// Unwinds stacks, and keeps the tables of the DSOs that it met. It serves one [`DsoTable`], and any
@@ -39,7 +39,7 @@ struct Loaded {
 /// Where the DSO's instructions are.
 enum Code {
     /// In a file.
-    File(Place),
+    File(FileLocation),
     /// Here.
     Image(Vec<u8>),
 }

@@ -58,7 +58,7 @@ pub(crate) fn weights(
 ) -> HashMap<(EventId, SymbolId), Offsets> {
     let mut weights: HashMap<(EventId, SymbolId), Offsets> = HashMap::new();
     for sample in samples.iter().filter(|sample| selected.takes(sample)) {
-        let leaf = samples.place(sample.place).and_then(|place| profile.frame(place.leaf?));
+        let leaf = samples.location(sample.location).and_then(|at| profile.frame(at.leaf?));
         let function = leaf.and_then(|leaf| leaf.function.ok());
         if let (Some(function), Some(offset)) = (function, sample.offset) {
             let offsets = weights.entry((sample.event, function)).or_default();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tare_render::flame::{Account, Collector, Graph, PAGE_BYTES, Recorded, Style, page, svg};
+use tare_render::flame::{Collector, Graph, PAGE_BYTES, Recorded, RecordingInfo, Style, page, svg};
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -26,7 +26,7 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     }
     let names = [Some(&flame.samples.input), flame.vs.as_ref()].into_iter().flatten();
     let accounts = names.zip(&read).map(|(name, (read, _))| account(name, read));
-    let accounts: Vec<Account> = accounts.collect();
+    let accounts: Vec<RecordingInfo> = accounts.collect();
     let callee = flame.order == tare_profile::Order::Callee;
     let title = flame.title.clone().unwrap_or_else(|| title(&accounts));
     let style = Style { title, icicle: flame.icicle, callee };
@@ -46,14 +46,14 @@ fn collected(samples: &Samples) -> anyhow::Result<(Read, Collector)> {
     Ok((read, collector))
 }
 
-fn account(name: &Path, read: &Read) -> Account {
+fn account(name: &Path, read: &Read) -> RecordingInfo {
     let name =
         if name == Path::new("-") { "standard input".into() } else { name.to_string_lossy() };
-    Account::of(&name, &read.whole())
+    RecordingInfo::of(&name, &read.whole())
 }
 
 /// The recording's name and its command, or the names of two.
-fn title(accounts: &[Account]) -> String {
+fn title(accounts: &[RecordingInfo]) -> String {
     match accounts {
         [now, before] => format!("{} against {}", now.name, before.name),
         [one] => match one.session.first() {

@@ -7,7 +7,7 @@ use tare_profile::{CallTree, Function, Profile};
 
 /// What a line stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum LineKind {
     /// A heading, by its number.
     Heading(usize),
     /// A row of a table, by its place.
@@ -51,7 +51,7 @@ impl Mark {
 pub(super) struct Item {
     /// The same as long as it stands for the same, whatever else comes and goes.
     pub(super) key: u64,
-    pub(super) what: What,
+    pub(super) kind: LineKind,
     pub(super) depth: usize,
     pub(super) mark: Mark,
 }
@@ -126,6 +126,20 @@ impl List {
         }
     }
 
+    /// Closes what the cursor is on, or what it lies in where that has nothing open, which the
+    /// cursor then is on. The caller lays out the items anew.
+    pub(super) fn close(&mut self) {
+        let Some(item) = self.current().copied() else { return };
+        if item.mark != Mark::Open {
+            while self.cursor > 0 && self.items[self.cursor].depth >= item.depth {
+                self.cursor -= 1;
+            }
+        }
+        if let Some(item) = self.current().filter(|item| item.mark == Mark::Open).copied() {
+            self.open(item.key, false);
+        }
+    }
+
     /// Opens or closes everything.
     pub(super) fn open_all(&mut self, open: bool) {
         self.all_open = open;
@@ -166,7 +180,7 @@ impl Nodes<'_> {
             let Some(node) = self.tree.nodes().get(at) else { continue };
             let key = self.key(parent, at);
             let mark = Mark::of(!node.children.is_empty(), list.is_open(key));
-            items.push(Item { key, what: What::Node(self.number, at), depth, mark });
+            items.push(Item { key, kind: LineKind::Node(self.number, at), depth, mark });
             if mark == Mark::Open {
                 let below = depth + usize::from(self.trunk(at).is_none());
                 pending.extend(node.children.iter().rev().map(|child| (*child, key, below)));
@@ -189,7 +203,7 @@ impl Nodes<'_> {
 
     /// Opens a node, and those below it as long as no chain branches off; with `all` all below it.
     pub(super) fn open(&self, list: &mut List, item: &Item, all: bool) {
-        let What::Node(_, at) = item.what else { return };
+        let LineKind::Node(_, at) = item.kind else { return };
         list.open(item.key, true);
         let mut pending = self.below(at, item.key, all);
         while let Some((at, key)) = pending.pop() {
@@ -226,7 +240,8 @@ mod tests {
     use super::*;
 
     fn rows(count: usize) -> Vec<Item> {
-        let item = |at| Item { key: key(0, at), what: What::Row(at), depth: 0, mark: Mark::Leaf };
+        let item =
+            |at| Item { key: key(0, at), kind: LineKind::Row(at), depth: 0, mark: Mark::Leaf };
         (0..count).map(item).collect()
     }
 
@@ -252,7 +267,7 @@ mod tests {
         let mut list = List::default();
         assert!(!list.find(true, |_| true));
         list.replace(rows(5));
-        let is = |wanted| move |item: &Item| item.what == What::Row(wanted);
+        let is = |wanted| move |item: &Item| item.kind == LineKind::Row(wanted);
         assert!(list.find(true, is(3)) && list.find(true, is(1)));
         assert_eq!(list.cursor, 1);
         assert!(list.find(false, is(4)) && !list.find(true, is(9)));

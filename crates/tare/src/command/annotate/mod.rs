@@ -54,7 +54,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
         },
         with_source: !raw.no_source,
     };
-    let wanted = Wanted {
+    let wanted = FunctionFilter {
         name: raw.symbol.or(raw.named),
         dsos: raw.dsos,
         without_tids: own_tids(ledger.as_ref(), raw.include_self),
@@ -78,13 +78,13 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
 }
 
 /// Which functions are shown.
-struct Wanted {
+struct FunctionFilter {
     name: Option<String>,
     dsos: Vec<String>,
     without_tids: Vec<i32>,
 }
 
-impl Wanted {
+impl FunctionFilter {
     fn takes(&self, profile: &Profile, function: SymbolId) -> bool {
         let Some(symbol) = profile.symbol(function) else { return false };
         let is_name =
@@ -116,7 +116,7 @@ fn own_tids(ledger: Option<&Ledger>, include_self: bool) -> Vec<i32> {
 }
 
 /// The functions that are wanted, by event, the heaviest first.
-fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &Wanted) -> Vec<Function> {
+fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &FunctionFilter) -> Vec<Function> {
     let without_tids = wanted.without_tids.clone();
     let (profile, samples) = sink.tables();
     let selection = Selection { without_tids, ..Selection::default() };

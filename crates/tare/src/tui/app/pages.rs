@@ -48,7 +48,7 @@ impl App {
         let part = |title: String, tree| Part { title, tree, from_root: false };
         let parts = vec![
             part(format!("Who calls {name}"), callers),
-            part(format!("What {name} calls"), callees),
+            part(format!("LineKind {name} calls"), callees),
         ];
         self.callers.replace(model.profile(), parts);
     }

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use tare_format::printable;
 
 use crate::annotate::{Annotated, Sources};
-use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::list::{Item, LineKind, List, Mark, key};
 use crate::tui::paint::{Pen, Theme};
 
 /// The view of a function's instructions.
@@ -64,7 +64,7 @@ impl AnnotateView {
                 Row::Source(_) => key(5, at),
                 Row::Instruction(at) => key(4, at),
             };
-            Item { key, what: What::Row(at), depth: 0, mark: Mark::Leaf }
+            Item { key, kind: LineKind::Row(at), depth: 0, mark: Mark::Leaf }
         };
         self.list.replace(self.rows.iter().enumerate().map(item).collect());
     }
@@ -127,7 +127,7 @@ impl AnnotateView {
 
     /// The text of a line, for a search.
     pub(in crate::tui) fn text(&self, item: &Item) -> String {
-        let What::Row(at) = item.what else { return String::new() };
+        let LineKind::Row(at) = item.kind else { return String::new() };
         match (self.rows.get(at), &self.annotated) {
             (Some(Row::Source(text)), _) => text.clone(),
             (Some(Row::Instruction(at)), Some(annotated)) => annotated
@@ -165,7 +165,7 @@ impl AnnotateView {
     }
 
     fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme) {
-        let (What::Row(at), Some(annotated)) = (item.what, &self.annotated) else { return };
+        let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
         match self.rows.get(at) {
             Some(Row::Source(text)) => {
                 pen.field("", 9, Style::new()).text("│ ", Style::new()).text(text, theme.title());

@@ -8,7 +8,7 @@ use tare_profile::{CallTree, Entry, Function, Key, Profile};
 use tare_render::{Column, View, percent};
 
 use super::{Subject, node_name, space};
-use crate::tui::list::{Item, List, Mark, Nodes, What, key};
+use crate::tui::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::tui::model::{Functions, Model, Query};
 use crate::tui::paint::{Pen, Theme, shifted, width};
 
@@ -70,7 +70,7 @@ impl FunctionsView {
             let key = row_key(profile, entry);
             let is_open = self.view.graph.is_some() && self.list.is_open(key);
             let mark = Mark::of(self.view.graph.is_some() && entry.depth > 0, is_open);
-            items.push(Item { key, what: What::Row(at), depth: 0, mark });
+            items.push(Item { key, kind: LineKind::Row(at), depth: 0, mark });
             if mark == Mark::Open {
                 let tree =
                     self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
@@ -96,7 +96,7 @@ impl FunctionsView {
     pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
         let mut at = self.list.cursor;
         if all {
-            let is_row = |item: &Item| matches!(item.what, What::Row(_));
+            let is_row = |item: &Item| matches!(item.kind, LineKind::Row(_));
             while at > 0 && !self.list.items.get(at).is_some_and(is_row) {
                 at -= 1;
             }
@@ -108,10 +108,10 @@ impl FunctionsView {
 
     fn open(&mut self, profile: &Profile, item: &Item, all: bool) {
         let Some(data) = &self.data else { return };
-        let (What::Row(at) | What::Node(at, _)) = item.what else { return };
+        let (LineKind::Row(at) | LineKind::Node(at, _)) = item.kind else { return };
         let tree = self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
-        match item.what {
-            What::Node(..) => {
+        match item.kind {
+            LineKind::Node(..) => {
                 let nodes = Nodes { profile, tree, number: at, parent: item.key };
                 nodes.open(&mut self.list, item, all);
             }
@@ -126,19 +126,7 @@ impl FunctionsView {
 
     /// Closes what the cursor is on, or what it lies in where that has nothing open.
     pub(in crate::tui) fn close(&mut self, profile: &Profile) {
-        let at = self.list.cursor;
-        let Some(item) = self.list.items.get(at).copied() else { return };
-        let mut to = at;
-        if item.mark != Mark::Open {
-            while to > 0 && self.list.items[to].depth >= item.depth {
-                to -= 1;
-            }
-        }
-        self.list.cursor = to;
-        if let Some(item) = self.list.items.get(to).filter(|item| item.mark == Mark::Open).copied()
-        {
-            self.list.open(item.key, false);
-        }
+        self.list.close();
         self.lay_out(profile);
     }
 
@@ -169,11 +157,13 @@ impl FunctionsView {
         let (Some(data), Some(item)) = (&self.data, self.list.current()) else {
             return Subject::default();
         };
-        let (What::Row(row) | What::Node(row, _)) = item.what else { return Subject::default() };
+        let (LineKind::Row(row) | LineKind::Node(row, _)) = item.kind else {
+            return Subject::default();
+        };
         let Some(entry) = data.table.entries.get(row) else { return Subject::default() };
         let has = |key| data.table.keys.contains(&key);
-        let frame = match item.what {
-            What::Node(_, at) => {
+        let frame = match item.kind {
+            LineKind::Node(_, at) => {
                 self.trees.get(&row).and_then(|tree| Some(tree.nodes().get(at)?.frame))
             }
             _ => entry.frame.filter(|_| has(Key::Symbol) || has(Key::Dso)),
@@ -190,18 +180,18 @@ impl FunctionsView {
     /// The text of a line, for a search.
     pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
         let Some(data) = &self.data else { return String::new() };
-        match item.what {
-            What::Row(at) => data.table.entries.get(at).map_or_else(String::new, |entry| {
+        match item.kind {
+            LineKind::Row(at) => data.table.entries.get(at).map_or_else(String::new, |entry| {
                 let keys =
                     self.view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
                 let texts = keys.map(|column| column.text(profile, &data.table, entry));
                 texts.collect::<Vec<_>>().join(" ")
             }),
-            What::Node(row, at) => {
+            LineKind::Node(row, at) => {
                 let node = self.trees.get(&row).and_then(|tree| tree.nodes().get(at));
                 node.map_or_else(String::new, |node| node_name(profile, node.frame, self.verbose))
             }
-            What::Heading(_) => String::new(),
+            LineKind::Heading(_) => String::new(),
         }
     }
 
@@ -292,8 +282,8 @@ impl FunctionsView {
         columns: &[(Column, usize)],
     ) {
         let Some(data) = &self.data else { return };
-        match item.what {
-            What::Row(at) => {
+        match item.kind {
+            LineKind::Row(at) => {
                 let Some(entry) = data.table.entries.get(at) else { return };
                 pen.text(item.mark.sign(), ratatui::style::Style::new())
                     .text(" ", Default::default());
@@ -307,7 +297,7 @@ impl FunctionsView {
                     pen.text("  ", Default::default());
                 }
             }
-            What::Node(row, at) => {
+            LineKind::Node(row, at) => {
                 let node = self.trees.get(&row).and_then(|tree| tree.nodes().get(at));
                 let Some(node) = node else { return };
                 let share = percent(node.total, data.table.all);
@@ -319,7 +309,7 @@ impl FunctionsView {
                 let style = theme.space(space(profile, Some(node.frame)));
                 pen.text(shifted(&name, self.shift), style);
             }
-            What::Heading(_) => {}
+            LineKind::Heading(_) => {}
         }
     }
 

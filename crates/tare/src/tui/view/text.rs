@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::list::{Item, LineKind, List, Mark, key};
 use crate::tui::paint::{Pen, Theme};
 
 /// A text that can be scrolled.
@@ -15,7 +15,8 @@ pub(in crate::tui) struct TextView {
 
 impl TextView {
     pub(in crate::tui) fn new(title: &str, lines: Vec<String>) -> Self {
-        let item = |at| Item { key: key(0, at), what: What::Row(at), depth: 0, mark: Mark::Leaf };
+        let item =
+            |at| Item { key: key(0, at), kind: LineKind::Row(at), depth: 0, mark: Mark::Leaf };
         let mut list = List::default();
         list.replace((0..lines.len()).map(item).collect());
         Self { title: title.to_owned(), list, lines }
@@ -23,7 +24,7 @@ impl TextView {
 
     /// The text of a line, for a search.
     pub(in crate::tui) fn text(&self, item: &Item) -> String {
-        let What::Row(at) = item.what else { return String::new() };
+        let LineKind::Row(at) = item.kind else { return String::new() };
         self.lines.get(at).cloned().unwrap_or_default()
     }
 
@@ -38,7 +39,7 @@ impl TextView {
             Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
         let cursor = self.list.cursor;
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
-            let What::Row(row) = item.what else { continue };
+            let LineKind::Row(row) = item.kind else { continue };
             let Some(text) = self.lines.get(row) else { continue };
             let is_found =
                 !search.is_empty() && text.to_lowercase().contains(&search.to_lowercase());

@@ -7,7 +7,7 @@ use tare_format::printable;
 use tare_profile::{Profile, Term};
 
 use super::Subject;
-use crate::tui::list::{Item, List, Mark, What, key};
+use crate::tui::list::{Item, LineKind, List, Mark, key};
 use crate::tui::model::{By, Model, Of, Query, Timeline};
 use crate::tui::paint::{Pen, Theme};
 
@@ -38,7 +38,7 @@ impl TimelineView {
         self.cursor = self.cursor.min(self.columns - 1);
         let item = |(at, (of, _)): (usize, &(Of, Vec<u64>))| Item {
             key: key(3, of),
-            what: What::Row(at),
+            kind: LineKind::Row(at),
             depth: 0,
             mark: Mark::Leaf,
         };
@@ -94,8 +94,8 @@ impl TimelineView {
 
     /// What the cursor is on.
     pub(in crate::tui) fn subject(&self) -> Subject {
-        let row = self.list.current().and_then(|item| match item.what {
-            What::Row(at) => self.data.rows.get(at),
+        let row = self.list.current().and_then(|item| match item.kind {
+            LineKind::Row(at) => self.data.rows.get(at),
             _ => None,
         });
         match row.map(|(of, _)| *of) {
@@ -107,7 +107,7 @@ impl TimelineView {
 
     /// The name of a line, for a search.
     pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
-        let What::Row(at) = item.what else { return String::new() };
+        let LineKind::Row(at) = item.kind else { return String::new() };
         self.data.rows.get(at).map_or_else(String::new, |(of, _)| named(profile, *of))
     }
 
@@ -138,7 +138,7 @@ impl TimelineView {
         let lines: Vec<_> =
             self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
         for (line, (at, item)) in (0..).zip(lines) {
-            let What::Row(row) = item.what else { continue };
+            let LineKind::Row(row) = item.kind else { continue };
             let Some((of, weights)) = self.data.rows.get(row) else { continue };
             let style = if at == on { theme.cursor() } else { Style::new() };
             let most = if *of == Of::All { most_of_all.unwrap_or(0) } else { most };

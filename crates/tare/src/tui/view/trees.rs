@@ -6,7 +6,7 @@ use tare_profile::{Function, Profile};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
-use crate::tui::list::{Item, List, Mark, Nodes, What, key};
+use crate::tui::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::tui::model::Tree;
 use crate::tui::paint::{Pen, Theme, shifted};
 
@@ -46,8 +46,8 @@ impl TreesView {
         let mut items = Vec::new();
         for (at, (part, nodes)) in self.parts.iter().zip(nodes(&self.parts, profile)).enumerate() {
             if !part.title.is_empty() {
-                let what = What::Heading(at);
-                items.push(Item { key: nodes.parent, what, depth: 0, mark: Mark::Leaf });
+                let kind = LineKind::Heading(at);
+                items.push(Item { key: nodes.parent, kind, depth: 0, mark: Mark::Leaf });
             }
             nodes.add(&self.list, &mut items, 0);
         }
@@ -68,7 +68,7 @@ impl TreesView {
     /// Opens what is below the cursor: one level or all of it.
     pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
         let Some(item) = self.list.current().copied() else { return };
-        if let What::Node(tree, _) = item.what
+        if let LineKind::Node(tree, _) = item.kind
             && let Some(nodes) = nodes(&self.parts, profile).get(tree)
         {
             nodes.open(&mut self.list, &item, all);
@@ -78,18 +78,7 @@ impl TreesView {
 
     /// Closes what the cursor is on, or what it lies in where that has nothing open.
     pub(in crate::tui) fn close(&mut self, profile: &Profile) {
-        let Some(item) = self.list.current().copied() else { return };
-        let mut to = self.list.cursor;
-        if item.mark != Mark::Open {
-            while to > 0 && self.list.items[to].depth >= item.depth {
-                to -= 1;
-            }
-        }
-        self.list.cursor = to;
-        if let Some(item) = self.list.items.get(to).filter(|item| item.mark == Mark::Open).copied()
-        {
-            self.list.open(item.key, false);
-        }
+        self.list.close();
         self.lay_out(profile);
     }
 
@@ -101,8 +90,8 @@ impl TreesView {
 
     /// What the cursor is on.
     pub(in crate::tui) fn subject(&self, profile: &Profile) -> Subject {
-        let found = self.list.current().and_then(|item| match item.what {
-            What::Node(tree, at) => Some((self.parts.get(tree)?, at)),
+        let found = self.list.current().and_then(|item| match item.kind {
+            LineKind::Node(tree, at) => Some((self.parts.get(tree)?, at)),
             _ => None,
         });
         let Some((part, at)) = found else { return Subject::default() };
@@ -119,8 +108,8 @@ impl TreesView {
 
     /// The text of a line, for a search.
     pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
-        match item.what {
-            What::Node(tree, at) => {
+        match item.kind {
+            LineKind::Node(tree, at) => {
                 let node = self.parts.get(tree).and_then(|part| part.tree.tree.nodes().get(at));
                 node.map_or_else(String::new, |node| node_name(profile, node.frame, self.verbose))
             }
@@ -159,13 +148,13 @@ impl TreesView {
     }
 
     fn line(&self, pen: &mut Pen<'_>, item: &Item, (theme, profile): (Theme, &Profile)) {
-        match item.what {
-            What::Heading(at) => {
+        match item.kind {
+            LineKind::Heading(at) => {
                 if let Some(part) = self.parts.get(at) {
                     pen.text(&part.title, theme.title());
                 }
             }
-            What::Node(tree, at) => {
+            LineKind::Node(tree, at) => {
                 let Some(part) = self.parts.get(tree) else { return };
                 let Some(node) = part.tree.tree.nodes().get(at) else { return };
                 let total = percent(node.total, part.tree.all);
@@ -179,7 +168,7 @@ impl TreesView {
                 let style = theme.space(space(profile, Some(node.frame)));
                 pen.text(shifted(&name, self.shift), style);
             }
-            What::Row(_) => {}
+            LineKind::Row(_) => {}
         }
     }
 }
