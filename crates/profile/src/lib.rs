@@ -25,6 +25,7 @@ mod profile;
 mod samples;
 mod stacks;
 mod tables;
+mod unnamed;
 mod unwinding;
 
 pub use aggregate::{Entry, Options, Table, table};
@@ -38,4 +39,5 @@ pub use losses::{Gap, Losses};
 pub use profile::{Profile, Row};
 pub use samples::{RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
+pub use unnamed::{BinaryFile, Lack, Unnamed};
 pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};

@@ -1,5 +1,6 @@
 //! What a recording, and the profile made of it, lack.
 
+use crate::unnamed::Unnamed;
 use crate::unwinding::{FramePointers, Unwinding};
 
 /// What is not in the rows, and why: the one account of what was lost while a recording was made,
@@ -31,6 +32,8 @@ pub struct Losses {
     pub unwinding: Unwinding,
     /// Call chains that code without frame pointers broke.
     pub frame_pointers: Option<FramePointers>,
+    /// What most samples without a function's name lack.
+    pub unnamed: Option<Unnamed>,
     /// Samples whose user call chain was to come later, and didn't.
     pub missing_user_chains: u64,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
@@ -63,7 +66,7 @@ impl Losses {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
-        let frame_pointers = self.frame_pointers.clone();
-        *self == Self { unwinding, frame_pointers, ..Self::default() }
+        let (frame_pointers, unnamed) = (self.frame_pointers.clone(), self.unnamed.clone());
+        *self == Self { unwinding, frame_pointers, unnamed, ..Self::default() }
     }
 }

@@ -55,6 +55,8 @@ struct Losses<'a> {
     copied_stacks: Option<CopiedStacks<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     frame_pointers: Option<BrokenChains<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unnamed: Option<Mended<'a>>,
     missing_user_chains: u64,
     aux_bytes_left_out: u64,
     unread: Vec<String>,
@@ -240,6 +242,13 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
     writeln!(out)
 }
 
+/// What gives most samples without a function's name one.
+#[derive(Debug, Serialize)]
+struct Mended<'a> {
+    percent: f64,
+    remedy: &'a str,
+}
+
 fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
     Losses {
         lost_records: losses.lost_records,
@@ -254,6 +263,9 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         incomplete_stacks: losses.unwinding.stacks() - losses.unwinding.whole,
         copied_stacks: CopiedStacks::new(&losses.unwinding),
         frame_pointers: losses.frame_pointers.as_ref().map(BrokenChains::new),
+        unnamed: losses.unnamed.as_ref().and_then(|unnamed| {
+            Some(Mended { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })
+        }),
         missing_user_chains: losses.missing_user_chains,
         aux_bytes_left_out: losses.aux_bytes,
         unread: unread_lines(losses),

@@ -1,6 +1,7 @@
 //! What is missing of a recording, in words: the same in every table, text and document.
 
-use tare_profile::Losses;
+use tare_format::printable;
+use tare_profile::{Lack, Losses};
 
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
@@ -69,9 +70,29 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let counted = counted.into_iter().filter(|line| line.number > 0);
     let mut lines: Vec<_> =
         counted.map(|Line { number, what }| format!("{number} {what}")).collect();
-    lines.extend(untimed_jitdumps(losses.untimed_jitdumps));
+    let names = [untimed_jitdumps(losses.untimed_jitdumps), remedy(losses)];
+    lines.extend(names.into_iter().flatten());
     lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
+}
+
+/// What gives most samples without a function's name one.
+fn remedy(losses: &Losses) -> Option<String> {
+    let unnamed = losses.unnamed.as_ref()?;
+    let remedy = unnamed.remedy.as_ref()?;
+    let why = match &unnamed.lack {
+        Lack::DebugFile(file) => format!("{} is stripped", printable(file.path.as_bytes())),
+        Lack::Binary(file) => {
+            format!("{} is not here as it was recorded", printable(file.path.as_bytes()))
+        }
+        Lack::Permission(file) => {
+            format!("{} can't be read", printable(file.path.as_bytes()))
+        }
+        Lack::PerfMap(_) => "compiled code, whose names its process didn't write".to_owned(),
+        Lack::KernelAddresses => "the kernel hides its addresses".to_owned(),
+        Lack::KernelSymbols(_) => "another kernel was recorded".to_owned(),
+    };
+    Some(format!("{:.2}% would have a function's name: {remedy} ({why})", unnamed.percent))
 }
 
 /// What names by a jitdump without its times are worth.

@@ -366,6 +366,13 @@ impl Machine {
         })
     }
 
+    /// Whether a DSO's file, or its debug file, has all of its symbols: what has no name then has none
+    /// anywhere.
+    #[must_use]
+    pub fn has_all_symbols(&self, dso: DsoId) -> bool {
+        self.symbolizer.has_all_symbols(dso)
+    }
+
     /// The name of a symbol. Untrusted.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)

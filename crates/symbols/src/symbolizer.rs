@@ -168,6 +168,17 @@ impl Symbolizer {
         }
     }
 
+    /// Whether all symbols are known that a DSO's file can have, as far as it was asked for: what a
+    /// stripped file's dynamic linker needs are not.
+    #[must_use]
+    pub fn has_all_symbols(&self, dso: DsoId) -> bool {
+        match self.dsos.get(dso.number()) {
+            Some(Ok(DsoSymbols { source: Source::Table(table), .. })) => table.is_full(),
+            Some(Ok(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Where the bytes of an ELF file's own address lie in it: what addresses of its DSO are. `None`
     /// where the file has no such address, or isn't there.
     #[must_use]

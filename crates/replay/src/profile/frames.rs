@@ -13,6 +13,7 @@ use crate::cpumode::CpuMode;
 use crate::machine::Machine;
 
 use super::lines::Lines;
+use super::unnamed::Lacks;
 
 /// What was found so far: an address in a DSO is looked up once.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(super) struct Frames {
     /// Of frames in user code, where it was asked for.
     pub(super) kept: Kept,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
+    /// What those without a name lack.
+    pub(super) lacks: Lacks,
     /// What debug info is to be asked for.
     lines: Option<Lines>,
 }
@@ -117,7 +120,11 @@ impl Frames {
         let dso = self.dso(profile, machine, at.dso);
         let (function, address) = match machine.symbol(at) {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
-            Err(why) => (Err(profile.add_string(why.to_string().as_bytes())), at.address),
+            Err(why) => {
+                let reason = profile.add_string(why.to_string().as_bytes());
+                self.lacks.note(machine, at, why, (dso, reason));
+                (Err(reason), at.address)
+            }
         };
         // Frames of one function are told apart as long as their lines aren't known.
         let shown = if self.lines.is_some() { at.address } else { address };

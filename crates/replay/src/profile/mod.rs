@@ -7,6 +7,7 @@ mod samples;
 mod sink;
 mod task_counts;
 mod threads;
+mod unnamed;
 
 use std::num::NonZero;
 

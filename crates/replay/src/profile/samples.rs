@@ -7,6 +7,7 @@ use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
 use tare_profile::{
     EventId, Frame, LocationId, Profile, Sample, SampleLocation, Samples, StringId, SymbolId, Task,
+    Unnamed, Weight,
 };
 
 use super::frames::Frames;
@@ -178,6 +179,16 @@ impl SampleSink {
     #[must_use]
     pub fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
         self.frames.recorded_symbol(function)
+    }
+
+    /// What most samples without a function's name lack.
+    #[must_use]
+    pub fn unnamed(&self) -> Option<Unnamed> {
+        let samples = self.samples.iter().map(|sample| {
+            let leaf = self.samples.location(sample.location).and_then(|of| of.leaf);
+            (sample.event, leaf, Weight { period: sample.period, samples: 1 })
+        });
+        self.frames.lacks.largest(&self.profile, samples)
     }
 
     /// The tables, and the samples.

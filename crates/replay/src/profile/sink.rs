@@ -296,6 +296,9 @@ impl ProfileSink {
             });
             self.profile.losses.own_samples = own.samples;
         }
+        let rows = self.profile.rows().map(|(row, weight)| (row.event, row.leaf, weight));
+        let unnamed = self.frames.as_ref().and_then(|of| of.lacks.largest(&self.profile, rows));
+        self.profile.losses.unnamed = unnamed;
         self.compare(description, ledger.as_ref());
         Summary { profile: self.profile, description: description.clone(), ledger }
     }

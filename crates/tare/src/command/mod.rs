@@ -1,7 +1,8 @@
 //! One module a command, and what commands share: orders (`control`), which samples pass
 //! (`filter`), what a recording says of itself (`header`), signals (`interrupt`), files that are
 //! written (`output`), opening recordings (`recording`), remedies (`remedy`), and going through
-//! samples (`samples`), the file of `--vmlinux` (`vmlinux`).
+//! samples (`samples`), the file of `--vmlinux` (`vmlinux`),
+//! and what gives samples names (`unnamed`).
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
@@ -23,4 +24,5 @@ mod samples;
 pub(crate) mod script;
 pub(crate) mod stat;
 pub(crate) mod trace;
+pub(crate) mod unnamed;
 mod vmlinux;

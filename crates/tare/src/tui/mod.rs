@@ -61,6 +61,8 @@ pub(crate) struct Shown {
     pub(crate) panics: bool,
     /// What a recording says of its machine and its events, in lines.
     pub(crate) header: fn(&Description) -> Vec<String>,
+    /// Says what gives samples names that have none.
+    pub(crate) mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
 /// How the interface ended.
@@ -79,8 +81,8 @@ pub(crate) enum Ended {
 /// The terminal can't be used.
 pub(crate) fn run(shown: Shown) -> anyhow::Result<Ended> {
     let input = Input::new().context("signals can't be waited for")?;
-    let Shown { recording, symbols, trace, include_self, panics, .. } = shown;
-    let source = Source { recording, symbols, trace, include_self };
+    let Shown { recording, symbols, trace, include_self, panics, mend, .. } = shown;
+    let source = Source { recording, symbols, trace, include_self, mend };
     let shared = Shared::new(Model::new(&source));
     let mut screen = Screen::take().context("the terminal can't be used (as text: --stdio)")?;
     input.start();

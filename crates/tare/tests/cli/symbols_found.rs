@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Guarded, is_root, stderr, tare, wait_until};
+use crate::support::{Guarded, document, is_root, stderr, tare, wait_until};
 use crate::symbols::{SPIN, both_show, build_id, compile, names, record, run};
 
 /// Runs a file from memory, and goes on until it is killed.
@@ -98,6 +98,40 @@ fn a_debug_file_is_found_by_build_id() {
     std::fs::copy(other.join("spin"), at).unwrap();
     assert!(!stripped.shows(&options, &[]));
     assert!(stripped.binary.exists());
+}
+
+#[test]
+fn the_report_says_what_would_name_most_samples() {
+    let Some(stripped) = Stripped::record() else { return };
+    let said = |options: &[&str], urls: Option<&str>| {
+        let mut tare = tare();
+        tare.args(["report", "--json", "-i"]).arg(&stripped.file).args(options).env_remove("HOME");
+        tare.env_remove("DEBUGINFOD_URLS");
+        urls.map(|urls| tare.env("DEBUGINFOD_URLS", urls));
+        let document = document(&tare.output().unwrap());
+        let unnamed = &document["loss"]["unnamed"];
+        (unnamed["percent"].as_f64(), unnamed["remedy"].as_str().map(str::to_owned))
+    };
+    let (percent, remedy) = said(&[], None);
+    assert!(percent.is_some_and(|percent| (5.0..=100.0).contains(&percent)), "{percent:?}");
+    let remedy = remedy.unwrap();
+    assert!(remedy.starts_with("DEBUGINFOD_URLS="), "{remedy}");
+    assert!(remedy.ends_with(&format!("build id {}", stripped.id)), "{remedy}");
+    let (_, remedy) = said(&[], Some("ima:ignore"));
+    assert_eq!(
+        remedy,
+        Some(format!("--debug-dir with the debug file of build id {}", stripped.id))
+    );
+    let mut text = tare();
+    text.args(["report", "--stdio", "-i"]).arg(&stripped.file).env_remove("DEBUGINFOD_URLS");
+    let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("% would have a function's name: ")).unwrap();
+    assert!(line.ends_with(&format!("({} is stripped)", stripped.binary.display())), "{line}");
+    // With names there is nothing to say.
+    let named = stripped.folder.path().join("named");
+    let (front, rest) = stripped.id.split_at(2);
+    stripped.put(&named.join(format!(".build-id/{front}/{rest}.debug")));
+    assert_eq!(said(&["--debug-dir", named.to_str().unwrap()], None), (None, None));
 }
 
 /// Instead of a debug file there is something that can't be read to an end.

@@ -12,6 +12,7 @@ use crate::cli::resolved::Extent;
 use crate::cli::resolved::report::{Interface, Part, Report};
 use crate::command::header;
 use crate::command::report::{no_samples, recorded};
+use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::tui::{self, Ended, Shown};
 
@@ -56,6 +57,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         panics: report.tui_panic,
         header: header_lines,
+        mend: unnamed::fill_in,
         recording,
     })?;
     match ended {

@@ -21,6 +21,7 @@ use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report
 use crate::command::header;
 use crate::command::overhead::predict;
 use crate::command::recording::open;
+use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
@@ -64,6 +65,7 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         let event = String::from_utf8_lossy(event.unwrap_or_default());
         broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
     }
+    unnamed::fill_in(&mut summary.profile.losses, &report.symbols);
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
     if matches!(report.graph, CallGraphs::Asked(_)) && !chains {

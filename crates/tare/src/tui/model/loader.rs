@@ -27,6 +27,8 @@ pub(crate) struct Source {
     pub(crate) trace: bool,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
+    /// Says what gives samples names that have none.
+    pub(crate) mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
 impl Model {
@@ -61,8 +63,8 @@ fn size(recording: &Recording) -> Option<u64> {
 
 /// Loads a recording to its end.
 pub(crate) fn load(shared: &Shared, source: Source) {
-    let Source { mut recording, symbols, .. } = source;
-    let mut replay = Replay::new(Options { symbols, ..Options::default() });
+    let Source { mut recording, symbols, mend, .. } = source;
+    let mut replay = Replay::new(Options { symbols: symbols.clone(), ..Options::default() });
     let size = size(&recording);
     loop {
         let mut model = shared.fill();
@@ -76,6 +78,8 @@ pub(crate) fn load(shared: &Shared, source: Source) {
         if !matches!(model.progress, Progress::Loading(..)) {
             let description = recording.description();
             model.sink.learn_events(description);
+            model.losses.unnamed = model.sink.unnamed();
+            mend(&mut model.losses, &symbols);
             model.ledger = ledger(description);
             model.description = description.clone();
             model.totals = None;

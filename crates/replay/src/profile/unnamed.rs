@@ -1,0 +1,88 @@
+//! Which lack is behind the largest share of samples without a function's name.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tare_profile::{BinaryFile, DsoId, EventId, FrameId, Lack, Profile, StringId, Unnamed, Weight};
+use tare_symbols::{DsoAddress, DsoKind, Unresolved};
+
+use crate::machine::Machine;
+
+/// The least share that is worth a line, in percent.
+const LEAST_PERCENT: f64 = 5.0;
+
+/// What files lack, by reason.
+#[derive(Debug, Default)]
+pub(super) struct Lacks(HashMap<(DsoId, StringId), Lack>);
+
+impl Lacks {
+    /// Notes why an address has no name.
+    pub(super) fn note(
+        &mut self,
+        machine: &Machine,
+        at: DsoAddress,
+        why: Unresolved,
+        (dso, reason): (DsoId, StringId),
+    ) {
+        if !self.0.contains_key(&(dso, reason))
+            && let Some(lack) = lack(machine, at, why)
+        {
+            self.0.insert((dso, reason), lack);
+        }
+    }
+
+    /// The lack with the largest share of an event's weight, if that is worth a line.
+    pub(super) fn largest(
+        &self,
+        profile: &Profile,
+        samples: impl Iterator<Item = (EventId, Option<FrameId>, Weight)>,
+    ) -> Option<Unnamed> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut all: BTreeMap<EventId, u64> = BTreeMap::new();
+        let mut shares: BTreeMap<(EventId, &Lack), u64> = BTreeMap::new();
+        for (event, leaf, weight) in samples {
+            *all.entry(event).or_default() += weight.period;
+            let frame = leaf.and_then(|leaf| profile.frame(leaf));
+            let key = frame.and_then(|frame| Some((frame.dso?, frame.function.err()?)));
+            if let Some(lack) = key.and_then(|key| self.0.get(&key)) {
+                *shares.entry((event, lack)).or_default() += weight.period;
+            }
+        }
+        let percent = |event: &EventId, part: u64| {
+            let all = all.get(event).copied().unwrap_or(0).max(1);
+            100.0 * part as f64 / all as f64
+        };
+        let shares = shares.iter().map(|((event, lack), part)| (percent(event, *part), *lack));
+        let largest = shares.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)));
+        let (percent, lack) = largest.filter(|(percent, _)| *percent >= LEAST_PERCENT)?;
+        Some(Unnamed { percent, lack: lack.clone(), remedy: None })
+    }
+}
+
+fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<Lack> {
+    let dso = machine.dso(at.dso)?;
+    let build_id = dso.build_id.map(|id| id.to_string());
+    let path = String::from_utf8_lossy(&dso.name).into_owned();
+    let file = BinaryFile { path, build_id };
+    let is_elf = dso.kind == DsoKind::Elf;
+    match why {
+        Unresolved::Stripped if is_elf => Some(Lack::DebugFile(file)),
+        Unresolved::NoSymbol if is_elf && !machine.has_all_symbols(at.dso) => {
+            Some(Lack::DebugFile(file))
+        }
+        Unresolved::NoFile | Unresolved::OtherBuild if is_elf => Some(Lack::Binary(file)),
+        Unresolved::NotReadable => Some(Lack::Permission(file)),
+        Unresolved::NoPerfMap(runtime) => Some(Lack::PerfMap(runtime.remedy())),
+        Unresolved::Hidden => Some(Lack::KernelAddresses),
+        Unresolved::OtherKernel
+        | Unresolved::UnknownKernel
+        | Unresolved::OtherBoot
+        | Unresolved::OtherVmlinux
+            if dso.kind == DsoKind::Kernel =>
+        {
+            Some(Lack::KernelSymbols(file.build_id))
+        }
+        _ => None,
+    }
+}

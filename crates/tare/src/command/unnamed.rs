@@ -1,0 +1,183 @@
+//! What gives names to most of the samples that have none: packages, servers and settings of this
+//! machine, told without running anything.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tare_format::printable;
+use tare_profile::{BinaryFile, Lack, Losses};
+use tare_symbols::SymbolOptions;
+
+/// Lists of the files of packages: a machine has some thousand, the longest of 2 MB.
+const LISTS: usize = 1 << 15;
+const LIST_BYTES: u64 = 1 << 24;
+
+/// Says what mends the largest share of samples without a name, as far as that is known.
+pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
+    let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    // A folder that describes another machine has its packages too.
+    let machine = Machine { root: symbols.symfs.clone(), has_servers };
+    if let Some(unnamed) = &mut losses.unnamed {
+        unnamed.remedy = machine.remedy(&unnamed.lack);
+    }
+}
+
+/// Where packages and settings are looked for.
+#[derive(Debug)]
+struct Machine {
+    root: PathBuf,
+    /// Whether servers with debug files are asked already.
+    has_servers: bool,
+}
+
+impl Machine {
+    fn remedy(&self, lack: &Lack) -> Option<String> {
+        match lack {
+            Lack::DebugFile(file) => match self.package(Path::new(&file.path)) {
+                Some((package, _)) => Some(format!("install {}", debug_package(&package))),
+                None => Some(self.servers(file).unwrap_or_else(|| match &file.build_id {
+                    Some(id) => format!("--debug-dir with the debug file of build id {id}"),
+                    None => "build it without -s, and don't strip it".to_owned(),
+                })),
+            },
+            Lack::Binary(file) => {
+                let is_packaged = file.path.starts_with("/usr/") || file.path.starts_with("/lib");
+                let servers = self.servers(file).filter(|_| is_packaged);
+                Some(servers.unwrap_or_else(|| "tare record --keep-binaries".to_owned()))
+            }
+            Lack::Permission(_) => Some("read the recording as root".to_owned()),
+            Lack::PerfMap(remedy) => Some((*remedy).to_owned()),
+            Lack::KernelAddresses => Some("as root: sysctl kernel.kptr_restrict=0".to_owned()),
+            Lack::KernelSymbols(Some(id)) => {
+                Some(format!("--vmlinux with the kernel of build id {id}"))
+            }
+            Lack::KernelSymbols(None) => {
+                Some("--kallsyms with a copy of its /proc/kallsyms".to_owned())
+            }
+        }
+    }
+
+    /// The servers that the distribution names, where none are asked yet.
+    fn servers(&self, file: &BinaryFile) -> Option<String> {
+        let id = file.build_id.as_ref().filter(|_| !self.has_servers)?;
+        let named = self.files("etc/debuginfod", ".urls").into_iter().find_map(|path| {
+            let text = String::from_utf8(read(&path)?).ok()?;
+            let urls: Vec<_> = text.split_whitespace().collect();
+            (!urls.is_empty()).then(|| printable(urls.join(" ").as_bytes()).into_owned())
+        });
+        Some(match named {
+            Some(urls) => format!("DEBUGINFOD_URLS='{urls}', for build id {id}"),
+            None => format!("DEBUGINFOD_URLS=… with a server that has build id {id}"),
+        })
+    }
+
+    /// The package of Debian's kind that a file came with: its own list of its files says so.
+    fn package(&self, file: &Path) -> Option<(String, PathBuf)> {
+        // Packages may name a file where it was before /lib became a link into /usr.
+        let real = self.root.join(file.strip_prefix("/").ok()?).canonicalize().ok();
+        let real =
+            real.and_then(|real| Some(Path::new("/").join(real.strip_prefix(&self.root).ok()?)));
+        let mut names = vec![file.to_owned()];
+        names.extend(real);
+        for at in 0..names.len() {
+            match names[at].strip_prefix("/usr") {
+                Ok(before) => names.push(Path::new("/").join(before)),
+                Err(_) => names.push(Path::new("/usr").join(names[at].strip_prefix("/").ok()?)),
+            }
+        }
+        let is_it = |line: &[u8]| names.iter().any(|name| name.as_os_str().as_bytes() == line);
+        self.files("var/lib/dpkg/info", ".list").into_iter().find_map(|path| {
+            let has_it = read(&path)?.split(|byte| *byte == b'\n').any(is_it);
+            let name = path.file_stem()?.to_str()?.split(':').next()?;
+            let name = printable(name.as_bytes()).into_owned();
+            has_it.then_some((name, path))
+        })
+    }
+
+    /// The files of a folder whose names end so, in their order.
+    fn files(&self, folder: &str, end: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        let is_it = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(end.as_bytes());
+        let mut found: Vec<_> = paths.filter(is_it).take(LISTS).collect();
+        found.sort();
+        found
+    }
+}
+
+/// The package with the debug files of another, as Debian and Ubuntu call it.
+fn debug_package(package: &str) -> String {
+    match package {
+        "libc6" | "libc6-i386" => "libc6-dbg".to_owned(),
+        package => format!("{package}-dbgsym"),
+    }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let file = File::open(path).ok().filter(|_| is_file)?;
+    file.take(LIST_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(has_servers: bool) -> (tempfile::TempDir, Machine) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for (path, content) in [
+            ("var/lib/dpkg/info/libfoo1:amd64.list", "/.\n/usr\n/usr/lib/libfoo.so.1\n"),
+            ("var/lib/dpkg/info/libc6:amd64.list", "/lib/libc.so.6\n"),
+            ("etc/debuginfod/distribution.urls", "https://files.example/\n"),
+        ] {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        (folder, Machine { root, has_servers })
+    }
+
+    fn file(path: &str, build_id: Option<&str>) -> BinaryFile {
+        BinaryFile { path: path.to_owned(), build_id: build_id.map(str::to_owned) }
+    }
+
+    #[test]
+    fn each_lack_has_its_remedy() {
+        let (_folder, asks_none) = machine(false);
+        let (_other, asks) = machine(true);
+        let own = || file("/opt/server", Some("ab12"));
+        for (machine, lack, wanted) in [
+            (
+                &asks_none,
+                Lack::DebugFile(file("/usr/lib/libfoo.so.1", None)),
+                "install libfoo1-dbgsym",
+            ),
+            (&asks_none, Lack::DebugFile(file("/lib/libfoo.so.1", None)), "install libfoo1-dbgsym"),
+            (&asks_none, Lack::DebugFile(file("/usr/lib/libc.so.6", None)), "install libc6-dbg"),
+            (
+                &asks_none,
+                Lack::DebugFile(own()),
+                "DEBUGINFOD_URLS='https://files.example/', for build id ab12",
+            ),
+            (&asks, Lack::DebugFile(own()), "--debug-dir with the debug file of build id ab12"),
+            (
+                &asks,
+                Lack::DebugFile(file("/opt/server", None)),
+                "build it without -s, and don't strip it",
+            ),
+            (&asks_none, Lack::Binary(own()), "tare record --keep-binaries"),
+            (&asks_none, Lack::PerfMap("node --perf-basic-prof"), "node --perf-basic-prof"),
+            (&asks_none, Lack::KernelAddresses, "as root: sysctl kernel.kptr_restrict=0"),
+        ] {
+            assert_eq!(machine.remedy(&lack).as_deref(), Some(wanted));
+        }
+        std::fs::remove_dir_all(asks_none.root.join("etc")).unwrap();
+        let wanted = "DEBUGINFOD_URLS=… with a server that has build id ab12";
+        assert_eq!(asks_none.remedy(&Lack::DebugFile(own())).as_deref(), Some(wanted));
+    }
+}
