@@ -70,10 +70,14 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let counted = counted.into_iter().filter(|line| line.number > 0);
     let mut lines: Vec<_> =
         counted.map(|Line { number, what }| format!("{number} {what}")).collect();
-    let names = [untimed_jitdumps(losses.untimed_jitdumps), remedy(losses)];
-    lines.extend(names.into_iter().flatten());
+    lines.extend(names(losses));
     lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
+}
+
+/// What names are worth, and what gives more.
+fn names(losses: &Losses) -> impl Iterator<Item = String> {
+    [untimed_jitdumps(losses.untimed_jitdumps), remedy(losses)].into_iter().flatten()
 }
 
 /// What gives most samples without a function's name one.
