@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::file::note;
+
 /// The version that this program writes. A reader takes what it knows of any version.
 const VERSION: u32 = 1;
 
@@ -52,16 +54,13 @@ impl JitNote {
     /// The note's bytes.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
-        let note = Self { version: VERSION, ..self.clone() };
-        // Numbers always have a JSON form.
-        let json = serde_json::to_vec(&note).unwrap_or_default();
-        [MARK, &json].concat()
+        note::to_json(MARK, &Self { version: VERSION, ..self.clone() })
     }
 
     /// What a note says; `None` where it is another note, or can't be understood.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
-        serde_json::from_slice(note.strip_prefix(MARK)?).ok()
+        note::from_json(MARK, note)
     }
 }
 

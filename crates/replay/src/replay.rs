@@ -122,7 +122,7 @@ impl Replay {
     }
 
     /// Goes on by at most so many records. [`ControlFlow::Break`]: that was the end of the
-    /// recording, or the sink breaks.
+    /// recording, or the sink breaks; [`Sink::end`] is the caller's to call.
     ///
     /// # Errors
     /// [`Error::Read`], and the sink's own.

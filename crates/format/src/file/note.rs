@@ -9,6 +9,9 @@
 //! and so does the crate `linux-perf-data`, which takes the body of a FINISHED_ROUND for the next
 //! record. A note that is longer than a record goes into several, one after the other.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::bytes::Cursor;
 use crate::limits;
 use crate::record::{RawRecord, RecordHeader, kind};
@@ -49,6 +52,17 @@ pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
         records.resize(end, 0);
     }
     Ok(records)
+}
+
+/// A note that says what it is by its first bytes, and the rest as JSON.
+pub(crate) fn to_json(mark: &[u8], value: &impl Serialize) -> Vec<u8> {
+    // What notes hold, numbers, strings and lists, always has a JSON form.
+    [mark, &serde_json::to_vec(value).unwrap_or_default()].concat()
+}
+
+/// What such a note holds; `None` where it is another one, or can't be understood.
+pub(crate) fn from_json<T: DeserializeOwned>(mark: &[u8], note: &[u8]) -> Option<T> {
+    serde_json::from_slice(note.strip_prefix(mark)?).ok()
 }
 
 /// The notes of a recording, put together from their records as these come.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
+use crate::file::note;
 
 /// What a note with a change of rates begins with; the change follows as JSON.
 const MARK: &[u8] = b"tare rate ";
@@ -22,14 +23,13 @@ impl RateChange {
     /// The bytes of a note.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
-        // Numbers always have a JSON form.
-        [MARK, &serde_json::to_vec(self).unwrap_or_default()].concat()
+        note::to_json(MARK, self)
     }
 
     /// The change in a note; `None` where it is another note.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
-        serde_json::from_slice(note.strip_prefix(MARK)?).ok()
+        note::from_json(MARK, note)
     }
 }
 

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file::note;
+
 pub use budget::{Budget, RateChange};
 pub use estimate::Estimate;
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
@@ -263,15 +265,13 @@ impl Ledger {
     /// The bytes of a note.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
-        // Numbers and strings always have a JSON form.
-        let json = serde_json::to_vec(self).unwrap_or_default();
-        [MARK, &json].concat()
+        note::to_json(MARK, self)
     }
 
     /// The ledger in a note; `None` where it is another note, or no ledger that can be understood.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
-        serde_json::from_slice(note.strip_prefix(MARK)?).ok()
+        note::from_json(MARK, note)
     }
 }
 
