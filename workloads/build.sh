@@ -30,6 +30,7 @@ build threads.c
 build calls.c
 build syscalls.c
 build mix.c
+build steps.c -fno-omit-frame-pointer
 build waited.c waits.c
 build_library waits.c
 cp forks.sh commands.sh limits.sh recorded.sh short-python.sh "$into/"

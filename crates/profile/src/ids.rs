@@ -51,6 +51,8 @@ ids! {
     TaskId
     /// Where samples were taken.
     LocationId
+    /// A name that recordings are compared by.
+    NameId
 }
 
 /// The most values of a [`Set`], and the most call chains; further ones are not told apart.

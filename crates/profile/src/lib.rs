@@ -7,6 +7,7 @@
 //!
 //! Table     rows put together by sort keys: one Entry each, with its own weight and what it called
 //! Samples   each one by itself, in columns: a selection of them makes the rows
+//! Runs      what functions or stacks weigh in several recordings of two sides, by name
 //! CallTree  the call chains of one entry, put together from their callers or from their callees
 //! ```
 //! Pure: addresses were made names before they come here, and nothing here knows files or
@@ -15,6 +16,7 @@
 
 mod aggregate;
 mod call_tree;
+mod diff;
 mod exact;
 mod filter;
 mod ids;
@@ -30,9 +32,11 @@ mod unwinding;
 
 pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
+pub use diff::{DiffEntry, DiffOptions, Of, Runs, Sliced, source_name};
 pub use filter::Filter;
 pub use ids::{
-    DsoId, EventId, FrameId, LocationId, RowId, StackId, StringId, SymbolId, TaskId, ThreadId,
+    DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId, TaskId,
+    ThreadId,
 };
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};

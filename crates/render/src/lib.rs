@@ -6,6 +6,7 @@
 
 mod column;
 mod counts;
+pub mod diff;
 pub mod export;
 pub mod flame;
 mod json;

@@ -29,6 +29,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
         Ok(Tare { command: Command::Annotate(raw) }) => command::annotate::run(*raw.0),
         Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw.0),
+        Ok(Tare { command: Command::Diff(raw) }) => command::diff::run(*raw.0),
         Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw.0),
         Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw.0),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),

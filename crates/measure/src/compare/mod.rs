@@ -4,6 +4,8 @@
 //! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
 //! ```
 //!
+//! [`runs`] compares what many recordings of two sides hold.
+//!
 //! Nothing here starts a process or reads a clock: [`pairs::Bench`] does, so all of it runs on
 //! made-up measurements too.
 
@@ -11,6 +13,7 @@ mod fail_if;
 mod judge;
 mod metric;
 pub mod pairs;
+pub mod runs;
 
 pub use fail_if::{BadCondition, Condition, Judgement};
 pub use judge::{Effect, Judged, Rules, Scale, Verdict, judge};

@@ -38,8 +38,13 @@ impl Interval {
 }
 
 /// The value that Student's t with `freedom` degrees of freedom stays below with this probability.
-fn t_quantile(probability: f64, freedom: f64) -> f64 {
+pub(crate) fn t_quantile(probability: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
+}
+
+/// The probability that Student's t with `freedom` degrees of freedom is above `t`.
+pub(crate) fn t_above(t: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |of| of.sf(t))
 }
 
 /// The probability that a standard normal variable stays below `z`.

@@ -3,7 +3,7 @@
 use std::io;
 
 use indexmap::IndexMap;
-use tare_profile::{EventId, FrameId, Profile, StackId, StringId, ThreadId, Weight};
+use tare_profile::{EventId, FrameId, Profile, Row, Sliced, StackId, StringId, ThreadId, Weight};
 
 use crate::samples::{Sample, SampleSink};
 
@@ -73,6 +73,15 @@ impl Collector {
         self.rows.is_empty()
     }
 
+    /// What was summed up, for those who sum up further.
+    pub fn sliced(&self) -> impl Iterator<Item = Sliced> {
+        self.rows.iter().map(|(key, weight)| {
+            let Key { event, thread, comm, leaf, stack, slice } = *key;
+            let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None };
+            Sliced { row, slice, weight: *weight }
+        })
+    }
+
     /// The slice of a time. What came late belongs to the first.
     fn slice(&mut self, time_ns: u64) -> u32 {
         let first_ns = *self.slices.first_ns.get_or_insert(time_ns);
@@ -107,7 +116,7 @@ mod tests {
         let name = profile.add_string(b"cycles");
         let event = profile.name_event(0, name);
         let (thread, comm, cpu, leaf, stack, trace) = Default::default();
-        let row = tare_profile::Row { event, thread, comm, cpu, leaf, stack, trace };
+        let row = Row { event, thread, comm, cpu, leaf, stack, trace };
         for second in 0..1000 {
             let weight = Weight { period: 3, samples: 1 };
             let time_ns = Some(5_000_000_000 + second * 1_000_000_000);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use indexmap::IndexSet;
-use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight};
+use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight, source_name};
 
 use super::Recorded;
 use super::collect::{Key, Slices};
@@ -80,18 +80,19 @@ pub(super) const ROOT: usize = 0;
 pub(super) const MERGED: usize = 1;
 
 impl Graph {
-    /// The samples of a recording, and of one to compare it with. `order` says which end of call
-    /// chains is the root.
+    /// The samples of recordings, and of others to compare them with: one side or two. `order` says
+    /// which end of call chains is the root. Functions that are compared have the names that the
+    /// source has.
     #[must_use]
-    pub fn new(mut recorded: Vec<Recorded<'_>>, order: Order) -> Self {
+    pub fn new(mut sides: Vec<Vec<Recorded<'_>>>, order: Order) -> Self {
         let width_ns = |of: &Recorded<'_>| of.samples.slices.width_ns;
-        let widest_ns = recorded.iter().map(width_ns).max().unwrap_or(0);
-        for recorded in &mut recorded {
+        let widest_ns = sides.iter().flatten().map(width_ns).max().unwrap_or(0);
+        for recorded in sides.iter_mut().flatten() {
             while recorded.samples.slices.width_ns < widest_ns {
                 recorded.samples.widen();
             }
         }
-        let slices = recorded.iter().map(|recorded| recorded.samples.slices);
+        let slices = sides.iter().flatten().map(|recorded| recorded.samples.slices);
         let slices = slices.reduce(|first, second| Slices {
             count: first.count.max(second.count),
             first_ns: first.first_ns.or(second.first_ns),
@@ -104,6 +105,8 @@ impl Graph {
         };
         let mut building = Building {
             order,
+            is_compared: sides.len() > 1,
+            is_joined: sides.iter().any(|side| side.len() > 1),
             functions: [special("all"), special("(too narrow to show)")].into_iter().collect(),
             threads: Set::default(),
             events: Vec::new(),
@@ -111,8 +114,8 @@ impl Graph {
             children: Map::default(),
             rows: Vec::new(),
         };
-        for (side, recorded) in recorded.iter().enumerate().take(2) {
-            building.add(side, recorded);
+        for (side, recordings) in sides.iter().enumerate().take(2) {
+            recordings.iter().for_each(|recorded| building.add(side, recorded));
         }
         let none = Slices { first_ns: None, width_ns: 1, count: 1 };
         building.finish(slices.unwrap_or(none))
@@ -217,6 +220,10 @@ impl Graph {
 /// A graph while it is built.
 struct Building {
     order: Order,
+    /// Functions have the names that the source has.
+    is_compared: bool,
+    /// Threads of several recordings are told apart by name: their numbers say nothing.
+    is_joined: bool,
     functions: Set<Function>,
     threads: Set<String>,
     events: Vec<Event>,
@@ -259,6 +266,7 @@ impl Building {
     fn thread(&mut self, profile: &Profile, key: &Key) -> usize {
         let comm = key.comm.map(|comm| tare_format::printable(profile.string(comm)));
         let tid = key.thread.and_then(|thread| profile.thread(thread)).map(|thread| thread.tid);
+        let tid = tid.filter(|_| !self.is_joined || comm.is_none());
         let label = match (comm, tid) {
             (Some(comm), Some(tid)) => format!("{comm} {tid}"),
             (Some(comm), None) => comm.into_owned(),
@@ -317,7 +325,9 @@ impl Building {
         *known.entry(frame).or_insert_with(|| {
             let place = FrameText::of(profile, frame);
             let dso = tare_format::printable(place.dso.as_deref().unwrap_or_default()).into_owned();
-            let name = tare_format::printable(&*place.name).into_owned();
+            let name = place.name.as_bytes();
+            let name = if self.is_compared { source_name(name) } else { name.into() };
+            let name = tare_format::printable(&*name).into_owned();
             self.functions.insert_full(Function { name, dso, kind: place.kind }).0
         })
     }

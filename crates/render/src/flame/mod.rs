@@ -52,7 +52,34 @@ pub struct RecordingInfo {
     pub ledger: Vec<String>,
 }
 
+/// More recordings than this don't each say what they cost.
+const MOST_LEDGERS: usize = 4;
+
 impl RecordingInfo {
+    /// The account of several recordings as one: what was recorded is said of the first.
+    #[must_use]
+    pub fn joined(mut accounts: Vec<Self>) -> Self {
+        if accounts.len() < 2 {
+            return accounts.pop().unwrap_or_default();
+        }
+        let of_each = |lines: fn(&Self) -> &Vec<String>| {
+            let named = |of: &Self| {
+                let line = |line: &String| format!("{}: {line}", of.name);
+                lines(of).iter().map(line).collect::<Vec<_>>()
+            };
+            accounts.iter().flat_map(named).collect()
+        };
+        let names = [accounts.first(), accounts.last()].map(|of| of.map(|of| of.name.clone()));
+        let [first, last] = names.map(Option::unwrap_or_default);
+        let is_few = accounts.len() <= MOST_LEDGERS;
+        Self {
+            name: format!("{} recordings, {first} to {last}", accounts.len()),
+            session: accounts.first().map(|of| of.session.clone()).unwrap_or_default(),
+            losses: of_each(|of| &of.losses),
+            ledger: if is_few { of_each(|of| &of.ledger) } else { Vec::new() },
+        }
+    }
+
     /// The account of a recording.
     #[must_use]
     pub fn of(name: &str, whole: &Whole<'_>) -> Self {

@@ -50,20 +50,22 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes the graphs of all events of the first recording, one below the other.
+/// Writes the graphs of all events of the first recording, one below the other. Where there is
+/// another to compare with, functions are red that have a larger share than there, and blue that
+/// have a smaller one.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn svg(
     out: &mut dyn Write,
     graph: &mut Graph,
-    account: &RecordingInfo,
+    accounts: &[RecordingInfo],
     style: &Style,
 ) -> io::Result<()> {
     let mut narrow = NARROW;
     loop {
         graph.merge_narrow(narrow / (WIDTH - 2.0 * MARGIN));
-        let picture = picture(graph, account, style).map_err(io::Error::other)?;
+        let picture = picture(graph, accounts, style).map_err(io::Error::other)?;
         if picture.len() <= MOST_BYTES || narrow > WIDTH {
             return out.write_all(picture.as_bytes());
         }
@@ -73,7 +75,7 @@ pub fn svg(
 
 fn picture(
     graph: &Graph,
-    account: &RecordingInfo,
+    accounts: &[RecordingInfo],
     style: &Style,
 ) -> Result<String, std::fmt::Error> {
     let mut body = String::new();
@@ -88,7 +90,7 @@ fn picture(
         Ok::<_, std::fmt::Error>(())
     };
     text(&mut body, &mut y, "h", &style.title)?;
-    for line in &account.session {
+    for line in accounts.iter().flat_map(|account| &account.session) {
         text(&mut body, &mut y, "d", line)?;
     }
     for (at, event) in graph.events.iter().enumerate() {
@@ -100,7 +102,12 @@ fn picture(
             y = frames(&mut body, graph, (at, event), style, y - LINE / 2.0)? + LINE;
         }
     }
-    legend(&mut body, graph, y)?;
+    if accounts.len() > 1 {
+        let line = "red: a larger share than in what it is compared with; blue: a smaller one";
+        text(&mut body, &mut y, "d", line)?;
+    } else {
+        legend(&mut body, graph, y)?;
+    }
     y += 1.5 * LINE;
     if graph.merged > 0 {
         let functions = crate::count(graph.merged as u64, "function");
@@ -110,9 +117,7 @@ fn picture(
         );
         text(&mut body, &mut y, "d", &line)?;
     }
-    let none = ["nothing is known to be missing".to_owned()];
-    let losses = if account.losses.is_empty() { &none[..] } else { &account.losses };
-    for line in losses.iter().chain(&account.ledger) {
+    for line in accounts.iter().flat_map(missing_and_cost) {
         text(&mut body, &mut y, "d", line)?;
     }
     let mut picture = String::new();
@@ -125,6 +130,13 @@ fn picture(
     picture.push_str(&body);
     picture.push_str("</svg>\n");
     Ok(picture)
+}
+
+/// What a recording lacks, and what it cost.
+fn missing_and_cost(account: &RecordingInfo) -> Vec<&str> {
+    let none = account.losses.is_empty().then_some("nothing is known to be missing");
+    let lines = account.losses.iter().chain(&account.ledger).map(String::as_str);
+    none.into_iter().chain(lines).collect()
 }
 
 fn css() -> Result<String, std::fmt::Error> {
@@ -153,6 +165,7 @@ fn frames(
     top: f64,
 ) -> Result<f64, std::fmt::Error> {
     let totals = graph.totals(0, at);
+    let before = (event.all[1].samples > 0).then(|| graph.totals(1, at));
     let all = event.all[0].period.max(1) as f64;
     let scale = (WIDTH - 2.0 * MARGIN) / all;
     let seen = |node: &(usize, &super::graph::Node)| totals[node.0].period as f64 * scale >= NARROW;
@@ -172,20 +185,23 @@ fn frames(
         let function = &graph.functions[known.function];
         let kind = if node == 0 { Kind::Thread } else { function.kind };
         let kind = Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-        let title = described(function, totals[node], event);
+        let mut title = described(function, totals[node], event);
+        let mut fill = String::new();
+        if let Some(before) = before.as_ref().and_then(|before| before.get(node)) {
+            let was = before.period as f64 / event.all[1].period.max(1) as f64;
+            let (text, colour) = compared(totals[node].period as f64 / all, was);
+            title.push_str(&text);
+            fill = colour;
+        }
         write!(
             body,
-            r#"<g><title>{}</title><rect class="k{kind}" x="{x:.2}" y="{y:.0}" width="{:.2}" height="{:.0}"/>"#,
+            r#"<g><title>{}</title><rect class="k{kind}" x="{x:.2}" y="{y:.0}" width="{:.2}" height="{:.0}"{fill}/>"#,
             escaped(&title),
             if width > 1.0 { width - 0.4 } else { width },
             HEIGHT - 1.0
         )?;
         let fits = ((width - 6.0) / CHARACTER).max(0.0).floor();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "at most 1200 / 6"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 200")]
         let fits = fits as usize;
         if fits >= 3 && known.function != MERGED {
             let (x, y) = (x + 3.0, y + HEIGHT - 5.0);
@@ -198,6 +214,15 @@ fn frames(
         body.push_str("</g>\n");
     }
     Ok(top + HEIGHT * (depth + 1.0))
+}
+
+/// A share beside what it was, in words and as a colour: full where it changed by five points.
+fn compared(share: f64, was: f64) -> (String, String) {
+    let delta = share - was;
+    let pale = 232.0 - 150.0 * (delta.abs() / 0.05).min(1.0);
+    let (red, blue) = if delta > 0.0 { (232.0, pale) } else { (pale, 232.0) };
+    let colour = format!(r#" style="fill:rgb({red:.0},{pale:.0},{blue:.0})""#);
+    (format!(", {:+.2}% from {:.2}%", 100.0 * delta, 100.0 * was), colour)
 }
 
 /// What a function is called and weighs.

@@ -32,11 +32,11 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     let style = Style { title, icicle: flame.icicle, callee };
     let (reads, samples): (Vec<Read>, Vec<Collector>) = read.into_iter().unzip();
     let recorded = reads.iter().zip(samples);
-    let recorded = recorded.map(|(read, samples)| Recorded { whole: read.whole(), samples });
+    let recorded = recorded.map(|(read, samples)| vec![Recorded { whole: read.whole(), samples }]);
     let mut graph = Graph::new(recorded.collect(), flame.order);
-    write_to(&flame.output, |out| match (flame.is_svg, accounts.first()) {
-        (true, Some(account)) => svg(out, &mut graph, account, &style),
-        _ => page(out, &mut graph, &accounts, &style, PAGE_BYTES),
+    write_to(&flame.output, |out| match flame.is_svg {
+        true => svg(out, &mut graph, &accounts, &style),
+        false => page(out, &mut graph, &accounts, &style, PAGE_BYTES),
     })
 }
 

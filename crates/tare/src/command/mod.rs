@@ -7,6 +7,7 @@
 pub(crate) mod annotate;
 pub(crate) mod archive;
 mod control;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
 mod filter;

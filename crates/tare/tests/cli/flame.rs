@@ -46,7 +46,6 @@ fn what_makes_no_sense_is_refused_with_the_remedy() {
     for (args, told, code) in [
         (&["absent.data"][..], "-o flame.html", 2),
         (&["absent.data", "-o", "x.html"], "absent.data", 1),
-        (&["-o", "x.svg", "--vs", "b.data"], "a page compares two", 2),
         (&["-o", "x.html", "--time", "nonsense"], "--time", 2),
     ] {
         let output = flame(args, folder);

@@ -11,6 +11,7 @@ mod archive;
 mod browser;
 mod budget;
 mod cache;
+mod diff;
 mod doctor;
 mod events;
 mod export;

@@ -8,6 +8,7 @@ mod annotate;
 mod archive;
 mod attached;
 mod deferred;
+mod diff;
 mod doctor;
 mod export;
 mod flame;
@@ -26,6 +27,7 @@ mod versus;
 pub use annotate::{Annotate, DisassemblerStyle, PercentType};
 pub use archive::Archive;
 pub use deferred::Deferred;
+pub use diff::{Diff, Percentage};
 pub use doctor::Doctor;
 pub use export::{Export, ExportFormat};
 pub use flame::{Flame, FlameFormat, FlameOrder};
@@ -79,6 +81,9 @@ pub enum Command {
     /// Show functions instruction by instruction, with what samples weigh at each.
     #[command(args_override_self = true)]
     Annotate(Deferred<Annotate>),
+    /// Say what differs between recordings, function by function, and what is chance.
+    #[command(args_override_self = true)]
+    Diff(Deferred<Diff>),
     /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
     #[command(args_override_self = true)]
     Flame(Deferred<Flame>),
@@ -118,6 +123,7 @@ impl Tare {
             | Command::Archive(_)
             | Command::List(_)
             | Command::Report(_)
+            | Command::Diff(_)
             | Command::Flame(_)
             | Command::Export(_)
             | Command::Doctor(_) => None,

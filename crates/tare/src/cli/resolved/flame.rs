@@ -33,10 +33,6 @@ impl Flame {
             Some(format) => format == raw::FlameFormat::Svg,
             None => is_svg(&output),
         };
-        if is_svg && raw.vs.is_some() {
-            let why = "--vs: a picture shows one recording; a page compares two: -o out.html";
-            return Err(Refusal::usage(why));
-        }
         let order = match raw.call_graph {
             raw::FlameOrder::Caller => Order::Caller,
             raw::FlameOrder::Callee => Order::Callee,
@@ -58,6 +54,7 @@ impl Flame {
     }
 }
 
-fn is_svg(output: &Path) -> bool {
+/// Whether a file of this name is a picture.
+pub(crate) fn is_svg(output: &Path) -> bool {
     output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
 }

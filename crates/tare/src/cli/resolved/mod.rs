@@ -1,5 +1,6 @@
 //! What is to be done, worked out from what was typed and from this machine.
 
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod flame;

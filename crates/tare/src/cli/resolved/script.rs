@@ -142,7 +142,7 @@ fn usual_input() -> PathBuf {
 }
 
 /// `0,2-3` -> 0, 2, 3.
-pub(super) fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
+pub(crate) fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
     const MOST: u32 = 1 << 16;
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,0 +1,286 @@
+//! One run a side: how shares vary from one block of time to the next.
+
+use fastrand::Rng;
+
+use super::{Change, FAMILYWISE, Method};
+use crate::statistics::{Interval, quantile, t_quantile};
+
+/// Fewer blocks than this say too little of how they vary.
+const FEWEST: usize = 20;
+
+/// How often signs are drawn.
+const DRAWS: usize = 4_000;
+
+/// What one thing weighs in each slice of time of the two runs. The slices of a run are as long as
+/// each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slices {
+    /// In A, in order of time.
+    pub a: Vec<f64>,
+    /// In B.
+    pub b: Vec<f64>,
+}
+
+/// A thing, and what its shares are of.
+#[derive(Clone, Debug)]
+pub struct SlicedSeries<'a> {
+    /// What it weighs.
+    pub weights: Slices,
+    /// What everything weighs.
+    pub all: &'a Slices,
+    /// What a sample is worth, in A and in B.
+    pub steps: [f64; 2],
+}
+
+/// Judges the shares of all things in two runs.
+///
+/// ```text
+/// share s = Σ w / Σ W          residual of a block  e = w - s · W         variance of s = Σ e² / (Σ W)² · k / (k - 1)
+/// ```
+///
+/// Samples of a thread follow each other in one phase of a program, and phases take turns: what
+/// slices that are neighbours weigh depends on each other, in either direction. Slices are put
+/// together into blocks, as long as 20 are left, and these are counted as independent; where the
+/// variance still grows with the length of blocks, as v∞ · (1 - τ / length), v∞ counts. The p is
+/// corrected by a wild bootstrap: signs are drawn for all residuals of a block together, and the
+/// largest statistic of all things is kept (Liu 1988; Chernozhukov, Chetverikov and Kato 2013).
+///
+/// What differs from run to run isn't in it. Things with too few blocks are not judged.
+#[must_use]
+pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Change>) {
+    let pair = |thing: &SlicedSeries<'_>| {
+        let SlicedSeries { weights, all, steps } = thing;
+        let sides =
+            [Side::of(&weights.a, &all.a, steps[0]), Side::of(&weights.b, &all.b, steps[1])];
+        let blocks = [blocks(&all.a), blocks(&all.b)];
+        Pair { sides, blocks }
+    };
+    let pairs: Vec<Pair> = things.iter().map(pair).collect();
+    let judged: Vec<&Pair> = pairs.iter().filter(|pair| pair.is_judged()).collect();
+    let fewest = |side: usize| judged.iter().map(|pair| pair.blocks[side]).min().unwrap_or(0);
+    let blocks = [fewest(0), fewest(1)];
+    let freedom = (blocks[0] + blocks[1]).saturating_sub(2).max(1) as f64;
+    let (p, critical) = bootstrap(&judged, freedom, seed);
+    let mut p = p.into_iter();
+    let changes = pairs.iter().map(|pair| {
+        let is_judged = pair.is_judged();
+        let (error, difference) = (pair.error(), pair.difference());
+        let half = t_quantile(0.975, freedom) * error;
+        let interval = Interval { low: difference - half, high: difference + half };
+        Change {
+            mean_a: pair.sides[0].share,
+            mean_b: pair.sides[1].share,
+            interval: is_judged.then_some(interval),
+            ratio: None,
+            p: if is_judged { p.next() } else { None },
+            detectable: is_judged.then(|| (critical + t_quantile(0.8, freedom)) * error),
+        }
+    });
+    let changes = changes.collect();
+    let is_any = !judged.is_empty();
+    (if is_any { Method::Blocks(blocks[0], blocks[1]) } else { Method::Nothing }, changes)
+}
+
+/// Both sides of a thing.
+struct Pair {
+    sides: [Side; 2],
+    /// The blocks that have samples.
+    blocks: [usize; 2],
+}
+
+impl Pair {
+    fn is_judged(&self) -> bool {
+        self.blocks.iter().all(|blocks| *blocks >= FEWEST)
+    }
+
+    fn difference(&self) -> f64 {
+        self.sides[1].share - self.sides[0].share
+    }
+
+    fn error(&self) -> f64 {
+        self.sides[0].error.hypot(self.sides[1].error)
+    }
+
+    fn statistic(&self) -> f64 {
+        let difference = self.difference().abs();
+        if difference == 0.0 { 0.0 } else { difference / self.error() }
+    }
+}
+
+/// What one side says of one thing.
+struct Side {
+    share: f64,
+    /// The standard error of the share.
+    error: f64,
+    /// Residuals of the coarsest blocks, over what everything weighs and their own standard error.
+    residuals: Vec<f64>,
+}
+
+impl Side {
+    fn of(thing: &[f64], all: &[f64], step: f64) -> Self {
+        let whole: f64 = all.iter().sum();
+        let share = if whole > 0.0 { thing.iter().sum::<f64>() / whole } else { 0.0 };
+        let mut residuals: Vec<f64> = thing
+            .iter()
+            .zip(all)
+            .map(|(thing, all)| (thing - share * all) / whole.max(1.0))
+            .collect();
+        let least = if whole > 0.0 { (step / 2.0 / whole).powi(2) } else { 0.0 };
+        let mut before = f64::INFINITY;
+        loop {
+            let k = residuals.len() as f64;
+            let squares: f64 = residuals.iter().map(|residual| residual.powi(2)).sum();
+            let variance = squares * k / (k - 1.0).max(1.0);
+            if residuals.len() < 2 * FEWEST {
+                let own = squares.max(least).sqrt();
+                let scale = if own > 0.0 { 1.0 / own } else { 0.0 };
+                residuals.iter_mut().for_each(|residual| *residual *= scale);
+                // The bias of v is in proportion to 1 / length: 2 · v(length) - v(length / 2).
+                let variance = variance.max(2.0 * variance - before).max(least);
+                return Self { share, error: variance.sqrt(), residuals };
+            }
+            before = variance;
+            residuals = halved(&residuals);
+        }
+    }
+}
+
+/// Sums of each two.
+fn halved(values: &[f64]) -> Vec<f64> {
+    values.chunks(2).map(|two| two.iter().sum()).collect()
+}
+
+/// The coarsest blocks that have samples.
+fn blocks(all: &[f64]) -> usize {
+    let mut blocks = all.to_vec();
+    while blocks.len() >= 2 * FEWEST {
+        blocks = halved(&blocks);
+    }
+    blocks.iter().filter(|block| **block > 0.0).count()
+}
+
+/// Corrected p of each thing, and what the largest statistic is above in 1% of the draws.
+fn bootstrap(pairs: &[&Pair], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
+    let mut rng = Rng::with_seed(seed);
+    let observed: Vec<f64> = pairs.iter().map(|pair| pair.statistic()).collect();
+    let mut order: Vec<usize> = (0..pairs.len()).collect();
+    order.sort_by(|a, b| observed[*a].total_cmp(&observed[*b]));
+    let longest =
+        |side: usize| pairs.iter().map(|pair| pair.sides[side].residuals.len()).max().unwrap_or(0);
+    let lengths = [longest(0), longest(1)];
+    let mut reached = vec![0_u32; pairs.len()];
+    let mut largest = Vec::with_capacity(DRAWS);
+    for _ in 0..DRAWS {
+        let mut draw =
+            |length| (0..length).map(|_| if rng.bool() { 1.0 } else { -1.0 }).collect::<Vec<f64>>();
+        let signs = lengths.map(&mut draw);
+        // The errors are estimates: as Student's t has it.
+        let scale = (freedom / chi_squared(freedom, &mut rng)).sqrt();
+        let mut most = 0.0_f64;
+        for at in &order {
+            most = most.max(signed(pairs[*at], &signs).abs() * scale);
+            reached[*at] += u32::from(most >= observed[*at]);
+        }
+        largest.push(most);
+    }
+    let mut p = vec![1.0; pairs.len()];
+    let mut so_far = 0.0_f64;
+    for at in order.iter().rev() {
+        so_far = so_far.max(f64::from(reached[*at] + 1) / (DRAWS + 1) as f64);
+        p[*at] = so_far;
+    }
+    (p, quantile(&largest, 1.0 - FAMILYWISE).unwrap_or(0.0))
+}
+
+/// The statistic of a thing with these signs of its residuals.
+fn signed(pair: &Pair, signs: &[Vec<f64>; 2]) -> f64 {
+    let both = pair.error().max(f64::MIN_POSITIVE);
+    let of = |(side, signs): (&Side, &Vec<f64>)| {
+        let residuals = side.residuals.iter().zip(signs);
+        residuals.map(|(residual, sign)| residual * sign).sum::<f64>() * side.error / both
+    };
+    pair.sides.iter().zip(signs).map(of).sum()
+}
+
+/// A draw of the sum of so many squares of standard normal variables.
+fn chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
+    // A sum of two squares is exponential.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens")]
+    let pairs = (freedom / 2.0).round().max(1.0) as usize;
+    let exponentials: f64 = (0..pairs).map(|_| -(1.0 - rng.f64()).ln()).sum();
+    (2.0 * exponentials).max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that stays in one of four functions for some slices: what each weighs by slice.
+    fn phases(shares: [f64; 4], stay: f64, slices: usize, rng: &mut Rng) -> [Vec<f64>; 4] {
+        let mut by_function: [Vec<f64>; 4] = Default::default();
+        let mut now = 0;
+        for _ in 0..slices {
+            let mut slice = [0.0; 4];
+            for _ in 0..10 {
+                if rng.f64() > stay {
+                    let at = rng.f64();
+                    let mut sum = 0.0;
+                    now = shares
+                        .iter()
+                        .position(|share| {
+                            sum += share;
+                            at < sum
+                        })
+                        .unwrap_or(3);
+                }
+                slice[now] += 1.0;
+            }
+            by_function.iter_mut().zip(slice).for_each(|(all, weight)| all.push(weight));
+        }
+        by_function
+    }
+
+    fn judged(a: [f64; 4], b: [f64; 4], stay: f64, rng: &mut Rng) -> Vec<Change> {
+        let (a, b) = (phases(a, stay, 512, rng), phases(b, stay, 512, rng));
+        let things: Vec<Slices> = a.into_iter().zip(b).map(|(a, b)| Slices { a, b }).collect();
+        let all = Slices { a: vec![10.0; 512], b: vec![10.0; 512] };
+        let of = |weights| SlicedSeries { weights, all: &all, steps: [1.0; 2] };
+        judge_slices(&things.into_iter().map(of).collect::<Vec<_>>(), rng.u64(..)).1
+    }
+
+    #[test]
+    fn samples_that_follow_each_other_bring_no_false_alarm() {
+        let equal = [0.4, 0.3, 0.2, 0.1];
+        for stay in [0.0, 0.98] {
+            let mut rng = Rng::with_seed(7);
+            let alarms = (0..60).filter(|_| {
+                judged(equal, equal, stay, &mut rng).iter().any(|one| one.shown().is_some())
+            });
+            let alarms = alarms.count();
+            assert!(alarms <= 3, "{stay}: {alarms} of 60");
+        }
+    }
+
+    #[test]
+    fn a_clear_change_is_shown_with_its_size() {
+        let mut rng = Rng::with_seed(8);
+        let (mut shown, mut held) = (0, 0);
+        for _ in 0..20 {
+            let changes = judged([0.4, 0.3, 0.2, 0.1], [0.5, 0.2, 0.2, 0.1], 0.3, &mut rng);
+            shown += usize::from(changes[0].shown().is_some() && changes[1].shown().is_some());
+            let interval = changes[0].interval.unwrap();
+            held += usize::from((interval.low..=interval.high).contains(&0.1));
+        }
+        assert!(shown >= 18 && held >= 17, "{shown} and {held} of 20");
+    }
+
+    #[test]
+    fn too_few_slices_say_nothing() {
+        let thing = Slices { a: vec![1.0; 19], b: vec![1.0; 500] };
+        let all = Slices { a: vec![2.0; 19], b: vec![2.0; 500] };
+        let thing = SlicedSeries { weights: thing, all: &all, steps: [1.0; 2] };
+        let (method, changes) = judge_slices(&[thing], 1);
+        assert_eq!((method, changes[0].p, changes[0].interval), (Method::Nothing, None, None));
+        assert_eq!(changes[0].difference(), 0.0);
+    }
+}

@@ -1,0 +1,214 @@
+//! Which runs are A's and which are B's, permuted: where nothing differs, every way of dealing the
+//! runs out is as likely.
+
+use fastrand::Rng;
+
+use super::{FAMILYWISE, Series};
+
+/// Up to this many ways are all looked at, else so many that are drawn.
+const MOST: usize = 20_000;
+
+/// Corrected p by series, and what was needed for it.
+pub(super) struct Corrected {
+    pub(super) p: Vec<f64>,
+    /// What a statistic of those that showed nothing would have had to be above.
+    pub(super) critical: f64,
+    pub(super) looked_at: usize,
+}
+
+/// The smallest p that so many runs can have.
+pub(super) fn least_p(n_a: usize, n_b: usize) -> f64 {
+    // With as many on both sides, exchanging them gives the same statistic.
+    let alike = if n_a == n_b { 2.0 } else { 1.0 };
+    alike / ways(n_a + n_b, n_b)
+}
+
+fn ways(n: usize, chosen: usize) -> f64 {
+    (0..chosen).map(|at| (n - at) as f64 / (chosen - at) as f64).product::<f64>().round()
+}
+
+/// The step-down procedure of the largest statistic (Westfall and Young 1993, algorithm 4.1 with
+/// t in the place of p):
+///
+/// ```text
+/// |t₁| ≥ |t₂| ≥ … ≥ |tₘ|,   uⱼ = max of |t*ⱼ| … |t*ₘ| of a permutation,   pⱼ = share of permutations with uⱼ ≥ |tⱼ|
+/// corrected pⱼ = the largest of p₁ … pⱼ
+/// ```
+/// As the runs are permuted whole, what depends on each other (shares that add up to 1, callers and
+/// what they call) costs no more than it must.
+pub(super) fn corrected(series: &[Series], seed: u64) -> Corrected {
+    let mut rows = Rows::of(series);
+    let observed = rows.statistics(&rows.identity());
+    let mut order: Vec<usize> = (0..series.len()).collect();
+    order.sort_by(|a, b| observed[*b].total_cmp(&observed[*a]));
+    rows.reorder(&order);
+    let observed: Vec<f64> = order.iter().map(|at| observed[*at]).collect();
+    let mut reached = vec![0_u32; observed.len()];
+    let mut largest: Vec<Vec<f32>> = Vec::new();
+    rows.permute(seed, |statistics| {
+        let mut most = 0.0_f64;
+        for at in (0..statistics.len()).rev() {
+            most = most.max(statistics[at]);
+            statistics[at] = most;
+            // The same sums in another order differ in their last digits.
+            reached[at] += u32::from(most >= observed[at] * (1.0 - 1e-9));
+        }
+        largest.push(thinned(statistics));
+    });
+    let looked_at = largest.len();
+    let mut p = vec![1.0; series.len()];
+    let (mut so_far, mut shown) = (0.0_f64, 0);
+    for (place, index) in order.iter().enumerate() {
+        so_far = so_far.max(f64::from(reached[place]) / looked_at as f64);
+        p[*index] = so_far;
+        shown += usize::from(so_far <= FAMILYWISE);
+    }
+    Corrected { p, critical: critical(&mut largest, shown), looked_at }
+}
+
+/// The largest statistics behind 0, 1, 2, 4, … rows: what is needed of them later.
+fn thinned(largest: &[f64]) -> Vec<f32> {
+    let places = std::iter::once(0).chain((0..).map(|power| 1 << power));
+    #[allow(clippy::cast_possible_truncation, reason = "seven digits are enough to order them")]
+    places.map_while(|place| largest.get(place)).map(|most| *most as f32).collect()
+}
+
+/// What the largest statistic behind the first `shown` rows is above in 1% of permutations.
+fn critical(largest: &mut [Vec<f32>], shown: usize) -> f64 {
+    // The place of `thinned` that leaves out no row that showed nothing.
+    let place = if shown == 0 { 0 } else { 1 + shown.ilog2() as usize };
+    let place = place.min(largest.first().map_or(0, |row| row.len().saturating_sub(1)));
+    largest.sort_by(|a, b| a.get(place).unwrap_or(&0.0).total_cmp(b.get(place).unwrap_or(&0.0)));
+    let at = (largest.len() as f64 * (1.0 - FAMILYWISE)).ceil();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in it")]
+    let at = (at as usize).min(largest.len().saturating_sub(1));
+    largest.get(at).and_then(|row| row.get(place)).map_or(0.0, |most| f64::from(*most))
+}
+
+/// All values, a column for each run, each row's mean taken out.
+struct Rows {
+    columns: Vec<Vec<f64>>,
+    n_b: usize,
+    /// The sum of squares of each row, and the least variance that it may have.
+    squares: Vec<f64>,
+    least: Vec<f64>,
+}
+
+impl Rows {
+    fn of(series: &[Series]) -> Self {
+        let (n_a, n_b) = series.first().map_or((0, 0), |one| (one.a.len(), one.b.len()));
+        let mut columns = vec![vec![0.0; series.len()]; n_a + n_b];
+        let mut squares = vec![0.0; series.len()];
+        for (row, one) in series.iter().enumerate() {
+            let all: Vec<f64> = one.a.iter().chain(&one.b).copied().collect();
+            let mean = super::mean(&all);
+            for (column, value) in columns.iter_mut().zip(&all) {
+                column[row] = value - mean;
+            }
+            squares[row] = super::squares(&all);
+        }
+        let least = series.iter().map(|one| (one.step / 2.0).powi(2)).collect();
+        Self { columns, n_b, squares, least }
+    }
+
+    fn reorder(&mut self, order: &[usize]) {
+        let lists = self.columns.iter_mut().chain([&mut self.squares, &mut self.least]);
+        for list in lists {
+            *list = order.iter().map(|at| list[*at]).collect();
+        }
+    }
+
+    /// The runs that are B's.
+    fn identity(&self) -> Vec<usize> {
+        (self.columns.len() - self.n_b..self.columns.len()).collect()
+    }
+
+    /// |t| of each row where these runs are B's.
+    fn statistics(&self, b: &[usize]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.squares.len()];
+        for run in b {
+            for (sum, value) in sums.iter_mut().zip(&self.columns[*run]) {
+                *sum += value;
+            }
+        }
+        let n = self.columns.len() as f64;
+        let (n_b, freedom) = (self.n_b as f64, n - 2.0);
+        let both = 1.0 / (n - n_b) + 1.0 / n_b;
+        for (sum, (squares, least)) in sums.iter_mut().zip(self.squares.iter().zip(&self.least)) {
+            let between = *sum * *sum * both;
+            let variance = ((squares - between) / freedom).max(*least);
+            *sum = if between > 0.0 { (between / variance).sqrt() } else { 0.0 };
+        }
+        sums
+    }
+
+    /// Hands the statistics of each permutation on, those of the runs as they are among them.
+    fn permute(&self, seed: u64, mut with: impl FnMut(&mut [f64])) {
+        let n = self.columns.len();
+        with(&mut self.statistics(&self.identity()));
+        if ways(n, self.n_b) <= MOST as f64 {
+            // The first in this order is 0, 1, … and the last the runs as they are.
+            let mut b: Vec<usize> = (0..self.n_b).collect();
+            while b != self.identity() {
+                with(&mut self.statistics(&b));
+                next(&mut b, n);
+            }
+            return;
+        }
+        let mut rng = Rng::with_seed(seed);
+        let mut runs: Vec<usize> = (0..n).collect();
+        for _ in 1..MOST {
+            for at in 0..self.n_b {
+                runs.swap(at, rng.usize(at..n));
+            }
+            with(&mut self.statistics(&runs[..self.n_b]));
+        }
+    }
+}
+
+/// The next choice of so many out of `n`, in the order of a dictionary.
+fn next(chosen: &mut [usize], n: usize) {
+    let count = chosen.len();
+    if let Some(at) = (0..count).rev().find(|at| chosen[*at] < n - count + at) {
+        chosen[at] += 1;
+        for behind in at + 1..count {
+            chosen[behind] = chosen[behind - 1] + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_are_looked_at_once() {
+        let series = Series { a: vec![1.0, 2.0, 3.0], b: vec![4.0, 5.0, 7.0], step: 0.0 };
+        let rows = Rows::of(std::slice::from_ref(&series));
+        let mut seen = Vec::new();
+        rows.permute(1, |statistics| seen.push(statistics[0]));
+        assert_eq!((seen.len(), ways(6, 3)), (20, 20.0));
+        // Only the runs as they are and the sides exchanged are so far apart.
+        let corrected = corrected(&[series], 1);
+        assert_eq!(corrected.p, [0.1]);
+        assert_eq!(least_p(3, 3), 0.1);
+    }
+
+    #[test]
+    fn least_p_by_hand() {
+        assert_eq!((least_p(5, 5), least_p(4, 5)), (2.0 / 252.0, 1.0 / 126.0));
+        assert_eq!((least_p(1, 9), ways(20, 10)), (0.1, 184_756.0));
+    }
+
+    #[test]
+    fn what_is_shown_first_does_not_hide_the_next() {
+        let noise = |at: usize| [0.3, -0.2, 0.1, 0.25, -0.15, -0.3, 0.05, 0.2][at % 8];
+        let of = |shift: f64, from: usize| Series {
+            a: (0..8).map(|at| noise(at + from)).collect(),
+            b: (0..8).map(|at| shift + noise(at * 3 + from)).collect(),
+            step: 0.0,
+        };
+        let p = corrected(&[of(0.0, 1), of(50.0, 2), of(1.0, 3)], 1).p;
+        assert!(p[0] > 0.1 && p[1] <= 0.001 && p[2] <= 0.001, "{p:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Simulated recordings: what is drawn is known.
+
+use fastrand::Rng;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::*;
+
+/// Runs of a program with five functions and some rare ones.
+struct Machine {
+    rng: Rng,
+    /// Samples a run.
+    samples: f64,
+    /// How much the speed of the machine varies from run to run.
+    speed: f64,
+    /// How much a function varies by itself.
+    own: f64,
+}
+
+const WEIGHTS: [f64; 9] = [0.40, 0.25, 0.18, 0.10, 0.05, 0.01, 0.005, 0.003, 0.002];
+
+impl Machine {
+    fn normal(&mut self) -> f64 {
+        Normal::standard().inverse_cdf(self.rng.f64().clamp(1e-9, 1.0 - 1e-9))
+    }
+
+    /// What each function weighs in a run, in samples, where the first takes so much longer.
+    fn run(&mut self, longer: f64) -> Vec<f64> {
+        // One run of ten has a slow neighbour.
+        let stall = if self.rng.f64() < 0.1 { 1.3 } else { 1.0 };
+        let speed = (self.speed * self.normal()).exp() * stall;
+        let mut weights = Vec::new();
+        for (at, weight) in WEIGHTS.iter().enumerate() {
+            let longer = if at == 0 { longer } else { 1.0 };
+            let mean = weight * longer * speed * (self.own * self.normal()).exp() * self.samples;
+            // Counts vary as Poisson's do.
+            weights.push((mean + mean.sqrt() * self.normal()).round().max(0.0));
+        }
+        weights
+    }
+
+    /// Shares of all functions, then their weights.
+    fn series(&mut self, n: [usize; 2], longer: f64) -> Vec<Series> {
+        let a: Vec<_> = (0..n[0]).map(|_| self.run(1.0)).collect();
+        let b: Vec<_> = (0..n[1]).map(|_| self.run(longer)).collect();
+        let of = |runs: &[Vec<f64>], at: usize, is_share: bool| {
+            let value = |run: &Vec<f64>| run[at] / if is_share { run.iter().sum() } else { 1.0 };
+            runs.iter().map(value).collect()
+        };
+        let one = |(at, is_share): (usize, bool)| {
+            let step = if is_share { 1.0 / self.samples } else { 1.0 };
+            Series { a: of(&a, at, is_share), b: of(&b, at, is_share), step }
+        };
+        let places = [true, false].into_iter().flat_map(|share| (0..9).map(move |at| (at, share)));
+        places.map(one).collect()
+    }
+}
+
+fn machine(seed: u64) -> Machine {
+    Machine { rng: Rng::with_seed(seed), samples: 4000.0, speed: 0.08, own: 0.005 }
+}
+
+/// In how many of so many comparisons `is_it` holds.
+fn times(count: usize, n: [usize; 2], longer: f64, is_it: impl Fn(&[Change]) -> bool) -> usize {
+    let mut machine = machine(3);
+    (0..count).filter(|seed| is_it(&judge_runs(&machine.series(n, longer), *seed as u64).1)).count()
+}
+
+fn any(changes: &[Change]) -> bool {
+    changes.iter().any(|change| change.shown().is_some())
+}
+
+#[test]
+fn a_program_and_itself_bring_few_false_alarms() {
+    for (count, n) in [(30, [10, 10]), (60, [5, 5]), (100, [3, 3]), (100, [2, 2])] {
+        let alarms = times(count, n, 1.0, any);
+        assert!(alarms <= 3, "{n:?}: {alarms} of {count}");
+    }
+}
+
+#[test]
+fn a_function_that_got_slower_is_named_and_its_interval_holds_the_truth() {
+    let is_named = |changes: &[Change]| changes[0].shown() == Some(Direction::More);
+    let named = times(20, [10, 10], 1.10, is_named);
+    assert!(named >= 17, "{named} of 20");
+    let share = 0.44 / 1.04 - 0.4;
+    let holds = |changes: &[Change]| {
+        let (share_in, ratio) = (changes[0].interval.unwrap(), changes[9].ratio.unwrap());
+        (share_in.low..=share_in.high).contains(&share) && (ratio.low..=ratio.high).contains(&1.10)
+    };
+    // Both at once: 95% each.
+    let held = times(40, [10, 10], 1.10, holds);
+    assert!(held >= 32, "{held} of 40");
+}
+
+#[test]
+fn the_smallest_change_that_would_have_been_shown_is_shown_in_four_of_five() {
+    let mut machine = machine(5);
+    let mut detectable: Vec<f64> = (0..9)
+        .map(|seed| judge_runs(&machine.series([10, 10], 1.0), seed).1[0].detectable.unwrap())
+        .collect();
+    detectable.sort_by(f64::total_cmp);
+    // The share that the function has when it takes so much longer: s + d = s·x / (1 - s + s·x).
+    let share = 0.4 + detectable[4];
+    let longer = share * 0.6 / (0.4 * (1.0 - share));
+    let named = times(40, [10, 10], longer, |changes| changes[0].shown().is_some());
+    assert!((22..=39).contains(&named), "{longer}: {named} of 40");
+}
+
+#[test]
+fn constant_and_absent_things_have_no_change() {
+    let same = Series { a: vec![5.0; 6], b: vec![5.0; 6], step: 1.0 };
+    let nothing = Series { a: vec![0.0; 6], b: vec![0.0; 6], step: 1.0 };
+    let new = Series { a: vec![0.0; 6], b: vec![50.0; 6], step: 1.0 };
+    let (method, changes) = judge_runs(&[same, nothing, new], 1);
+    assert_eq!(method, Method::Permutations(924));
+    assert_eq!(
+        changes.iter().map(Change::shown).collect::<Vec<_>>(),
+        [None, None, Some(Direction::More)]
+    );
+    assert_eq!((changes[0].ratio.is_some(), changes[2].ratio), (true, None));
+}
+
+#[test]
+fn one_run_a_side_is_not_judged() {
+    let one = Series { a: vec![5.0], b: vec![50.0], step: 1.0 };
+    let (method, changes) = judge_runs(&[one], 1);
+    assert_eq!((method, changes[0].p, changes[0].difference()), (Method::Nothing, None, 45.0));
+    assert_eq!(judge_runs(&[], 1).0, Method::Nothing);
+}

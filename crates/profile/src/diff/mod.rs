@@ -1,0 +1,317 @@
+//! What several recordings of two sides weigh, function by function or stack by stack.
+//!
+//! ```text
+//! profile of a recording -- names without what compilers append --> DiffEntry -> weight in each run of each side
+//! ```
+//! A recording's ids are its own: entries are told apart by names. What follows from the weights is
+//! for statistics to say.
+
+mod name;
+
+use std::collections::HashMap;
+
+use indexmap::IndexSet;
+
+use crate::filter::Filter;
+use crate::ids::{EventId, FrameId, NameId, Set, StackId, StringId};
+use crate::key::{Key, short_name};
+use crate::profile::{Profile, Row};
+use crate::tables::{Space, Weight};
+
+pub use name::source_name;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// How entries are told apart.
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    /// [`Key::Comm`], [`Key::Dso`] or [`Key::Symbol`]; others tell nothing apart.
+    pub keys: Vec<Key>,
+    /// By whole call chains.
+    pub stacks: bool,
+    /// A function weighs what it called, too.
+    pub children: bool,
+    /// What is compared.
+    pub filter: Filter,
+    /// Shares are of what passes the filter, not of all.
+    pub relative: bool,
+    /// Keep what each slice of time weighs.
+    pub slices: bool,
+}
+
+/// What is compared: what no key tells apart is `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DiffEntry {
+    /// Of [`Runs::events`].
+    pub event: usize,
+    /// The thread's name.
+    pub comm: Option<NameId>,
+    /// The short name of the file.
+    pub dso: Option<NameId>,
+    /// The function, or its file in brackets where it has no name.
+    pub symbol: Option<NameId>,
+    /// Where the function was, where functions are told apart.
+    pub space: Option<Space>,
+    /// The functions of a call chain, the outermost first.
+    pub stack: Vec<NameId>,
+}
+
+/// One recording.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    /// By entry.
+    weights: Map<usize, Weight>,
+    /// By event: what shares are of.
+    totals: Vec<Weight>,
+    /// By entry and slice of time: periods.
+    slices: Map<(usize, u32), u64>,
+    /// By event and slice.
+    slice_totals: Map<(usize, u32), u64>,
+    slice_count: u32,
+}
+
+/// Samples of a recording that are alike, in one slice of its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sliced {
+    /// What they have in common.
+    pub row: Row,
+    /// Which slice: all are as long.
+    pub slice: u32,
+    /// What they weigh.
+    pub weight: Weight,
+}
+
+/// The recordings of two sides.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    options: DiffOptions,
+    names: Set<Box<[u8]>>,
+    entries: IndexSet<DiffEntry, foldhash::fast::RandomState>,
+    events: Vec<Box<[u8]>>,
+    sides: [Vec<Run>; 2],
+}
+
+impl Runs {
+    /// None as yet.
+    #[must_use]
+    pub fn new(options: DiffOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Adds a recording to A (0) or B (1).
+    pub fn add(&mut self, side: usize, profile: &Profile, samples: impl Iterator<Item = Sliced>) {
+        let mut adding =
+            Adding { known: Map::default(), names: Map::default(), run: Run::default() };
+        for sample in samples {
+            adding.add(self, profile, &sample);
+        }
+        if let Some(runs) = self.sides.get_mut(side) {
+            runs.push(adding.run);
+        }
+    }
+
+    /// The names of events.
+    #[must_use]
+    pub fn events(&self) -> &[Box<[u8]>] {
+        &self.events
+    }
+
+    /// What is compared.
+    pub fn entries(&self) -> impl Iterator<Item = &DiffEntry> {
+        self.entries.iter()
+    }
+
+    /// A name.
+    #[must_use]
+    pub fn name(&self, id: NameId) -> &[u8] {
+        self.names.get(id).map_or(&[], |name| name)
+    }
+
+    /// How many recordings a side has.
+    #[must_use]
+    pub fn count(&self, side: usize) -> usize {
+        self.sides.get(side).map_or(0, Vec::len)
+    }
+
+    /// What a entry, by its place in [`Runs::entries`], weighs in each recording of a side.
+    pub fn weights(&self, side: usize, entry: usize) -> impl Iterator<Item = Weight> {
+        self.sides
+            .get(side)
+            .into_iter()
+            .flatten()
+            .map(move |run| run.weights.get(&entry).copied().unwrap_or_default())
+    }
+
+    /// What shares of an event are of, in each recording of a side.
+    pub fn totals(&self, side: usize, event: usize) -> impl Iterator<Item = Weight> {
+        self.sides
+            .get(side)
+            .into_iter()
+            .flatten()
+            .map(move |run| run.totals.get(event).copied().unwrap_or_default())
+    }
+
+    /// What a entry, or everything of an event, weighs in each slice of a side's only recording.
+    #[must_use]
+    pub fn slices(&self, side: usize, of: Of) -> Vec<f64> {
+        let Some(run) = self.sides.get(side).and_then(|runs| runs.first()) else {
+            return Vec::new();
+        };
+        let period = |slice: u32| match of {
+            Of::Entry(entry) => run.slices.get(&(entry, slice)),
+            Of::Event(event) => run.slice_totals.get(&(event, slice)),
+        };
+        (0..run.slice_count)
+            .map(|slice| period(slice).map_or(0.0, |period| *period as f64))
+            .collect()
+    }
+
+    fn event(&mut self, name: &[u8]) -> usize {
+        self.events.iter().position(|event| **event == *name).unwrap_or_else(|| {
+            self.events.push(name.into());
+            self.events.len() - 1
+        })
+    }
+
+    fn intern(&mut self, name: &[u8]) -> NameId {
+        self.names.find_bytes(name).unwrap_or_else(|| self.names.insert(name.into()))
+    }
+}
+
+/// What slices are asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// A entry, by its place.
+    Entry(usize),
+    /// All of an event.
+    Event(usize),
+}
+
+/// What rows have in common that weigh on the same entries.
+type Chain = (EventId, Option<StringId>, Option<FrameId>, Option<StackId>);
+
+/// Where a row weighs.
+struct ChainEntries {
+    event: usize,
+    /// Whether shares are also of it.
+    counts: bool,
+    entries: Vec<usize>,
+}
+
+/// A recording while it is added.
+struct Adding {
+    known: Map<Chain, ChainEntries>,
+    names: Map<FrameId, NameId>,
+    run: Run,
+}
+
+impl Adding {
+    fn add(&mut self, runs: &mut Runs, profile: &Profile, sample: &Sliced) {
+        let Sliced { row, slice, weight } = *sample;
+        let chain = (row.event, row.comm, row.leaf, row.stack);
+        if !self.known.contains_key(&chain) {
+            let event = profile.event(row.event).map(|event| profile.string(event.name));
+            let event = runs.event(event.unwrap_or_default());
+            let entries = self.entries(runs, profile, &row, event);
+            let counts = !runs.options.relative || !entries.is_empty();
+            self.known.insert(chain, ChainEntries { event, counts, entries });
+        }
+        let Some(ChainEntries { event, counts, entries }) = self.known.get(&chain) else { return };
+        let run = &mut self.run;
+        if *counts {
+            run.totals.resize(run.totals.len().max(event + 1), Weight::default());
+            run.totals[*event].add(weight);
+        }
+        for entry in entries {
+            run.weights.entry(*entry).or_default().add(weight);
+        }
+        if runs.options.slices {
+            run.slice_count = run.slice_count.max(slice.saturating_add(1));
+            if *counts {
+                *run.slice_totals.entry((*event, slice)).or_default() += weight.period;
+            }
+            for entry in entries {
+                *run.slices.entry((*entry, slice)).or_default() += weight.period;
+            }
+        }
+    }
+
+    /// On which entries a row weighs.
+    fn entries(
+        &mut self,
+        runs: &mut Runs,
+        profile: &Profile,
+        row: &Row,
+        event: usize,
+    ) -> Vec<usize> {
+        let options = runs.options.clone();
+        let mut frames = Vec::new();
+        profile.frames_of_row(row, &mut frames);
+        let is_taken = options.filter.takes_row(profile, row);
+        let takes = |frame: Option<FrameId>| options.filter.takes_frame(profile, frame);
+        let leaf = row.leaf.or_else(|| frames.first().copied());
+        let mut found: Vec<usize> = Vec::new();
+        if options.children && !options.stacks && is_taken {
+            for frame in frames.iter().filter(|frame| takes(Some(**frame))) {
+                let entry = self.entry(runs, profile, row, (event, Some(*frame)));
+                found.push(runs.entries.insert_full(entry).0);
+            }
+        } else if is_taken && takes(leaf) {
+            let mut entry = self.entry(runs, profile, row, (event, leaf));
+            if options.stacks {
+                entry.stack =
+                    frames.iter().rev().map(|frame| self.name(runs, profile, *frame)).collect();
+            }
+            found.push(runs.entries.insert_full(entry).0);
+        }
+        // A function that called itself weighs once.
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn entry(
+        &mut self,
+        runs: &mut Runs,
+        profile: &Profile,
+        row: &Row,
+        (event, frame): (usize, Option<FrameId>),
+    ) -> DiffEntry {
+        let has = |runs: &Runs, key| runs.options.keys.contains(&key);
+        let comm = row.comm.filter(|_| has(runs, Key::Comm));
+        let dso = short_name(profile, frame).filter(|_| has(runs, Key::Dso));
+        let by_symbol = has(runs, Key::Symbol) && !runs.options.stacks;
+        let found = frame.and_then(|frame| profile.frame(frame));
+        DiffEntry {
+            event,
+            comm: comm.map(|comm| runs.intern(profile.string(comm))),
+            dso: dso.map(|dso| runs.intern(profile.string(dso))),
+            symbol: by_symbol.then(|| match frame {
+                Some(frame) => self.name(runs, profile, frame),
+                None => runs.intern(b"[unknown]"),
+            }),
+            space: by_symbol.then(|| found.map_or(Space::Unknown, |frame| frame.space)),
+            stack: Vec::new(),
+        }
+    }
+
+    /// The function of a frame; where it has no name, its file in brackets.
+    fn name(&mut self, runs: &mut Runs, profile: &Profile, frame: FrameId) -> NameId {
+        if let Some(known) = self.names.get(&frame) {
+            return *known;
+        }
+        let symbol = profile.frame(frame).and_then(|frame| profile.symbol(frame.function.ok()?));
+        let dso = short_name(profile, Some(frame)).map(|dso| profile.string(dso));
+        let id = match (symbol, dso) {
+            (Some(symbol), _) => runs.intern(&source_name(profile.string(symbol.name))),
+            (None, Some(dso)) if dso.starts_with(b"[") => runs.intern(dso),
+            (None, Some(dso)) => runs.intern(&[b"[", dso, b"]"].concat()),
+            (None, None) => runs.intern(b"[unknown]"),
+        };
+        self.names.insert(frame, id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests;

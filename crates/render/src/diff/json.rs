@@ -1,0 +1,97 @@
+//! `--json`: one document, with its version.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{Diff, DiffRow, DiffVerdict, DiffView, EventDiff, Figure, Gate, Recording};
+use crate::samples::Unit;
+
+/// Raised when a field changes its meaning or goes; new fields don't raise it.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    tool: &'static str,
+    a: &'a [Recording],
+    b: &'a [Recording],
+    per: &'a str,
+    method: &'a str,
+    familywise_error: f64,
+    notes: &'a [String],
+    events: Vec<Event<'a>>,
+    fail_if: &'a [Gate],
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'a str,
+    unit: Unit,
+    all: Figure,
+    rows: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comm: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dso: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<char>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<&'a [String]>,
+    samples: [u64; 2],
+    change: DiffVerdict,
+    /// 0 to 1.
+    share: Figure,
+    /// Per unit of work.
+    weight: Figure,
+}
+
+impl<'a> Row<'a> {
+    fn of(row: &'a DiffRow) -> Self {
+        Self {
+            comm: row.comm.as_deref(),
+            dso: row.dso.as_deref(),
+            symbol: row.symbol.as_deref(),
+            space: row.space,
+            stack: row.stack.as_deref(),
+            samples: row.samples,
+            change: row.verdict(),
+            share: row.share,
+            weight: row.weight,
+        }
+    }
+}
+
+fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> Event<'a> {
+    let rows = view.rows(event).0.into_iter().map(Row::of).collect();
+    Event { event: &event.name, unit: event.unit, all: event.all, rows }
+}
+
+/// Writes a comparison as one document.
+///
+/// # Errors
+/// Those of `out`.
+pub fn diff_json(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Result<()> {
+    let event = |event| event_of(event, view);
+    let [a, b] = &diff.recordings;
+    let document = Document {
+        version: VERSION,
+        tool: "tare",
+        a,
+        b,
+        per: &diff.per,
+        method: &diff.method,
+        familywise_error: diff.level,
+        notes: &diff.notes,
+        events: diff.events.iter().map(event).collect(),
+        fail_if: &diff.gates,
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)
+}

@@ -1,0 +1,114 @@
+use super::*;
+
+fn row(symbol: &str, share: [f64; 2], shown: [bool; 2]) -> DiffRow {
+    let figure = |a: f64, b: f64, is_shown| Figure {
+        a,
+        b,
+        difference: Some(Estimate { value: b - a, low: b - a - 0.01, high: b - a + 0.01 }),
+        ratio: (a > 0.0).then(|| Estimate { value: b / a, low: b / a - 0.02, high: b / a + 0.02 }),
+        p: Some(if is_shown { 0.0004 } else { 0.7 }),
+        detectable: Some(0.015),
+        is_shown,
+    };
+    DiffRow {
+        symbol: Some(symbol.to_owned()),
+        space: Some('.'),
+        samples: share.map(|share| if share > 0.0 { 100 } else { 0 }),
+        share: figure(share[0], share[1], shown[0]),
+        weight: figure(share[0] * 4e8, share[1] * 4.4e8, shown[1]),
+        ..DiffRow::default()
+    }
+}
+
+fn diff() -> Diff {
+    let recording =
+        |name: &str| Recording { name: name.to_owned(), samples: 4000, losses: Vec::new() };
+    let rows = vec![
+        row("lex", [0.30, 0.28], [true, false]),
+        row("main", [0.10, 0.10], [false, false]),
+        row("parse", [0.598, 0.61], [true, true]),
+        row("tiny", [0.002, 0.0], [false, false]),
+        row("added", [0.0, 0.01], [true, true]),
+    ];
+    let all = Figure { a: 4e8, b: 4.4e8, ..Figure::default() };
+    let event = EventDiff { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds, all, rows };
+    Diff {
+        recordings: [vec![recording("a1.data"), recording("a2.data")], vec![recording("b.data")]],
+        per: "run".to_owned(),
+        method: "the method".to_owned(),
+        events: vec![event],
+        ..Diff::default()
+    }
+}
+
+#[test]
+fn a_table_has_changes_first_and_says_what_is_hidden() {
+    let mut text = Vec::new();
+    let view = DiffView { percent_limit: 0.5, ..DiffView::default() };
+    diff_text(&mut text, &diff(), &view).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let names = ["lex", "parse", "added", "main"];
+    let places: Vec<_> = names.iter().map(|name| text.find(&format!("[.] {name}"))).collect();
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    for part in [
+        "# A: 2 recordings, a1.data to a2.data, 8,000 samples",
+        "# Event 'cpu-clock': 400.0 ms -> 440.0 ms per run, +10.00%",
+        "30.00%  -2.00%  [-3.00, -1.00]  1.50%   120.0 ms   +2.67%",
+        "smaller share  [.] lex",
+        "more           [.] parse",
+        "new            [.] added",
+        "none shown     [.] main",
+        "# 1 row without a change below 0.5% not shown",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn columns_are_separated_where_that_is_asked_for() {
+    let mut text = Vec::new();
+    let separator = Some(",".to_owned());
+    let view = DiffView { separator, quiet: true, period: true, ..DiffView::default() };
+    diff_text(&mut text, &diff(), &view).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(text.lines().all(|line| line.matches(',').count() == 10), "{text}");
+}
+
+#[test]
+fn orders_are_perfs() {
+    let diff = diff();
+    let first = |order| {
+        let view = DiffView { order, ..DiffView::default() };
+        view.rows(&diff.events[0]).0[0].name()
+    };
+    assert_eq!(first(DiffOrder::Baseline), "[.] parse");
+    assert_eq!(first(DiffOrder::Delta), "[.] parse");
+    assert_eq!(first(DiffOrder::DeltaAbs), "[.] lex");
+    assert_eq!(first(DiffOrder::Ratio), "[.] added");
+    assert_eq!(first(DiffOrder::Weighted(1.0, 0.0)), "[.] added");
+}
+
+#[test]
+fn the_document_has_a_version() {
+    let mut json = Vec::new();
+    diff_json(&mut json, &diff(), &DiffView::default()).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(document["version"], 1);
+    let row = &document["events"][0]["rows"][0];
+    assert_eq!((&row["symbol"], &row["change"]), (&"lex".into(), &"smaller_share".into()));
+    assert_eq!(
+        row["share"]["difference"]["low"].as_f64().map(|low| (low * 100.0).round()),
+        Some(-3.0)
+    );
+}
+
+#[test]
+fn amounts_have_few_digits() {
+    let of = |value, unit| amount(value, unit);
+    assert_eq!(of(1.612e8, Unit::Nanoseconds), "161.2 ms");
+    assert_eq!(of(1.5e9, Unit::Nanoseconds), "1.50 s");
+    assert_eq!(of(1_340_000.0, Unit::Count), "1.34 M");
+    assert_eq!((of(0.0, Unit::Count), of(0.25, Unit::Count)), ("0".to_owned(), "0.25".to_owned()));
+    assert_eq!(of(-2500.0, Unit::Count), "-2.50 K");
+}

@@ -1,0 +1,215 @@
+//! What `tare diff` is to compare.
+
+use std::path::{Path, PathBuf};
+
+use tare_measure::compare::BadCondition;
+use tare_measure::compare::runs::Gate;
+use tare_profile::{DiffOptions, Filter, Key};
+use tare_render::diff::{DiffOrder, DiffView};
+use tare_replay::TimeRange;
+
+use crate::cli::raw;
+use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::{report, script, symbols};
+use crate::exit::Refusal;
+
+/// What is compared, and how it is shown.
+#[derive(Debug)]
+pub(crate) struct Diff {
+    /// The recordings of A and of B: which samples are taken of each.
+    pub(crate) sides: [Vec<Samples>; 2],
+    /// Names of events; none: all that both sides have.
+    pub(crate) events: Vec<String>,
+    pub(crate) per: Per,
+    pub(crate) options: DiffOptions,
+    pub(crate) view: DiffView,
+    pub(crate) gates: Vec<Gate>,
+    pub(crate) seed: u64,
+    pub(crate) form: Form,
+    /// A differential flame graph goes here.
+    pub(crate) flame: Option<PathBuf>,
+}
+
+/// What weights are told by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Per {
+    Run,
+    Second,
+    Event(String),
+}
+
+/// How a comparison reaches its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// On the terminal where stdout is one, else as text.
+    Fitting,
+    Text,
+    Terminal,
+    Json,
+}
+
+impl Diff {
+    /// # Errors
+    /// Wrong usage, in one line.
+    pub(crate) fn resolve(raw: raw::Diff) -> Result<Self, Refusal> {
+        refuse_what_makes_no_sense(&raw)?;
+        let per = match raw.per.as_str() {
+            "run" => Per::Run,
+            "time" => Per::Second,
+            event => Per::Event(event.to_owned()),
+        };
+        let gates = raw.fail_if.iter().map(|text| {
+            text.parse().map_err(|BadCondition { position, problem, .. }| {
+                Refusal::usage(format!("--fail-if '{text}', position {position}: {problem}; write it like 'malloc>+1%', or 'malloc>+0.5pp' for its share"))
+            })
+        });
+        let gates = gates.collect::<Result<Vec<Gate>, Refusal>>()?;
+        if raw.stacks && !gates.is_empty() {
+            return Err(Refusal::usage("--fail-if names functions: leave --stacks out"));
+        }
+        let is_separated = raw.field_separator.is_some();
+        let view = DiffView {
+            order: if raw.order == 0 { DiffOrder::Baseline } else { order(&raw.compute)? },
+            percent_limit: raw.percent_limit,
+            baseline_only: raw.baseline_only,
+            period: raw.period,
+            verbose: raw.verbose > 0,
+            quiet: raw.quiet,
+            separator: raw.field_separator.clone(),
+        };
+        let form = match () {
+            () if raw.json => Form::Json,
+            () if raw.tui => Form::Terminal,
+            () if raw.stdio || is_separated || raw.quiet => Form::Text,
+            () => Form::Fitting,
+        };
+        let options = options(&raw)?;
+        let (seed, flame, events) = (raw.seed, raw.flame.clone(), raw.events.clone());
+        Ok(Self { sides: sides(raw)?, events, per, options, view, gates, seed, form, flame })
+    }
+}
+
+/// perf's options that have no meaning here, or another name.
+fn refuse_what_makes_no_sense(raw: &raw::Diff) -> Result<(), Refusal> {
+    let refused = [
+        (raw.dump_raw_trace, "-D: tare script shows the records of a recording"),
+        (raw.formula, "-F: docs/diff.md has the formulas"),
+        (raw.stream, "--stream: --stacks compares call chains"),
+        (raw.cycles_hist, "--cycles-hist belongs to perf's -c cycles, which tare lacks"),
+        (
+            !(0.0..=100.0).contains(&raw.percent_limit),
+            "--percent-limit: a percentage is from 0 to 100",
+        ),
+        (raw.field_separator.as_deref() == Some("."), "-t .: a dot stands in numbers"),
+        (raw.field_separator.as_deref() == Some(""), "-t: name what stands between columns"),
+    ];
+    match refused.into_iter().find(|(is_so, _)| *is_so) {
+        Some((_, why)) => Err(Refusal::usage(why)),
+        None => Ok(()),
+    }
+}
+
+fn options(raw: &raw::Diff) -> Result<DiffOptions, Refusal> {
+    let words = raw.sort.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let keys = words.map(key).collect::<Result<Vec<_>, _>>()?;
+    if keys.is_empty() {
+        return Err(Refusal::usage("-s: name at least one of comm, dso and symbol"));
+    }
+    let bytes = |names: &[String]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let filter =
+        Filter { comms: bytes(&raw.comms), dsos: bytes(&raw.dsos), symbols: bytes(&raw.symbols) };
+    Ok(DiffOptions {
+        keys,
+        stacks: raw.stacks,
+        children: raw.children,
+        filter,
+        relative: raw.percentage == raw::Percentage::Relative,
+        slices: false,
+    })
+}
+
+fn key(word: &str) -> Result<Key, Refusal> {
+    match word {
+        "comm" => Ok(Key::Comm),
+        "dso" => Ok(Key::Dso),
+        "sym" | "symbol" => Ok(Key::Symbol),
+        "pid" | "tid" | "tgid" | "cpu" => Err(Refusal::usage(format!(
+            "-s {word}: numbers of processes and CPUs stand for nothing in another recording; there are comm, dso and symbol"
+        ))),
+        _ => Err(Refusal::usage(format!(
+            "-s {word}: recordings are compared by comm, dso and symbol, or by --stacks"
+        ))),
+    }
+}
+
+/// What `-c` has.
+fn order(text: &str) -> Result<DiffOrder, Refusal> {
+    let wrong = || {
+        Refusal::usage(format!(
+            "-c {text}: there are delta-abs, delta, ratio and wdiff:WEIGHT_A,WEIGHT_B"
+        ))
+    };
+    match text {
+        "delta" => Ok(DiffOrder::Delta),
+        "delta-abs" => Ok(DiffOrder::DeltaAbs),
+        "ratio" => Ok(DiffOrder::Ratio),
+        "cycles" => Err(Refusal::usage(
+            "-c cycles compares cycles of basic blocks by branch records, which tare lacks; perf diff -c cycles does",
+        )),
+        _ => {
+            let weights = text.strip_prefix("wdiff:").and_then(|weights| weights.split_once(','));
+            let (a, b) = weights.ok_or_else(wrong)?;
+            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+            Ok(DiffOrder::Weighted(number(a).ok_or_else(wrong)?, number(b).ok_or_else(wrong)?))
+        }
+    }
+}
+
+/// The recordings of both sides.
+fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
+    let (mut a, mut b) = (raw.files, raw.after);
+    let is_option = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"-");
+    let typed = b.iter().filter(is_option).find(|path| *path != Path::new("-") && !path.exists());
+    if let Some(option) = typed {
+        let option = option.display();
+        return Err(Refusal::usage(format!(
+            "{option}: behind -- there are recordings alone; options stand before"
+        )));
+    }
+    if b.is_empty() {
+        match a.len() {
+            0 => b.push(PathBuf::from("perf.data")),
+            1 => b.append(&mut a),
+            2 => b.extend(a.pop()),
+            _ => {
+                return Err(Refusal::usage(
+                    "more than two recordings: say where B's begin, as in tare diff a1 a2 -- b1 b2",
+                ));
+            }
+        }
+    }
+    if a.is_empty() {
+        a.push(PathBuf::from("perf.data.old"));
+    }
+    if a.iter().chain(&b).filter(|path| *path == Path::new("-")).count() > 1 {
+        return Err(Refusal::usage("-: standard input is one recording"));
+    }
+    let filter = script::Filter {
+        comms: Vec::new(),
+        pids: raw.pid,
+        tids: raw.tid,
+        cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), script::cpus)?,
+        time_ns: (0, u64::MAX),
+    };
+    let time = raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?;
+    let symbols = symbols::resolve(raw.symbol_search);
+    let samples = |input: PathBuf| Samples {
+        input,
+        events: Vec::new(),
+        filter: filter.clone(),
+        time,
+        include_self: raw.include_self,
+        symbols: symbols.clone(),
+    };
+    Ok([a, b].map(|files| files.into_iter().map(samples).collect()))
+}

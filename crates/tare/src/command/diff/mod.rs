@@ -1,0 +1,149 @@
+//! `tare diff`: what differs between recordings of two sides.
+
+mod judge;
+mod rows;
+
+use std::io::{self, BufWriter, IsTerminal};
+use std::path::Path;
+
+use tare_profile::{DiffOptions, Order, Profile, Runs};
+use tare_render::diff::{diff_json, diff_text};
+use tare_render::flame::{Collector, Graph, PAGE_BYTES, Recorded, RecordingInfo, Style, page, svg};
+use tare_render::{Sample, SampleSink};
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::diff::{Diff, Form};
+use crate::cli::resolved::flame::is_svg;
+use crate::cli::resolved::samples::Samples;
+use crate::command::output::write_to;
+use crate::command::recording::exists;
+use crate::command::samples::{Read, replay};
+use crate::exit::{Exit, Refusal};
+
+/// A recording that was read, and what its samples weigh where they are drawn.
+struct Taken {
+    name: String,
+    read: Read,
+    samples: u64,
+    /// From the recorder's own account, else from the first to the last sample.
+    lasted_ns: u64,
+    collector: Option<Collector>,
+}
+
+impl Taken {
+    /// What is drawn of it, once.
+    fn recorded(&mut self) -> Option<Recorded<'_>> {
+        let samples = self.collector.take()?;
+        Some(Recorded { whole: self.read.whole(), samples })
+    }
+}
+
+pub(crate) fn run(raw: raw::Diff) -> Outcome {
+    let diff = Diff::resolve(raw)?;
+    let is_interactive = is_interactive(&diff)?;
+    diff.sides.iter().flatten().try_for_each(|samples| exists(&samples.input))?;
+    let slices = diff.sides.iter().all(|side| side.len() == 1);
+    let mut runs = Runs::new(DiffOptions { slices, ..diff.options.clone() });
+    let mut taken: [Vec<Taken>; 2] = Default::default();
+    for (side, recordings) in diff.sides.iter().enumerate() {
+        for samples in recordings {
+            taken[side].push(take(samples, &mut runs, side, diff.flame.is_some())?);
+        }
+    }
+    let compared = rows::compare(&diff, &runs, &taken)?;
+    let failed = compared.gates.iter().any(|gate| gate.failed);
+    if let Some(output) = &diff.flame {
+        draw(output, taken)?;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    match diff.form {
+        Form::Json => diff_json(&mut out, &compared, &diff.view)?,
+        _ if is_interactive => {
+            drop(out);
+            diff_text(&mut io::stdout().lock(), &compared, &diff.view)?;
+            return Ok(Exit::Success);
+        }
+        _ => diff_text(&mut out, &compared, &diff.view)?,
+    }
+    io::Write::flush(&mut out)?;
+    Ok(if failed { Exit::Verdict } else { Exit::Success })
+}
+
+/// Whether the comparison is shown on the whole screen.
+fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
+    let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    let is_terminal = io::stdout().is_terminal() && is_able;
+    match diff.form {
+        Form::Terminal if !is_terminal => Err(Refusal::usage(
+            "--tui: stdout is no terminal that can move its cursor (without --tui the comparison is text)",
+        )),
+        Form::Terminal => Ok(true),
+        Form::Text | Form::Json => Ok(false),
+        Form::Fitting => Ok(is_terminal && diff.gates.is_empty()),
+    }
+}
+
+/// Sums up a recording.
+fn take(samples: &Samples, runs: &mut Runs, side: usize, is_drawn: bool) -> anyhow::Result<Taken> {
+    let mut taking = Taking::default();
+    let read = replay(samples, false, &mut taking)?;
+    runs.add(side, &read.profile, taking.collector.sliced());
+    let all = samples.time == tare_replay::TimeRange::All;
+    let recorded_ns = read.ledger.as_ref().map(|ledger| ledger.recorded_ns).filter(|_| all);
+    let name = if samples.input == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        tare_format::printable(samples.input.as_os_str().as_encoded_bytes()).into_owned()
+    };
+    Ok(Taken {
+        name,
+        read,
+        samples: taking.samples,
+        lasted_ns: recorded_ns
+            .unwrap_or(taking.last_ns.saturating_sub(taking.first_ns.unwrap_or(0))),
+        collector: is_drawn.then_some(taking.collector),
+    })
+}
+
+#[derive(Default)]
+struct Taking {
+    collector: Collector,
+    samples: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl SampleSink for Taking {
+    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+        self.samples += 1;
+        if let Some(time_ns) = sample.time_ns {
+            self.first_ns.get_or_insert(time_ns);
+            self.last_ns = self.last_ns.max(time_ns);
+        }
+        self.collector.sample(profile, sample)
+    }
+}
+
+/// Draws the differential flame graph: B, coloured by what differs from A.
+fn draw(output: &Path, mut taken: [Vec<Taken>; 2]) -> anyhow::Result<()> {
+    let of_side = |side: &Vec<Taken>| {
+        let accounts: Vec<RecordingInfo> =
+            side.iter().map(|taken| RecordingInfo::of(&taken.name, &taken.read.whole())).collect();
+        RecordingInfo::joined(accounts)
+    };
+    let [a, b] = taken.each_ref().map(of_side);
+    let title = format!("{} against {}", b.name, a.name);
+    let style = Style { title, icicle: false, callee: false };
+    let [a_side, b_side] =
+        taken.each_mut().map(|side| side.iter_mut().filter_map(Taken::recorded).collect());
+    let mut graph = Graph::new(vec![b_side, a_side], Order::Caller);
+    let accounts = [b, a];
+    write_to(output, |out| {
+        if is_svg(output) {
+            svg(out, &mut graph, &accounts, &style)
+        } else {
+            page(out, &mut graph, &accounts, &style, PAGE_BYTES)
+        }
+    })
+}

@@ -1,0 +1,209 @@
+//! From what is judged to what is shown.
+
+use tare_format::ledger::Estimate;
+use tare_format::printable;
+use tare_measure::compare::Judgement;
+use tare_measure::compare::runs::{Change, FAMILYWISE, Gate as Condition, Method};
+use tare_profile::{NameId, Runs, Space};
+use tare_render::diff::{Diff as Shown, DiffRow, EventDiff, Figure, Gate, Recording};
+
+use crate::cli::resolved::diff::{Diff, Per};
+use crate::exit::{Exit, Refusal};
+
+use super::Taken;
+use super::judge::{Judged, Work, is_called, judge, samples};
+
+pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyhow::Result<Shown> {
+    let work = Work::of(diff, runs, taken)?;
+    let (events, mut notes) = events(diff, runs)?;
+    let judged = judge(diff, runs, &work, &events);
+    notes.extend(why_not(&judged.method, runs));
+    let event = |(event, all): &(usize, Change)| {
+        let unit = taken.iter().flatten().find_map(|taken| {
+            let (profile, session) = (&taken.read.profile, &taken.read.session);
+            let id =
+                profile.events().find(|(_, of)| profile.string(of.name) == &*runs.events()[*event]);
+            id.map(|(id, _)| session.unit(profile, id))
+        });
+        EventDiff {
+            name: printable(&*runs.events()[*event]).into_owned(),
+            unit: unit.unwrap_or_default(),
+            all: figure(all),
+            rows: rows(runs, &judged, *event),
+        }
+    };
+    let recording = |taken: &Taken| Recording {
+        name: taken.name.clone(),
+        samples: taken.samples,
+        losses: tare_render::loss_lines(&taken.read.profile.losses),
+    };
+    Ok(Shown {
+        recordings: taken.each_ref().map(|side| side.iter().map(recording).collect()),
+        per: match &diff.per {
+            Per::Run => "run".to_owned(),
+            Per::Second => "s".to_owned(),
+            Per::Event(name) => printable(name.as_bytes()).into_owned(),
+        },
+        method: method(&judged, runs),
+        level: FAMILYWISE,
+        notes,
+        events: judged.events.iter().map(event).collect(),
+        gates: diff.gates.iter().map(|gate| met(gate, runs, &judged)).collect(),
+    })
+}
+
+/// The events that both sides have and that were asked for, and what must be said of the others.
+fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)> {
+    let has = |side: usize, event: usize| runs.totals(side, event).any(|all| all.samples > 0);
+    let name = |event: usize| printable(&*runs.events()[event]).into_owned();
+    let is_work = |event: usize| matches!(&diff.per, Per::Event(name) if is_called(&runs.events()[event], name));
+    let all = 0..runs.events().len();
+    for wanted in &diff.events {
+        if !all.clone().any(|event| is_called(&runs.events()[event], wanted)) {
+            let names: Vec<_> = all.clone().map(name).collect();
+            let names = names.join(", ");
+            return Err(Refusal::usage(format!(
+                "-e {wanted}: no recording has such an event; there are {names}"
+            ))
+            .into());
+        }
+    }
+    let is_wanted = |event: &usize| {
+        let is_named = |wanted: &String| is_called(&runs.events()[*event], wanted);
+        diff.events.is_empty() && !is_work(*event) || diff.events.iter().any(is_named)
+    };
+    let wanted: Vec<usize> = all.filter(is_wanted).collect();
+    let (both, one): (Vec<usize>, Vec<usize>) =
+        wanted.into_iter().partition(|event| has(0, *event) && has(1, *event));
+    if both.is_empty() {
+        let message = "no event has samples on both sides: there is nothing to compare (tare report --stats tells what a recording holds)";
+        return Err(Refusal { exit: Exit::Failure, message: message.to_owned() }.into());
+    }
+    let note = |event: usize| {
+        let side = if has(0, event) { "A" } else { "B" };
+        format!("event '{}' has samples in {side} alone", name(event))
+    };
+    Ok((both, one.into_iter().map(note).collect()))
+}
+
+fn method(judged: &Judged, runs: &Runs) -> String {
+    let figures = tare_render::count(judged.figures as u64, "figure");
+    let runs = format!("{} against {} recordings", runs.count(0), runs.count(1));
+    let alarm = format!("a false alarm among {figures} in at most 1% of comparisons");
+    match judged.method {
+        Method::Permutations(count) => {
+            let count = tare_render::grouped(count as u64);
+            format!("{runs}; their sides permuted {count} times: {alarm}")
+        }
+        Method::StudentsT => {
+            format!("{runs}; Student's t with Holm's correction: {alarm} (five a side see more)")
+        }
+        Method::Blocks(a, b) => {
+            format!("1 against 1 recording; {a} and {b} blocks of time in them: {alarm}")
+        }
+        Method::Nothing => "1 against 1 recording: nothing is judged".to_owned(),
+    }
+}
+
+/// What two recordings can't tell.
+fn why_not(method: &Method, runs: &Runs) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Method::Blocks(..) | Method::Nothing = method
+        && runs.count(0) + runs.count(1) == 2
+    {
+        notes.push("weights are not judged: from one recording a side nothing is known of how they vary from run to run".to_owned());
+        notes.push(match method {
+            Method::Nothing => "shares are not judged: the recordings are too short, or their samples have no times".to_owned(),
+            _ => "shares are judged as these two recordings have them; another run may differ by more".to_owned(),
+        });
+        notes.push("several recordings a side tell more: tare diff a*.data -- b*.data".to_owned());
+    }
+    notes
+}
+
+fn rows(runs: &Runs, judged: &Judged, event: usize) -> Vec<DiffRow> {
+    let all: Vec<_> = runs.entries().collect();
+    let text = |id: NameId| printable(runs.name(id)).into_owned();
+    let row = |of: &super::judge::JudgedEntry| {
+        let entry = all.get(of.at).filter(|entry| entry.event == event)?;
+        Some(DiffRow {
+            comm: entry.comm.map(text),
+            dso: entry.dso.map(text),
+            symbol: entry.symbol.map(text),
+            space: entry.space.map(letter),
+            stack: (!entry.stack.is_empty())
+                .then(|| entry.stack.iter().copied().map(text).collect()),
+            samples: samples(runs, of.at),
+            share: figure(&of.share),
+            weight: figure(&of.weight),
+            is_rare: of.is_rare,
+        })
+    };
+    judged.entries.iter().filter_map(row).collect()
+}
+
+/// As perf has it before a symbol.
+fn letter(space: Space) -> char {
+    match space {
+        Space::Kernel => 'k',
+        Space::User => '.',
+        Space::GuestKernel => 'g',
+        Space::GuestUser => 'u',
+        Space::Hypervisor => 'H',
+        Space::Unknown => '?',
+    }
+}
+
+fn figure(change: &Change) -> Figure {
+    let estimate = |value, interval: Option<tare_measure::statistics::Interval>| {
+        interval.map(|interval| Estimate { value, low: interval.low, high: interval.high })
+    };
+    Figure {
+        a: change.mean_a,
+        b: change.mean_b,
+        difference: estimate(change.difference(), change.interval),
+        ratio: estimate(change.mean_b / change.mean_a, change.ratio),
+        p: change.p,
+        detectable: change.detectable,
+        is_shown: change.shown().is_some(),
+    }
+}
+
+/// How a condition was met by the functions of its name.
+fn met(gate: &Condition, runs: &Runs, judged: &Judged) -> Gate {
+    use tare_measure::compare::runs::GateOf;
+    let entries: Vec<_> = runs.entries().collect();
+    let name = |at: usize| {
+        let symbol = entries.get(at).and_then(|entry| entry.symbol);
+        symbol.map(|symbol| String::from_utf8_lossy(runs.name(symbol)).into_owned())
+    };
+    let is_meant =
+        |at: usize| gate.is_any() || name(at).as_deref() == Some(gate.condition.metric.as_str());
+    let change = |of: &super::judge::JudgedEntry| match gate.of {
+        GateOf::Weight => of.weight,
+        GateOf::Share => of.share,
+    };
+    let meant =
+        judged.entries.iter().filter(|of| is_meant(of.at) && !(gate.is_any() && of.is_rare));
+    let mut failing = Vec::new();
+    let (mut unknown, mut count) = (0, 0);
+    for of in meant {
+        count += 1;
+        match gate.judge(&change(of)) {
+            Judgement::Fails => failing.extend(name(of.at)),
+            Judgement::Unknown => unknown += 1,
+            Judgement::Passes => {}
+        }
+    }
+    let metric = printable(gate.condition.metric.as_bytes());
+    let (failed, why) = match (failing.is_empty(), unknown, count) {
+        (false, ..) => {
+            let names: Vec<_> = failing.iter().map(|name| printable(name.as_bytes())).collect();
+            (true, format!("the whole interval of {} lies beyond", names.join(", ")))
+        }
+        (true, _, 0) => (true, format!("no recording has samples of {metric}: what isn't seen can't pass")),
+        (true, 0, _) => (false, "no whole interval lies beyond".to_owned()),
+        _ => (true, "there is no interval: of weights it takes three recordings or more; 'pp' asks for the share".to_owned()),
+    };
+    Gate { condition: printable(gate.to_string().as_bytes()).into_owned(), failed, why }
+}

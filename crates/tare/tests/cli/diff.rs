@@ -1,0 +1,161 @@
+//! `tare diff`: recordings of two sides.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::{status, stderr, tare, workload};
+
+fn diff(args: &[&str], folder: &Path) -> Output {
+    tare().arg("diff").args(args).current_dir(folder).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Records `steps` with its first function so much longer: less than a tenth of a second.
+fn record(folder: &Path, name: &str, percent: &str) {
+    let steps = workload("steps");
+    let words = ["record", "-q", "-g", "-F", "4999", "-e", "cpu-clock", "-o", name, "--"];
+    let mut command = tare();
+    command.args(words).arg(steps).args(["30", percent]).current_dir(folder);
+    let recorded = command.output().unwrap();
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+}
+
+/// A folder with five recordings a side: a1 to a5, and b1 to b5, whose parse takes twice as long.
+fn ten_recordings() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 1..=5 {
+        record(folder.path(), &format!("a{number}.data"), "0");
+        record(folder.path(), &format!("b{number}.data"), "100");
+    }
+    folder
+}
+
+const SIDES: [&str; 11] = [
+    "a1.data", "a2.data", "a3.data", "a4.data", "a5.data", "--", "b1.data", "b2.data", "b3.data",
+    "b4.data", "b5.data",
+];
+
+fn with_sides<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    options.iter().copied().chain(SIDES).collect()
+}
+
+#[test]
+fn several_recordings_a_side_show_what_got_slower() {
+    let folder = ten_recordings();
+    let folder = folder.path();
+    let shown = diff(&with_sides(&[]), folder);
+    assert_eq!(status(&shown), 0, "{}", stderr(&shown));
+    let text = stdout(&shown);
+    for part in ["5 against 5 recordings; their sides permuted 252 times", "# Event 'cpu-clock': "]
+    {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let parse = text.lines().find(|line| line.ends_with(" [.] parse")).unwrap();
+    assert!(parse.contains(" more ") || parse.contains(" larger share "), "{text}");
+    document(folder);
+    gates(folder);
+}
+
+/// The document, gates of which some fail, and the page.
+fn document(folder: &Path) {
+    let gates = ["parse>+5pp", "parse>+90pp", "*>+5pp", "lookup>+5pp", "not_there>+1%"];
+    let mut options = vec!["--json", "--per", "time", "-s", "dso,symbol", "--flame", "diff.html"];
+    options.extend(gates.iter().flat_map(|gate| ["--fail-if", gate]));
+    let shown = diff(&with_sides(&options), folder);
+    assert_eq!(status(&shown), 3, "{}", stderr(&shown));
+    let document: Value = serde_json::from_str(&stdout(&shown)).unwrap();
+    assert_eq!((&document["version"], &document["per"]), (&1.into(), &"s".into()));
+    assert_eq!(document["a"].as_array().unwrap().len(), 5);
+    let met = document["fail_if"].as_array().unwrap();
+    let failed: Vec<_> = met.iter().map(|gate| gate["failed"].as_bool().unwrap()).collect();
+    assert_eq!(failed, [true, false, true, false, true], "{met:?}");
+    let event = &document["events"][0];
+    assert_eq!(event["unit"], "nanoseconds");
+    let rows = event["rows"].as_array().unwrap();
+    let row = |name: &str| rows.iter().find(|row| row["symbol"] == name).unwrap();
+    assert_eq!(row("parse")["dso"], "steps");
+    let share = &row("parse")["share"];
+    let [a, b] = ["a", "b"].map(|side| share[side].as_f64().unwrap());
+    // 40 of 100, 80 of 140.
+    assert!((0.3..0.5).contains(&a) && (0.47..0.67).contains(&b), "{share}");
+    let [low, high] = ["low", "high"].map(|end| share["difference"][end].as_f64().unwrap());
+    assert!(low < b - a && b - a < high && low > 0.0, "{share}");
+    assert!(share["p"].as_f64().unwrap() <= 0.01, "{share}");
+    // A second of CPU time each second.
+    let all = event["all"]["a"].as_f64().unwrap() / 1e9;
+    assert!((0.05..1.5).contains(&all), "{all}");
+    let page = std::fs::read_to_string(folder.join("diff.html")).unwrap();
+    assert!(page.contains("5 recordings, b1.data to b5.data against"), "{}", page.len());
+}
+
+/// Gates that all hold, and the picture.
+fn gates(folder: &Path) {
+    let options = ["--fail-if", "parse>+90pp", "--fail-if", "*<-99pp", "--flame", "diff.svg"];
+    let shown = diff(&with_sides(&options), folder);
+    assert_eq!(status(&shown), 0, "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("# --fail-if 'parse>+90pp' holds"), "{}", stdout(&shown));
+    let picture = std::fs::read_to_string(folder.join("diff.svg")).unwrap();
+    let parse = picture.lines().find(|line| line.contains("<title>parse ")).unwrap();
+    // Red: more red than blue.
+    assert!(parse.contains("fill:rgb(232,") && parse.contains("% from "), "{parse}");
+}
+
+#[test]
+fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    record(folder, "perf.data.old", "0");
+    record(folder, "perf.data", "400");
+    let shown = diff(&[], folder);
+    assert_eq!(status(&shown), 0, "{}", stderr(&shown));
+    let text = stdout(&shown);
+    for part in [
+        "# A: perf.data.old, ",
+        "# B: perf.data, ",
+        "weights are not judged: from one recording a side",
+        "another run may differ by more",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let parse = text.lines().find(|line| line.ends_with(" [.] parse")).unwrap();
+    assert!(parse.contains(" larger share "), "{text}");
+    // Of weights there is no interval: a gate on them can't pass.
+    let judged = diff(&["--fail-if", "parse>+1000%"], folder);
+    assert_eq!(status(&judged), 3, "{}", stdout(&judged));
+    let stacks = diff(&["--stacks", "-q"], folder);
+    assert!(stdout(&stacks).contains("main;parse"), "{}", stdout(&stacks));
+    let filtered = diff(&["-S", "sort", "--percentage", "relative", "-q"], folder);
+    assert!(stdout(&filtered).starts_with("   100.00%"), "{}", stdout(&filtered));
+    let separated = diff(&["-t", ",", "-o", "0", "-p", "--percent-limit", "0"], folder);
+    let rows = stdout(&separated);
+    let rows = rows.lines().filter(|line| !line.starts_with('#'));
+    assert!(rows.map(|row| row.split(',').count()).all(|count| count == 11), "{separated:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    for (args, told, code) in [
+        (&["-D"][..], "tare script", 2),
+        (&["--stream"], "--stacks", 2),
+        (&["-c", "cycles"], "perf diff -c cycles", 2),
+        (&["-c", "nonsense"], "wdiff:", 2),
+        (&["-s", "pid"], "comm, dso and symbol", 2),
+        (&["--fail-if", "malloc"], "malloc>+1%", 2),
+        (&["--per", "run", "a", "b", "c"], "where B's begin", 2),
+        (&["-", "--", "-"], "one recording", 2),
+        (&["a", "--", "b", "--json"], "options stand before", 2),
+        (&["--tui"], "no terminal", 2),
+        (&["a.data", "b.data"], "a.data", 1),
+    ] {
+        let output = diff(args, folder.path());
+        assert_eq!(status(&output), code, "{args:?}");
+        let told_so = stderr(&output).starts_with("tare: ") && stderr(&output).contains(told);
+        assert!(told_so, "{args:?}: {}", stderr(&output));
+    }
+}
