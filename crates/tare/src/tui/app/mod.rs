@@ -15,6 +15,7 @@ use ratatui::layout::Rect;
 use tare_format::file::Description;
 use tare_profile::{FrameId, Term, Weight};
 
+use crate::annotate::SourceRoot;
 use crate::tui::keys::{self, Action, View};
 use crate::tui::model::{Model, Progress, Query};
 use crate::tui::paint::Theme;
@@ -49,6 +50,8 @@ pub(super) struct Settings {
     pub(super) theme: Theme,
     /// What the recording says of its machine and its events, in lines.
     pub(super) header: fn(&Description) -> Vec<String>,
+    /// Where source files are.
+    pub(super) sources: SourceRoot,
 }
 
 /// The state of the interface.
@@ -85,7 +88,7 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(settings: Settings) -> Self {
-        let Settings { view, terms, name, theme, header } = settings;
+        let Settings { view, terms, name, theme, header, sources } = settings;
         Self {
             theme,
             name,
@@ -97,7 +100,7 @@ impl App {
             tree: TreesView::default(),
             flame: FlameView::default(),
             timeline: TimelineView::default(),
-            annotate: AnnotateView::default(),
+            annotate: AnnotateView::new(sources),
             subject: None,
             before: View::Functions,
             text: None,
