@@ -1,5 +1,6 @@
 //! One module a benchmark.
 
+mod diff;
 mod follow;
 mod forks;
 mod overhead;
@@ -86,6 +87,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "planted",
         about: "10 comparisons with a command that works 3% longer",
         run: versus::planted,
+    },
+    Benchmark {
+        name: "diff",
+        about: "comparisons of recordings: a program with itself, and with a function 5% slower",
+        run: diff::run,
     },
     Benchmark {
         name: "record-idle",

@@ -8,6 +8,7 @@
 //! without one.
 
 mod app;
+pub(crate) mod diff;
 mod input;
 mod keys;
 mod list;
@@ -24,6 +25,8 @@ use rustix::process::Signal;
 use tare_format::file::Description;
 use tare_profile::{Losses, Term};
 use tare_replay::Recording;
+
+use crate::exit::Exit;
 
 use app::{App, Next, Settings};
 use input::{Input, Message};
@@ -170,6 +173,16 @@ impl Session<'_> {
             next = messages.try_recv().ok();
         }
         Ok(None)
+    }
+}
+
+impl Ended {
+    /// The exit status of an interface that a signal ended.
+    pub(crate) fn by_signal(number: i32) -> Exit {
+        match number {
+            2 => Exit::Interrupted,
+            _ => Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
+        }
     }
 }
 

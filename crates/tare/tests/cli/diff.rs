@@ -6,6 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::{status, stderr, tare, workload};
+use crate::tmux::{Terminal, tare as binary};
 
 fn diff(args: &[&str], folder: &Path) -> Output {
     tare().arg("diff").args(args).current_dir(folder).output().unwrap()
@@ -135,6 +136,39 @@ fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
     let rows = stdout(&separated);
     let rows = rows.lines().filter(|line| !line.starts_with('#'));
     assert!(rows.map(|row| row.split(',').count()).all(|count| count == 11), "{separated:?}");
+}
+
+#[test]
+fn on_a_terminal_the_table_is_interactive() {
+    let Some(terminal) = Terminal::new(90, 20) else { return };
+    let folder = terminal.folder();
+    record(folder, "perf.data.old", "0");
+    record(folder, "perf.data", "400");
+    terminal.run(&format!("cd {}; {} diff", folder.display(), binary().display()));
+    let screen = terminal.wait_for("? keys");
+    for part in ["cpu-clock: ", "Missing: ", "Baseline", "larger share", "[.] parse", "Finds"] {
+        assert!(screen.contains(part), "{part}\n{screen}");
+    }
+    terminal.press(&["/"]);
+    terminal.type_in("lookup");
+    terminal.press(&["Enter", "s"]);
+    terminal.wait_for("Ordered by the change of the share, with its sign");
+    terminal.press(&["?"]);
+    terminal.wait_for("what was compared, what decides");
+    terminal.press(&["Escape"]);
+    terminal.wait_for("Baseline");
+    terminal.press(&["i"]);
+    terminal.wait_for("weights are not judged");
+    terminal.press(&["Escape"]);
+    terminal.resize(40, 6);
+    terminal.wait_for("cpu-clock");
+    terminal.resize(90, 20);
+    terminal.press(&["C-z"]);
+    terminal.wait_for("Stopped");
+    terminal.run("fg");
+    terminal.wait_for("? keys");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
 }
 
 #[test]

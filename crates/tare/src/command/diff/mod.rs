@@ -3,7 +3,7 @@
 mod judge;
 mod rows;
 
-use std::io::{self, BufWriter, IsTerminal};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use tare_profile::{DiffOptions, Order, Profile, Runs};
@@ -20,6 +20,7 @@ use crate::command::output::write_to;
 use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
 use crate::exit::{Exit, Refusal};
+use crate::tui::Ended;
 
 /// A recording that was read, and what its samples weigh where they are drawn.
 struct Taken {
@@ -56,17 +57,20 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     if let Some(output) = &diff.flame {
         draw(output, taken)?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    match diff.form {
-        Form::Json => diff_json(&mut out, &compared, &diff.view)?,
-        _ if is_interactive => {
-            drop(out);
-            diff_text(&mut io::stdout().lock(), &compared, &diff.view)?;
-            return Ok(Exit::Success);
+    if is_interactive {
+        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let ended = crate::tui::diff::run(compared, diff.view, is_plain)?;
+        if let Ended::Signal(number) = ended {
+            return Ok(Ended::by_signal(number));
         }
-        _ => diff_text(&mut out, &compared, &diff.view)?,
+    } else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        match diff.form {
+            Form::Json => diff_json(&mut out, &compared, &diff.view)?,
+            _ => diff_text(&mut out, &compared, &diff.view)?,
+        }
+        out.flush()?;
     }
-    io::Write::flush(&mut out)?;
     Ok(if failed { Exit::Verdict } else { Exit::Success })
 }
 

@@ -62,8 +62,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     })?;
     match ended {
         Ended::Quit => Ok(Exit::Success),
-        Ended::Signal(2) => Ok(Exit::Interrupted),
-        Ended::Signal(number) => Ok(Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX))),
+        Ended::Signal(number) => Ok(Ended::by_signal(number)),
         Ended::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
 }

@@ -2,7 +2,7 @@
 
 mod act;
 mod filters;
-mod overlay;
+pub(super) mod overlay;
 mod pages;
 mod picture;
 mod status;

@@ -9,7 +9,7 @@ use crate::tui::paint::{Pen, Theme, width};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(in crate::tui) enum Asked {
     /// A part of a function's name.
     Symbol,
     /// A condition.
@@ -21,7 +21,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    pub(super) fn question(self) -> &'static str {
+    pub(in crate::tui) fn question(self) -> &'static str {
         match self {
             Self::Symbol => "Functions with this in their names: ",
             Self::Filter => "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=FROM,TO: ",
@@ -33,14 +33,14 @@ impl Asked {
 
 /// A question, and what was typed so far.
 #[derive(Clone, Debug)]
-pub(super) struct Prompt {
-    pub(super) asked: Asked,
-    pub(super) typed: String,
+pub(in crate::tui) struct Prompt {
+    pub(in crate::tui) asked: Asked,
+    pub(in crate::tui) typed: String,
 }
 
 /// What a key did to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(in crate::tui) enum Answer {
     /// It is still open.
     Open,
     /// Never mind.
@@ -50,7 +50,7 @@ pub(super) enum Answer {
 }
 
 impl Prompt {
-    pub(super) fn key(&mut self, name: &str) -> Answer {
+    pub(in crate::tui) fn key(&mut self, name: &str) -> Answer {
         match name {
             "ENTER" => return Answer::Given(std::mem::take(&mut self.typed)),
             "ESC" | "CTRL-c" => return Answer::Never,
@@ -65,7 +65,7 @@ impl Prompt {
         Answer::Open
     }
 
-    pub(super) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
+    pub(in crate::tui) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
         // What was typed is what counts: on a narrow screen the question gives way.
         let room = pen.room().saturating_sub(width(&self.typed) + 1);
         let question = self.asked.question();
