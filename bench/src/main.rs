@@ -27,6 +27,9 @@ struct Arguments {
     /// How many rounds, where the benchmark's own number is not wanted.
     #[arg(long, value_name = "N")]
     pairs: Option<usize>,
+    /// What the addresses of symbols-truth are drawn by; another one each time unless told.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Say what there is, and run nothing.
     #[arg(long)]
     list: bool,
@@ -48,14 +51,14 @@ fn main() -> anyhow::Result<()> {
         writeln!(out, "{} FILE [CASE…] {}", AGAINST.name, AGAINST.about)?;
         return Ok(());
     }
-    let Arguments { names, tare, workloads, pairs: rounds, .. } = arguments;
+    let Arguments { names, tare, workloads, pairs: rounds, seed, .. } = arguments;
     let (chosen, before, cases) = match names.as_slice() {
         [against, before, cases @ ..] if against == AGAINST.name => {
             (vec![&AGAINST], Some(before.into()), cases.to_vec())
         }
         names => (choose(names)?, None, Vec::new()),
     };
-    let setting = Setting { tare, workloads, before, cases, rounds };
+    let setting = Setting { tare, workloads, before, cases, rounds, seed };
     let machine = machine::HostInfo::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {

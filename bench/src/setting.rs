@@ -15,6 +15,8 @@ pub(crate) struct Setting {
     pub(crate) cases: Vec<String>,
     /// How many rounds, where the user said so.
     pub(crate) rounds: Option<usize>,
+    /// What addresses are drawn by, where the user said so.
+    pub(crate) seed: Option<u64>,
 }
 
 impl Setting {

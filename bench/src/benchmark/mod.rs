@@ -6,12 +6,14 @@ mod forks;
 mod overhead;
 mod record;
 mod report_speed;
+mod symbols;
 mod three;
 mod trace;
 mod true_cost;
 mod tui;
 mod unwind;
 mod versus;
+mod zstd;
 
 use crate::report::Report;
 use crate::setting::Setting;
@@ -162,6 +164,31 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "unwind",
         about: "copied stacks: known chains, and a C++ compiler's by size of the copy beside framehop",
         run: unwind::run,
+    },
+    Benchmark {
+        name: "symbols",
+        about: "script --inline of copied stacks of a program with all debug info, beside perf",
+        run: symbols::script::run,
+    },
+    Benchmark {
+        name: "symbols-million",
+        about: "a million addresses, beside the program of the crate addr2line",
+        run: symbols::million::run,
+    },
+    Benchmark {
+        name: "symbols-large",
+        about: "memory of names in a program with 1 GB of debug info",
+        run: symbols::large::run,
+    },
+    Benchmark {
+        name: "shares",
+        about: "shares of symbols in ten recordings, against perf's report of the same",
+        run: symbols::shares::run,
+    },
+    Benchmark {
+        name: "symbols-truth",
+        about: "10,000 addresses each of five programs, against LLVM's symbolizer",
+        run: symbols::truth::run,
     },
     Benchmark {
         name: "overhead-zero",

@@ -3,6 +3,7 @@
 mod frames;
 mod module;
 mod sections;
+mod symbol_files;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, FileKind};
 use sections::SymbolTable;
 pub(crate) use sections::{DebugLink, Sections, Segments};
+pub(crate) use symbol_files::SymbolFiles;
 
 use crate::dso::BuildId;
 use crate::name_source::NameSource;

@@ -232,7 +232,8 @@ type NameMerits = (Reverse<usize>, usize);
 impl Choice<'_> {
     /// Whether of two symbols with one address the later is the better one: with a size, no label,
     /// not weak, global, then by name. (`choose_best_symbol` in `tools/perf/util/symbol.c` has
-    /// these rules.)
+    /// these rules.) Of a constructor's or destructor's variants, which are called alike in source
+    /// code, it is the last one, as for LLVM's symbolizer.
     fn is_better(&mut self, later: &(Entry, Binding, bool), kept: &(Entry, Binding, bool)) -> bool {
         let merits = |(entry, binding, is_label): &(Entry, Binding, bool)| {
             let (is_weak, is_global) = (*binding == Binding::Weak, *binding == Binding::Global);
@@ -247,7 +248,9 @@ impl Choice<'_> {
                     _ => self.name_merits(kept_name),
                 };
                 let later = self.name_merits(later_name);
-                let is_better = later > kept;
+                let is_better = later > kept
+                    || later == kept
+                        && are_variants(self.names.get(later_name), self.names.get(kept_name));
                 self.best = Some(if is_better { (later_name, later) } else { (kept_name, kept) });
                 is_better
             }
@@ -268,6 +271,17 @@ impl Choice<'_> {
             None => merits(name),
         }
     }
+}
+
+/// Whether two mangled names are those of one constructor or destructor: `C1` and `C2`, `D1` and
+/// `D2` (Itanium C++ ABI, section 5.1.4.3).
+fn are_variants(one: &[u8], other: &[u8]) -> bool {
+    let mut differ = (0..one.len().min(other.len())).filter(|at| one[*at] != other[*at]);
+    let (Some(at), None) = (differ.next(), differ.next()) else { return false };
+    let is_variant = |name: &[u8]| {
+        at > 0 && matches!(name[at - 1], b'C' | b'D') && matches!(name[at], b'1' | b'2')
+    };
+    one.len() == other.len() && is_variant(one) && is_variant(other)
 }
 
 /// A symbol of a table.
@@ -375,12 +389,14 @@ mod tests {
 
     #[test]
     fn the_best_of_several_names_is_taken() {
-        let cases: [(Given<'_>, &str); 7] = [
+        let cases: [(Given<'_>, &str); 9] = [
             (&[(16, 8, "local", LOCAL), (16, 8, "global", GLOBAL)], "global"),
             (&[(16, 8, "write", WEAK), (16, 8, "__write", GLOBAL)], "__write"),
             (&[(16, 8, "__a", GLOBAL), (16, 8, "_b", GLOBAL)], "_b"),
             (&[(16, 8, "short", GLOBAL), (16, 8, "longer", GLOBAL)], "longer"),
             (&[(16, 8, "first", GLOBAL), (16, 8, "other", GLOBAL)], "first"),
+            (&[(16, 8, "_ZN1AD1Ev", WEAK), (16, 8, "_ZN1AD2Ev", WEAK)], "_ZN1AD2Ev"),
+            (&[(16, 8, "_ZN1AC2Ev", WEAK), (16, 8, "_ZN1AC1Ev", WEAK)], "_ZN1AC1Ev"),
             (&[(16, 8, "f", LOCAL), (16, 8, "label", LABEL)], "f"),
             (&[(16, 8, "ab", GLOBAL), (16, 8, "abcd", GLOBAL), (16, 8, "abc", GLOBAL)], "abcd"),
         ];

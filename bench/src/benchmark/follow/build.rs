@@ -4,25 +4,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::recorded::Who;
+use crate::benchmark::zstd::sources;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// The package among the dependencies whose sources have the library.
-const PACKAGE: &str = "zstd-sys";
-
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let objects = scratch.path("objects");
     std::fs::create_dir(&objects)?;
     let makefile = scratch.path("Makefile");
-    std::fs::write(&makefile, rules(&sources()?, &objects)?)?;
+    std::fs::write(&makefile, rules(&sources()?, &objects))?;
     let command =
         ["make", "-s", "-j2", "-B", "-f", &makefile.display().to_string()].map(str::to_owned);
     succeed(&command)?;
@@ -103,34 +100,9 @@ fn reported(scratch: &Scratch<'_>, who: Who) -> anyhow::Result<Vec<(String, f64)
     Ok(rows)
 }
 
-/// Where cargo keeps the library's C files.
-fn sources() -> anyhow::Result<PathBuf> {
-    let words = ["cargo", "metadata", "--format-version", "1", "--offline"].map(str::to_owned);
-    let metadata: Value = serde_json::from_str(&succeed(&words)?.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let manifest = packages
-        .filter(|package| package["name"] == PACKAGE)
-        .find_map(|package| package["manifest_path"].as_str());
-    let manifest =
-        Path::new(manifest.with_context(|| format!("no dependency is called {PACKAGE}"))?);
-    Ok(manifest.with_file_name("zstd").join("lib"))
-}
-
 /// A makefile with a rule a C file. Not optimized: the compiler takes long for a few of the files,
 /// and many short processes are wanted.
-fn rules(library: &Path, objects: &Path) -> anyhow::Result<String> {
-    let mut files = Vec::new();
-    for part in ["common", "compress", "decompress", "dictBuilder"] {
-        let paths = std::fs::read_dir(library.join(part))?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<std::io::Result<Vec<_>>>()?;
-        files.extend(
-            paths
-                .into_iter()
-                .filter(|path| path.extension().is_some_and(|extension| extension == "c")),
-        );
-    }
-    files.sort();
+fn rules(files: &[PathBuf], objects: &Path) -> String {
     let object = |file: &Path| {
         objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string()
     };
@@ -144,5 +116,5 @@ fn rules(library: &Path, objects: &Path) -> anyhow::Result<String> {
             file.display()
         ));
     }
-    Ok(text)
+    text
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use gimli::{Dwarf, DwarfPackage, EndianSlice, RunTimeEndian, SectionId};
 use object::read::elf::FileHeader;
@@ -13,7 +14,7 @@ use tare_kernel::file_view::FileView;
 use super::compressed::decompress;
 use super::relocations::Relocations;
 use crate::dso::BuildId;
-use crate::elf::{Loaded, Sections};
+use crate::elf::{Loaded, Sections, SymbolFiles};
 use crate::unresolved::Unresolved;
 
 /// A section's bytes.
@@ -53,6 +54,8 @@ pub(super) struct DebugFile {
     pub(super) alternative: Option<(Vec<u8>, Option<BuildId>)>,
     endian: RunTimeEndian,
     sections: Vec<Section>,
+    /// Read where a line is missing.
+    symbol_files: OnceLock<SymbolFiles>,
 }
 
 #[derive(Debug)]
@@ -91,6 +94,7 @@ impl DebugFile {
             alternative: None,
             endian: RunTimeEndian::Little,
             sections: Vec::new(),
+            symbol_files: OnceLock::new(),
         };
         let read = match kind {
             FileKind::Elf32 => file.read::<elf::FileHeader32<Endianness>>(loaded),
@@ -195,6 +199,12 @@ impl DebugFile {
             Ok::<_, gimli::Error>(EndianSlice::new(bytes, self.endian))
         };
         DwarfPackage::load(section, EndianSlice::new(&[], self.endian))
+    }
+
+    /// The source file that the table of symbols names for an address.
+    pub(super) fn symbol_file(&self, address: u64) -> Option<&[u8]> {
+        let bytes = self.view.bytes();
+        self.symbol_files.get_or_init(|| SymbolFiles::read(bytes)).of(bytes, address)
     }
 
     /// Gives back the memory of what was looked at.

@@ -8,6 +8,9 @@ use gimli::{
 use super::file::Slice;
 use super::lines::SourcePosition;
 
+/// Bytes of a unit after which somebody is told.
+const TOLD_BYTES: usize = 1 << 20;
+
 /// A function that addresses lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
@@ -60,26 +63,33 @@ struct Attributes {
 }
 
 /// The functions of sorted addresses, as far as the unit can be read. The innermost function of an
-/// address is the last one in the order of the entries that has it, as LLVM has it too.
+/// address is the last one in the order of the entries that has it, as LLVM has it too. `passed` is
+/// told from time to time how many bytes were gone through.
 pub(super) fn functions(
     (dwarf, unit): (&Dwarf<Slice<'_>>, &Unit<Slice<'_>>),
     addresses: &[u64],
+    passed: &dyn Fn(usize),
 ) -> Functions {
     let bytes = unit.header.unit_length();
     let left = bytes.saturating_add(addresses.len()).saturating_mul(64).saturating_add(1 << 20);
     let found = Functions { all: Vec::new(), innermost: vec![None; addresses.len()] };
     let mut walk = Walk { dwarf, unit, addresses, found, left };
     // What was found before the damage stays.
-    let _ = walk.run();
+    let _ = walk.run(passed);
     walk.found
 }
 
 impl<'d> Walk<'_, 'd> {
-    fn run(&mut self) -> gimli::Result<()> {
+    fn run(&mut self, passed: &dyn Fn(usize)) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
+        let mut told = 0;
         let mut open: Vec<Open> = Vec::new();
         while !entries.is_empty() && self.left > 0 {
             let (offset, depth) = (entries.next_offset(), entries.next_depth());
+            if offset.0 - told >= TOLD_BYTES {
+                passed(offset.0 - told);
+                told = offset.0;
+            }
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
             while open.last().is_some_and(|open| open.depth >= depth) {
                 open.pop();
@@ -110,6 +120,7 @@ impl<'d> Walk<'_, 'd> {
                 open.push(Open { depth, function });
             }
         }
+        passed(self.unit.header.length_including_self().saturating_sub(told));
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use crate::answers::{AnswerFrame, Answers};
 use crate::elf::Loaded;
 use crate::search::SymbolOptions;
 use crate::search::find;
-use crate::texts::Texts;
+use crate::texts::{TextId, Texts};
 use crate::unresolved::Unresolved;
 use file::DebugFile;
 use split::SplitFiles;
@@ -39,8 +39,13 @@ use worker::{Shared, Worker};
 /// Bytes of units that another thread is started for.
 const THREAD_BYTES: usize = 1 << 20;
 
-/// Bytes of units after which pages are given back.
-const GIVE_BACK_BYTES: usize = 1 << 26;
+/// Bytes of units after which pages are given back. Pages that are needed again come from the page
+/// cache, 16 at a time.
+const GIVE_BACK_BYTES: usize = 1 << 24;
+
+/// What is known of a function that debug info doesn't know.
+const SILENT: AnswerFrame =
+    AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false };
 
 /// The debug info of a file.
 #[derive(Debug)]
@@ -124,12 +129,19 @@ impl DebugInfo {
             .alternative
             .as_ref()
             .map(|(file, units)| (file, units.get_or_init(|| Units::read(&file.dwarf()))));
-        let shared = Shared { options, main: &self.main, units, alternative, split: &self.split };
+        let seen = AtomicUsize::new(0);
+        let passed = |bytes: usize| {
+            let before = seen.fetch_add(bytes, Ordering::Relaxed);
+            if before / GIVE_BACK_BYTES != (before + bytes) / GIVE_BACK_BYTES {
+                self.main.give_pages_back();
+            }
+        };
+        let (main, split) = (&self.main, &self.split);
+        let shared = Shared { options, main, units, alternative, split, passed: &passed };
         let tasks = tasks(units, addresses);
         let bytes: usize = tasks.iter().map(|task| task.bytes).sum();
         let threads = threads.get().min(tasks.len()).min(1 + bytes / THREAD_BYTES);
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let seen = AtomicUsize::new(0);
         let work = || {
             let mut worker = Worker::new(shared);
             let mut found = Vec::new();
@@ -137,10 +149,6 @@ impl DebugInfo {
                 && let Some(task) = tasks.get(number)
             {
                 found.push((number, task.answers(&mut worker, addresses)));
-                let before = seen.fetch_add(task.bytes, Ordering::Relaxed);
-                if before / GIVE_BACK_BYTES != (before + task.bytes) / GIVE_BACK_BYTES {
-                    self.main.give_pages_back();
-                }
             }
             let part = Part { answers: found, texts: worker.texts };
             done.lock().unwrap_or_else(PoisonError::into_inner).push(part);
@@ -156,14 +164,15 @@ impl DebugInfo {
             return Err(Unresolved::NoFile);
         }
         let parts = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.put_together(&tasks, &parts, addresses.len()))
+        Ok(self.put_together(&tasks, &parts, addresses))
     }
 
-    /// Brings the answers of all threads into the order of the addresses.
-    fn put_together(&self, tasks: &[Task], parts: &[Part], count: usize) -> Answers {
+    /// Brings the answers of all threads into the order of the addresses. Where there is no line the
+    /// table of symbols may know the file.
+    fn put_together(&self, tasks: &[Task], parts: &[Part], addresses: &[u64]) -> Answers {
         let mut texts = Texts::new(self.main.name_bytes());
         // By address: part, answers in it, number in these.
-        let mut places: Vec<Option<(usize, usize, usize)>> = vec![None; count];
+        let mut places: Vec<Option<(usize, usize, usize)>> = vec![None; addresses.len()];
         let mut ids = Vec::new();
         for (part, found) in parts.iter().enumerate() {
             ids.push(texts.append(&found.texts));
@@ -175,18 +184,26 @@ impl DebugInfo {
             }
         }
         let mut answers = Answers::new(texts);
-        for place in places {
-            let Some((part, at, number)) = place else {
-                answers.push([]);
-                continue;
-            };
-            let id = |id: crate::texts::TextId| ids[part].get(id.number() as usize).copied();
-            let frames = parts[part].answers[at].1.get(number);
-            answers.push(frames.iter().map(|frame| AnswerFrame {
+        for (place, address) in places.into_iter().zip(addresses) {
+            let found =
+                place.map(|(part, at, number)| (part, parts[part].answers[at].1.get(number)));
+            let (part, frames) = found.unwrap_or((0, &[]));
+            let id = |id: TextId| ids.get(part)?.get(id.number() as usize).copied();
+            let frame = |frame: &AnswerFrame| AnswerFrame {
                 name: frame.name.and_then(id),
                 file: frame.file.and_then(id),
                 ..*frame
-            }));
+            };
+            let has_file = frames.last().is_some_and(|outer| outer.file.is_some());
+            match (!has_file).then(|| self.main.symbol_file(*address)).flatten() {
+                Some(file) => {
+                    let file = Some(answers.texts.add(file));
+                    let (outer, inner) = frames.split_last().unwrap_or((&SILENT, &[]));
+                    let outer = AnswerFrame { file, ..frame(outer) };
+                    answers.push(inner.iter().map(frame).chain([outer]));
+                }
+                None => answers.push(frames.iter().map(frame)),
+            }
         }
         answers
     }

@@ -24,6 +24,8 @@ pub(super) struct Shared<'d> {
     pub(super) units: &'d Units,
     pub(super) alternative: Option<(&'d DebugFile, &'d Units)>,
     pub(super) split: &'d SplitFiles,
+    /// Told how many bytes of units were gone through.
+    pub(super) passed: &'d (dyn Fn(usize) + Sync),
 }
 
 /// Looks addresses up in one unit after the other.
@@ -64,7 +66,7 @@ impl<'d> Worker<'d> {
             None => vec![None; addresses.len()],
         };
         let whole = split.find(options, &main.path, &of, unit).unwrap_or_else(|| of.clone());
-        let functions = functions((&whole.dwarf, &whole.unit), addresses);
+        let functions = functions((&whole.dwarf, &whole.unit), addresses, self.shared.passed);
         let mut files = Files { of: &of, paths: HashMap::default() };
         for (place, innermost) in places.into_iter().zip(&functions.innermost) {
             let frames = self.frames((&whole, &mut files), &functions, *innermost, place);

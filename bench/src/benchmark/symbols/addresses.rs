@@ -1,0 +1,78 @@
+//! Addresses of a program's text, and what its tables of symbols say of them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use anyhow::Context;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+/// Addresses that are drawn evenly from the sections of text (`.text`, `.text.hot` and so on: not
+/// from the stubs of `.plt`, which LLVM's symbolizer calls by the function before them), each from
+/// its own part of them: the same for the same seed.
+///
+/// # Errors
+/// The file isn't a 64-bit ELF file with code.
+pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u64>> {
+    let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    let parsed = ElfFile64::<Endianness>::parse(&*bytes)?;
+    let is_text = |name: &[u8]| name.starts_with(b".text");
+    let sections: Vec<(u64, u64)> = parsed
+        .sections()
+        .filter(|section| section.name_bytes().is_ok_and(is_text))
+        .map(|section| (section.address(), section.size()))
+        .collect();
+    let whole: u64 = sections.iter().map(|(_, size)| size).sum();
+    anyhow::ensure!(whole >= count, "{} has {whole} bytes of code", file.display());
+    let mut random = fastrand::Rng::with_seed(seed);
+    let place = |at: u64| {
+        let part = |at: u64| (u128::from(whole) * u128::from(at) / u128::from(count)) as u64;
+        let mut place = random.u64(part(at)..part(at + 1));
+        for (address, size) in &sections {
+            if place < *size {
+                return address + place;
+            }
+            place -= size;
+        }
+        0
+    };
+    Ok((0..count).map(place).collect())
+}
+
+/// Names of functions and of files in a program's table of symbols.
+#[derive(Debug)]
+pub(super) struct SymbolTable {
+    addresses: HashMap<String, HashSet<u64>>,
+    files: HashSet<String>,
+}
+
+impl SymbolTable {
+    /// # Errors
+    /// The file isn't a 64-bit ELF file.
+    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+        let bytes = std::fs::read(file)?;
+        let parsed = ElfFile64::<Endianness>::parse(&*bytes)?;
+        let mut table = Self { addresses: HashMap::new(), files: HashSet::new() };
+        for symbol in parsed.symbols().chain(parsed.dynamic_symbols()) {
+            let name = String::from_utf8_lossy(symbol.name_bytes()?).into_owned();
+            if symbol.kind() == object::SymbolKind::File {
+                table.files.insert(name);
+            } else {
+                table.addresses.entry(name).or_default().insert(symbol.address());
+            }
+        }
+        Ok(table)
+    }
+
+    /// Whether two names are those of one address.
+    pub(super) fn are_aliases(&self, one: &str, other: &str) -> bool {
+        let (one, other) = (self.addresses.get(one), self.addresses.get(other));
+        one.zip(other).is_some_and(|(one, other)| !one.is_disjoint(other))
+    }
+
+    /// Whether it is the name of a file: of a source, or of one of a compiler's code generation
+    /// units (`STT_FILE`).
+    pub(super) fn is_file(&self, name: &str) -> bool {
+        self.files.contains(name)
+    }
+}

@@ -1,0 +1,160 @@
+//! Memory of names in a program with 1 GB of debug info.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection};
+use serde_json::json;
+
+use super::addresses::drawn;
+use super::{answer, programs};
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::{Round, Variant, rounds};
+use crate::run::{outcome, succeed};
+use crate::scratch::Scratch;
+use crate::setting::Setting;
+
+/// Bytes of debug info, at least.
+const DEBUG_BYTES: u64 = 1_000_000_000;
+
+/// Bytes of memory at most.
+const PEAK_BYTES: f64 = 600e6;
+
+/// Addresses that are asked for.
+const COUNT: u64 = 5000;
+
+/// Instantiations in one object file.
+const INSTANTIATIONS: usize = 96;
+
+/// What the class of the source is called, and in the copies of its object file: as long.
+const CLASS: &str = "Key000";
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let (file, debug_bytes) = program(scratch.folder())?;
+    let addresses = drawn(&file, COUNT, setting.seed.unwrap_or(1))?;
+    let list = scratch.path("addresses");
+    std::fs::write(&list, answer::text(&addresses))?;
+    let ours = programs::symbolize()?;
+    let [tool, path, list] = [&ours, &file, &list].map(|path| path.display().to_string());
+    let variant = |threads: &str| {
+        let line = format!("exec {tool} --threads {threads} {path} <{list}");
+        Variant::new(format!("{threads} threads"), ["sh", "-c", &line])
+    };
+    let variants = [variant("1"), variant("2")];
+    let with_line = answer::of_tare(&file, &addresses)?;
+    let with_line = with_line.iter().filter(|frames| frames[0].line > 0).count();
+    let all = rounds(&variants, setting.rounds.unwrap_or(3))?;
+    let mut report = Report::of_rounds(&variants, &all, findings(&all, debug_bytes));
+    report.table.push(format!(
+        "{debug_bytes} bytes of debug info; {with_line} of {COUNT} addresses have lines"
+    ));
+    report.raw = json!({ "runs": report.raw, "debug_bytes": debug_bytes, "with_line": with_line });
+    Ok(report)
+}
+
+fn findings(rounds: &[Round], debug_bytes: u64) -> Vec<Finding> {
+    let peak = |at: usize| {
+        let most = rounds.iter().map(|round| round.usage[at].peak_bytes).max().unwrap_or(0);
+        Finding {
+            what: format!("peak memory in MB, {} threads", at + 1),
+            measured: Estimate::exact(most as f64 / 1e6),
+            bound: Bound::AtMost(PEAK_BYTES / 1e6),
+        }
+    };
+    let size = Finding {
+        what: "debug info in MB".to_owned(),
+        measured: Estimate::exact(debug_bytes as f64 / 1e6),
+        bound: Bound::AtLeast(DEBUG_BYTES as f64 / 1e6),
+    };
+    vec![size, peak(0), peak(1)]
+}
+
+/// A program of many instantiations, and how much debug info it has. One object file is compiled;
+/// in each copy of it the class has another name of the same length, in symbols, in groups of
+/// sections and in debug info alike: to the linker these are instantiations of their own.
+fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
+    let source = folder.join("large.cc");
+    let main = "int main(int count, char **words)";
+    let text = programs::templates(INSTANTIATIONS).replace("Key<", &format!("{CLASS}<"));
+    let text = text.replace("struct Key ", &format!("struct {CLASS} "));
+    let text = text.replace(main, &format!("int run{CLASS}(int count, char **words)"));
+    // Each instantiation of `work` has an argument of that class; `work` itself is called alike.
+    let text = text.replace(" work", &format!(" work{CLASS}"));
+    std::fs::write(&source, text)?;
+    let object = folder.join("large.o");
+    compile(&source, &object)?;
+    let bytes = std::fs::read(&object)?;
+    let each = debug_bytes(&object)?;
+    // Names that all copies have are there once.
+    let copies = (DEBUG_BYTES / each + 1) * 21 / 20;
+    ensure!(copies < 1000, "{copies} copies of {each} bytes");
+    let (mut calls, mut declared) = (String::new(), String::new());
+    let mut objects = Vec::new();
+    for number in 0..copies {
+        let name = format!("Key{number:03}");
+        let copy = folder.join(format!("{name}.o"));
+        std::fs::write(&copy, replaced(&bytes, CLASS.as_bytes(), name.as_bytes()))?;
+        declared += &format!("int run{name}(int, char **);\n");
+        calls += &format!("sum += run{name}(count, words); ");
+        objects.push(copy);
+    }
+    let (start, file) = (folder.join("start.cc"), folder.join("large"));
+    std::fs::write(
+        &start,
+        format!("{declared}{main} {{ int sum = 0; {calls} return sum & 1; }}\n"),
+    )?;
+    let mut words: Vec<String> = ["c++", "-g", "-o"].map(str::to_owned).to_vec();
+    words
+        .extend([&file, &start].into_iter().chain(&objects).map(|path| path.display().to_string()));
+    succeed(&words)?;
+    for object in objects {
+        std::fs::remove_file(object)?;
+    }
+    let bytes = debug_bytes(&file)?;
+    Ok((file, bytes))
+}
+
+fn compile(source: &Path, object: &Path) -> anyhow::Result<()> {
+    let mut words: Vec<String> =
+        ["c++", "-O1", "-g", "-std=c++17", "-gz=none", "-c", "-o"].map(str::to_owned).to_vec();
+    words.extend([object, source].map(|path| path.display().to_string()));
+    let done = outcome(&words)?;
+    ensure!(done.ended.status == 0, "{}", done.stderr);
+    Ok(())
+}
+
+/// Bytes of all sections of debug info.
+fn debug_bytes(file: &Path) -> anyhow::Result<u64> {
+    let bytes = std::fs::read(file)?;
+    let parsed = ElfFile64::<Endianness>::parse(&*bytes)?;
+    let is_debug = |name: &[u8]| name.starts_with(b".debug_");
+    let sections = parsed.sections().filter(|at| at.name_bytes().is_ok_and(is_debug));
+    Ok(sections.map(|section| section.size()).sum())
+}
+
+/// Some bytes with one text in place of another that is as long.
+fn replaced(bytes: &[u8], text: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut replaced = bytes.to_vec();
+    let mut at = 0;
+    while at + text.len() <= replaced.len() {
+        if replaced[at..].starts_with(text) {
+            replaced[at..at + text.len()].copy_from_slice(other);
+            at += text.len();
+        } else {
+            at += 1;
+        }
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_text_are_replaced() {
+        assert_eq!(replaced(b"aKey000Key00Key000", b"Key000", b"Key017"), b"aKey017Key00Key017");
+    }
+}

@@ -1,0 +1,195 @@
+//! Shares of symbols in the reports of tare and of perf on the same recordings.
+
+mod recorded;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::run::succeed;
+use crate::scratch::Scratch;
+use crate::setting::Setting;
+
+/// Points that a share may differ by, at most.
+const POINTS: f64 = 0.1;
+
+/// Differences of a recording that the table shows, the largest ones.
+const SHOWN: usize = 8;
+
+/// Samples by binary and symbol.
+type Rows = BTreeMap<(String, String), u64>;
+
+/// A symbol's shares in percent.
+struct Shares<'a> {
+    of: &'a (String, String),
+    tare: f64,
+    perf: f64,
+}
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let (mut table, mut findings, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+    for recorded in recorded::all(&scratch)? {
+        let file = scratch.path("perf.data");
+        recorded.record(&scratch, &file)?;
+        let (ours, theirs) = (of_tare(&scratch, &file)?, of_perf(&scratch, &file)?);
+        recorded.clear_up();
+        let all = compare(&ours, &theirs)?;
+        let stubs_named_alike = name_stubs_as_perf(&ours, &theirs);
+        let but_for_stubs = furthest(&compare(&stubs_named_alike, &theirs)?);
+        let (ours, theirs): (u64, u64) = (ours.values().sum(), theirs.values().sum());
+        table.push(format!(
+            "{}: {} symbols named by perf; samples: tare {ours}, perf {theirs}",
+            recorded.name,
+            all.len()
+        ));
+        let mut differ: Vec<_> = all.iter().filter(|share| share.tare != share.perf).collect();
+        differ.sort_by(|a, b| (b.tare - b.perf).abs().total_cmp(&(a.tare - a.perf).abs()));
+        for share in differ.iter().take(SHOWN) {
+            let (dso, symbol) = share.of;
+            table.push(format!(
+                "  tare {:>7.3}%  perf {:>7.3}%  {dso}  {symbol}",
+                share.tare, share.perf
+            ));
+        }
+        let exact = furthest(&all);
+        let finding = |what: &str, points| Finding {
+            what: format!(
+                "{}: furthest share of a symbol from perf's{what}, points",
+                recorded.name
+            ),
+            measured: Estimate::exact(points),
+            bound: Bound::AtMost(POINTS),
+        };
+        findings.push(finding("", exact));
+        if exact > but_for_stubs {
+            findings.push(finding(" but for stubs that perf calls _init", but_for_stubs));
+        }
+        let differ: Vec<Value> = differ
+            .iter()
+            .map(|share| json!({ "symbol": share.of, "tare": share.tare, "perf": share.perf }))
+            .collect();
+        raw.push(json!({
+            "recording": recorded.name, "samples": [ours, theirs], "symbols": all.len(),
+            "differ": differ,
+        }));
+    }
+    Ok(Report { table, findings, raw: json!(raw) })
+}
+
+/// The shares of all symbols that perf names.
+fn compare<'a>(ours: &'a Rows, theirs: &'a Rows) -> anyhow::Result<Vec<Shares<'a>>> {
+    let sum = |rows: &Rows| rows.values().sum::<u64>() as f64;
+    let (our_sum, their_sum) = (sum(ours), sum(theirs));
+    anyhow::ensure!(our_sum > 0.0 && their_sum > 0.0, "a recording without samples");
+    let named = theirs.keys().filter(|(_, symbol)| is_name(symbol));
+    let share = |of: &'a (String, String)| Shares {
+        of,
+        tare: 100.0 * ours.get(of).copied().unwrap_or(0) as f64 / our_sum,
+        perf: 100.0 * theirs.get(of).copied().unwrap_or(0) as f64 / their_sum,
+    };
+    Ok(named.collect::<BTreeSet<_>>().into_iter().map(share).collect())
+}
+
+fn furthest(shares: &[Shares<'_>]) -> f64 {
+    shares.iter().map(|share| (share.tare - share.perf).abs()).fold(0.0, f64::max)
+}
+
+/// perf's `_init` goes up to the first function of `.text`, over the stubs of the procedure linkage
+/// table between them, which have symbols of their own: which of both it finds is chance. The rows
+/// with stubs called as there, where perf has no symbol for them.
+fn name_stubs_as_perf(ours: &Rows, theirs: &Rows) -> Rows {
+    let mut rows = Rows::new();
+    for ((dso, symbol), samples) in ours {
+        let init = (dso.clone(), "_init".to_owned());
+        let own = (dso.clone(), symbol.clone());
+        let is_hidden = symbol.ends_with("@plt") && !theirs.contains_key(&own);
+        let key = if is_hidden && theirs.contains_key(&init) { init } else { own };
+        *rows.entry(key).or_default() += samples;
+    }
+    rows
+}
+
+/// Whether it isn't an address.
+fn is_name(symbol: &str) -> bool {
+    !symbol.starts_with("0x") && !symbol.is_empty() && symbol != "[unknown]"
+}
+
+fn of_tare(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
+    let (tare, file) = (scratch.setting.tare(), file.display().to_string());
+    let words = [&tare, "report", "--json", "--no-children", "-g", "none", "--no-demangle"];
+    let words = [&words[..], &["--no-cache", "--sort", "dso,sym", "-i", &file]].concat();
+    let done = succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+    let report: Value = serde_json::from_str(&done.stdout)?;
+    let entries = report["events"][0]["entries"].as_array().context("a report without entries")?;
+    let mut rows = Rows::new();
+    for entry in entries {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        let samples = entry["own"]["samples"].as_u64().context("an entry without samples")?;
+        *rows.entry((dso(&text("dso")), text("symbol"))).or_default() += samples;
+    }
+    Ok(rows)
+}
+
+fn of_perf(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
+    let (cache, file) = (scratch.path("buildid").display().to_string(), file.display().to_string());
+    let words = ["perf", "--buildid-dir", &cache, "report", "--stdio", "--no-children", "-g"];
+    let further = ["none", "--no-demangle", "-F", "sample,dso,sym", "-t", "|", "-i", &file];
+    let words = [&words[..], &further].concat();
+    let done = succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+    let mut rows = Rows::new();
+    for line in done.stdout.lines().filter(|line| !line.starts_with('#')) {
+        let mut parts = line.splitn(3, '|');
+        let (Some(samples), Some(name), Some(symbol)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        // "[.] name": the level of privilege stands before it.
+        let symbol = symbol.trim();
+        let symbol = symbol.split_once("] ").map_or(symbol, |(_, symbol)| symbol);
+        let samples: u64 = samples.trim().parse()?;
+        *rows.entry((dso(name), symbol.trim().to_owned())).or_default() += samples;
+    }
+    Ok(rows)
+}
+
+/// A binary's name without its folder. Compiled code is called by its process, and by perf also by
+/// its file.
+fn dso(name: &str) -> String {
+    let name = name.trim();
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let is_map = last.starts_with("perf-") && last.ends_with(".map");
+    if is_map || name.starts_with("[JIT]") { "[JIT]".to_owned() } else { last.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_each_readers_own_samples_and_of_what_perf_names() {
+        let rows = |rows: &[(&str, u64)]| -> Rows {
+            rows.iter().map(|(name, n)| (("a".to_owned(), (*name).to_owned()), *n)).collect()
+        };
+        let (ours, theirs) = (rows(&[("f", 3), ("g", 1)]), rows(&[("f", 1), ("0x12", 1)]));
+        let shares = compare(&ours, &theirs).unwrap();
+        let found: Vec<_> =
+            shares.iter().map(|share| (share.of.1.as_str(), share.tare, share.perf)).collect();
+        assert_eq!(found, [("f", 75.0, 50.0)]);
+        assert_eq!(dso("/tmp/perf-12.map"), dso("[JIT] tid 12"));
+    }
+
+    #[test]
+    fn stubs_are_named_as_by_perf_where_it_has_no_symbol_for_them() {
+        let rows = |names: &[&str]| -> Rows {
+            names.iter().map(|name| (("a".to_owned(), (*name).to_owned()), 1)).collect()
+        };
+        let theirs = rows(&["_init", "f@plt"]);
+        let named = name_stubs_as_perf(&rows(&["f@plt", "g@plt"]), &theirs);
+        assert_eq!(named, theirs);
+        assert_eq!(name_stubs_as_perf(&rows(&["g@plt"]), &rows(&["f"])), rows(&["g@plt"]));
+    }
+}
