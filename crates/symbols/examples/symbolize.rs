@@ -6,11 +6,16 @@
 //! symbolize [--demangle] [--threads N] [--debug-dir FOLDER] FILE < addresses
 //! ```
 
-use std::io::{BufWriter, Read, Write};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::PathBuf;
 
-use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, SymbolOptions, Symbolizer};
+use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, Frames, SymbolOptions, Symbolizer};
+
+/// Addresses whose frames are made text at a time.
+const BLOCK: usize = 1 << 12;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
@@ -40,16 +45,42 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         addresses.push(DsoAddress { dso, address });
     }
     let frames = symbolizer.frames(&dsos, &addresses, threads);
-    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    for place in 0..frames.len() {
-        for frame in frames.get(place) {
-            let name = frame.name.unwrap_or("??");
-            match frame.location {
-                Some(at) => writeln!(out, "{name}\n{}:{}:{}", at.file, at.line, at.column)?,
-                None => writeln!(out, "{name}\n??:0:0")?,
+    let mut out = std::io::stdout().lock();
+    for from in (0..frames.len()).step_by(BLOCK * threads.get()) {
+        // Each thread formats a block, and they are written one after the other.
+        let part = |number: usize| {
+            let start = (from + number * BLOCK).min(frames.len());
+            text_of(&frames, start..(start + BLOCK).min(frames.len()))
+        };
+        let part = &part;
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..threads.get()).map(|number| scope.spawn(move || part(number))).collect();
+            out.write_all(part(0).as_bytes())?;
+            for other in others {
+                let text = other.join().map_err(|_| std::io::Error::other("a thread panicked"))?;
+                out.write_all(text.as_bytes())?;
             }
-        }
-        writeln!(out)?;
+            Ok::<_, std::io::Error>(())
+        })?;
     }
-    Ok(out.flush()?)
+    Ok(())
+}
+
+/// The frames of addresses, as text.
+fn text_of(frames: &Frames<'_>, places: Range<usize>) -> String {
+    let mut text = String::new();
+    for place in places {
+        for frame in frames.get(place) {
+            text.push_str(frame.name.unwrap_or("??"));
+            let (file, line, column) =
+                frame.location.map_or(("??", 0, 0), |at| (at.file, at.line, at.column));
+            text.push('\n');
+            text.push_str(file);
+            // Writing to a string can't fail.
+            let _ = writeln!(text, ":{line}:{column}");
+        }
+        text.push('\n');
+    }
+    text
 }

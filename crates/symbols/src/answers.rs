@@ -39,6 +39,17 @@ impl Answers {
         Self { texts, ..Self::default() }
     }
 
+    /// Makes room for further addresses with so many frames together.
+    pub(crate) fn reserve(&mut self, addresses: usize, frames: usize) {
+        self.ends.reserve(addresses);
+        self.frames.reserve(frames);
+    }
+
+    /// How many frames all addresses have together.
+    pub(crate) fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Adds the frames of the next address, the innermost first.
     pub(crate) fn push(&mut self, frames: impl IntoIterator<Item = AnswerFrame>) {
         self.frames.extend(frames);

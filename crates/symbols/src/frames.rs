@@ -12,6 +12,9 @@ use crate::symbolizer::{Symbol, Symbolizer};
 use crate::texts::TextId;
 use crate::unresolved::Unresolved;
 
+/// Addresses that another thread is started for.
+const THREAD_ADDRESSES: usize = 1 << 14;
+
 /// A place in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Location<'a> {
@@ -89,14 +92,31 @@ impl Symbolizer {
                 sorted.insert(dso, (number, addresses));
             }
         }
-        let asked = addresses.iter().map(|at| Asked {
-            symbol: self.find(dsos, at.dso, at.address),
-            answer: sorted.get(&at.dso).and_then(|(part, addresses)| {
-                let number = addresses.binary_search(&at.address).ok()?;
-                Some((*part, u32::try_from(number).ok()?))
-            }),
+        let look_up = |addresses: &[DsoAddress]| -> Vec<Asked> {
+            let asked = addresses.iter().map(|at| Asked {
+                symbol: self.find(dsos, at.dso, at.address),
+                answer: sorted.get(&at.dso).and_then(|(part, addresses)| {
+                    let number = addresses.binary_search(&at.address).ok()?;
+                    Some((*part, u32::try_from(number).ok()?))
+                }),
+            });
+            asked.collect()
+        };
+        let threads = threads.get().min(1 + addresses.len() / THREAD_ADDRESSES);
+        let (own, others) = addresses.split_at(addresses.len() / threads);
+        let asked = std::thread::scope(|scope| {
+            let chunks = others.chunks(addresses.len().div_ceil(threads).max(1));
+            let spawned: Vec<_> = chunks.map(|chunk| scope.spawn(|| look_up(chunk))).collect();
+            let mut asked = look_up(own);
+            for thread in spawned {
+                match thread.join() {
+                    Ok(found) => asked.extend(found),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            asked
         });
-        Frames { symbolizer: self, asked: asked.collect(), parts }
+        Frames { symbolizer: self, asked, parts }
     }
 }
 

@@ -184,6 +184,8 @@ impl DebugInfo {
             }
         }
         let mut answers = Answers::new(texts);
+        let all = parts.iter().flat_map(|part| &part.answers);
+        answers.reserve(addresses.len(), all.map(|(_, found)| found.frame_count()).sum());
         for (place, address) in places.into_iter().zip(addresses) {
             let found =
                 place.map(|(part, at, number)| (part, parts[part].answers[at].1.get(number)));
