@@ -46,30 +46,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let frames = symbolizer.frames(&dsos, &addresses, threads);
     let mut out = std::io::stdout().lock();
+    let mut texts = vec![String::new(); threads.get()];
     for from in (0..frames.len()).step_by(BLOCK * threads.get()) {
         // Each thread formats a block, and they are written one after the other.
-        let part = |number: usize| {
-            let start = (from + number * BLOCK).min(frames.len());
-            text_of(&frames, start..(start + BLOCK).min(frames.len()))
-        };
-        let part = &part;
         std::thread::scope(|scope| {
-            let others: Vec<_> =
-                (1..threads.get()).map(|number| scope.spawn(move || part(number))).collect();
-            out.write_all(part(0).as_bytes())?;
-            for other in others {
-                let text = other.join().map_err(|_| std::io::Error::other("a thread panicked"))?;
-                out.write_all(text.as_bytes())?;
+            let mut parts = texts.iter_mut().enumerate().map(|(number, text)| {
+                let start = (from + number * BLOCK).min(frames.len());
+                (text, start..(start + BLOCK).min(frames.len()))
+            });
+            let own = parts.next();
+            for (text, places) in parts {
+                let frames = &frames;
+                scope.spawn(move || format_frames(frames, places, text));
             }
-            Ok::<_, std::io::Error>(())
-        })?;
+            own.into_iter().for_each(|(text, places)| format_frames(&frames, places, text));
+        });
+        texts.iter().try_for_each(|text| out.write_all(text.as_bytes()))?;
     }
     Ok(())
 }
 
 /// The frames of addresses, as text.
-fn text_of(frames: &Frames<'_>, places: Range<usize>) -> String {
-    let mut text = String::new();
+fn format_frames(frames: &Frames<'_>, places: Range<usize>, text: &mut String) {
+    text.clear();
     for place in places {
         for frame in frames.get(place) {
             text.push_str(frame.name.unwrap_or("??"));
@@ -82,5 +81,4 @@ fn text_of(frames: &Frames<'_>, places: Range<usize>) -> String {
         }
         text.push('\n');
     }
-    text
 }

@@ -1,18 +1,25 @@
 //! Texts, each kept once.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::limits;
 
 /// A text's number in [`Texts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct TextId(u32);
+pub(crate) struct TextId(NonZeroU32);
 
 impl TextId {
     /// Counted from 0, in the order in which texts came.
     pub(crate) fn number(self) -> u32 {
-        self.0
+        self.0.get() - 1
+    }
+
+    /// An id of nothing where there are too many texts for a number.
+    fn new(number: usize) -> Self {
+        let behind = u32::try_from(number).map_or(u32::MAX, |number| number.saturating_add(1));
+        Self(NonZeroU32::new(behind).unwrap_or(NonZeroU32::MAX))
     }
 }
 
@@ -44,7 +51,7 @@ impl Texts {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
-        let id = TextId(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        let id = TextId::new(self.texts.len());
         let text: Arc<str> = text.into();
         self.bytes += text.len();
         self.texts.push(Arc::clone(&text));
@@ -59,7 +66,7 @@ impl Texts {
 
     /// A text; empty for an id of others.
     pub(crate) fn get(&self, id: TextId) -> &str {
-        self.texts.get(id.0 as usize).map_or("", |text| text)
+        self.texts.get(id.number() as usize).map_or("", |text| text)
     }
 }
 

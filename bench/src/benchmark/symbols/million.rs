@@ -44,8 +44,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let variant =
         |(name, line): (&str, &String)| Variant::new(name, ["sh", "-c", &format!("exec {line}")]);
     let variants: Vec<Variant> = names.into_iter().zip(&lines).map(variant).collect();
-    let answers = all_answers(&scratch, &lines)?;
     let all = rounds(&variants, setting.rounds.unwrap_or(7))?;
+    // Behind the rounds: what they take of memory would be in the figures of the programs.
+    let answers = all_answers(&scratch, &lines)?;
     let ratio = |one: usize, other: usize| {
         let elapsed = |round: &Round, at: usize| round.usage[at].elapsed_ns as f64;
         Estimate::of_ratios(all.iter().map(|round| elapsed(round, one) / elapsed(round, other)))
