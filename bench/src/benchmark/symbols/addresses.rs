@@ -26,7 +26,8 @@ pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u6
     anyhow::ensure!(whole >= count, "{} has {whole} bytes of code", file.display());
     let mut random = fastrand::Rng::with_seed(seed);
     let place = |at: u64| {
-        let part = |at: u64| (u128::from(whole) * u128::from(at) / u128::from(count)) as u64;
+        // A program's text times a few thousand is far from the largest number.
+        let part = |at: u64| whole.saturating_mul(at) / count;
         let mut place = random.u64(part(at)..part(at + 1));
         for (address, size) in &sections {
             if place < *size {

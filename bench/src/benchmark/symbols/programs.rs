@@ -43,7 +43,7 @@ fn call(line: &str, words: &[&Path]) -> anyhow::Result<()> {
 
 /// A library of C.
 fn c(folder: &Path, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
-    zstd(&folder.join(name), &[options, &["-shared", "-fPIC"]].concat(), zstd::sources()?)
+    zstd(&folder.join(name), &[options, &["-shared", "-fPIC"]].concat(), &zstd::sources()?)
 }
 
 /// A program `NAME FILE TIMES`, which compresses a file so many times with that library.
@@ -54,10 +54,10 @@ pub(super) fn compressor(folder: &Path, name: &str, options: &[&str]) -> anyhow:
     let header = sources[0].ancestors().nth(2).context("a library has a folder")?;
     let include = format!("-I{}", header.display());
     sources.push(main);
-    zstd(&folder.join(name), &[options, &[include.as_str()]].concat(), sources)
+    zstd(&folder.join(name), &[options, &[include.as_str()]].concat(), &sources)
 }
 
-fn zstd(file: &Path, options: &[&str], sources: Vec<PathBuf>) -> anyhow::Result<PathBuf> {
+fn zstd(file: &Path, options: &[&str], sources: &[PathBuf]) -> anyhow::Result<PathBuf> {
     let line = format!("cc {} -DZSTD_DISABLE_ASM -o", options.join(" "));
     let mut words = vec![file];
     words.extend(sources.iter().map(PathBuf::as_path));

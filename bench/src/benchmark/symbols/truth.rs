@@ -225,17 +225,18 @@ mod tests {
         };
         let table =
             SymbolTable::read(&std::env::current_exe().expect("a test has a file")).unwrap();
-        let (a, b) = (frame("a", "f.c", 1), frame("b", "f.c", 2));
+        let (a, b) = ([frame("a", "f.c", 1)], [frame("b", "f.c", 2)]);
+        let both = [&a[..], &b[..]].concat();
         let cause = |ours: &[answer::Frame], theirs: &[answer::Frame]| {
             cause(&table, &ours.to_vec(), &theirs.to_vec())
         };
-        assert_eq!(cause(&[a.clone()], &[a.clone()]), None);
-        assert_eq!(cause(&[a.clone(), b.clone()], &[b.clone()]), Some(Cause::Inlined));
-        assert_eq!(cause(&[a.clone()], &[b.clone()]), Some(Cause::Name));
-        assert_eq!(cause(&[a.clone()], &[frame("a", "f.c", 2)]), Some(Cause::Line));
-        assert_eq!(cause(&[a.clone()], &[frame("a", "g.c", 1)]), Some(Cause::File));
+        assert_eq!(cause(&a, &a), None);
+        assert_eq!(cause(&both, &b), Some(Cause::Inlined));
+        assert_eq!(cause(&a, &b), Some(Cause::Name));
+        assert_eq!(cause(&a, &[frame("a", "f.c", 2)]), Some(Cause::Line));
+        assert_eq!(cause(&a, &[frame("a", "g.c", 1)]), Some(Cause::File));
         let (unknown, nothing) = (frame("a", "??", 0), frame("a", "nothing.c", 0));
         assert_eq!(cause(&[unknown], &[nothing]), Some(Cause::File));
-        assert_eq!(cause(&[frame("b.part.0", "f.c", 2)], &[b]), Some(Cause::Clone));
+        assert_eq!(cause(&[frame("b.part.0", "f.c", 2)], &b), Some(Cause::Clone));
     }
 }
