@@ -77,8 +77,12 @@ impl Profile {
         frames.clear();
         let chain = self.frames_of(row.stack);
         let function = |frame| Function::of(self, frame);
-        let begins_at_leaf = |first: &FrameId| function(Some(*first)) == function(row.leaf);
-        frames.extend(row.leaf.filter(|_| !chain.first().is_some_and(begins_at_leaf)));
+        // Before the function that has the symbol are those that the compiler put into it.
+        let is_inlined = |id: &&FrameId| self.frame(**id).is_some_and(|frame| frame.is_inlined);
+        let first = chain.iter().find(|id| !is_inlined(id));
+        let begins_at_leaf =
+            first.is_some_and(|first| function(Some(*first)) == function(row.leaf));
+        frames.extend(row.leaf.filter(|_| !begins_at_leaf));
         frames.extend_from_slice(chain);
     }
 }

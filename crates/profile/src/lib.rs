@@ -40,7 +40,7 @@ pub use ids::{
 };
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};
-pub use profile::{Profile, Row};
+pub use profile::{Profile, ReplacedRows, Row};
 pub use samples::{RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term};
 pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
 pub use unnamed::{BinaryFile, Lack, Unnamed};

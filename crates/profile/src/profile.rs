@@ -48,6 +48,18 @@ pub struct Profile {
     pub losses: Losses,
 }
 
+/// Which row each row has become when its frames were replaced.
+#[derive(Clone, Debug, Default)]
+pub struct ReplacedRows(Vec<RowId>);
+
+impl ReplacedRows {
+    /// What a row is by now; `None` for one that wasn't there.
+    #[must_use]
+    pub fn get(&self, before: RowId) -> Option<RowId> {
+        self.0.get(before.index()).copied()
+    }
+}
+
 impl Profile {
     /// Keeps a text.
     pub fn add_string(&mut self, text: &[u8]) -> StringId {
@@ -129,16 +141,17 @@ impl Profile {
 
     /// Puts other frames in the place of those that are there: `leaf` says where a sample was,
     /// `frames` adds those of a frame of a call chain, the innermost first; it is told whether the
-    /// frame before is one of the same space, which this one called.
+    /// frame before is one of the same space, which this one called. Returns which row each row is by
+    /// now.
     pub fn replace_frames(
         &mut self,
         leaf: impl Fn(FrameId) -> FrameId,
         frames: impl Fn(FrameId, bool, &mut Vec<FrameId>),
-    ) {
+    ) -> ReplacedRows {
         let stacks = std::mem::take(&mut self.stacks);
         let mut replaced: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState> =
             HashMap::default();
-        let mut chain = Vec::new();
+        let (mut chain, mut now) = (Vec::new(), Vec::new());
         let (rows, weights) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.weights));
         for (row, weight) in rows.iter().zip(weights) {
             let stack = row.stack.and_then(|stack| {
@@ -153,8 +166,9 @@ impl Profile {
                     self.stacks.insert(&chain)
                 })
             });
-            self.add_samples(Row { leaf: row.leaf.map(&leaf), stack, ..*row }, weight);
+            now.push(self.add_samples(Row { leaf: row.leaf.map(&leaf), stack, ..*row }, weight));
         }
+        ReplacedRows(now)
     }
 
     /// Says what a thread was called last.

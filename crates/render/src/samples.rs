@@ -144,6 +144,9 @@ impl Kind {
     }
 
     fn of(profile: &Profile, frame: &Frame) -> Self {
+        if frame.is_inlined {
+            return Self::Inlined;
+        }
         let path = frame.dso.and_then(|dso| profile.dso(dso)).map(|dso| profile.string(dso.path));
         let path = path.unwrap_or_default();
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);

@@ -4,7 +4,6 @@
 //! `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox Profiler, version
 //! 48; later ones read it.
 
-use std::collections::HashMap;
 use std::io;
 
 use indexmap::{IndexMap, IndexSet};
@@ -161,10 +160,25 @@ fn meta(
 #[derive(Default)]
 struct Tables {
     strings: IndexSet<String, foldhash::fast::RandomState>,
-    frames: IndexMap<FrameId, (usize, Kind), foldhash::fast::RandomState>,
-    functions: IndexSet<(usize, Option<usize>), foldhash::fast::RandomState>,
+    frames: IndexMap<(FrameId, u32), FrameRow, foldhash::fast::RandomState>,
+    functions: IndexSet<Function, foldhash::fast::RandomState>,
     resources: IndexSet<usize, foldhash::fast::RandomState>,
-    known: HashMap<FrameId, usize, foldhash::fast::RandomState>,
+}
+
+/// A row of the table of frames.
+struct FrameRow {
+    function: usize,
+    kind: Kind,
+    line: Option<u32>,
+    column: Option<u32>,
+}
+
+/// A function by the numbers of its name, its library and its source file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Function {
+    name: usize,
+    resource: Option<usize>,
+    file: Option<usize>,
 }
 
 impl Tables {
@@ -174,18 +188,25 @@ impl Tables {
             .unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0)
     }
 
-    fn frame(&mut self, profile: &Profile, id: FrameId) -> usize {
-        if let Some(known) = self.known.get(&id) {
-            return *known;
+    /// A frame, and how many functions it was put into.
+    fn frame(&mut self, profile: &Profile, id: FrameId, depth: u32) -> usize {
+        if let Some(known) = self.frames.get_index_of(&(id, depth)) {
+            return known;
         }
         let place = FrameText::of(profile, id);
         let name = self.string(&place.name);
         let dso = place.dso.as_deref().map(|dso| self.string(dso));
         let resource = dso.map(|dso| self.resources.insert_full(dso).0);
-        let function = self.functions.insert_full((name, resource)).0;
-        let at = self.frames.insert_full(id, (function, place.kind)).0;
-        self.known.insert(id, at);
-        at
+        let source = profile.frame(id).and_then(|frame| frame.line);
+        let file = source.map(|at| String::from_utf8_lossy(profile.string(at.file)));
+        let file = file.map(|file| self.string(&file));
+        let function = self.functions.insert_full(Function { name, resource, file }).0;
+        let number = |of: fn(&tare_profile::Line) -> u32| {
+            source.as_ref().map(of).filter(|number| *number > 0)
+        };
+        let (line, column) = (number(|at| at.line), number(|at| at.column));
+        let row = FrameRow { function, kind: place.kind, line, column };
+        self.frames.insert_full((id, depth), row).0
     }
 }
 
@@ -257,9 +278,15 @@ fn category(kind: Kind) -> usize {
 }
 
 fn stack_table(tables: &mut Tables, profile: &Profile, samples: &Samples) -> Value {
-    let nodes = samples.nodes.iter();
-    let frames: Vec<usize> = nodes.map(|(_, frame)| tables.frame(profile, *frame)).collect();
-    let of = |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, (_, kind))| category(*kind));
+    let (mut frames, mut depths): (Vec<usize>, Vec<u32>) = Default::default();
+    for (prefix, frame) in &samples.nodes {
+        let is_inlined = profile.frame(*frame).is_some_and(|frame| frame.is_inlined);
+        let outer = prefix.and_then(|prefix| depths.get(prefix).copied()).unwrap_or(0);
+        let depth = if is_inlined { outer + 1 } else { 0 };
+        depths.push(depth);
+        frames.push(tables.frame(profile, *frame, depth));
+    }
+    let of = |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, row)| category(row.kind));
     json!({
         "length": frames.len(),
         "prefix": samples.nodes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(),
@@ -275,22 +302,22 @@ fn frame_table(tables: &Tables) -> Value {
     json!({
         "length": length,
         "address": vec![-1; length],
-        "inlineDepth": vec![0; length],
-        "category": tables.frames.values().map(|(_, kind)| category(*kind)).collect::<Vec<_>>(),
+        "inlineDepth": tables.frames.keys().map(|(_, depth)| *depth).collect::<Vec<_>>(),
+        "category": tables.frames.values().map(|row| category(row.kind)).collect::<Vec<_>>(),
         "subcategory": vec![0; length],
-        "func": tables.frames.values().map(|(function, _)| function).collect::<Vec<_>>(),
+        "func": tables.frames.values().map(|row| row.function).collect::<Vec<_>>(),
         "nativeSymbol": nulls,
         "innerWindowID": vec![0; length],
         "implementation": nulls,
-        "line": nulls,
-        "column": nulls,
+        "line": tables.frames.values().map(|row| row.line).collect::<Vec<_>>(),
+        "column": tables.frames.values().map(|row| row.column).collect::<Vec<_>>(),
     })
 }
 
 fn function_table(tables: &Tables) -> Value {
     let length = tables.functions.len();
     let nulls = vec![Value::Null; length];
-    let resource = |(_, resource): &(usize, Option<usize>)| match resource {
+    let resource = |function: &Function| match function.resource {
         Some(resource) => json!(resource),
         None => json!(-1),
     };
@@ -298,9 +325,9 @@ fn function_table(tables: &Tables) -> Value {
         "length": length,
         "isJS": vec![false; length],
         "relevantForJS": vec![false; length],
-        "name": tables.functions.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "name": tables.functions.iter().map(|function| function.name).collect::<Vec<_>>(),
         "resource": tables.functions.iter().map(resource).collect::<Vec<_>>(),
-        "fileName": nulls,
+        "fileName": tables.functions.iter().map(|function| function.file).collect::<Vec<_>>(),
         "lineNumber": nulls,
         "columnNumber": nulls,
     })

@@ -92,14 +92,23 @@ impl Message {
     }
 }
 
+/// A function by the numbers of its name and of its source file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Function {
+    name: u64,
+    dso: Option<DsoId>,
+    file: u64,
+}
+
 /// A profile that is put together. Numbers of functions, files and places begin with 1.
 struct Building<'a> {
     whole: &'a Whole<'a>,
     message: Message,
     strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
     events: Vec<EventId>,
-    locations: HashMap<FrameId, u64, foldhash::fast::RandomState>,
-    functions: IndexSet<(u64, Option<DsoId>), foldhash::fast::RandomState>,
+    /// By their frames, inlined ones before the function that they were put into.
+    locations: HashMap<Box<[FrameId]>, u64, foldhash::fast::RandomState>,
+    functions: IndexSet<Function, foldhash::fast::RandomState>,
     mappings: IndexSet<DsoId, foldhash::fast::RandomState>,
 }
 
@@ -154,7 +163,10 @@ impl<'a> Building<'a> {
     fn sample(&mut self, key: &Key, values: [u64; 2], frames: &[FrameId]) {
         let profile = self.whole.profile;
         let mut sample = Message::default();
-        let locations: Vec<u64> = frames.iter().map(|frame| self.location(*frame)).collect();
+        // Frames of functions that were put into another one are lines of its location.
+        let is_inlined = |id: &FrameId| profile.frame(*id).is_some_and(|frame| frame.is_inlined);
+        let parts = frames.chunk_by(|frame, _| is_inlined(frame));
+        let locations: Vec<u64> = parts.map(|part| self.location(part)).collect();
         sample.numbers(1, locations);
         let of = |event: &EventId| if *event == key.event { values } else { [0, 0] };
         sample.numbers(2, self.events.iter().flat_map(of));
@@ -175,26 +187,37 @@ impl<'a> Building<'a> {
         self.message.bytes(2, &sample.0);
     }
 
-    fn location(&mut self, id: FrameId) -> u64 {
-        if let Some(known) = self.locations.get(&id) {
+    fn location(&mut self, frames: &[FrameId]) -> u64 {
+        if let Some(known) = self.locations.get(frames) {
             return *known;
         }
         let profile = self.whole.profile;
-        let place = FrameText::of(profile, id);
         let number = self.locations.len() as u64 + 1;
-        self.locations.insert(id, number);
-        let dso = profile.frame(id).and_then(|frame| frame.dso);
+        self.locations.insert(frames.into(), number);
+        let outer = frames.last().copied();
+        let dso = outer.and_then(|outer| profile.frame(outer)?.dso);
         let mapping = dso.map_or(0, |dso| self.mappings.insert_full(dso).0 as u64 + 1);
-        let name = self.string(place.name.as_bytes());
-        let mut line = Message::default();
-        line.number(1, self.functions.insert_full((name, dso)).0 as u64 + 1);
         let mut location = Message::default();
         location.number(1, number);
         location.number(2, mapping);
-        location.number(3, place.address);
-        location.bytes(4, &line.0);
+        location.number(3, outer.map_or(0, |outer| FrameText::of(profile, outer).address));
+        for frame in frames {
+            location.bytes(4, &self.line(*frame, dso));
+        }
         self.message.bytes(4, &location.0);
         number
+    }
+
+    fn line(&mut self, id: FrameId, dso: Option<DsoId>) -> Vec<u8> {
+        let profile = self.whole.profile;
+        let source = profile.frame(id).and_then(|frame| frame.line);
+        let name = self.string(FrameText::of(profile, id).name.as_bytes());
+        let file = source.map_or(0, |source| self.string(profile.string(source.file)));
+        let mut line = Message::default();
+        line.number(1, self.functions.insert_full(Function { name, dso, file }).0 as u64 + 1);
+        line.number(2, source.map_or(0, |source| source.line.into()));
+        line.number(3, source.map_or(0, |source| source.column.into()));
+        line.0
     }
 
     /// The tables that samples refer to, and what else there is to say.
@@ -209,11 +232,12 @@ impl<'a> Building<'a> {
             mapping.number(7, 1);
             self.message.bytes(3, &mapping.0);
         }
-        for (number, (name, _)) in (1..).zip(&self.functions) {
+        for (number, Function { name, file, .. }) in (1..).zip(&self.functions) {
             let mut function = Message::default();
             function.number(1, number);
             function.number(2, *name);
             function.number(3, *name);
+            function.number(4, *file);
             self.message.bytes(5, &function.0);
         }
         self.message.number(10, duration_ns);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tare_profile::{
-    Dso, DsoId, Frame, FrameId, Profile, Space, StackId, StringId, Symbol, SymbolId,
+    Dso, DsoId, Frame, FrameId, Profile, ReplacedRows, Space, StackId, StringId, Symbol, SymbolId,
 };
 use tare_symbols::Unresolved;
 
@@ -140,10 +140,13 @@ impl Frames {
     }
 
     /// Asks debug info about all addresses that were met, and puts what it says into the profile.
-    pub(super) fn locate(&mut self, profile: &mut Profile, machine: &Machine) {
-        if let Some(lines) = self.lines.take() {
-            lines.locate(profile, machine);
-        }
+    /// Returns which row of the profile each row is by now; `None` where nothing was to be asked.
+    pub(super) fn locate(
+        &mut self,
+        profile: &mut Profile,
+        machine: &Machine,
+    ) -> Option<ReplacedRows> {
+        Some(self.lines.take()?.locate(profile, machine))
     }
 
     fn dso(&mut self, profile: &mut Profile, machine: &Machine, dso: tare_symbols::DsoId) -> DsoId {

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use tare_profile::{Frame, FrameId, Line, Profile, Symbol};
+use tare_profile::{Frame, FrameId, Line, Profile, ReplacedRows, Symbol};
 use tare_symbols::{DsoAddress, Location};
 
 use crate::machine::Machine;
@@ -45,7 +45,8 @@ impl Lines {
     /// Puts the frames with their lines into the profile, and those of inlined functions into its
     /// call chains. Where a sample was remains the function that has the symbol, as in perf, with
     /// the line of the innermost one.
-    pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) {
+    /// Returns which row of the profile each row is by now.
+    pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
         // Of a caller, the line is that of its call, which ends before the return address.
         let call = |at: DsoAddress| DsoAddress { address: at.address.saturating_sub(1), ..at };
         let exact: Vec<_> = self.asked.iter().map(|asked| asked.at).collect();
@@ -74,7 +75,7 @@ impl Lines {
                     None => chain.push(frame),
                 }
             },
-        );
+        )
     }
 
     fn replacement(

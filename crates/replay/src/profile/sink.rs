@@ -6,7 +6,9 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Sample, TaskRead};
-use tare_profile::{EventId, FrameId, Losses, Profile, Row, StackId, StringId, Thread, Weight};
+use tare_profile::{
+    EventId, FrameId, Losses, Profile, ReplacedRows, Row, RowId, StackId, StringId, Thread, Weight,
+};
 
 use super::frame_pointers::Chains;
 use super::frames::Frames;
@@ -32,6 +34,8 @@ pub struct ProfileSink {
     events: Vec<EventId>,
     periods: Vec<u64>,
     frames: Option<Frames>,
+    /// Which row each row has become since lines are known.
+    rows_now: Option<ReplacedRows>,
     chain: Vec<CodeAddress>,
     frame_pointers: Chains,
     from_ns: u64,
@@ -87,7 +91,7 @@ impl Sink for ProfileSink {
 
     fn end(&mut self, machine: &mut Machine) -> Result<(), Error> {
         if let Some(frames) = &mut self.frames {
-            frames.locate(&mut self.profile, machine);
+            self.rows_now = frames.locate(&mut self.profile, machine);
         }
         Ok(())
     }
@@ -111,6 +115,7 @@ impl ProfileSink {
                 let asks = options.lines || options.inline;
                 Frames::new(asks.then(|| Lines::new(options.inline)))
             }),
+            rows_now: None,
             chain: Vec::new(),
             frame_pointers: Chains::default(),
             from_ns,
@@ -175,6 +180,22 @@ impl ProfileSink {
         let index = sample.event.filter(|_| self.takes_time(sample.time_ns))?;
         let (_, row, weight) = self.front(machine, sample, index)?;
         Some((self.placed(machine, sample, index, row), weight))
+    }
+
+    /// Adds a sample to a row, whose number stays until the end of the replay: see
+    /// [`Self::row_with_lines`].
+    pub fn add_located(&mut self, row: Row, weight: Weight) -> RowId {
+        self.profile.add_samples(row, weight)
+    }
+
+    /// A row after the end of the replay, when lines and inlined functions are known.
+    #[must_use]
+    pub fn row_with_lines(&self, before: RowId) -> Option<Row> {
+        let now = match &self.rows_now {
+            Some(rows) => rows.get(before)?,
+            None => before,
+        };
+        Some(*self.profile.row(now)?.0)
     }
 
     /// The profile as it is by now.

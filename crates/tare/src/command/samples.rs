@@ -11,7 +11,7 @@ use tare_format::file::features::{ARCH, CPUDESC, HOSTNAME, OSRELEASE};
 use tare_format::ledger::Ledger;
 use tare_format::printable;
 use tare_format::record::{Record, Sample};
-use tare_profile::{EventId, Profile};
+use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{SampleSink, Session, Unit, Whole};
 use tare_replay::{
     Code, Error, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink,
@@ -50,7 +50,7 @@ pub(crate) fn replay(
         by_cpu: true,
         code: Code::Stack,
         lines: false,
-        inline: false,
+        inline: samples.inline,
         trace,
         include_self: true,
         exact: false,
@@ -64,7 +64,15 @@ pub(crate) fn replay(
         })?;
     let filter = Passing::new(&samples.filter);
     let own = Own { includes: samples.include_self, ..Own::default() };
-    let mut routing = Routing { inner, filter, events: &samples.events, own, taken: 0, sink };
+    let mut routing = Routing {
+        inner,
+        filter,
+        events: &samples.events,
+        own,
+        taken: 0,
+        waiting: samples.inline.then(Vec::new),
+        sink,
+    };
     let options = Options { symbols, ..Options::default() };
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
     let Routing { inner, own, taken, .. } = routing;
@@ -85,7 +93,16 @@ struct Routing<'a> {
     events: &'a [String],
     own: Own,
     taken: u64,
+    /// Samples until their lines and inlined functions are known, where these were asked for.
+    waiting: Option<Vec<Waiting>>,
     sink: &'a mut dyn SampleSink,
+}
+
+/// A sample that waits for the end of the recording.
+struct Waiting {
+    row: RowId,
+    weight: Weight,
+    time_ns: Option<u64>,
 }
 
 /// The recorder's own threads.
@@ -133,6 +150,11 @@ impl Sink for Routing<'_> {
         if is_wanted(profile, self.events, row.event) {
             self.taken += 1;
             let time_ns = sample.time_ns;
+            if let Some(waiting) = &mut self.waiting {
+                let row = self.inner.add_located(row, weight);
+                waiting.push(Waiting { row, weight, time_ns });
+                return Ok(ControlFlow::Continue(()));
+            }
             self.sink.sample(profile, &tare_render::Sample { row, weight, time_ns })?;
         }
         Ok(ControlFlow::Continue(()))
@@ -144,6 +166,16 @@ impl Sink for Routing<'_> {
         record: &Replayed<'_, Record<'_>>,
     ) -> anyhow::Result<ControlFlow<()>> {
         Ok(self.inner.record(machine, record)?)
+    }
+
+    fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
+        self.inner.end(machine)?;
+        for Waiting { row, weight, time_ns } in self.waiting.take().into_iter().flatten() {
+            let Some(row) = self.inner.row_with_lines(row) else { continue };
+            let sample = tare_render::Sample { row, weight, time_ns };
+            self.sink.sample(self.inner.profile(), &sample)?;
+        }
+        Ok(())
     }
 }
 

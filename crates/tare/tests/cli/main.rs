@@ -18,6 +18,7 @@ mod export;
 mod flame;
 mod flame_page;
 mod help;
+mod inline;
 mod jit;
 mod keep_binaries;
 mod kernel_files;

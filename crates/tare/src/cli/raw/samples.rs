@@ -42,6 +42,14 @@ pub struct Samples {
     #[arg(long, help_heading = "Which")]
     pub include_self: bool,
 
+    /// Show functions that the compiler put into others as frames of their own (needs debug info)
+    #[arg(long, help_heading = "Symbols", overrides_with = "no_inline")]
+    pub inline: bool,
+
+    /// Don't (the default)
+    #[arg(long, help_heading = "Symbols", overrides_with = "inline")]
+    pub no_inline: bool,
+
     /// Where names are looked for.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,

@@ -209,6 +209,7 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
         filter: filter.clone(),
         time,
         include_self: raw.include_self,
+        inline: false,
         symbols: symbols.clone(),
     };
     Ok([a, b].map(|files| files.into_iter().map(samples).collect()))

@@ -23,6 +23,8 @@ pub(crate) struct Samples {
     pub(crate) time: TimeRange,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
+    /// Inlined functions are frames.
+    pub(crate) inline: bool,
     /// Where symbols are looked for.
     pub(crate) symbols: SymbolOptions,
 }
@@ -44,6 +46,7 @@ impl Samples {
             filter,
             time: raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?,
             include_self: raw.include_self,
+            inline: raw.inline && !raw.no_inline,
             symbols: symbols::resolve(raw.symbol_search),
         })
     }
@@ -59,6 +62,6 @@ impl Samples {
         };
         let symbols = symbols::resolve(raw::SymbolSearch::default());
         let (events, time, include_self) = (Vec::new(), TimeRange::All, false);
-        Self { input, events, filter, time, include_self, symbols }
+        Self { input, events, filter, time, include_self, inline: false, symbols }
     }
 }
