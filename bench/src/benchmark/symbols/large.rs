@@ -8,6 +8,7 @@ use object::{Endianness, Object, ObjectSection};
 use serde_json::json;
 
 use super::addresses::drawn;
+use super::programs::{CLASS, MAIN};
 use super::{answer, programs};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
@@ -25,10 +26,7 @@ const PEAK_BYTES: f64 = 600e6;
 const COUNT: u64 = 5000;
 
 /// Instantiations in one object file.
-const INSTANTIATIONS: usize = 96;
-
-/// What the class of the source is called, and in the copies of its object file: as long.
-const CLASS: &str = "Key000";
+const INSTANTIATIONS: usize = 32;
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
@@ -76,12 +74,8 @@ fn findings(rounds: &[Round], debug_bytes: u64) -> Vec<Finding> {
 /// sections and in debug info alike: to the linker these are instantiations of their own.
 fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let source = folder.join("large.cc");
-    let main = "int main(int count, char **words)";
-    let text = programs::templates(INSTANTIATIONS).replace("Key<", &format!("{CLASS}<"));
-    let text = text.replace("struct Key ", &format!("struct {CLASS} "));
-    let text = text.replace(main, &format!("int run{CLASS}(int count, char **words)"));
-    // Each instantiation of `work` has an argument of that class; `work` itself is called alike.
-    let text = text.replace(" work", &format!(" work{CLASS}"));
+    let run = format!("int run{CLASS}(int count, char **words)");
+    let text = programs::templates(INSTANTIATIONS).replace(MAIN, &run);
     std::fs::write(&source, text)?;
     let object = folder.join("large.o");
     compile(&source, &object)?;
@@ -103,7 +97,7 @@ fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let (start, file) = (folder.join("start.cc"), folder.join("large"));
     std::fs::write(
         &start,
-        format!("{declared}{main} {{ int sum = 0; {calls} return sum & 1; }}\n"),
+        format!("{declared}{MAIN} {{ int sum = 0; {calls} return sum & 1; }}\n"),
     )?;
     let mut words: Vec<String> = ["c++", "-g", "-o"].map(str::to_owned).to_vec();
     words

@@ -11,6 +11,12 @@ use crate::run::{outcome, succeed};
 /// The version of the crate `addr2line` that is measured.
 const ADDR2LINE: &str = "0.27.1";
 
+/// What the class of [`templates`] is called.
+pub(super) const CLASS: &str = "Key000";
+
+/// What its main function is declared as.
+pub(super) const MAIN: &str = "int main(int count, char **words)";
+
 /// A program whose names are compared.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -153,25 +159,26 @@ fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// A source of so many structures, each with containers, sorting and closures of its own.
+/// A source of so many structures, [`CLASS`] of a number, each with containers, sorting and closures
+/// of its own.
 pub(super) fn templates(count: usize) -> String {
     let mut text = String::from(
         "#include <algorithm>\n#include <functional>\n#include <map>\n#include <memory>\n\
          #include <numeric>\n#include <string>\n#include <unordered_map>\n#include <vector>\n\
-         template <int N> struct Key {\n  int values[N + 1];\n  std::string text;\n\
-           bool operator<(const Key &other) const { return text < other.text; }\n};\n\
-         template <int N> int work(std::vector<Key<N>> keys) {\n\
-           std::map<Key<N>, std::vector<std::string>> byKey;\n\
-           std::unordered_map<std::string, std::unique_ptr<Key<N>>> byText;\n\
+         template <int N> struct Key000 {\n  int values[N + 1];\n  std::string text;\n\
+           bool operator<(const Key000 &other) const { return text < other.text; }\n};\n\
+         template <int N> int work(std::vector<Key000<N>> keys) {\n\
+           std::map<Key000<N>, std::vector<std::string>> byKey;\n\
+           std::unordered_map<std::string, std::unique_ptr<Key000<N>>> byText;\n\
            std::sort(keys.begin(), keys.end());\n\
            for (auto &key : keys) {\n\
              byKey[key].push_back(key.text + std::to_string(N));\n\
-             byText[key.text] = std::make_unique<Key<N>>(key);\n  }\n\
-           std::stable_sort(keys.begin(), keys.end(), [](const Key<N> &a, const Key<N> &b) {\n\
+             byText[key.text] = std::make_unique<Key000<N>>(key);\n  }\n\
+           std::stable_sort(keys.begin(), keys.end(), [](const Key000<N> &a, const Key000<N> &b) {\n\
              return a.values[0] % 7 < b.values[0] % 7; });\n\
            std::function<int(int)> twice = [&](int x) { return x * 2 + int(byText.size()); };\n\
            int sum = std::accumulate(keys.begin(), keys.end(), 0,\n\
-             [&](int all, const Key<N> &key) { return all + twice(key.values[0]); });\n\
+             [&](int all, const Key000<N> &key) { return all + twice(key.values[0]); });\n\
            for (auto &[key, texts] : byKey) sum += texts.size();\n  return sum;\n}\n\
          int main(int count, char **words) {\n  int sum = 0;\n\
            for (int n = count > 1 ? std::stoi(words[1]) : 1; n > 0; n--) {\n",
@@ -179,7 +186,7 @@ pub(super) fn templates(count: usize) -> String {
     for n in 0..count {
         let _ = writeln!(
             text,
-            "  sum += work<{n}>(std::vector<Key<{n}>>(1000 * count, Key<{n}>{{{{1}}, words[0]}}));"
+            "  sum += work<{n}>(std::vector<Key000<{n}>>(1000 * count, Key000<{n}>{{{{1}}, words[0]}}));"
         );
     }
     text.push_str("  }\n  return sum & 1;\n}\n");
