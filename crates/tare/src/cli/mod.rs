@@ -1,5 +1,7 @@
-//! The command line: `raw` is what was typed, `resolved` what is to be done.
+//! The command line: `raw` is what was typed, `resolved` what is to be done, `perf` knows the options of
+//! perf that tare lacks.
 
+pub mod perf;
 pub mod raw;
 pub mod resolved;
 
@@ -34,10 +36,19 @@ pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
             }
         }
         (ErrorKind::UnknownArgument, Some(option), _) => {
+            let command = name.and_then(OsStr::to_str).unwrap_or_default();
+            if let Some(answer) = perf::answer_option(command, &option) {
+                say(&answer);
+                return Exit::Usage;
+            }
             let near = near(&option, &error, ContextKind::SuggestedArg);
             say(&format!("there is no option '{option}' here{near}; `{help}` lists them all"));
         }
         (ErrorKind::InvalidSubcommand, _, Some(name)) => {
+            if let Some(answer) = perf::answer_command(&name) {
+                say(&answer);
+                return Exit::Usage;
+            }
             let near = near(&name, &error, ContextKind::SuggestedSubcommand);
             say(&format!("there is no command '{name}'{near}; `{help}` lists them all"));
         }

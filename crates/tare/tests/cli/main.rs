@@ -24,6 +24,8 @@ mod keep_binaries;
 mod kernel_files;
 mod list;
 mod overhead;
+mod perf_options;
+mod perf_options_run;
 mod predicted_cost;
 mod reading;
 mod record;

@@ -34,8 +34,14 @@ pub(super) fn put_equals(args: &mut [OsString], tare: &mut Command) -> bool {
     false
 }
 
+/// The option of this name, or the only one that begins so.
 fn long_option<'a>(command: &'a Command, name: &[u8]) -> Option<&'a Arg> {
-    command.get_arguments().find(|arg| arg.get_long().is_some_and(|long| long.as_bytes() == name))
+    let named = |is_name: &dyn Fn(&[u8]) -> bool| {
+        let is_meant = |arg: &&Arg| arg.get_long().is_some_and(|long| is_name(long.as_bytes()));
+        let mut meant = command.get_arguments().filter(is_meant);
+        meant.next().filter(|_| meant.next().is_none())
+    };
+    named(&|long| long == name).or_else(|| named(&|long| long.starts_with(name)))
 }
 
 fn needs_value(arg: &Arg) -> bool {
@@ -83,6 +89,7 @@ mod tests {
                 "tare record --switch-output -F99 -IAX,BX",
                 "tare record --switch-output -F99 -I=AX,BX",
             ),
+            ("tare record --ev -z3 -z3", "tare record --ev -z3 -z=3"),
             ("tare stat -z3", "tare stat -z3"),
             ("tare", "tare"),
         ] {

@@ -1,8 +1,12 @@
 //! Arguments as typed. Only `cli::resolved` reads them.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use crate::cli::perf;
+use crate::exit::say;
 
 mod annotate;
 mod archive;
@@ -45,7 +49,13 @@ pub use versus::Versus;
 
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]
-#[command(name = "tare", version, max_term_width = 120, arg_required_else_help = true)]
+#[command(
+    name = "tare",
+    version,
+    max_term_width = 120,
+    arg_required_else_help = true,
+    infer_long_args = true
+)]
 pub struct Tare {
     /// What to do.
     #[command(subcommand)]
@@ -105,10 +115,27 @@ impl Tare {
     /// # Errors
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = std::mem::ManuallyDrop::new(Self::command());
-        let mut args: Vec<OsString> = args.into_iter().collect();
+        let args: Vec<OsString> = args.into_iter().collect();
+        let error = match Self::parse_described(args.clone(), Self::command()) {
+            Err(error) => error,
+            Ok((tare, _)) => return Ok(tare),
+        };
+        let Some(command) = perf::with_accepted(&args, &error, Self::command()) else {
+            return Err(error);
+        };
+        let (tare, matches) = Self::parse_described(args, command)?;
+        perf::words(&matches).iter().for_each(|word| say(word));
+        Ok(tare)
+    }
+
+    /// What was typed, by what `command` describes.
+    fn parse_described(
+        mut args: Vec<OsString>,
+        command: clap::Command,
+    ) -> Result<(Self, ManuallyDrop<ArgMatches>), clap::Error> {
+        let mut command = ManuallyDrop::new(command);
         let after_dashes = attached::put_equals(&mut args, &mut command);
-        let matches = std::mem::ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
+        let matches = ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
         let mut tare = Self::from_arg_matches(&matches)?;
         if let Command::Stat(stat) = &mut tare.command {
             stat.after_dashes = after_dashes;
@@ -140,7 +167,7 @@ impl Tare {
                 .map(|filter| events.iter().filter(|event| *event < filter).count())
                 .collect();
         }
-        Ok(tare)
+        Ok((tare, matches))
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Stat {
     pub detailed: u8,
 
     /// No events at all: only the time
-    #[arg(long = "null", conflicts_with_all = ["events", "detailed"], help_heading = "What to count")]
+    #[arg(short = 'n', long = "null", conflicts_with_all = ["events", "detailed"], help_heading = "What to count")]
     pub null: bool,
 
     /// Don't scale: give every event a counter for all of its time, in turns over the runs (-r) or
@@ -183,8 +183,12 @@ pub struct Stat {
     #[arg(long, help_heading = "Output")]
     pub metric_only: bool,
 
+    /// Group the digits of large numbers (the default)
+    #[arg(short = 'B', long, overrides_with = "no_big_num", help_heading = "Output")]
+    pub big_num: bool,
+
     /// Don't group the digits of large numbers
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, overrides_with = "big_num", help_heading = "Output")]
     pub no_big_num: bool,
 
     /// Say what is done; -vv shows every perf_event_attr

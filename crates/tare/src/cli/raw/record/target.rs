@@ -45,7 +45,7 @@ pub struct Target {
     pub follow: crate::cli::raw::Follow,
 
     /// Don't record what the task starts
-    #[arg(short = 'i', long, help_heading = "Where")]
+    #[arg(short = 'i', long, visible_alias = "per-thread", help_heading = "Where")]
     pub no_inherit: bool,
 
     /// Start recording so many milliseconds after the command (-1: when --control says so)

@@ -1,0 +1,189 @@
+//! Each option of perf's that docs/perf-options.md calls the same is tried.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use tare::cli::perf::{self, PerfOption, State, Value};
+
+use crate::support::{is_root, status, stderr, tare};
+
+/// A folder that goes with it.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs tare in a folder.
+fn run(folder: &Path, words: &[&str]) -> Output {
+    let mut tare = tare();
+    tare.args(words).current_dir(folder).stdin(Stdio::null());
+    tare.output().unwrap()
+}
+
+/// perf.data of a shell that starts programs, in a folder of its own.
+fn recording(name: &str) -> Scratch {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch(folder);
+    let line = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done";
+    let shell = ["-g", "-s", "--", "sh", "-c", line];
+    let output = run(&folder.0, &[&["record", "-e", "cpu-clock", "-F4000"], &shell[..]].concat());
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    folder
+}
+
+/// What follows an option.
+const VALUES: [(&str, &str); 43] = [
+    ("report fields", "overhead,comm"),
+    ("script fields", "comm,tid,time"),
+    ("report call-graph", "caller,0.5"),
+    ("record call-graph", "fp"),
+    ("script cpu", "0"),
+    ("record cpu", "0"),
+    ("stat cpu", "0"),
+    ("script pid", "1"),
+    ("script tid", "1"),
+    ("script time", "1,2"),
+    ("report time", "10%-90%"),
+    ("comms", "sh,true"),
+    ("dsos", "sh"),
+    ("symbols", "main"),
+    ("input", "perf.data"),
+    ("kallsyms", "/proc/kallsyms"),
+    ("percent-limit", "1"),
+    ("sort", "comm,dso"),
+    ("symfs", "/"),
+    ("vmlinux", "/nonexistent"),
+    ("max-stack", "3"),
+    ("stop-bt", "main"),
+    ("cgroup", "/"),
+    ("for-each-cgroup", "/"),
+    ("clockid", "mono"),
+    ("branch-filter", "any"),
+    ("control", "fd:0"),
+    ("count", "1000000"),
+    ("delay", "1"),
+    ("event", "cpu-clock"),
+    ("filter", "prev_pid!=0"),
+    ("freq", "99"),
+    ("max-size", "10M"),
+    ("mmap-pages", "8"),
+    ("output", "other"),
+    ("realtime", "1"),
+    ("synth", "no"),
+    ("uid", "root"),
+    ("field-separator", ","),
+    ("log-fd", "2"),
+    ("post", "true"),
+    ("pre", "true"),
+    ("timeout", "1000"),
+];
+
+/// What must stand before some options.
+const BEFORE: [(&str, &[&str]); 12] = [
+    ("record cgroup", &["-e", "cpu-clock"]),
+    ("filter", &["-e", "sched:sched_switch"]),
+    ("strict-freq", &["-F", "99"]),
+    ("switch-max-files", &["--switch-output=1G"]),
+    ("append", &["-o", "counts.txt"]),
+    ("stat cgroup", &["-a", "-e", "cpu-clock"]),
+    ("interval-count", &["-I", "10"]),
+    ("stat per-thread", &["-p", "1", "--timeout", "20"]),
+    ("no-csv-summary", &["-x,", "-I10", "--summary"]),
+    ("summary", &["-I", "10"]),
+    ("table", &["-r", "2"]),
+    ("addr-range", &["-S", "0x4007a0"]),
+];
+
+/// Where the kernel may refuse, as this machine may lack what it takes. Bad usage it is not.
+const OF_MACHINES: [&str; 10] = [
+    "branch-any",
+    "branch-filter",
+    "buildid-mmap",
+    "cgroup",
+    "for-each-cgroup",
+    "phys-data",
+    "realtime",
+    "transaction",
+    "vmlinux",
+    "weight",
+];
+
+/// What the list has for an option of a command, or for all options of that name.
+fn of<T: Copy>(list: &[(&str, T)], command: &str, name: &str) -> Option<T> {
+    let here = format!("{command} {name}");
+    list.iter().find(|(what, _)| *what == here || *what == name).map(|(_, found)| *found)
+}
+
+/// The command line that tries an option, as it would be typed.
+fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
+    let name = option.long.unwrap_or("g");
+    let mut words = vec![command.to_owned()];
+    let before = of(&BEFORE, command, name).unwrap_or_default();
+    words.extend(before.iter().map(|&word| word.to_owned()));
+    words.push(match option.short.filter(|_| letter) {
+        Some(short) => format!("-{short}"),
+        None => option.typed(),
+    });
+    let own_id = std::process::id().to_string();
+    let own_id = ["pid", "tid"].contains(&name).then_some(own_id.as_str());
+    if option.value == Value::Required {
+        words.push(of(&VALUES, command, name).or(own_id).unwrap_or("10").to_owned());
+    }
+    let then: &[&str] = match name {
+        "tui" => &["--stdio"],
+        "per-core" | "per-die" | "per-node" | "per-socket" | "no-aggr" => &["-a"],
+        _ => &[],
+    };
+    words.extend(then.iter().map(|&word| word.to_owned()));
+    if ["record", "stat"].contains(&command) {
+        words.extend(["--", "true"].map(str::to_owned));
+    }
+    words
+}
+
+fn each_same_option_runs(command: &str) {
+    if !is_root() {
+        return;
+    }
+    let folder = recording(&format!("perf_options_{command}"));
+    let there = |option: &PerfOption| option.state == State::Same || option.is_accepted();
+    for option in perf::options(command).filter(there) {
+        for letter in [false, true].into_iter().take(1 + usize::from(option.short.is_some())) {
+            let words = trial(command, &option, letter);
+            let output = run(&folder.0, &words.iter().map(String::as_str).collect::<Vec<_>>());
+            let said = stderr(&output);
+            if OF_MACHINES.contains(&option.long.unwrap_or_default()) {
+                assert_ne!(status(&output), 2, "{words:?}: {said}");
+            } else {
+                assert_eq!(status(&output), 0, "{words:?}: {said}");
+            }
+            let has_word = option.word().is_some_and(|word| said.contains(word));
+            assert_eq!(has_word, option.word().is_some(), "{words:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn each_option_of_report_that_is_perfs_runs() {
+    each_same_option_runs("report");
+}
+
+#[test]
+fn each_option_of_script_that_is_perfs_runs() {
+    each_same_option_runs("script");
+}
+
+#[test]
+fn each_option_of_record_that_is_perfs_runs() {
+    each_same_option_runs("record");
+}
+
+#[test]
+fn each_option_of_stat_that_is_perfs_runs() {
+    each_same_option_runs("stat");
+}
