@@ -248,7 +248,19 @@ impl Adding {
         let mut frames = Vec::new();
         profile.frames_of_row(row, &mut frames);
         let is_taken = options.filter.takes_row(profile, row);
-        let takes = |frame: Option<FrameId>| options.filter.takes_frame(profile, frame);
+        let by_dso = Filter { symbols: Vec::new(), ..options.filter.clone() };
+        // A function is meant by the symbol's name as well as by the source's.
+        let is_named = |frame: FrameId| {
+            let symbol = profile.symbol(profile.frame(frame)?.function.ok()?)?;
+            let name = profile.string(symbol.name);
+            let wanted = &options.filter.symbols;
+            Some(wanted.iter().any(|one| one == name || **one == *source_name(name)))
+        };
+        let takes = |frame: Option<FrameId>| {
+            let takes_all = options.filter.symbols.is_empty();
+            let is_wanted = takes_all || frame.and_then(is_named).unwrap_or(false);
+            is_wanted && by_dso.takes_frame(profile, frame)
+        };
         let leaf = row.leaf.or_else(|| frames.first().copied());
         let mut found: Vec<usize> = Vec::new();
         if options.children && !options.stacks && is_taken {

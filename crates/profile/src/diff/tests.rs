@@ -71,6 +71,13 @@ fn stacks_meet_by_the_names_of_their_functions() {
 
 #[test]
 fn a_filter_leaves_shares_of_all_unless_they_are_relative() {
+    let by_name = |name: &str| DiffOptions {
+        keys: vec![Key::Symbol],
+        filter: Filter { symbols: vec![name.into()], ..Filter::default() },
+        ..DiffOptions::default()
+    };
+    assert_eq!(table(&compared(by_name("parse"))), [("parse".to_owned(), 30, 60)]);
+    assert_eq!(table(&compared(by_name("parse.isra.0"))), [("parse".to_owned(), 30, 0)]);
     let filter = Filter { symbols: vec![b"lex".to_vec()], ..Filter::default() };
     let keys = vec![Key::Symbol];
     for (relative, total) in [(false, 100), (true, 70)] {

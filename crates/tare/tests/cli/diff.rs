@@ -18,10 +18,14 @@ fn stdout(output: &Output) -> String {
 
 /// Records `steps` with its first function so much longer: less than a tenth of a second.
 fn record(folder: &Path, name: &str, percent: &str) {
+    record_rounds(folder, name, percent, "30");
+}
+
+fn record_rounds(folder: &Path, name: &str, percent: &str, rounds: &str) {
     let steps = workload("steps");
     let words = ["record", "-q", "-g", "-F", "4999", "-e", "cpu-clock", "-o", name, "--"];
     let mut command = tare();
-    command.args(words).arg(steps).args(["30", percent]).current_dir(folder);
+    command.args(words).arg(steps).args([rounds, percent]).current_dir(folder);
     let recorded = command.output().unwrap();
     assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
 }
@@ -110,8 +114,8 @@ fn gates(folder: &Path) {
 fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    record(folder, "perf.data.old", "0");
-    record(folder, "perf.data", "400");
+    record_rounds(folder, "perf.data.old", "0", "80");
+    record_rounds(folder, "perf.data", "400", "80");
     let shown = diff(&[], folder);
     assert_eq!(status(&shown), 0, "{}", stderr(&shown));
     let text = stdout(&shown);
@@ -142,8 +146,8 @@ fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
 fn on_a_terminal_the_table_is_interactive() {
     let Some(terminal) = Terminal::new(90, 20) else { return };
     let folder = terminal.folder();
-    record(folder, "perf.data.old", "0");
-    record(folder, "perf.data", "400");
+    record_rounds(folder, "perf.data.old", "0", "80");
+    record_rounds(folder, "perf.data", "400", "80");
     terminal.run(&format!("cd {}; {} diff", folder.display(), binary().display()));
     let screen = terminal.wait_for("? keys");
     for part in ["cpu-clock: ", "Missing: ", "Baseline", "larger share", "[.] parse", "Finds"] {

@@ -84,7 +84,7 @@ pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Chan
 /// Both sides of a thing.
 struct Pair {
     sides: [Side; 2],
-    /// The blocks that have samples.
+    /// How many there are.
     blocks: [usize; 2],
 }
 
@@ -120,11 +120,10 @@ impl Side {
     fn of(thing: &[f64], all: &[f64], step: f64) -> Self {
         let whole: f64 = all.iter().sum();
         let share = if whole > 0.0 { thing.iter().sum::<f64>() / whole } else { 0.0 };
-        let mut residuals: Vec<f64> = thing
-            .iter()
-            .zip(all)
-            .map(|(thing, all)| (thing - share * all) / whole.max(1.0))
-            .collect();
+        // While nothing was sampled no time went by: a thread that waits for a CPU is in no phase.
+        let sampled = thing.iter().zip(all).filter(|(_, all)| **all > 0.0);
+        let mut residuals: Vec<f64> =
+            sampled.map(|(thing, all)| (thing - share * all) / whole.max(1.0)).collect();
         let least = if whole > 0.0 { (step / 2.0 / whole).powi(2) } else { 0.0 };
         let mut before = f64::INFINITY;
         loop {
@@ -150,13 +149,13 @@ fn halved(values: &[f64]) -> Vec<f64> {
     values.chunks(2).map(|two| two.iter().sum()).collect()
 }
 
-/// The coarsest blocks that have samples.
+/// How many blocks the slices with samples make.
 fn blocks(all: &[f64]) -> usize {
-    let mut blocks = all.to_vec();
-    while blocks.len() >= 2 * FEWEST {
-        blocks = halved(&blocks);
+    let mut blocks = all.iter().filter(|slice| **slice > 0.0).count();
+    while blocks >= 2 * FEWEST {
+        blocks = blocks.div_ceil(2);
     }
-    blocks.iter().filter(|block| **block > 0.0).count()
+    blocks
 }
 
 /// Corrected p of each thing, and what the largest statistic is above in 1% of the draws.
