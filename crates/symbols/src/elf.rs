@@ -243,12 +243,14 @@ impl Image {
 /// compressed with xz (section "Debugging information in a special section" of gdb's manual).
 fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
     const LARGEST: u64 = 1 << 28;
+    // Tables of symbols are a fourth to a sixth of their size.
+    const MOST_RATIO: u64 = 64;
     if packed.is_empty() {
         return None;
     }
     let mut bytes = Vec::new();
     let reader = xz(std::io::Cursor::new(packed.to_vec()));
-    reader.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    reader.take(LARGEST.min(packed.len() as u64 * MOST_RATIO)).read_to_end(&mut bytes).ok()?;
     let image = Image::read(bytes.as_slice(), Some(segments)).ok()?;
     image.has_symtab.then_some(image.symbols)
 }

@@ -108,7 +108,7 @@ pub mod limits {
     pub const NAME_BYTES: usize = 1 << 14;
     /// Bytes of each further name where those of a file that were asked for are many times what the
     /// file has: they overlap.
-    pub const SHORT_NAME_BYTES: usize = 1 << 7;
+    pub const SHORT_NAME_BYTES: usize = 1 << 6;
     /// Bytes of the names of a file that are demangled to choose among symbols of one address.
     pub const COMPARED_BYTES: usize = 1 << 24;
     /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
@@ -124,14 +124,21 @@ pub mod limits {
     /// Bytes of the instructions for one function in a table of call frames: what unwinding one
     /// frame may have to go through.
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
+    /// Bytes of instructions in tables of call frames that a thread goes through in all: many times
+    /// what all functions of a large program have.
+    pub const UNWIND_WORK: usize = 1 << 30;
     /// Addresses that a thread that unwinds knows rows of.
     pub const UNWIND_ADDRESSES: usize = 1 << 20;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;
+    /// Bytes of a debug file without a build id, whose checksum is to be told from others'.
+    pub const CHECKED_BYTES: u64 = 1 << 31;
     /// Bytes of a list of the kernel's symbols.
-    pub const TEXT_BYTES: u64 = 1 << 30;
+    pub const TEXT_BYTES: u64 = 1 << 28;
     /// Bytes of a section of debug info that is compressed.
     pub const DECOMPRESSED_BYTES: u64 = 1 << 32;
+    /// Bytes of one table of abbreviations of debug info.
+    pub const ABBREVIATION_BYTES: usize = 1 << 18;
     /// Ranges of addresses of all units of debug info.
     pub const UNIT_RANGES: usize = 1 << 24;
     /// Functions that are inlined into each other at one address.

@@ -38,6 +38,9 @@ impl PerfMap {
     /// Reads a file.
     pub(crate) fn read(file: File) -> Result<Self, Unresolved> {
         let (mut text, most) = (Vec::new(), limits::PERF_MAP_BYTES);
+        if file.metadata().is_ok_and(|meta| meta.len() > most) {
+            return Err(Unresolved::OverLimit);
+        }
         file.take(most + 1).read_to_end(&mut text).map_err(|_| Unresolved::NotReadable)?;
         if text.len() as u64 > most { Err(Unresolved::OverLimit) } else { Ok(Self::parse(text)) }
     }

@@ -257,7 +257,7 @@ impl Symbolizer {
             }
             Source::Ksymbol(_, name) => name.len(),
         };
-        table_bytes.saturating_mul(8).saturating_add(1 << 20)
+        table_bytes.saturating_mul(4).saturating_add(1 << 20)
     }
 
     /// A symbol's name as the file has it (of a stub that of its target), and where it comes from.

@@ -1,6 +1,7 @@
 //! Symbols by address.
 
 use std::cmp::Reverse;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::demangle::demangle;
@@ -92,11 +93,15 @@ struct Names {
 impl Names {
     /// A name without its NUL byte; what is longer than a reader's limit is cut.
     fn get(&self, at: NameAt) -> &[u8] {
+        self.get_up_to(at, limits::NAME_BYTES)
+    }
+
+    /// The same, of at most so many bytes.
+    fn get_up_to(&self, at: NameAt, longest: usize) -> &[u8] {
         let names = &self.parts[at.part() as usize];
         let rest = names.get(at.offset()..).unwrap_or_default();
-        let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
-        let end = rest.iter().position(|byte| *byte == 0);
-        &rest[..end.unwrap_or(rest.len())]
+        let rest = &rest[..rest.len().min(limits::NAME_BYTES).min(longest)];
+        CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes)
     }
 }
 
@@ -262,13 +267,14 @@ impl Choice<'_> {
         let merits = |name: &[u8]| {
             (Reverse(name.iter().take_while(|byte| **byte == b'_').count()), name.len())
         };
-        let name = self.names.get(at);
+        let longest = self.demangled_bytes_left.max(limits::SHORT_NAME_BYTES);
+        let name = self.names.get_up_to(at, longest);
         match self.demangled_bytes_left.checked_sub(name.len()) {
             Some(left) => {
                 self.demangled_bytes_left = left;
                 merits(demangle(name).as_bytes())
             }
-            None => merits(name),
+            None => merits(&name[..name.len().min(limits::SHORT_NAME_BYTES)]),
         }
     }
 }

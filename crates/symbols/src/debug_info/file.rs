@@ -11,7 +11,7 @@ use object::read::elf::FileHeader;
 use object::{Endianness, FileKind, elf};
 use tare_kernel::file_view::FileView;
 
-use super::compressed::decompress;
+use super::compressed::{decompress, most_bytes};
 use super::relocations::Relocations;
 use crate::dso::BuildId;
 use crate::elf::{Loaded, Sections, SymbolFiles};
@@ -117,16 +117,17 @@ impl DebugFile {
             None => None,
         };
         let relocations = relocations.as_ref();
+        let mut left = most_bytes(bytes.len());
         let mut sections = Vec::new();
         for id in SECTIONS {
             for name in [Some(id.name()), id.dwo_name()].into_iter().flatten() {
-                if let Some(section) = section(&reader, bytes, name, relocations) {
+                if let Some(section) = section(&reader, bytes, name, (relocations, &mut left)) {
                     sections.push(section);
                 }
             }
         }
         for name in PACKAGED {
-            sections.extend(section(&reader, bytes, name, relocations));
+            sections.extend(section(&reader, bytes, name, (relocations, &mut left)));
         }
         let endian = match reader.endian {
             Endianness::Little => RunTimeEndian::Little,
@@ -162,6 +163,11 @@ impl DebugFile {
             .iter()
             .map(|name| self.named(name).len())
             .sum()
+    }
+
+    /// Bytes of line number programs.
+    pub(super) fn line_bytes(&self) -> usize {
+        self.named(".debug_line").len()
     }
 
     /// Bytes that debug info takes in memory, as it was compressed.
@@ -223,14 +229,14 @@ fn section<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     file: &'d [u8],
     name: &'static str,
-    relocations: Option<&Relocations<'d, H>>,
+    (relocations, left): (Option<&Relocations<'d, H>>, &mut u64),
 ) -> Option<Section> {
     let old = name.replacen(".debug", ".zdebug", 1);
     let (header, is_old) = match reader.named(name.as_bytes()) {
         Some(header) => (header, false),
         None => (reader.named(old.as_bytes())?, true),
     };
-    let mut bytes = decompress(reader, header, is_old)?;
+    let mut bytes = decompress(reader, header, is_old, left)?;
     if let Some(relocations) = relocations {
         relocations.apply(header, &mut bytes);
     }

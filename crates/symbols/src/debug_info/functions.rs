@@ -91,6 +91,8 @@ impl<'d> Walk<'_, 'd> {
                 told = offset.0;
             }
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            // Attributes may take no bytes.
+            self.left = self.left.saturating_sub(abbreviation.attributes().len());
             while open.last().is_some_and(|open| open.depth >= depth) {
                 open.pop();
             }
@@ -166,8 +168,13 @@ impl<'d> Walk<'_, 'd> {
         let mut has_any = false;
         if let Some(offset) = attributes.ranges {
             let mut ranges = self.dwarf.ranges(self.unit, offset).ok()?;
-            while let Ok(Some(range)) = ranges.next() {
-                has_any |= self.cover(range.begin, range.end, number)?;
+            while self.left > 0
+                && let Ok(Some(raw)) = ranges.next_raw()
+            {
+                self.left -= 1;
+                if let Ok(Some(range)) = ranges.convert_raw(raw) {
+                    has_any |= self.cover(range.begin, range.end, number)?;
+                }
             }
         } else if let Some(low) = attributes.low {
             let end = attributes.high.or_else(|| low.checked_add(attributes.bytes?))?;

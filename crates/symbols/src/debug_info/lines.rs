@@ -4,6 +4,8 @@
 use gimli::{ColumnType, Dwarf, IncompleteLineProgram, LineProgramHeader, Unit};
 
 use super::file::Slice;
+use super::front::text;
+use crate::limits;
 
 /// A place in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(super) fn positions(
     addresses: &[u64],
 ) -> Vec<Option<SourcePosition>> {
     let mut positions = vec![None; addresses.len()];
+    // Rows of a damaged program may go over all addresses again and again.
+    let mut left = addresses.len().saturating_mul(64).saturating_add(1 << 24);
     let mut rows = program.rows();
     // The row before in the same sequence, and the first address that it may hold for.
     let mut before: Option<(u64, SourcePosition, usize)> = None;
@@ -32,6 +36,10 @@ pub(super) fn positions(
             Some((from, place, at)) if address > from => {
                 let rest = addresses.get(at..).unwrap_or_default();
                 let held = rest.iter().take_while(|asked| **asked < address).count();
+                left = left.saturating_sub(held);
+                if left == 0 {
+                    break;
+                }
                 for slot in positions.iter_mut().skip(at).take(held) {
                     slot.get_or_insert(place);
                 }
@@ -63,15 +71,17 @@ pub(super) fn path(
 ) -> Option<Vec<u8>> {
     // Before DWARF 5 files are counted from 1.
     let file = header.file(file)?;
-    let mut path = dwarf.attr_string(unit, file.path_name()).ok()?.slice().to_vec();
-    let folder = file.directory(header).and_then(|folder| dwarf.attr_string(unit, folder).ok());
-    let comp_dir = unit.comp_dir;
+    let of = |value| text(dwarf, unit, value).map(|text| text.slice());
+    let mut path = of(file.path_name())?.to_vec();
+    path.truncate(limits::NAME_BYTES);
+    let folder = file.directory(header).and_then(of);
+    let comp_dir = unit.comp_dir.map(|folder| folder.slice());
     for folder in [folder, comp_dir].into_iter().flatten() {
-        if path.first() == Some(&b'/') || folder.slice().is_empty() {
+        if path.first() == Some(&b'/') || folder.is_empty() {
             break;
         }
-        let slash: &[u8] = if folder.slice().ends_with(b"/") { b"" } else { b"/" };
-        path = [folder.slice(), slash, &path].concat();
+        let slash: &[u8] = if folder.ends_with(b"/") { b"" } else { b"/" };
+        path = [folder, slash, &path].concat();
         // The folder that was compiled in stands for itself.
         if Some(folder) == comp_dir {
             break;

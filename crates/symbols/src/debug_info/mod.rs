@@ -11,6 +11,7 @@
 
 mod compressed;
 mod file;
+mod front;
 mod functions;
 mod lines;
 mod names;
@@ -60,6 +61,7 @@ pub(crate) struct DebugInfo {
 struct Task {
     runs: Vec<Run>,
     bytes: usize,
+    with_lines: bool,
 }
 
 /// What a thread found: the answers of tasks, and their texts.
@@ -138,7 +140,7 @@ impl DebugInfo {
         };
         let (main, split) = (&self.main, &self.split);
         let shared = Shared { options, main, units, alternative, split, passed: &passed };
-        let tasks = tasks(units, addresses);
+        let tasks = tasks(units, addresses, self.main.line_bytes());
         let bytes: usize = tasks.iter().map(|task| task.bytes).sum();
         let threads = threads.get().min(tasks.len()).min(1 + bytes / THREAD_BYTES);
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -215,21 +217,29 @@ impl Task {
     fn answers(&self, worker: &mut Worker<'_>, addresses: &[u64]) -> Answers {
         let Some(first) = self.runs.first() else { return Answers::default() };
         if let [only] = self.runs.as_slice() {
-            return worker.answers(first.unit, &addresses[only.addresses.clone()]);
+            let own = &addresses[only.addresses.clone()];
+            return worker.answers((first.unit, self.with_lines), own);
         }
         let runs = self.runs.iter().flat_map(|run| &addresses[run.addresses.clone()]);
         let own: Vec<u64> = runs.copied().collect();
-        worker.answers(first.unit, &own)
+        worker.answers((first.unit, self.with_lines), &own)
     }
 }
 
 /// The units that have addresses, the largest first: what is left to the end is small.
-fn tasks(units: &Units, addresses: &[u64]) -> Vec<Task> {
+fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
+    // Each unit of a real file has a program of its own.
+    let mut left = line_bytes.saturating_mul(4).saturating_add(1 << 24);
     for run in units.runs(addresses) {
         match tasks.last_mut() {
             Some(task) if task.runs[0].unit == run.unit => task.runs.push(run),
-            _ => tasks.push(Task { bytes: units.bytes(run.unit), runs: vec![run] }),
+            _ => {
+                let lines = units.line_bytes(run.unit);
+                let with_lines = lines <= left;
+                left = left.saturating_sub(lines);
+                tasks.push(Task { bytes: units.bytes(run.unit), runs: vec![run], with_lines });
+            }
         }
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.bytes));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use gimli::{AttributeValue, DebugInfoOffset, Dwarf, Unit, UnitOffset, constants};
 
 use super::file::Slice;
+use super::front::text;
 use super::units::Units;
 use crate::texts::{TextId, Texts};
 
@@ -15,6 +16,10 @@ const HOPS: usize = 16;
 
 /// Units whose front is kept for further names.
 const KEPT: usize = 128;
+
+/// Bytes and attributes of entries that are gone through for the names of a file: entries of a
+/// damaged one may overlap.
+const READ: usize = 1 << 30;
 
 /// Where an entry lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +53,8 @@ pub(super) struct Names<'d> {
     alternative: Option<Info<'d>>,
     units: HashMap<(DwarfFile, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
     names: HashMap<(DwarfFile, usize), Option<TextId>, foldhash::fast::RandomState>,
+    /// What may still be read.
+    left: usize,
 }
 
 /// What an entry says of its name.
@@ -60,18 +67,25 @@ struct Named<'d> {
 
 impl<'d> Names<'d> {
     pub(super) fn new(main: Info<'d>, alternative: Option<Info<'d>>) -> Self {
-        Self { main, alternative, units: HashMap::default(), names: HashMap::default() }
+        let (units, names) = (HashMap::default(), HashMap::default());
+        Self { main, alternative, units, names, left: READ }
     }
 
-    /// A unit of the file or of the one that it shares.
-    pub(super) fn unit(&mut self, place: DwarfFile, number: u32) -> Option<UnitOf<'d>> {
+    /// A unit of the file, with its line number program where that is wanted.
+    pub(super) fn main_unit(&self, number: u32, with_lines: bool) -> Option<UnitOf<'d>> {
+        let dwarf = Rc::clone(&self.main.dwarf);
+        let unit = Rc::new(self.main.units.open(&dwarf, number, with_lines)?);
+        Some(UnitOf { place: DwarfFile::Main, dwarf, unit })
+    }
+
+    /// A unit of the file or of the one that it shares, for names.
+    fn unit(&mut self, place: DwarfFile, number: u32) -> Option<UnitOf<'d>> {
         let info = self.info(place)?;
         let dwarf = Rc::clone(&info.dwarf);
         if let Some(unit) = self.units.get(&(place, number)) {
             return Some(UnitOf { place, dwarf, unit: Rc::clone(unit) });
         }
-        let header = dwarf.unit_header(info.units.start(number)?).ok()?;
-        let unit = Rc::new(dwarf.unit(header).ok()?);
+        let unit = Rc::new(info.units.open(&dwarf, number, false)?);
         if self.units.len() >= KEPT {
             self.units.clear();
         }
@@ -102,7 +116,7 @@ impl<'d> Names<'d> {
         let (mut at, mut short) = ((of.clone(), offset), None);
         let mut found = None;
         for _ in 0..HOPS {
-            let Some(named) = named(&at.0, at.1) else { break };
+            let Some(named) = self.named(&at.0, at.1) else { break };
             short = short.or(named.name);
             if named.linkage.is_some() {
                 found = named.linkage;
@@ -138,25 +152,28 @@ impl<'d> Names<'d> {
         let offset = offset.to_unit_offset(&found.unit.header)?;
         Some((found, offset))
     }
-}
 
-fn named<'d>(of: &UnitOf<'d>, offset: UnitOffset) -> Option<Named<'d>> {
-    let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
-    let abbreviation = entries.read_abbreviation().ok()??;
-    let mut found = Named::default();
-    for specification in abbreviation.attributes() {
-        let attribute = entries.read_attribute(*specification).ok()?;
-        let text = || of.dwarf.attr_string(&of.unit, attribute.value()).ok();
-        match attribute.name() {
-            constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => {
-                found.linkage = text();
+    /// What an entry says of its name; `None` where it can't be read, or too much was read.
+    fn named(&mut self, of: &UnitOf<'d>, offset: UnitOffset) -> Option<Named<'d>> {
+        let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()??;
+        self.left = self.left.checked_sub(abbreviation.attributes().len())?;
+        let mut found = Named::default();
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification).ok()?;
+            let text = || text(&of.dwarf, &of.unit, attribute.value());
+            match attribute.name() {
+                constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => {
+                    found.linkage = text();
+                }
+                constants::DW_AT_name => found.name = text(),
+                constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
+                    found.origin = Some(attribute.value());
+                }
+                _ => {}
             }
-            constants::DW_AT_name => found.name = text(),
-            constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
-                found.origin = Some(attribute.value());
-            }
-            _ => {}
         }
+        self.left = self.left.checked_sub(entries.next_offset().0.saturating_sub(offset.0))?;
+        Some(found)
     }
-    Some(found)
 }

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gimli::{Dwarf, DwoId, Unit};
+use gimli::{Dwarf, DwoId, UnitType};
 
 use super::file::{DebugFile, Slice};
+use super::front::{Front, Tables, text};
 use super::names::{DwarfFile, UnitOf};
 use crate::once_vec::OnceVec;
 use crate::search::{self, SymbolOptions, used};
@@ -72,7 +73,7 @@ fn open(options: &SymbolOptions, near: &Path, path: &Path) -> Option<DebugFile> 
 
 /// Where the file of a unit may be: as it says itself, and beside the file that has the unit.
 fn paths(options: &SymbolOptions, near: &Path, skeleton: &UnitOf<'_>) -> Vec<PathBuf> {
-    let text = |value| skeleton.dwarf.attr_string(&skeleton.unit, value).ok();
+    let text = |value| text(&skeleton.dwarf, &skeleton.unit, value);
     let Some(name) = skeleton.unit.dwo_name().ok().flatten().and_then(text) else {
         return Vec::new();
     };
@@ -90,12 +91,27 @@ fn unit<'d>(
     id: DwoId,
     number: u32,
 ) -> Option<UnitOf<'d>> {
-    let mut headers = dwarf.units();
+    // Before DWARF 5 a unit's id is in its first entry. There is one such unit in a file.
+    const LOOKED_AT: usize = 16;
+    let is_other = |kind| match kind {
+        UnitType::SplitCompilation(found) => found != id,
+        kind => kind != UnitType::Compilation,
+    };
+    let tables = Tables::of(&dwarf);
+    let (mut headers, mut looked_at) = (dwarf.units(), 0);
     while let Ok(Some(header)) = headers.next() {
-        let mut unit: Unit<Slice<'d>> = dwarf.unit(header).ok()?;
-        if unit.dwo_id == Some(id) {
+        if is_other(header.type_()) {
+            continue;
+        }
+        let front = Front::read(&dwarf, header, tables.get(&dwarf, &header)?)?;
+        if front.unit.dwo_id == Some(id) {
+            let mut unit = front.unit;
             unit.copy_relocated_attributes(&skeleton.unit);
             return Some(UnitOf { place: DwarfFile::Split(number), dwarf, unit: Rc::new(unit) });
+        }
+        looked_at += 1;
+        if looked_at == LOOKED_AT {
+            return None;
         }
     }
     None

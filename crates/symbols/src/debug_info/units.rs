@@ -2,18 +2,25 @@
 
 use std::ops::Range;
 
-use gimli::{DebugInfoOffset, Dwarf, Unit};
+use gimli::{DebugInfoOffset, DebugLineOffset, Dwarf, Reader, Section, Unit, UnitHeader};
 
 use super::file::Slice;
+use super::front::{Front, Tables};
 use crate::limits;
 
 /// The units of a file's debug info.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Units {
+    tables: Tables,
     /// Where each begins in `.debug_info`, in order.
     starts: Vec<usize>,
+    /// By the number of the unit: bytes of its line number program.
+    line_bytes: Vec<u32>,
     /// By their first address.
     ranges: Vec<UnitRange>,
+    /// Entries of lists of ranges that may still be looked at: units of a damaged file may share
+    /// lists.
+    left: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,17 +45,26 @@ const LOOK_BACK: usize = 64;
 impl Units {
     /// Reads the front of each unit. What is damaged is left out.
     pub(super) fn read(dwarf: &Dwarf<Slice<'_>>) -> Self {
-        let mut units = Self::default();
+        let mut units = Self {
+            tables: Tables::of(dwarf),
+            starts: Vec::new(),
+            line_bytes: Vec::new(),
+            ranges: Vec::new(),
+            left: most_ranges(dwarf),
+        };
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             let Some(start) = header.debug_info_offset() else { continue };
             let number = u32::try_from(units.starts.len()).unwrap_or(u32::MAX);
             units.starts.push(start.0);
+            units.line_bytes.push(0);
             if matches!(header.type_(), gimli::UnitType::Type { .. } | gimli::UnitType::Partial) {
                 continue;
             }
-            if let Ok(unit) = dwarf.unit(header) {
-                units.add_ranges(dwarf, &unit, number);
+            if let Some(front) = units.front(dwarf, header) {
+                units.add_ranges(dwarf, &front, number);
+                let lines = front.lines.map_or(0, |lines| program_bytes(dwarf, lines));
+                units.line_bytes[number as usize] = lines;
             }
         }
         units.ranges.sort_by_key(|range| range.begin);
@@ -60,16 +76,45 @@ impl Units {
         units
     }
 
-    fn add_ranges(&mut self, dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, number: u32) {
-        let Ok(mut ranges) = dwarf.unit_ranges(unit) else { return };
-        while let Ok(Some(range)) = ranges.next() {
-            if self.ranges.len() >= limits::UNIT_RANGES {
-                return;
-            }
+    fn front<'d>(
+        &self,
+        dwarf: &Dwarf<Slice<'d>>,
+        header: UnitHeader<Slice<'d>>,
+    ) -> Option<Front<'d>> {
+        let table = self.tables.get(dwarf, &header)?;
+        Front::read(dwarf, header, table)
+    }
+
+    /// A unit by its number, with its line number program where that is wanted.
+    pub(super) fn open<'d>(
+        &self,
+        dwarf: &Dwarf<Slice<'d>>,
+        number: u32,
+        with_lines: bool,
+    ) -> Option<Unit<Slice<'d>>> {
+        let header = dwarf.unit_header(self.start(number)?).ok()?;
+        let front = self.front(dwarf, header)?;
+        Some(if with_lines { front.with_lines(dwarf) } else { front.unit })
+    }
+
+    fn add_ranges(&mut self, dwarf: &Dwarf<Slice<'_>>, front: &Front<'_>, unit: u32) {
+        let mut add = |begin, end| {
             // What the linker dropped begins at 0.
-            if range.begin > 0 && range.begin < range.end {
-                let (begin, end) = (range.begin, range.end);
-                self.ranges.push(UnitRange { begin, end, highest: 0, unit: number });
+            if begin > 0 && begin < end {
+                self.ranges.push(UnitRange { begin, end, highest: 0, unit });
+            }
+        };
+        let Some(list) = front.ranges else {
+            front.range.into_iter().for_each(|range| add(range.begin, range.end));
+            return;
+        };
+        let Ok(mut ranges) = dwarf.ranges(&front.unit, list) else { return };
+        while self.left > 0
+            && let Ok(Some(raw)) = ranges.next_raw()
+        {
+            self.left -= 1;
+            if let Ok(Some(range)) = ranges.convert_raw(raw) {
+                add(range.begin, range.end);
             }
         }
     }
@@ -80,8 +125,13 @@ impl Units {
         u32::try_from(behind.checked_sub(1)?).ok()
     }
 
+    /// Bytes of a unit's line number program.
+    pub(super) fn line_bytes(&self, unit: u32) -> usize {
+        self.line_bytes.get(unit as usize).map_or(0, |bytes| *bytes as usize)
+    }
+
     /// Where a unit begins.
-    pub(super) fn start(&self, unit: u32) -> Option<DebugInfoOffset> {
+    fn start(&self, unit: u32) -> Option<DebugInfoOffset> {
         self.starts.get(unit as usize).map(|start| DebugInfoOffset(*start))
     }
 
@@ -117,6 +167,21 @@ impl Units {
     }
 }
 
+/// As many entries as lists of ranges can have that no two units share.
+fn most_ranges(dwarf: &Dwarf<Slice<'_>>) -> usize {
+    let old = dwarf.ranges.debug_ranges().reader().len() / 8;
+    let new = dwarf.ranges.debug_rnglists().reader().len() / 2;
+    old.saturating_add(new).min(limits::UNIT_RANGES)
+}
+
+/// Bytes of a line number program, as its front says.
+fn program_bytes(dwarf: &Dwarf<Slice<'_>>, at: DebugLineOffset) -> u32 {
+    let mut reader = *dwarf.debug_line.reader();
+    let length = reader.skip(at.0).and_then(|()| reader.read_initial_length());
+    let bytes = length.map_or(0, |(bytes, _)| bytes.min(reader.len()));
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +195,13 @@ mod tests {
             highest = range.end.max(highest);
             range.highest = highest;
         }
-        let units = Units { starts: vec![0, 50, 90], ranges };
+        let units = Units {
+            tables: Tables::of(&Dwarf::default()),
+            starts: vec![0, 50, 90],
+            line_bytes: vec![0; 3],
+            ranges,
+            left: 0,
+        };
         let found = [9, 10, 19, 20, 29, 30, 99, 100, 110].map(|address| units.of(address));
         let expected = [None, Some(0), Some(0), Some(1), Some(1), Some(0), Some(0), Some(2), None];
         assert_eq!(found, expected);

@@ -8,13 +8,16 @@ use gimli::Dwarf;
 use super::file::{DebugFile, Slice};
 use super::functions::{Functions, functions};
 use super::lines::{self, SourcePosition};
-use super::names::{self, Info, Names, UnitOf};
+use super::names::{Info, Names, UnitOf};
 use super::split::SplitFiles;
 use super::units::Units;
 use crate::answers::{AnswerFrame, Answers};
 use crate::limits;
 use crate::search::SymbolOptions;
 use crate::texts::{TextId, Texts};
+
+/// Frames of each address, where those of a damaged file's are many more than a real one's.
+const FRAMES_EACH: usize = 16;
 
 /// What all threads share.
 #[derive(Clone, Copy)]
@@ -53,10 +56,15 @@ impl<'d> Worker<'d> {
         Self { shared, names: Names::new(main, alternative), texts }
     }
 
-    /// The frames of sorted addresses that lie in a unit. Their texts are this worker's.
-    pub(super) fn answers(&mut self, unit: u32, addresses: &[u64]) -> Answers {
+    /// The frames of sorted addresses that lie in a unit, with lines where these are wanted. Their
+    /// texts are this worker's.
+    pub(super) fn answers(
+        &mut self,
+        (unit, with_lines): (u32, bool),
+        addresses: &[u64],
+    ) -> Answers {
         let mut answers = Answers::default();
-        let Some(of) = self.names.unit(names::DwarfFile::Main, unit) else {
+        let Some(of) = self.names.main_unit(unit, with_lines) else {
             addresses.iter().for_each(|_| answers.push([]));
             return answers;
         };
@@ -68,8 +76,11 @@ impl<'d> Worker<'d> {
         let whole = split.find(options, &main.path, &of, unit).unwrap_or_else(|| of.clone());
         let functions = functions((&whole.dwarf, &whole.unit), addresses, self.shared.passed);
         let mut files = Files { of: &of, paths: HashMap::default() };
+        let mut left = addresses.len().saturating_mul(FRAMES_EACH).saturating_add(1 << 16);
         for (place, innermost) in places.into_iter().zip(&functions.innermost) {
-            let frames = self.frames((&whole, &mut files), &functions, *innermost, place);
+            let mut frames = self.frames((&whole, &mut files), &functions, *innermost, place);
+            frames.truncate(left.max(FRAMES_EACH));
+            left = left.saturating_sub(frames.len());
             answers.push(frames);
         }
         answers

@@ -90,7 +90,10 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             return None;
         }
         let packed = bytes.get(size_of_val(header)..)?;
-        let size = usize::try_from(size).ok()?;
+        // Call frames are a third to a tenth of their size.
+        const MOST_RATIO: u64 = 64;
+        let is_believed = size <= (packed.len() as u64).saturating_mul(MOST_RATIO);
+        let size = usize::try_from(size).ok().filter(|_| is_believed)?;
         miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()
     }
 

@@ -12,6 +12,7 @@ use object::read::ReadCache;
 use crate::debuginfod::Artifact;
 use crate::dso::{BuildId, Recorded};
 use crate::elf::{self, DebugLink};
+use crate::limits;
 use crate::packed;
 use crate::search::SymbolOptions;
 use crate::search::location::FileLocation;
@@ -204,6 +205,10 @@ fn linked(place: FileLocation, binary: &Found, link: &DebugLink) -> Option<Found
 
 /// CRC-32 of a file (ISO 3309, as zlib has it): what debug links have.
 fn checksum(file: &mut File) -> std::io::Result<u32> {
+    // A file without any bytes on the disk can claim to be as large as it likes.
+    if file.metadata()?.len() > limits::CHECKED_BYTES {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
     file.rewind()?;
     let mut buffer = vec![0; 1 << 16];
     let mut crc = u32::MAX;

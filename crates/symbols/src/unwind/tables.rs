@@ -1,10 +1,11 @@
 //! The tables of call frames of one DSO: which row is valid at an address.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, Vendor,
+    BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
+    FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, Vendor,
 };
 
 use super::arch::{self, Arch};
@@ -26,6 +27,20 @@ pub(super) struct Tables {
 
 /// The first addresses of entries, and where the entries lie in their section.
 type Index = Vec<(u64, usize)>;
+
+/// What a thread needs to go through tables.
+#[derive(Debug)]
+pub(super) struct Context {
+    rows: UnwindContext<usize>,
+    /// Bytes of instructions that it may still go through.
+    left: usize,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self { rows: UnwindContext::default(), left: limits::UNWIND_WORK }
+    }
+}
 
 /// What the tables say of an address.
 #[derive(Debug)]
@@ -53,9 +68,11 @@ impl Tables {
         let mut tables =
             Self { frames, bases, eh_frame_index: None, debug_frame_index: Vec::new() };
         if tables.sorted().is_none_or(|sorted| sorted.table().is_none()) {
-            tables.eh_frame_index = Some(tables.index(&tables.eh_frame()));
+            let bytes = tables.frames.eh_frame.bytes.len();
+            tables.eh_frame_index = Some(tables.index(&tables.eh_frame(), bytes));
         }
-        tables.debug_frame_index = tables.index(&tables.debug_frame());
+        let bytes = tables.frames.debug_frame.bytes.len();
+        tables.debug_frame_index = tables.index(&tables.debug_frame(), bytes);
         tables
     }
 
@@ -106,14 +123,32 @@ impl Tables {
     }
 
     /// All entries of a section. What can't be read ends the list.
-    fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S) -> Index {
+    fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S, bytes: usize) -> Index {
         let mut entries = section.entries(&self.bases);
         let mut index = Vec::new();
+        // Entries of a file share a handful of fronts; those of a damaged one may have one each, which
+        // overlap.
+        let mut fronts: HashMap<usize, CommonInformationEntry<Bytes<'a>>> = HashMap::new();
+        let mut left = bytes.saturating_mul(4).saturating_add(1 << 20);
         while let Ok(Some(entry)) = entries.next() {
-            if let CieOrFde::Fde(entry) = entry
-                && let Ok(entry) = entry.parse(S::cie_from_offset)
-            {
+            let CieOrFde::Fde(entry) = entry else { continue };
+            let parsed = entry.parse(|section: &S, bases, offset: S::Offset| {
+                let at = gimli::UnwindOffset::into(offset);
+                if let Some(front) = fronts.get(&at) {
+                    return Ok(front.clone());
+                }
+                let front = section.cie_from_offset(bases, offset)?;
+                left = left.saturating_sub(front.entry_len().saturating_add(16));
+                if front.entry_len() <= limits::UNWIND_INSTRUCTIONS {
+                    fronts.insert(at, front.clone());
+                }
+                Ok(front)
+            });
+            if let Ok(entry) = parsed {
                 index.push((entry.initial_address(), entry.offset()));
+            }
+            if left == 0 {
+                break;
             }
         }
         index.sort_unstable();
@@ -128,7 +163,9 @@ impl Tables {
         let sorted = self.sorted()?;
         let table = sorted.table()?;
         let pointer = table.lookup(address, &self.bases).ok()?;
-        Some(table.pointer_to_offset(pointer).ok()?.0)
+        let begin = sorted.eh_frame_ptr().direct().ok()?;
+        let offset = pointer.direct().ok()?.checked_sub(begin)?;
+        usize::try_from(offset).ok()
     }
 
     /// The row that is valid at an address of this file.
@@ -136,7 +173,7 @@ impl Tables {
         &self,
         (dso, address): (u32, u64),
         arch: &Arch,
-        context: &mut UnwindContext<usize>,
+        context: &mut Context,
     ) -> Found {
         if self.frames.eh_frame.bytes.is_empty() && self.frames.debug_frame.bytes.is_empty() {
             return Found::NoTable;
@@ -166,7 +203,7 @@ impl Tables {
         &self,
         address: u64,
         arch: &Arch,
-        context: &mut UnwindContext<usize>,
+        context: &mut Context,
     ) -> Option<bool> {
         let at = Lookup { bases: &self.bases, dso: 0, address, arch };
         let eh_frame = self.eh_frame_offset(address);
@@ -229,12 +266,14 @@ impl Lookup<'_> {
         &self,
         section: &S,
         offset: usize,
+        context: &mut Context,
     ) -> Result<Option<FrameDescriptionEntry<Bytes<'a>>>, Unreadable> {
         let offset = S::Offset::from(offset);
         let entry = section.fde_from_offset(self.bases, offset, S::cie_from_offset);
         let entry = entry.map_err(|_| Unreadable)?;
         let instructions = entry.entry_len().saturating_add(entry.cie().entry_len());
-        if instructions > limits::UNWIND_INSTRUCTIONS {
+        context.left = context.left.saturating_sub(instructions);
+        if instructions > limits::UNWIND_INSTRUCTIONS || context.left == 0 {
             return Err(Unreadable);
         }
         Ok(entry.contains(self.address).then_some(entry))
@@ -245,9 +284,9 @@ impl Lookup<'_> {
         section: &S,
         offset: usize,
         is_debug_frame: bool,
-        context: &mut UnwindContext<usize>,
+        context: &mut Context,
     ) -> Found {
-        let entry = match self.entry(section, offset) {
+        let entry = match self.entry(section, offset, context) {
             Ok(Some(entry)) => entry,
             Ok(None) => return Found::NoEntry,
             Err(Unreadable) => return Found::Damaged,
@@ -258,7 +297,8 @@ impl Lookup<'_> {
             is_signal_frame: entry.is_signal_trampoline(),
             return_address: entry.cie().return_address_register(),
         };
-        let row = entry.unwind_info_for_address(section, self.bases, context, self.address);
+        let row =
+            entry.unwind_info_for_address(section, self.bases, &mut context.rows, self.address);
         match row.ok().and_then(|row| Row::new(row, &origin, self.arch)) {
             Some(row) => {
                 Found::Row { row, is_last: entry.end_address() == self.address.wrapping_add(1) }
@@ -271,16 +311,16 @@ impl Lookup<'_> {
         &self,
         section: &S,
         offset: usize,
-        context: &mut UnwindContext<usize>,
+        context: &mut Context,
     ) -> Option<bool> {
-        let entry = self.entry(section, offset).ok()??;
+        let entry = self.entry(section, offset, context).ok()??;
         let origin = Origin {
             dso: 0,
             is_debug_frame: false,
             is_signal_frame: false,
             return_address: entry.cie().return_address_register(),
         };
-        let mut rows = entry.rows(section, self.bases, context).ok()?;
+        let mut rows = entry.rows(section, self.bases, &mut context.rows).ok()?;
         let mut calls = false;
         while let Ok(Some(row)) = rows.next_row() {
             let row = Row::new(row, &origin, self.arch)?;

@@ -5,13 +5,12 @@ use std::fmt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gimli::UnwindContext;
 use object::read::ReadCache;
 
 use super::arch::{self, Arch};
 use super::frame::{Frame, Memory, Stop};
 use super::row::Row;
-use super::tables::{Found, Tables};
+use super::tables::{Context, Found, Tables};
 use super::{Registers, Stack, Unwound, splice};
 use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{DsoId, DsoKind, DsoTable};
@@ -60,7 +59,7 @@ pub struct UnwindCache {
     by_address: HashMap<(u32, u64), How, foldhash::fast::RandomState>,
     rows: Vec<Row>,
     by_row: HashMap<Row, u32, foldhash::fast::RandomState>,
-    context: UnwindContext<usize>,
+    context: Context,
 }
 
 impl fmt::Debug for UnwindCache {

@@ -14,7 +14,7 @@ use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
 pub(crate) use disassembly::{Instruction, Style};
-pub(crate) use source::{SourceRoot, Sources, recorded_source};
+pub(crate) use source::Sources;
 
 /// A function, instruction by instruction.
 #[derive(Clone, Debug)]

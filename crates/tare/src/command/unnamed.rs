@@ -24,23 +24,6 @@ pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
     }
 }
 
-/// What [`fill_in`] looks at on this machine to name a remedy, below the root folder: a reader of an
-/// archive says the same by it.
-pub(crate) fn evidence(lack: &Lack, symbols: &SymbolOptions) -> Vec<(PathBuf, Vec<u8>)> {
-    let machine = Machine { root: symbols.symfs.clone(), has_servers: false };
-    let (Lack::DebugFile(file) | Lack::Binary(file)) = lack else { return Vec::new() };
-    let mut found = Vec::new();
-    if let Some((_, list)) = machine.package(Path::new(&file.path)) {
-        found.push((list, format!("{}\n", file.path).into_bytes()));
-    }
-    let urls = machine.files("etc/debuginfod", ".urls");
-    found.extend(urls.into_iter().filter_map(|path| Some((path.clone(), read(&path)?))));
-    let below = |(path, content): (PathBuf, _)| {
-        Some((path.strip_prefix(&machine.root).ok()?.to_owned(), content))
-    };
-    found.into_iter().filter_map(below).collect()
-}
-
 /// Where packages and settings are looked for.
 #[derive(Debug)]
 struct Machine {

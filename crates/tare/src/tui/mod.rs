@@ -85,7 +85,6 @@ pub(crate) enum Ended {
 pub(crate) fn run(shown: Shown) -> anyhow::Result<Ended> {
     let input = Input::new().context("signals can't be waited for")?;
     let Shown { recording, symbols, trace, include_self, panics, mend, .. } = shown;
-    let sources = crate::annotate::SourceRoot::of(&symbols);
     let source = Source { recording, symbols, trace, include_self, mend };
     let shared = Shared::new(Model::new(&source));
     let mut screen = Screen::take().context("the terminal can't be used (as text: --stdio)")?;
@@ -102,7 +101,6 @@ pub(crate) fn run(shown: Shown) -> anyhow::Result<Ended> {
         name: shown.name,
         theme: Theme { color: !shown.is_plain },
         header: shown.header,
-        sources,
     };
     Session { screen: &mut screen, input: &input, shared: &shared, panics }
         .go_on(App::new(settings))

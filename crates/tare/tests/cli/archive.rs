@@ -114,60 +114,6 @@ fn an_archive_gives_the_same_report_where_nothing_else_is() {
     assert!(!String::from_utf8_lossy(&plain.stdout).contains("hot_function"), "the test can fail");
 }
 
-/// Its hot function is inlined; its debug info lies beside it, or is shared with another program.
-const INLINED: &str = r"
-volatile unsigned long n;
-static inline __attribute__((always_inline)) void hot_inside(void) {
-    for (long i = 0; i < 300000000; i++) n++;
-}
-__attribute__((noinline)) void hot_function(void) { hot_inside(); n = 0; }
-int main(void) { hot_function(); return 0; }
-";
-
-#[test]
-fn an_archive_has_split_and_shared_debug_info_and_source_text() {
-    for (flags, also, gone) in [
-        (&["-g", "-gsplit-dwarf"][..], "true", "*.dwo"),
-        (&["-g", "-gsplit-dwarf"], "dwp -e spin && rm *.dwo", "*.dwp"),
-        (&["-g"], "cp spin other && dwz -m shared spin other", "shared other"),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let recorded = Recorded { folder };
-        let path = recorded.path();
-        let flags = [flags, &["-Wl,--build-id=sha1"]].concat();
-        let Some(_) = compile(path, INLINED, "spin", &flags) else { return };
-        let made = Command::new("sh").args(["-c", also]).current_dir(path).output().unwrap();
-        if !made.status.success() {
-            println!("skipped: {also}: {}", stderr(&made));
-            continue;
-        }
-        let output = recorded.tare("record -q -g -e cpu-clock -o perf.data -- ./spin");
-        if !output.status.success() {
-            return println!("skipped: can't record here: {}", stderr(&output));
-        }
-        let lines = ["script --inline -F ip,sym,srcline", "annotate -s hot_function"];
-        let shown = |of: &str| {
-            lines.map(|line| {
-                let output = recorded.tare(&format!("{line} --no-cache -i {of}"));
-                assert!(output.status.success(), "{line}: {}", stderr(&output));
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                // Where the program lies is in the title.
-                let is_shown =
-                    |line: &&str| !line.contains("Percent |") && !line.starts_with("---");
-                text.lines().filter(is_shown).collect::<Vec<_>>().join("\n")
-            })
-        };
-        let here = shown("perf.data");
-        assert!(here[0].contains("hot_inside") && here[0].contains("spin.c:4"), "{}", here[0]);
-        assert!(here[1].contains("i < 300000000; i++) n++;"), "{}", here[1]);
-        assert!(recorded.tare("archive perf.data -o all.tar.zst").status.success());
-        assert!(recorded.tare("archive perf.data -o none.tar.zst --no-source").status.success());
-        recorded.sh(&format!("rm {gone}; rm spin spin.c"));
-        assert_eq!(shown("all.tar.zst"), here, "{also}");
-        assert!(!shown("none.tar.zst")[1].contains("i < 300000000"), "{also}");
-    }
-}
-
 #[test]
 fn perf_reads_what_tar_unpacks() {
     let Some(recorded) = Recorded::new() else { return };

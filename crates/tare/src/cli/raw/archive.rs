@@ -9,7 +9,7 @@ Examples:
   tare report -i x.tar.zst          on any machine, with the same names
   tar --zstd -xf x.tar.zst && perf --buildid-dir .debug report -i perf.data
 
-It has the binaries, debug files, source files, perf maps and kernel symbols that samples lie in. The kernel's symbols tell where the
+It has the binaries, debug files, perf maps and kernel symbols that samples lie in. The kernel's symbols tell where the
 kernel lies in memory: give the archive to those who may know.";
 
 /// Arguments of `tare archive`.
@@ -23,10 +23,6 @@ pub struct Archive {
     /// Write to this file [default: FILE.tar.zst]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-
-    /// Leave out the text of source files that samples lie in
-    #[arg(long)]
-    pub no_source: bool,
 
     /// Where names of functions come from
     #[command(flatten)]

@@ -13,7 +13,7 @@ use tare_replay::{Detail, Options, Replay, SampleSink, SampleSinkOptions};
 use tare_symbols::Unresolved;
 
 use crate::Outcome;
-use crate::annotate::{self, Annotated, Asked, Offsets, SourceRoot, Style};
+use crate::annotate::{self, Annotated, Asked, Offsets, Style};
 use crate::cli::raw;
 use crate::cli::raw::{DisassemblerStyle, PercentType};
 use crate::cli::resolved::symbols;
@@ -38,7 +38,6 @@ struct Shown {
 pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let mut symbols = symbols::resolve(raw.symbol_search);
     let mut recording = open(&raw.input, &mut symbols)?;
-    let root = SourceRoot::of(&symbols);
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
     let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols, ..Options::default() });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
@@ -72,7 +71,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     if raw.json {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
-        text::write(&mut out, &functions, (shown, root), &losses)?;
+        text::write(&mut out, &functions, shown, &losses)?;
     }
     out.flush()?;
     Ok(Exit::Success)

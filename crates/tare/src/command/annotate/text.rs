@@ -7,19 +7,19 @@ use tare_profile::{Losses, Weight};
 use tare_render::loss_lines;
 
 use super::{Function, Shown};
-use crate::annotate::{Annotated, Line, SourceRoot, Sources};
+use crate::annotate::{Annotated, Line, Sources};
 use crate::cli::raw::PercentType;
 
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[Function],
-    (shown, root): (Shown, SourceRoot),
+    shown: Shown,
     losses: &Losses,
 ) -> io::Result<()> {
     for line in loss_lines(losses) {
         writeln!(out, "# {}", printable(&line))?;
     }
-    let mut sources = Sources::new(root);
+    let mut sources = Sources::default();
     for function in functions {
         let (name, event) = (printable(&function.name), printable(&function.event));
         match &function.result {

@@ -6,7 +6,6 @@
 //! root/               what has no build id, at its recorded path: perf maps, files of the kernel
 //! ```
 
-mod sources;
 pub(crate) mod unpack;
 
 use std::fs::File;
@@ -22,7 +21,7 @@ use tare_symbols::{UsedContent, UsedFiles};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::symbols;
-use crate::command::{unnamed, vmlinux};
+use crate::command::vmlinux;
 use crate::exit::{Exit, Refusal, say};
 
 /// The recording's name in an archive.
@@ -45,26 +44,15 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     }
     let (mut options, used) = (symbols::resolve(raw.symbol_search), UsedFiles::default());
     options.used = Some(used.clone());
-    // What was kept of a file's lines would hide which files it has them from.
-    options.cache = None;
     vmlinux::check(&recording, &options)?;
     // Every address of every call chain is looked up, and so every file that a reader will want.
     let whole = ProfileOptions {
         code: Code::Stack,
         include_self: true,
-        lines: true,
-        inline: true,
-        symbols: options.clone(),
+        symbols: options,
         ..ProfileOptions::default()
     };
-    let summary = tare_replay::summarize(recording, &whole)?;
-    if !raw.no_source {
-        sources::add(&summary.profile, &options.symfs, &used);
-    }
-    let lack = summary.profile.losses.unnamed.as_ref().map(|unnamed| &unnamed.lack);
-    for (path, content) in lack.map_or_else(Vec::new, |lack| unnamed::evidence(lack, &options)) {
-        used.add(Path::new("root").join(path), UsedContent::Bytes(content));
-    }
+    tare_replay::summarize(recording, &whole)?;
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
     let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());

@@ -15,7 +15,6 @@ use ratatui::layout::Rect;
 use tare_format::file::Description;
 use tare_profile::{FrameId, Term, Weight};
 
-use crate::annotate::SourceRoot;
 use crate::tui::keys::{self, Action, View};
 use crate::tui::model::{Model, Progress, Query};
 use crate::tui::paint::Theme;
@@ -50,8 +49,6 @@ pub(super) struct Settings {
     pub(super) theme: Theme,
     /// What the recording says of its machine and its events, in lines.
     pub(super) header: fn(&Description) -> Vec<String>,
-    /// Where source files are.
-    pub(super) sources: SourceRoot,
 }
 
 /// The state of the interface.
@@ -88,7 +85,7 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(settings: Settings) -> Self {
-        let Settings { view, terms, name, theme, header, sources } = settings;
+        let Settings { view, terms, name, theme, header } = settings;
         Self {
             theme,
             name,
@@ -100,7 +97,7 @@ impl App {
             tree: TreesView::default(),
             flame: FlameView::default(),
             timeline: TimelineView::default(),
-            annotate: AnnotateView::new(sources),
+            annotate: AnnotateView::default(),
             subject: None,
             before: View::Functions,
             text: None,

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use tare_format::printable;
 
-use crate::annotate::{Annotated, SourceRoot, Sources};
+use crate::annotate::{Annotated, Sources};
 use crate::tui::list::{Item, LineKind, List, Mark, key};
 use crate::tui::paint::{Pen, Theme};
 
@@ -17,7 +17,6 @@ pub(in crate::tui) struct AnnotateView {
     annotated: Option<Annotated>,
     rows: Vec<Row>,
     hides_source: bool,
-    sources: SourceRoot,
 }
 
 /// A line of the screen.
@@ -29,11 +28,6 @@ enum Row {
 }
 
 impl AnnotateView {
-    /// Empty; source files are looked for there.
-    pub(in crate::tui) fn new(sources: SourceRoot) -> Self {
-        Self { sources, ..Self::default() }
-    }
-
     /// Shows a function, from its hottest instruction on.
     pub(in crate::tui) fn show(&mut self, annotated: Annotated) {
         self.title = format!(
@@ -50,7 +44,7 @@ impl AnnotateView {
 
     fn lay_out(&mut self) {
         let Some(annotated) = &self.annotated else { return };
-        let mut sources = Sources::new(self.sources.clone());
+        let mut sources = Sources::default();
         let mut before = None;
         self.rows.clear();
         for (at, line) in annotated.lines.iter().enumerate() {

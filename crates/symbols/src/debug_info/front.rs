@@ -1,0 +1,241 @@
+//! The front of a unit: what its first entry says of the whole, and the table of abbreviations that
+//! its entries are written with.
+//!
+//! Units of a real file share whole tables or none, and their tables lie one behind the other. Those
+//! of a damaged one may share the rest of a large table from anywhere in it: a table is taken to end
+//! where the next one begins, one that several units use is kept, and what reading tables again may
+//! cost in all is bounded.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gimli::{
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAddrBase, DebugLineOffset, DebugLocListsBase,
+    DebugRngListsBase, DebugStrOffsetsBase, Dwarf, EndianSlice, Range, RangeListsOffset, Reader,
+    Section, Unit, UnitHeader, UnitType, constants,
+};
+
+use super::file::Slice;
+use crate::limits;
+
+/// Bytes of all tables that are kept, and of all that are read again.
+const KEPT_BYTES: usize = 1 << 22;
+const READ_BYTES: usize = 1 << 29;
+
+/// Attributes of a unit's first entry; compilers write some twenty.
+const MOST_ATTRIBUTES: usize = 1 << 8;
+
+/// The tables of abbreviations of a file.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// Where they begin, in order, and how many units use each.
+    starts: Vec<(usize, u32)>,
+    /// Damaged ones too.
+    kept: Mutex<HashMap<usize, Option<Arc<Abbreviations>>>>,
+    kept_bytes: AtomicUsize,
+    /// Bytes that may still be read.
+    left: AtomicUsize,
+}
+
+impl Tables {
+    /// The tables of units by their headers.
+    pub(super) fn of(dwarf: &Dwarf<Slice<'_>>) -> Self {
+        let mut all = Vec::new();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            all.push(header.debug_abbrev_offset().0);
+        }
+        all.sort_unstable();
+        let mut starts: Vec<(usize, u32)> = Vec::new();
+        for start in all {
+            match starts.last_mut() {
+                Some((last, users)) if *last == start => *users = users.saturating_add(1),
+                _ => starts.push((start, 1)),
+            }
+        }
+        Self {
+            starts,
+            kept: Mutex::default(),
+            kept_bytes: AtomicUsize::new(0),
+            left: AtomicUsize::new(READ_BYTES),
+        }
+    }
+
+    /// The table of a unit; `None` where it can't be read, or tables were read too often.
+    pub(super) fn get(
+        &self,
+        dwarf: &Dwarf<Slice<'_>>,
+        header: &UnitHeader<Slice<'_>>,
+    ) -> Option<Arc<Abbreviations>> {
+        let offset = header.debug_abbrev_offset();
+        let at = self.starts.binary_search_by_key(&offset.0, |(start, _)| *start).ok()?;
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shared = self.starts[at].1 > 1;
+        if is_shared && let Some(table) = kept().get(&offset.0) {
+            return table.clone();
+        }
+        let section = dwarf.debug_abbrev.reader();
+        let next = self.starts.get(at + 1).map_or(section.len(), |(start, _)| *start);
+        let end = next.min(section.len()).min(offset.0.checked_add(limits::ABBREVIATION_BYTES)?);
+        let bytes = end.checked_sub(offset.0)?;
+        let take = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        let part =
+            DebugAbbrev::from(EndianSlice::new(section.slice().get(..end)?, section.endian()));
+        let table = part.abbreviations(offset).ok().map(Arc::new);
+        if is_shared && self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) < KEPT_BYTES {
+            kept().insert(offset.0, table.clone());
+        }
+        table
+    }
+}
+
+/// A unit, and what its first entry says of its place and of its lines.
+#[derive(Debug)]
+pub(super) struct Front<'d> {
+    pub(super) unit: Unit<Slice<'d>>,
+    /// Where its line number program lies.
+    pub(super) lines: Option<DebugLineOffset>,
+    /// Its one range, where it has no list of them.
+    pub(super) range: Option<Range>,
+    pub(super) ranges: Option<RangeListsOffset>,
+}
+
+/// What the first entry has before it is clear what the values mean.
+#[derive(Default)]
+struct Values<'d> {
+    name: Option<AttributeValue<Slice<'d>>>,
+    comp_dir: Option<AttributeValue<Slice<'d>>>,
+    low: Option<AttributeValue<Slice<'d>>>,
+    high: Option<AttributeValue<Slice<'d>>>,
+    ranges: Option<AttributeValue<Slice<'d>>>,
+    lines: Option<DebugLineOffset>,
+}
+
+impl<'d> Front<'d> {
+    /// Reads the front of a unit: all of it that [`Unit::new`] does but its line number program,
+    /// which many units of a damaged file may share.
+    pub(super) fn read(
+        dwarf: &Dwarf<Slice<'d>>,
+        header: UnitHeader<Slice<'d>>,
+        abbreviations: Arc<Abbreviations>,
+    ) -> Option<Self> {
+        let mut unit = empty(dwarf, header, abbreviations);
+        let values = first_entry(&mut unit)?;
+        unit.name = values.name.and_then(|value| text(dwarf, &unit, value));
+        unit.comp_dir = values.comp_dir.and_then(|value| text(dwarf, &unit, value));
+        let address = |unit: &_, value: Option<_>| dwarf.attr_address(unit, value?).ok().flatten();
+        let low = address(&unit, values.low);
+        unit.low_pc = low.unwrap_or(0);
+        let end = match values.high {
+            Some(AttributeValue::Udata(bytes)) => low.and_then(|low| low.checked_add(bytes)),
+            value => address(&unit, value),
+        };
+        let ranges = values.ranges.and_then(|value| dwarf.attr_ranges_offset(&unit, value).ok());
+        let range = low.zip(end).map(|(begin, end)| Range { begin, end });
+        Some(Self { unit, lines: values.lines, range, ranges: ranges.flatten() })
+    }
+
+    /// Reads the line number program's front too.
+    pub(super) fn with_lines(mut self, dwarf: &Dwarf<Slice<'d>>) -> Unit<Slice<'d>> {
+        let size = self.unit.header.address_size();
+        let (folder, name) = (self.unit.comp_dir, self.unit.name);
+        self.unit.line_program =
+            self.lines.and_then(|offset| dwarf.debug_line.program(offset, size, folder, name).ok());
+        self.unit
+    }
+}
+
+/// A unit of which nothing is known.
+fn empty<'d>(
+    dwarf: &Dwarf<Slice<'d>>,
+    header: UnitHeader<Slice<'d>>,
+    abbreviations: Arc<Abbreviations>,
+) -> Unit<Slice<'d>> {
+    let (encoding, kind) = (header.encoding(), dwarf.file_type);
+    Unit {
+        abbreviations,
+        name: None,
+        comp_dir: None,
+        low_pc: 0,
+        str_offsets_base: DebugStrOffsetsBase::default_for_encoding_and_file(encoding, kind),
+        addr_base: DebugAddrBase(0),
+        loclists_base: DebugLocListsBase::default_for_encoding_and_file(encoding, kind),
+        rnglists_base: DebugRngListsBase::default_for_encoding_and_file(encoding, kind),
+        line_program: None,
+        dwo_id: match header.type_() {
+            UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => Some(id),
+            _ => None,
+        },
+        header,
+    }
+}
+
+/// Goes through the first entry: sets where the unit's parts of shared sections begin, which its
+/// other values may depend on, and returns those.
+fn first_entry<'d>(unit: &mut Unit<Slice<'d>>) -> Option<Values<'d>> {
+    let mut found = Values::default();
+    let mut bases = Vec::new();
+    let mut entries = unit.header.entries_raw(&unit.abbreviations, None).ok()?;
+    let abbreviation = entries.read_abbreviation().ok()??;
+    if abbreviation.attributes().len() > MOST_ATTRIBUTES {
+        return None;
+    }
+    for specification in abbreviation.attributes() {
+        let attribute = entries.read_attribute(*specification).ok()?;
+        let value = attribute.value();
+        match attribute.name() {
+            constants::DW_AT_name => found.name = Some(value),
+            constants::DW_AT_comp_dir => found.comp_dir = Some(value),
+            constants::DW_AT_low_pc => found.low = Some(value),
+            constants::DW_AT_high_pc => found.high = Some(value),
+            constants::DW_AT_ranges => found.ranges = Some(value),
+            constants::DW_AT_stmt_list => {
+                if let AttributeValue::DebugLineRef(offset) = value {
+                    found.lines = Some(offset);
+                }
+            }
+            _ => bases.push(value),
+        }
+    }
+    for value in bases {
+        match value {
+            AttributeValue::DebugStrOffsetsBase(base) => unit.str_offsets_base = base,
+            AttributeValue::DebugAddrBase(base) => unit.addr_base = base,
+            AttributeValue::DebugRngListsBase(base) => unit.rnglists_base = base,
+            AttributeValue::DwoId(id) if unit.dwo_id.is_none() => unit.dwo_id = Some(id),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+/// A text as an attribute refers to it, as far as a reader's limit: texts of a damaged file may be
+/// one long text from another byte on.
+pub(super) fn text<'d>(
+    dwarf: &Dwarf<Slice<'d>>,
+    unit: &Unit<Slice<'d>>,
+    value: AttributeValue<Slice<'d>>,
+) -> Option<Slice<'d>> {
+    let of = |section: Slice<'d>, offset: usize| {
+        let rest = section.slice().get(offset..)?;
+        let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
+        let text = CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes);
+        Some(EndianSlice::new(text, section.endian()))
+    };
+    match value {
+        AttributeValue::DebugStrRef(offset) => of(*dwarf.debug_str.reader(), offset.0),
+        AttributeValue::DebugLineStrRef(offset) => of(*dwarf.debug_line_str.reader(), offset.0),
+        AttributeValue::DebugStrRefSup(offset) => {
+            of(*dwarf.sup.as_ref()?.debug_str.reader(), offset.0)
+        }
+        AttributeValue::DebugStrOffsetsIndex(index) => {
+            let (format, base) = (unit.header.format(), unit.str_offsets_base);
+            let offset = dwarf.debug_str_offsets.get_str_offset(format, base, index).ok()?;
+            of(*dwarf.debug_str.reader(), offset.0)
+        }
+        value => dwarf.attr_string(unit, value).ok(),
+    }
+}

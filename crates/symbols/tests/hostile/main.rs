@@ -1,0 +1,102 @@
+//! Files that are made to hurt whoever reads symbols, debug info and call frames. Each is read by a
+//! child process whose peak memory is bounded, and which has to end: generously, as machines have
+//! neighbours, and far below what the same file takes where nothing bounds it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is tests")]
+
+mod dwarf;
+mod elf;
+mod files;
+mod frames;
+mod packed;
+mod symbols;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_symbols::{
+    Dso, DsoAddress, DsoId, DsoKind, DsoTable, SymbolOptions, Symbolizer, Unresolved,
+};
+
+/// Seconds that reading one of the files may take: it takes some tenths.
+const SECONDS: u64 = if cfg!(debug_assertions) { 60 } else { 5 };
+
+/// Names the test that this process is the child of.
+const CHILD: &str = "TARE_HOSTILE_CHILD";
+
+/// Runs a test's reading in a process of its own, which may take so many MiB of memory at its peak.
+fn bounded(test: &str, most_mib: u64, read: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some_and(|child| child == test) {
+        read();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        return println!("\n{peak}");
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, test);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("{test}: no end after {SECONDS} s");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test}: {}: {text}{said}", output.status);
+    let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the child's peak");
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    println!("{test}: {} MiB", kib >> 10);
+    assert!(kib >> 10 <= most_mib, "{test}: {} MiB, {most_mib} expected", kib >> 10);
+}
+
+/// A file whose symbols are asked for.
+struct Asked {
+    dsos: DsoTable,
+    dso: DsoId,
+    symbolizer: Symbolizer,
+}
+
+impl Asked {
+    fn new(kind: DsoKind, path: &Path, options: SymbolOptions) -> Self {
+        let mut dsos = DsoTable::default();
+        let name = path.as_os_str().as_encoded_bytes().to_vec();
+        let dso = dsos.intern(Dso { kind, name, build_id: None }).unwrap();
+        Self { dsos, dso, symbolizer: Symbolizer::new(options) }
+    }
+
+    /// An ELF file with these bytes.
+    fn elf(folder: &Path, bytes: &[u8]) -> Self {
+        let path = folder.join("hostile");
+        std::fs::write(&path, bytes).unwrap();
+        Self::new(DsoKind::Elf, &path, SymbolOptions::default())
+    }
+
+    fn name(&self, address: u64) -> Result<String, Unresolved> {
+        let symbol = self.symbolizer.find(&self.dsos, self.dso, address)?;
+        Ok(self.symbolizer.name(symbol).to_owned())
+    }
+
+    /// Of each address the frames, as `name` or `name file:line`, the innermost first.
+    fn frames(&self, addresses: impl Iterator<Item = u64>) -> Vec<Vec<String>> {
+        let asked: Vec<_> =
+            addresses.map(|address| DsoAddress { dso: self.dso, address }).collect();
+        let two = NonZeroUsize::new(2).unwrap();
+        let frames = self.symbolizer.frames(&self.dsos, &asked, two);
+        let said = |at: usize| -> Vec<String> {
+            let said = frames.get(at).map(|frame| {
+                let name = frame.name.map_or_else(|why| format!("{why:?}"), str::to_owned);
+                match frame.location {
+                    Some(location) => format!("{name} {}:{}", location.file, location.line),
+                    None => name,
+                }
+            });
+            said.collect()
+        };
+        (0..frames.len()).map(said).collect()
+    }
+}
