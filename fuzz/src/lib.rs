@@ -1,5 +1,6 @@
 //! Hostile input for the readers of recordings: targets, seeds and damage. See README.md.
 
+mod binaries;
 mod compiled;
 mod damage;
 mod seeds;
@@ -8,7 +9,9 @@ mod tracepoints;
 
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 pub use damage::damage;
@@ -25,9 +28,14 @@ const FIXED_BYTES: usize = 24 << 20;
 /// grow.
 const BYTES_FOR_EACH: usize = 512;
 
+/// CPU time that reading an input may take: real ones take a thousandth of it.
+const MOST_TIME: Duration = Duration::from_secs(2);
+
 /// What an input did that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
+    /// Reading it took so much CPU time.
+    Time(Duration),
     /// Reading it panicked.
     Panic,
     /// Reading it asked for so many bytes of memory.
@@ -39,14 +47,19 @@ pub enum Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn try_input(target: &Target, input: &[u8]) -> Result<(), Failure> {
-    let region = Region::new(ALLOCATOR);
+    let (region, begin) = (Region::new(ALLOCATOR), cpu_time());
     catch_unwind(AssertUnwindSafe(|| (target.read)(input))).map_err(|_| Failure::Panic)?;
     let asked = region.change().bytes_allocated;
     if asked > FIXED_BYTES + BYTES_FOR_EACH * input.len() {
-        Err(Failure::Memory(asked))
-    } else {
-        Ok(())
+        return Err(Failure::Memory(asked));
     }
+    let taken = cpu_time().saturating_sub(begin);
+    if taken > MOST_TIME { Err(Failure::Time(taken)) } else { Ok(()) }
+}
+
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -97,6 +110,15 @@ mod tests {
             seeds,
             read: |_| drop(std::hint::black_box(vec![0_u8; 2 * FIXED_BYTES])),
         };
+        let slow = Target {
+            name: "slow",
+            seeds,
+            read: |_| {
+                let begin = cpu_time();
+                while cpu_time() < begin + MOST_TIME + Duration::from_millis(10) {}
+            },
+        };
+        assert!(matches!(try_input(&slow, &[1]), Err(Failure::Time(_))));
         assert!(
             matches!(try_input(&greedy, &[1]), Err(Failure::Memory(bytes)) if bytes >= 2 * FIXED_BYTES)
         );

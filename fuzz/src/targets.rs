@@ -10,7 +10,7 @@ use tare_format::file::{Description, Features, Reader, note};
 use tare_format::order::Sorter;
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
 
-use crate::{compiled, seeds, tracepoints};
+use crate::{binaries, compiled, seeds, tracepoints};
 
 /// A reader, and inputs that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tracepoint", seeds: tracepoints::formats, read: tracepoints::format },
     Target { name: "jitdump", seeds: compiled::jitdumps, read: compiled::jitdump },
     Target { name: "perf-map", seeds: compiled::perf_maps, read: compiled::perf_map },
+    Target { name: "elf", seeds: binaries::elves, read: binaries::elf },
+    Target { name: "dwarf", seeds: binaries::debug_infos, read: binaries::dwarf },
+    Target { name: "unwind", seeds: binaries::call_frames, read: binaries::unwind },
+    Target { name: "kallsyms", seeds: binaries::symbol_lists, read: binaries::kallsyms },
 ];
 
 /// Goes through a recording, decodes all there is, and puts it in order.

@@ -136,7 +136,8 @@ fn forms_are_indirect_a_million_times() {
     bounded("dwarf::forms_are_indirect_a_million_times", 64, || {
         let table =
             [abbreviation(1, COMPILE_UNIT, false, &[(NAME, INDIRECT), (LOW_PC, ADDR)]), vec![0]];
-        let entries = [&[1][..], &[INDIRECT as u8; 1 << 20], &[STRING as u8, 0]].concat();
+        let chain = uleb(INDIRECT).repeat(1 << 20);
+        let entries = [&[1][..], &chain, &uleb(STRING), &[0]].concat();
         let units = unit(0, &entries).repeat(2);
         let found = frames(&[(".debug_abbrev", table.concat()), (".debug_info", units)], 10);
         assert!(found.iter().all(|frames| frames == &["known"]));

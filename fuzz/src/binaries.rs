@@ -1,0 +1,234 @@
+//! What names addresses and unwinds stacks: ELF files with symbols, debug info and call frames, and
+//! the kernel's list of its symbols. The seeds are a small library that the C compiler makes here, in
+//! the forms that it can give debug info.
+
+use std::cell::OnceCell;
+use std::hint::black_box;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tare_symbols::{
+    AddressSpace, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapping, Registers, Stack,
+    SymbolOptions, Symbolizer, UnwindCache, Unwinder,
+};
+
+/// Functions within each other, a loop, a table of jumps, a frame with a register for its base, a
+/// call of another file's function and one that never returns.
+const SOURCE: &str = r#"
+extern int other(int);
+extern void ends(void) __attribute__((noreturn));
+struct pair { int first, second; };
+static inline int inner(struct pair *p, int n) { return p->first * n + other(p->second); }
+static inline int outer(struct pair *p, int n) { int s = 0; while (n--) s += inner(p, n); return s; }
+int entry(struct pair *p, int n) {
+    switch (n) {
+    case 1: return other(n);
+    case 2: return outer(p, 7);
+    case 3: return p->first;
+    case 4: ends();
+    case 5: return inner(p, n) * 3;
+    default: return outer(p, n) + outer(p + 1, n);
+    }
+}
+int grows(int n) { char room[n]; room[n / 2] = n; return other(room[n / 3]); }
+"#;
+
+/// Addresses that are asked for, evenly from the file's first pages.
+const ASKED: u64 = 96;
+const STEP: u64 = 0x5b;
+
+thread_local! {
+    /// Where an input is put to be read.
+    static PLACE: OnceCell<(tempfile::TempDir, PathBuf)> = const { OnceCell::new() };
+}
+
+/// Puts an input where it is read; `None` where that can't be done.
+fn with_file(input: &[u8], read: impl FnOnce(&Path)) {
+    PLACE.with(|place| {
+        let place = place.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
+            let path = folder.path().join("input");
+            (folder, path)
+        });
+        let written = std::fs::File::create(&place.1).and_then(|mut file| file.write_all(input));
+        written.unwrap_or_else(|error| panic!("an input can't be written: {error}"));
+        read(&place.1);
+    });
+}
+
+fn only(kind: DsoKind, name: &Path) -> (DsoTable, DsoId) {
+    let mut dsos = DsoTable::default();
+    let name = name.as_os_str().as_encoded_bytes().to_vec();
+    let id = dsos.intern(Dso { kind, name, build_id: None });
+    (dsos, id.unwrap_or_else(|| panic!("a table takes a first one")))
+}
+
+fn addresses() -> impl Iterator<Item = u64> {
+    (0..ASKED).map(|at| at * STEP).chain([u64::MAX, 1 << 40])
+}
+
+/// Symbols alone.
+pub(crate) fn elf(input: &[u8]) {
+    with_file(input, |path| {
+        let (dsos, dso) = only(DsoKind::Elf, path);
+        let symbolizer = Symbolizer::new(SymbolOptions::default());
+        for address in addresses() {
+            let found = symbolizer.find(&dsos, dso, address);
+            black_box(found.map(|symbol| symbolizer.name(symbol).len()).is_ok());
+            black_box(symbolizer.file_offset(&dsos, dso, address));
+        }
+    });
+}
+
+/// Lines, functions and those that were inlined.
+pub(crate) fn dwarf(input: &[u8]) {
+    with_file(input, |path| {
+        let (dsos, dso) = only(DsoKind::Elf, path);
+        let symbolizer = Symbolizer::new(SymbolOptions::default());
+        let asked: Vec<_> = addresses().map(|address| DsoAddress { dso, address }).collect();
+        let frames = symbolizer.frames(&dsos, &asked, NonZeroUsize::MIN);
+        for at in 0..frames.len() {
+            for frame in frames.get(at) {
+                black_box((frame.name.is_ok(), frame.location.map(|at| at.file.len())));
+            }
+        }
+    });
+}
+
+/// Stacks that are full of addresses in the file.
+pub(crate) fn unwind(input: &[u8]) {
+    const STACK: u64 = 0x7fff_0000;
+    with_file(input, |path| {
+        let (dsos, dso) = only(DsoKind::Elf, path);
+        let mut space = AddressSpace::default();
+        space.add(Mapping { start: 0, end: 1 << 16, pgoff: 0, dso });
+        let (unwinder, mut cache) =
+            (Unwinder::new(SymbolOptions::default()), UnwindCache::default());
+        let copy: Vec<u8> =
+            (0..256).flat_map(|at: u64| (1 + at % ASKED * STEP).to_le_bytes()).collect();
+        let mut found = Vec::new();
+        for ip in addresses() {
+            let mut general = [STACK + 64; 16];
+            general[7] = STACK;
+            let registers = Registers::X86_64 { ip, general };
+            let stack = Stack {
+                registers: &registers,
+                copy: &copy,
+                frame_pointers: &[ip, ip.wrapping_add(1)],
+            };
+            found.clear();
+            black_box(unwinder.unwind(&mut cache, (&dsos, &space), &stack, &mut found));
+            black_box(unwinder.keeps_frame_pointer(&mut cache, &dsos, (dso, ip)));
+        }
+    });
+}
+
+/// The kernel's symbols and a module's.
+pub(crate) fn kallsyms(input: &[u8]) {
+    with_file(input, |path| {
+        let options =
+            || SymbolOptions { kallsyms: Some(path.to_owned()), ..SymbolOptions::default() };
+        for (kind, name) in [(DsoKind::Kernel, "[kernel.kallsyms]"), (DsoKind::Module, "[ext4]")] {
+            let (dsos, dso) = only(kind, Path::new(name));
+            let symbolizer = Symbolizer::new(options());
+            for at in 0..ASKED {
+                for base in [0xffff_ffff_8100_0000, 0xffff_ffff_c000_0000] {
+                    let found = symbolizer.find(&dsos, dso, base + at * 8);
+                    black_box(found.map(|symbol| symbolizer.name(symbol).len()).is_ok());
+                }
+            }
+        }
+    });
+}
+
+/// The library, compiled with these options.
+fn compiled(options: &[&str]) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().ok()?;
+    let (source, path) = (folder.path().join("seed.c"), folder.path().join("seed.so"));
+    std::fs::write(&source, SOURCE).ok()?;
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code", "-o"]);
+    let output = cc.arg(&path).args(options).arg(&source).output().ok()?;
+    if output.status.success() { std::fs::read(&path).ok() } else { None }
+}
+
+fn all(options: &[&[&str]]) -> Vec<Vec<u8>> {
+    let seeds: Vec<_> = options.iter().filter_map(|options| compiled(options)).collect();
+    assert!(!seeds.is_empty(), "the seeds take a C compiler");
+    seeds
+}
+
+pub(crate) fn elves() -> Vec<Vec<u8>> {
+    all(&[&[], &["-s"], &["-Wl,-z,lazy", "-fcf-protection=none"], &["-Wl,-z,now", "-s"]])
+}
+
+/// Compilers that can't do one of these make the others.
+pub(crate) fn debug_infos() -> Vec<Vec<u8>> {
+    all(&[
+        &["-g", "-gdwarf-5"],
+        &["-g", "-gdwarf-4"],
+        &["-g", "-gdwarf-5", "-gz=zlib"],
+        &["-g", "-gdwarf-5", "-gz=zstd"],
+        &["-g", "-gdwarf-4", "-ffunction-sections", "-fdebug-types-section"],
+        &["-g", "-gdwarf-5", "-gsplit-dwarf"],
+    ])
+}
+
+pub(crate) fn call_frames() -> Vec<Vec<u8>> {
+    all(&[
+        &["-s"],
+        &["-s", "-Wl,--no-eh-frame-hdr"],
+        &["-g", "-fno-asynchronous-unwind-tables"],
+        &["-s", "-fno-omit-frame-pointer", "-Wl,-z,lazy"],
+    ])
+}
+
+pub(crate) fn symbol_lists() -> Vec<Vec<u8>> {
+    let mut text = String::from("ffffffff81000000 T _text\nffffffff81000000 T _stext\n");
+    for at in 0..40_u64 {
+        let (kernel, module) = (0xffff_ffff_8100_0010 + at * 16, 0xffff_ffff_c000_0000 + at * 16);
+        text += &format!("{kernel:016x} t kernel_{at}\n{module:016x} W of_module_{at}\t[ext4]\n");
+    }
+    vec![text.into_bytes()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A seed that is refused at its front tests nothing behind it.
+    #[test]
+    fn seeds_are_whole() {
+        for seed in debug_infos() {
+            with_file(&seed, |path| {
+                let (dsos, dso) = only(DsoKind::Elf, path);
+                let symbolizer = Symbolizer::new(SymbolOptions::default());
+                let asked: Vec<_> =
+                    addresses().map(|address| DsoAddress { dso, address }).collect();
+                let frames = symbolizer.frames(&dsos, &asked, NonZeroUsize::MIN);
+                let has_lines = |at: usize| frames.get(at).any(|frame| frame.location.is_some());
+                assert!((0..frames.len()).any(has_lines), "lines");
+            });
+        }
+        let is_named = |kind, seed: &[u8], options: fn(&Path) -> SymbolOptions, at| {
+            let mut found = false;
+            with_file(seed, |path| {
+                let (dsos, dso) = only(kind, path);
+                let symbolizer = Symbolizer::new(options(path));
+                found = (0..0x1000_u64).any(|to| symbolizer.find(&dsos, dso, at + to).is_ok());
+            });
+            found
+        };
+        for seed in elves() {
+            assert!(is_named(DsoKind::Elf, &seed, |_| SymbolOptions::default(), 0));
+        }
+        let of_list = |path: &Path| SymbolOptions {
+            kallsyms: Some(path.to_owned()),
+            ..SymbolOptions::default()
+        };
+        let first = 0xffff_ffff_8100_0000;
+        assert!(is_named(DsoKind::Kernel, &symbol_lists()[0], of_list, first));
+    }
+}
