@@ -1,9 +1,11 @@
 //! Addresses of a program's text, and what its tables of symbols say of them.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::Context;
+use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
@@ -14,8 +16,9 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 /// # Errors
 /// The file isn't a 64-bit ELF file with code.
 pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u64>> {
-    let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
-    let parsed = ElfFile64::<Endianness>::parse(&*bytes)?;
+    let open = File::open(file).with_context(|| format!("opening {}", file.display()))?;
+    let cache = ReadCache::new(open);
+    let parsed = ElfFile64::<Endianness, _>::parse(&cache)?;
     let is_text = |name: &[u8]| name.starts_with(b".text");
     let sections: Vec<(u64, u64)> = parsed
         .sections()
