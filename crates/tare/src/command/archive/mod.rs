@@ -56,7 +56,10 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
     let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());
-    let Packed { files, bytes } = packed.inspect_err(|_| drop(std::fs::remove_file(&output)))?;
+    // What was there before, such as a device, stays.
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    let remove = || is_file.then(|| std::fs::remove_file(&output));
+    let Packed { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
     let size = file.metadata().map_or(0, |meta| meta.len());
     let mb = |bytes: u64| bytes as f64 / 1e6;
     say(&format!(
