@@ -171,12 +171,13 @@ impl Sorter {
 
     /// What is due goes out before anything that becomes due later: it is at the end of the list.
     fn release(&mut self, is_due: impl Fn(&Queued) -> bool) {
-        let mut released: Vec<_> = self.waiting.extract_if(.., |queued| is_due(queued)).collect();
-        self.out_ns = released.iter().map(|queued| queued.time_ns).fold(self.out_ns, u64::max);
-        released.append(&mut self.due.iter().rev().copied().collect());
-        released.sort_by_key(|queued| (queued.time_ns, queued.start));
-        released.reverse();
-        self.due = released;
+        let already = self.due.len();
+        self.due.reverse();
+        self.due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
+        let released = self.due.iter().skip(already);
+        self.out_ns = released.map(|queued| queued.time_ns).fold(self.out_ns, u64::max);
+        self.due.sort_by_key(|queued| (queued.time_ns, queued.start));
+        self.due.reverse();
     }
 
     /// Half of the bytes, those of the oldest records.

@@ -23,8 +23,8 @@ pub(super) struct Frames {
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
     /// The frames of the call chain that is being added.
     chain: Vec<FrameId>,
-    /// Of frames in user code, where it was asked for.
-    pub(super) kept: Kept,
+    /// Of frames in user code; `None` where nobody asks, as where no call chains are taken.
+    kept: Option<Kept>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
     /// What those without a name lack.
     pub(super) lacks: Lacks,
@@ -62,9 +62,15 @@ impl Recent {
 }
 
 impl Frames {
-    /// None yet. With `lines`, debug info is asked in the end.
-    pub(super) fn new(lines: Option<Lines>) -> Self {
-        Self { lines, ..Self::default() }
+    /// None yet. With `lines`, debug info is asked in the end. `judges_chains`: notes which
+    /// functions keep a frame pointer.
+    pub(super) fn new(lines: Option<Lines>, judges_chains: bool) -> Self {
+        Self { lines, kept: judges_chains.then(Kept::default), ..Self::default() }
+    }
+
+    /// Which frames' functions keep a frame pointer, where that was asked for.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
     }
 
     /// The frame of an address in a process.
@@ -133,8 +139,10 @@ impl Frames {
             lines.ask(frame, at, address);
         }
         self.frames.insert(key, frame);
-        if mode == CpuMode::User && !self.kept.contains_key(&frame) {
-            self.kept.extend(machine.keeps_frame_pointer(at).map(|kept| (frame, kept)));
+        if mode == CpuMode::User
+            && let Some(all) = self.kept.as_mut().filter(|all| !all.contains_key(&frame))
+        {
+            all.extend(machine.keeps_frame_pointer(at).map(|kept| (frame, kept)));
         }
         frame
     }

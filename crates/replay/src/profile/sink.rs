@@ -113,7 +113,8 @@ impl ProfileSink {
             periods: Vec::new(),
             frames: (options.code != Code::None).then(|| {
                 let asks = options.lines || options.inline;
-                Frames::new(asks.then(|| Lines::new(options.inline)))
+                let lines = asks.then(|| Lines::new(options.inline));
+                Frames::new(lines, options.code == Code::Stack)
             }),
             rows_now: None,
             chain: Vec::new(),
@@ -256,8 +257,8 @@ impl ProfileSink {
         let stack = frames.stack(profile, machine, pid, chain);
         let by_frame_pointers =
             sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
-        if let Some(stack) = stack.filter(|_| by_frame_pointers) {
-            frame_pointers.add(profile, &frames.kept, stack, frames.last_chain());
+        if let (Some(stack), Some(kept)) = (stack.filter(|_| by_frame_pointers), frames.kept()) {
+            frame_pointers.add(profile, kept, stack, frames.last_chain());
         }
         (leaf, stack)
     }
