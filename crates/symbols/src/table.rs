@@ -132,6 +132,12 @@ impl Builder {
         self.names.parts[part as usize] = names;
     }
 
+    /// Makes room for so many symbols, and bytes of their names.
+    pub(crate) fn reserve(&mut self, symbols: usize, bytes: usize) {
+        self.entries.reserve(symbols.min(limits::SYMBOLS));
+        self.copied.reserve(bytes);
+    }
+
     /// Adds a symbol with a copy of its name: for tables that aren't [`Builder::with_names`].
     /// `false`: there are too many.
     pub(crate) fn add(&mut self, symbol: NewSymbol, name: &[u8]) -> bool {

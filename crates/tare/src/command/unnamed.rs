@@ -1,6 +1,7 @@
 //! What gives names to most of the samples that have none: packages, servers and settings of this
 //! machine, told without running anything.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +89,11 @@ impl Machine {
             }
         }
         let is_it = |line: &[u8]| names.iter().any(|name| name.as_os_str().as_bytes() == line);
-        self.files("var/lib/dpkg/info", ".list").into_iter().find_map(|path| {
+        // Most packages are called like their files: theirs are read first, the others seldom.
+        let mut lists = self.files("var/lib/dpkg/info", ".list");
+        let called = file.file_name()?.as_bytes();
+        lists.sort_by_key(|list| Reverse(common_start(list, called)));
+        lists.into_iter().find_map(|path| {
             let has_it = read(&path)?.split(|byte| *byte == b'\n').any(is_it);
             let name = path.file_stem()?.to_str()?.split(':').next()?;
             let name = printable(name.as_bytes()).into_owned();
@@ -105,6 +110,12 @@ impl Machine {
         found.sort();
         found
     }
+}
+
+/// Bytes at the start that a file's name and another name share.
+fn common_start(file: &Path, name: &[u8]) -> usize {
+    let of = file.file_name().map_or(&b""[..], OsStrExt::as_bytes);
+    of.iter().zip(name).take_while(|(a, b)| a == b).count()
 }
 
 /// The package with the debug files of another, as Debian and Ubuntu call it.
