@@ -3,6 +3,7 @@
 use crate::ids::{FrameId, StringId};
 use crate::key::short_name;
 use crate::profile::{Profile, Row};
+use crate::tables::Thread;
 
 /// Only these are shown; an empty list lets all pass. What a filter hides still counts in the
 /// totals.
@@ -14,19 +15,31 @@ pub struct Filter {
     pub dsos: Vec<Vec<u8>>,
     /// Names of functions.
     pub symbols: Vec<Vec<u8>>,
+    /// A part of functions' names.
+    pub symbol_part: Option<Vec<u8>>,
+    /// Numbers of processes.
+    pub pids: Vec<i32>,
+    /// Numbers of threads.
+    pub tids: Vec<i32>,
 }
 
 impl Filter {
     /// Whether the thread of a row is among those that are wanted.
     #[must_use]
     pub fn takes_row(&self, profile: &Profile, row: &Row) -> bool {
+        let thread = || row.thread.and_then(|thread| profile.thread(thread));
+        let among = |list: &[i32], id: &dyn Fn(&Thread) -> i32| {
+            list.is_empty() || thread().is_some_and(|thread| list.contains(&id(thread)))
+        };
         is_among(profile, &self.comms, row.comm)
+            && among(&self.pids, &|thread| thread.pid)
+            && among(&self.tids, &|thread| thread.tid)
     }
 
     /// Whether all frames pass.
     #[must_use]
     pub fn takes_all_frames(&self) -> bool {
-        self.dsos.is_empty() && self.symbols.is_empty()
+        self.dsos.is_empty() && self.symbols.is_empty() && self.symbol_part.is_none()
     }
 
     /// Whether a frame's file and function are among those that are wanted.
@@ -40,7 +53,12 @@ impl Filter {
         let name = found.and_then(|found| Some(profile.symbol(found.function.ok()?)?.name));
         let dso = is_among(profile, &self.dsos, short_name(profile, frame))
             || is_among(profile, &self.dsos, path);
+        let has_part = |part: &[u8]| {
+            let is_in = |name: &[u8]| name.windows(part.len()).any(|at| at == part);
+            name.is_some_and(|name| part.is_empty() || is_in(profile.string(name)))
+        };
         dso && is_among(profile, &self.symbols, name)
+            && self.symbol_part.as_deref().is_none_or(has_part)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Columns {
     pub metric_only: bool,
     /// Whether digits of large numbers are grouped; machine-readable forms never do.
     pub big_numbers: bool,
+    /// The time of each run, in the table for people.
+    pub each_run: bool,
     /// Whether there is a column for what was summed up: CPUs, cores, threads.
     pub keys: bool,
 }

@@ -41,6 +41,9 @@ pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::R
         writeln!(out)?;
     }
     let times = results.times();
+    if columns.each_run && runs > 1 {
+        each_run(out, &times.elapsed)?;
+    }
     for (values, what) in [
         (&times.elapsed, "seconds time elapsed"),
         (&times.user, "seconds user"),
@@ -62,6 +65,21 @@ pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::R
     }
     if repeated && runs > 1 {
         writeln!(out, "\n (mean ± standard deviation, [95% interval of the mean])")?;
+    }
+    writeln!(out)
+}
+
+/// Writes how long each run took, how far that is from the mean, and a bar: a mark, and one more for
+/// each 5% of the run's own time.
+fn each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
+    let Some(summary) = Summary::of_amounts(elapsed) else { return Ok(()) };
+    writeln!(out, "{:>VALUE$} each run", "#")?;
+    for run in elapsed {
+        let off = run - summary.mean;
+        // At most a line of them, also where a run took no time.
+        let percent = (100.0 * off / run).abs();
+        let more = (1..=80).take_while(|mark| f64::from(5 * mark) <= percent).count();
+        writeln!(out, "{run:>VALUE$.6} ({off:+.6}) {}", "#".repeat(1 + more))?;
     }
     writeln!(out)
 }

@@ -27,6 +27,8 @@ pub use sink::{ProfileSink, has_callchains};
 pub struct ProfileOptions {
     /// From when to when.
     pub time: TimeRange,
+    /// Only samples of these CPUs are taken; none: all.
+    pub cpus: Vec<u32>,
     /// Rows are told apart by CPU.
     pub by_cpu: bool,
     /// How much of a sample's place in code tells rows apart.

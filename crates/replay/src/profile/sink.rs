@@ -40,6 +40,7 @@ pub struct ProfileSink {
     frame_pointers: Chains,
     from_ns: u64,
     to_ns: u64,
+    cpus: Vec<u32>,
     by_cpu: bool,
     by_trace: bool,
     include_self: bool,
@@ -121,6 +122,7 @@ impl ProfileSink {
             frame_pointers: Chains::default(),
             from_ns,
             to_ns,
+            cpus: options.cpus.clone(),
             by_cpu: options.by_cpu,
             by_trace: options.trace,
             include_self: options.include_self,
@@ -171,7 +173,7 @@ impl ProfileSink {
 
     /// The row that a sample belongs to, and what it weighs: for a sink that takes each sample
     /// instead of their sums. Nothing is added. `None`: it is of no known event, or of another time
-    /// than is asked for.
+    /// or CPU than is asked for.
     pub fn locate(
         &mut self,
         machine: &mut Machine,
@@ -214,6 +216,9 @@ impl ProfileSink {
     ) -> Option<(Index, Row, Weight)> {
         let event = self.events.get(index).copied()?;
         let head = &sample.fields.head;
+        if !self.cpus.is_empty() && !head.cpu.is_some_and(|cpu| self.cpus.contains(&cpu)) {
+            return None;
+        }
         // What doesn't say how many occurrences it stands for has its event's period, as in perf.
         let of_event = self.periods.get(index).copied().unwrap_or(0);
         let weight = Weight { period: head.period.unwrap_or(of_event), samples: 1 };

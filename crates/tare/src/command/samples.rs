@@ -46,6 +46,7 @@ pub(crate) fn replay(
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols)?;
     let options = ProfileOptions {
+        cpus: Vec::new(),
         time: samples.time,
         by_cpu: true,
         code: Code::Stack,

@@ -47,6 +47,7 @@ mod record_stopped;
 mod record_switch;
 mod recorded;
 mod report;
+mod report_filters;
 mod report_input;
 mod script;
 mod script_lbr;

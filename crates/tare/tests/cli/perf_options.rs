@@ -114,7 +114,7 @@ fn a_command_that_is_not_there_is_refused_with_what_is() {
 
 /// Examples of perf's manual pages for these commands, without those whose options tare
 /// lacks.
-const EXAMPLES: [&str; 28] = [
+const EXAMPLES: [&str; 30] = [
     "report -F +period,sample",
     "report --time 10%/2",
     "report --time 0%-10%",
@@ -138,6 +138,8 @@ const EXAMPLES: [&str; 28] = [
     "record -D -1 -e cpu-cycles -a --control fd:3,4 -- sleep 30",
     "stat -- make",
     "stat -e cycles -G name -a -e cycles",
+    "stat --null -r 5 --table perf bench sched pipe",
+    "stat --repeat 10 --null --sync --pre 'make -s clean' -- make -s -j64 bzImage",
     "stat --log-fd 3 --append -- true",
     "stat -D -1 -e cpu-cycles -a -I 1000 --control fd:3,4 -- sleep 30",
     "stat -I 1000 -e cycles -a sleep 5",

@@ -37,13 +37,15 @@ fn recording(name: &str) -> Scratch {
 }
 
 /// What follows an option.
-const VALUES: [(&str, &str); 43] = [
+const VALUES: [(&str, &str); 45] = [
     ("report fields", "overhead,comm"),
     ("script fields", "comm,tid,time"),
     ("report call-graph", "caller,0.5"),
     ("record call-graph", "fp"),
     ("script cpu", "0"),
     ("record cpu", "0"),
+    ("report cpu", "0,1"),
+    ("symbol-filter", "a"),
     ("stat cpu", "0"),
     ("script pid", "1"),
     ("script tid", "1"),

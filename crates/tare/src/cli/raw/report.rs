@@ -38,7 +38,7 @@ pub struct Report {
     #[arg(long, hide = true)]
     pub tui_panic: bool,
 
-    /// What samples are put together by, such as comm,dso,sym
+    /// What samples are put together by, such as comm,dso,sym; +KEY,… adds to these
     #[arg(
         short,
         long = "sort",
@@ -48,7 +48,7 @@ pub struct Report {
     )]
     pub sort: Vec<String>,
 
-    /// The columns: overhead, overhead_children, sample, period and sort keys
+    /// The columns (+COLUMN,… adds to the usual ones): overhead, overhead_children, sample, period and sort keys
     #[arg(
         short = 'F',
         long,
@@ -131,9 +131,29 @@ pub struct Report {
     )]
     pub symbols: Vec<String>,
 
-    /// Only samples from one time to another: seconds as in `tare script`, or percent of the
-    /// recording; either may be left out
-    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
+    /// Only functions with this in their names
+    #[arg(long, value_name = "TEXT", help_heading = "Which")]
+    pub symbol_filter: Option<String>,
+
+    /// Only what has a symbol
+    #[arg(short = 'U', long, help_heading = "Which")]
+    pub hide_unresolved: bool,
+
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub pid: Vec<i32>,
+
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub tid: Vec<i32>,
+
+    /// Only samples of these CPUs, such as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
+    pub cpu: Option<String>,
+
+    /// Only samples from one time to another: seconds as in `tare script`, either may be left out;
+    /// percent of the recording, or a slice of it: 10%/2 is the second tenth
+    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", help_heading = "Which")]
     pub time: Option<String>,
 
     /// What samples weigh: what they stand for, or what their commands' tasks counted exactly
@@ -159,6 +179,14 @@ pub struct Report {
     /// What the recording says of its machine and its events, then the report
     #[arg(long, group = "part", help_heading = "Output")]
     pub header: bool,
+
+    /// Topology, caches and build ids with it
+    #[arg(short = 'I', long, help_heading = "Output")]
+    pub show_info: bool,
+
+    /// Only the rows: nothing about the recording and what it lacks
+    #[arg(short, long, conflicts_with_all = ["json", "tui"], help_heading = "Output")]
+    pub quiet: bool,
 
     /// Only what the recording says of its machine and its events
     #[arg(long, group = "part", help_heading = "Output")]

@@ -37,6 +37,14 @@ pub struct Stat {
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "What to count")]
     pub detailed: u8,
 
+    /// Only user space, for every event
+    #[arg(long, conflicts_with = "all_kernel", help_heading = "What to count")]
+    pub all_user: bool,
+
+    /// Only the kernel, for every event
+    #[arg(long, help_heading = "What to count")]
+    pub all_kernel: bool,
+
     /// No events at all: only the time
     #[arg(short = 'n', long = "null", conflicts_with_all = ["events", "detailed"], help_heading = "What to count")]
     pub null: bool,
@@ -131,6 +139,10 @@ pub struct Stat {
     #[arg(long, value_name = "COMMAND", help_heading = "When")]
     pub post: Option<String>,
 
+    /// Have all written data reach the disks before each run (sync)
+    #[arg(short = 'S', long, help_heading = "When")]
+    pub sync: bool,
+
     /// One row for each CPU
     #[arg(short = 'A', long, group = "rows", help_heading = "Rows")]
     pub no_aggr: bool,
@@ -178,6 +190,14 @@ pub struct Stat {
     /// One versioned JSON document of tare's own, with every run
     #[arg(long, group = "form", help_heading = "Output")]
     pub json: bool,
+
+    /// Print nothing
+    #[arg(long, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// Also the time of each run (with -r)
+    #[arg(long, help_heading = "Output")]
+    pub table: bool,
 
     /// Only the derived figures
     #[arg(long, help_heading = "Output")]

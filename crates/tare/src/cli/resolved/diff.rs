@@ -116,8 +116,12 @@ fn options(raw: &raw::Diff) -> Result<DiffOptions, Refusal> {
         return Err(Refusal::usage("-s: name at least one of comm, dso and symbol"));
     }
     let bytes = |names: &[String]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let filter =
-        Filter { comms: bytes(&raw.comms), dsos: bytes(&raw.dsos), symbols: bytes(&raw.symbols) };
+    let filter = Filter {
+        comms: bytes(&raw.comms),
+        dsos: bytes(&raw.dsos),
+        symbols: bytes(&raw.symbols),
+        ..Filter::default()
+    };
     Ok(DiffOptions {
         keys,
         stacks: raw.stacks,

@@ -19,7 +19,8 @@ pub mod versus;
 
 /// How much of what a recording says of itself is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
+    /// Without what can be long.
     Usual,
     /// Also what can be long: topology, caches, build ids (`-I`).
     Full,

@@ -8,7 +8,7 @@ use tare_replay::{Code, ProfileOptions, TimeRange};
 use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
-use crate::cli::resolved::{script, symbols};
+use crate::cli::resolved::{Extent, script, symbols};
 use crate::exit::Refusal;
 
 /// What `tare report` is to do.
@@ -42,6 +42,12 @@ pub struct Report {
     pub filter: Filter,
     /// From when to when.
     pub time: TimeRange,
+    /// Samples without a symbol are left out.
+    pub hides_unresolved: bool,
+    /// Only samples of these CPUs are taken; none: all.
+    pub cpus: Vec<u32>,
+    /// Only rows are printed.
+    pub quiet: bool,
     /// Inlined functions are shown in call chains.
     pub inline: bool,
     /// Samples weigh what their commands' tasks counted.
@@ -60,9 +66,9 @@ pub enum Part {
     /// The table.
     Table,
     /// What the recording says of itself, then the table.
-    HeaderAndTable,
+    HeaderAndTable(Extent),
     /// What the recording says of itself.
-    Header,
+    Header(Extent),
     /// How many records of each kind there are.
     Stats,
 }
@@ -106,9 +112,10 @@ impl Report {
     /// # Errors
     /// Wrong usage, in one line.
     pub fn resolve(raw: raw::Report) -> Result<Self, Refusal> {
-        let part = match (raw.header, raw.header_only, raw.stats) {
-            (true, ..) => Part::HeaderAndTable,
-            (_, true, _) => Part::Header,
+        let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
+        let part = match (raw.header || raw.show_info, raw.header_only, raw.stats) {
+            (_, true, _) => Part::Header(extent),
+            (true, _, false) => Part::HeaderAndTable(extent),
             (.., true) => Part::Stats,
             _ => Part::Table,
         };
@@ -119,10 +126,7 @@ impl Report {
         }
         let children = raw.children || !(raw.no_children || raw.no_call_graph);
         let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
-        let fields = raw.fields.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
-        let sort = raw.sort.iter().map(|word| column(word)).collect::<Result<Vec<_>, _>>()?;
-        let figures =
-            [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
+        let Columns { fields, sort, figures } = Columns::resolve(&raw)?;
         Ok(Self {
             input: raw.input,
             part,
@@ -136,10 +140,7 @@ impl Report {
             tui_panic: raw.tui_panic,
             fields: (!fields.is_empty()).then_some(fields),
             sort,
-            figures: figures
-                .into_iter()
-                .filter_map(|(wanted, column)| wanted.then_some(column))
-                .collect(),
+            figures,
             children,
             graph: if raw.no_call_graph { CallGraphs::None } else { graph },
             // As in perf, what is too little for a row is too little for a branch.
@@ -149,7 +150,13 @@ impl Report {
                 comms: bytes(raw.comms),
                 dsos: bytes(raw.dsos),
                 symbols: bytes(raw.symbols),
+                symbol_part: raw.symbol_filter.map(String::into_bytes),
+                pids: raw.pid,
+                tids: raw.tid,
             },
+            hides_unresolved: raw.hide_unresolved,
+            cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), script::cpus)?,
+            quiet: raw.quiet,
             time: raw.time.as_deref().map_or(Ok(TimeRange::All), time)?,
             inline: raw.inline,
             exact: raw.weight == raw::Weight::Exact,
@@ -186,6 +193,7 @@ impl Report {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
             time: self.time,
+            cpus: self.cpus.clone(),
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
             code,
@@ -289,7 +297,47 @@ impl Report {
         self.columns(recorded).any(by_place)
             || !self.filter.dsos.is_empty()
             || !self.filter.symbols.is_empty()
+            || self.filter.symbol_part.is_some()
+            || self.hides_unresolved
     }
+}
+
+/// What rows are made of, as it was typed.
+struct Columns {
+    fields: Vec<Column>,
+    sort: Vec<Column>,
+    figures: Vec<Column>,
+}
+
+impl Columns {
+    fn resolve(raw: &raw::Report) -> Result<Self, Refusal> {
+        let (mut fields, adds_fields) = columns(&raw.fields)?;
+        let (mut sort, adds_keys) = columns(&raw.sort)?;
+        let figures =
+            [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
+        let mut figures: Vec<_> =
+            figures.iter().filter(|(wanted, _)| *wanted).map(|(_, column)| *column).collect();
+        if adds_keys {
+            sort.splice(0..0, [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key));
+        }
+        if adds_fields {
+            let (keys, more): (Vec<_>, Vec<_>) =
+                fields.drain(..).partition(|column| matches!(column, Column::Key(_)));
+            figures.extend(more);
+            if sort.is_empty() && !keys.is_empty() {
+                sort.extend([Key::Comm, Key::Dso, Key::Symbol].map(Column::Key));
+            }
+            sort.extend(keys);
+        }
+        Ok(Self { fields, sort, figures })
+    }
+}
+
+/// Columns by name, and whether they are added to the usual ones (`+` before the first).
+fn columns(words: &[String]) -> Result<(Vec<Column>, bool), Refusal> {
+    let adds = words.first().is_some_and(|word| word.starts_with('+'));
+    let names = words.iter().map(|word| word.trim_start_matches('+'));
+    Ok((names.map(column).collect::<Result<_, _>>()?, adds))
 }
 
 fn column(word: &str) -> Result<Column, Refusal> {
@@ -339,7 +387,7 @@ fn call_graph(text: &str) -> Result<(CallGraphs, Option<f64>), Refusal> {
     Ok((wanted, limit))
 }
 
-/// `12.5,13` or `10%-20%`.
+/// `12.5,13`, `10%-20%`, or `10%/2`, which is the same.
 pub(super) fn time(text: &str) -> Result<TimeRange, Refusal> {
     if !text.contains('%') {
         return script::time(text).map(|(from_ns, to_ns)| TimeRange::Nanoseconds(from_ns, to_ns));
@@ -352,10 +400,16 @@ pub(super) fn time(text: &str) -> Result<TimeRange, Refusal> {
     };
     let range = text
         .split_once('-')
-        .and_then(|(from, to)| Some(TimeRange::Percent(percent(from)?, percent(to)?)));
+        .and_then(|(from, to)| Some(TimeRange::Percent(percent(from)?, percent(to)?)))
+        .or_else(|| {
+            let (part, nth) = text.split_once('/')?;
+            let (part, nth) = (percent(part)?, nth.parse::<u32>().ok().filter(|nth| *nth > 0)?);
+            let end = part * f64::from(nth);
+            (end <= 100.0).then_some(TimeRange::Percent(end - part, end))
+        });
     range.ok_or_else(|| {
         Refusal::usage(format!(
-            "--time {text}: a part looks like 10%-20%, a range in seconds like 12.5,13"
+            "--time {text}: a part looks like 10%-20% or 10%/2, a range in seconds like 12.5,13"
         ))
     })
 }
@@ -371,7 +425,8 @@ mod tests {
             TimeRange::Nanoseconds(11_787_999_418_000, u64::MAX)
         );
         assert_eq!(time("10%-20.5%").unwrap(), TimeRange::Percent(10.0, 20.5));
-        for wrong in ["x", "1,y", "10%", "10%-x%", "10%-101%"] {
+        assert_eq!(time("10%/2").unwrap(), TimeRange::Percent(10.0, 20.0));
+        for wrong in ["10%/0", "10%/11", "x", "1,y", "10%", "10%-x%", "10%-101%"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }

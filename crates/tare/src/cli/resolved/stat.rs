@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_events::{Event, EventGroup, Sources, needs_cpu_pmu};
+use tare_format::abi::Flags;
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing};
@@ -53,6 +54,8 @@ pub struct Stat {
     pub schedule: Schedule,
     /// Where enable and disable come from.
     pub control: Option<String>,
+    /// Written data reaches the disks before each run.
+    pub sync: bool,
     /// What to run before each run.
     pub pre: Option<String>,
     /// What to run after each run.
@@ -149,6 +152,8 @@ pub enum Destination {
     },
     /// A descriptor that tare was started with.
     Descriptor(i32),
+    /// Nowhere.
+    Nowhere,
 }
 
 /// What results look like and where they go.
@@ -162,14 +167,20 @@ pub struct StatOutput {
     pub metric_only: bool,
     /// Whether digits of large numbers are grouped.
     pub big_numbers: bool,
+    /// Whether the time of each run is shown.
+    pub each_run: bool,
     /// Whether the sums have a first column `summary` in CSV.
     pub summary_column: bool,
 }
 
 impl StatOutput {
-    /// Whether results for programs go to stderr, where messages would stand among them.
+    /// Whether messages have no place: results for programs go to stderr, where they would stand
+    /// among them, or nothing is to be printed.
     #[must_use]
-    pub fn is_data_on_stderr(&self) -> bool {
+    pub fn is_without_messages(&self) -> bool {
+        if self.destination == Destination::Nowhere {
+            return true;
+        }
         let stderr = matches!(self.destination, Destination::Stderr | Destination::Descriptor(2));
         stderr && self.form != Form::Text
     }
@@ -226,6 +237,7 @@ impl Stat {
             },
             output: output(&raw),
             control: raw.control,
+            sync: raw.sync,
             pre: raw.pre,
             post: raw.post,
             verbose: raw.verbose,
@@ -355,7 +367,22 @@ fn counted(
         groups.extend(parse(more)?);
     }
     groups.iter().flat_map(|group| &group.events).try_for_each(only_counts)?;
+    for event in groups.iter_mut().flat_map(|group| &mut group.events) {
+        at_level(event, raw);
+    }
     Ok((groups, by_name))
+}
+
+/// `--all-user` and `--all-kernel`.
+fn at_level(event: &mut Event, raw: &raw::Stat) {
+    let counted = match (raw.all_user, raw.all_kernel) {
+        (true, _) => Flags::EXCLUDE_USER,
+        (_, true) => Flags::EXCLUDE_KERNEL,
+        _ => return,
+    };
+    event.attr.flags |= Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_USER | Flags::EXCLUDE_HV;
+    event.attr.flags.remove(counted);
+    event.explicit_levels = true;
 }
 
 /// Refuses what has no meaning where events are counted, rather than leave it aside in silence.
@@ -391,6 +418,7 @@ fn output(raw: &raw::Stat) -> StatOutput {
         _ => Form::Text,
     };
     let destination = match (&raw.output, raw.log_fd) {
+        _ if raw.quiet => Destination::Nowhere,
         (Some(path), _) if path.as_os_str() == "-" => Destination::Stdout,
         (Some(path), _) => Destination::File { path: path.clone(), append: raw.append },
         (None, Some(fd)) => Destination::Descriptor(fd),
@@ -401,6 +429,7 @@ fn output(raw: &raw::Stat) -> StatOutput {
         destination,
         metric_only: raw.metric_only,
         big_numbers: !raw.no_big_num,
+        each_run: raw.table,
         summary_column: raw.summary && !raw.no_csv_summary,
     }
 }

@@ -16,7 +16,6 @@ use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::Extent;
 use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
 use crate::command::header;
 use crate::command::overhead::predict;
@@ -33,19 +32,31 @@ pub(crate) fn run(raw: raw::Report) -> Outcome {
         return interactive::run(recording, &report);
     }
     if report.interface == Interface::Pager {
-        return pager::through(|out| write(out, recording, &report));
+        return pager::through(|out| write_rows(out, recording, &report));
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    write(&mut out, recording, &report)?;
+    write_rows(&mut out, recording, &report)?;
     out.flush()?;
     Ok(Exit::Success)
+}
+
+/// Writes it, without what stands around the rows where these alone are wanted.
+fn write_rows(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+    if !report.quiet {
+        return write(out, recording, report);
+    }
+    let mut text = Vec::new();
+    write(&mut text, recording, report)?;
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !line.starts_with(b"#")).try_for_each(|line| out.write_all(line))?;
+    Ok(())
 }
 
 fn write(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
     match report.part {
         Part::Stats => stats::write(out, recording),
-        Part::Header => header::write_only(out, recording, Extent::Usual),
-        Part::Table | Part::HeaderAndTable => table(out, recording, report),
+        Part::Header(extent) => header::write_only(out, recording, extent),
+        Part::Table | Part::HeaderAndTable(_) => table(out, recording, report),
     }
 }
 
@@ -66,6 +77,12 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
     }
     unnamed::fill_in(&mut summary.profile.losses, &report.symbols);
+    if report.hides_unresolved {
+        summary.profile.remove_rows(|profile, row| {
+            let frame = row.leaf.and_then(|leaf| profile.frame(leaf));
+            frame.is_none_or(|frame| frame.function.is_err())
+        });
+    }
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
     if matches!(report.graph, CallGraphs::Asked(_)) && !chains {
@@ -78,11 +95,13 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
         return Err(Refusal::usage(why).into());
     }
-    if summary.profile.rows().next().is_none() && summary.profile.losses.own_samples == 0 {
+    let is_filtered = report.hides_unresolved || !report.cpus.is_empty();
+    let is_empty = summary.profile.rows().next().is_none();
+    if is_empty && !is_filtered && summary.profile.losses.own_samples == 0 {
         return Err(no_samples(report, &summary.profile.losses).into());
     }
-    if report.part == Part::HeaderAndTable {
-        header::write(out, &summary.description, Extent::Usual)?;
+    if let Part::HeaderAndTable(extent) = report.part {
+        header::write(out, &summary.description, extent)?;
     }
     let view = report.view(recorded);
     if report.json {

@@ -48,7 +48,7 @@ impl Turns {
 
     fn announce(&self, stat: &Stat) {
         let sets = self.sets.len();
-        if sets < 2 || stat.output.is_data_on_stderr() {
+        if sets < 2 || stat.output.is_without_messages() {
             return;
         }
         match stat.runs {

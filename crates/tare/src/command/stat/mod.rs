@@ -102,6 +102,9 @@ fn one_run(
     if let Some(pre) = &stat.pre {
         shell("--pre", pre)?;
     }
+    if stat.sync {
+        rustix::fs::sync();
+    }
     let ended = live::run(session, turns, number, &mut |run, interval| {
         tell_missing(stat, &results.newly_missing(&run.rows, &run.subjects));
         writer.interval(interval, &results.interval(run))
@@ -120,7 +123,7 @@ fn one_run(
 /// Tells on stderr which events have no count, and why, in one line. Not where data goes there: the
 /// rows say which, `--json` also why.
 fn tell_missing(stat: &Stat, missing: &[MissingEvents]) {
-    if missing.is_empty() || stat.output.is_data_on_stderr() {
+    if missing.is_empty() || stat.output.is_without_messages() {
         return;
     }
     let texts: Vec<String> = missing

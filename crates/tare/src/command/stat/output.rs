@@ -31,6 +31,7 @@ impl Writer {
             columns: Columns {
                 metric_only: output.metric_only,
                 big_numbers: output.big_numbers,
+                each_run: output.each_run,
                 keys,
             },
             total: if output.summary_column { Span::Summary } else { Span::Total },
@@ -83,6 +84,7 @@ impl Writer {
 pub(super) fn open(output: &StatOutput) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> = match &output.destination {
         Destination::Stderr => Box::new(io::stderr()),
+        Destination::Nowhere => Box::new(io::sink()),
         Destination::Stdout => Box::new(io::stdout()),
         Destination::Descriptor(fd) => Box::new(File::from(
             tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?,
