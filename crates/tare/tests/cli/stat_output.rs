@@ -6,7 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Guarded, csv_values, document, stat, status, stderr, tare, wait_until};
+use crate::support::{
+    Guarded, csv_values, document, is_root, stat, status, stderr, tare, wait_until,
+};
 
 #[test]
 fn repeated_runs_have_a_mean_a_deviation_and_an_interval() {
@@ -181,4 +183,28 @@ fn perfs_own_subcommands_are_not_run_as_commands() {
             assert_eq!(run(words).stdout, b"ran\n", "{words:?}");
         }
     }
+}
+
+#[test]
+fn table_shows_each_run_and_quiet_shows_nothing() {
+    let output = stat(&["-r", "3", "--table", "--sync", "-e", "task-clock", "true"]);
+    let text = stderr(&output);
+    let (_, runs) = text.split_once("# each run\n").unwrap_or_else(|| panic!("{text}"));
+    let is_run = |line: &&str| line.contains(") #");
+    assert_eq!(runs.lines().take_while(is_run).count(), 3, "{text}");
+    let output = stat(&["--quiet", "-e", "task-clock", "true"]);
+    assert_eq!((status(&output), stderr(&output)), (0, String::new()));
+}
+
+#[test]
+fn levels_of_all_events_part_their_counts() {
+    if !is_root() {
+        return;
+    }
+    let count = |more: &[&str]| {
+        let output = stat(&[&["-x,", "-e", "page-faults"], more, &["true"]].concat());
+        csv_values(&output)[0].parse::<u64>().unwrap()
+    };
+    let (user, kernel, all) = (count(&["--all-user"]), count(&["--all-kernel"]), count(&[]));
+    assert!(user > 0 && user < all && kernel < all, "{user} {kernel} {all}");
 }
