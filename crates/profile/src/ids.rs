@@ -11,6 +11,15 @@ pub(crate) trait Id: Copy {
     fn index(self) -> usize;
 }
 
+/// Two ids as one number, for hashing: derived code would feed each and whether it is there apart.
+pub(crate) fn pair(first: Option<impl Id>, second: Option<impl Id>) -> u64 {
+    number(first) << 32 | number(second)
+}
+
+fn number(id: Option<impl Id>) -> u64 {
+    id.map_or(0, |id| id.index() as u64 + 1)
+}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*

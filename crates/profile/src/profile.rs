@@ -1,17 +1,20 @@
 //! The tables of a profile, and how they are filled.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 
 use indexmap::IndexMap;
 
-use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
+use crate::ids::{
+    DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId, pair,
+};
 use crate::losses::Losses;
 use crate::stacks::Stacks;
 use crate::tables::{Counted, Dso, Event, Frame, Symbol, Thread, Weight};
 
 /// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
 /// told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The event.
     pub event: EventId,
@@ -27,6 +30,15 @@ pub struct Row {
     pub stack: Option<StackId>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
+}
+
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(pair(self.thread, self.comm));
+        state.write_u64(pair(self.leaf, self.stack));
+        state.write_u64(pair(Some(self.event), self.trace));
+        state.write_u32(self.cpu.unwrap_or(u32::MAX));
+    }
 }
 
 /// Samples, summed up.

@@ -1,6 +1,8 @@
 //! What the tables hold.
 
-use crate::ids::{DsoId, EventId, StringId, SymbolId};
+use std::hash::{Hash, Hasher};
+
+use crate::ids::{DsoId, EventId, StringId, SymbolId, pair};
 
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +58,7 @@ pub enum Space {
 }
 
 /// A frame of a call chain, or where a sample was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Where it was.
     pub space: Space,
@@ -71,6 +73,17 @@ pub struct Frame {
     pub is_inlined: bool,
     /// Where in the source it was, where that was asked for and is known.
     pub line: Option<Line>,
+}
+
+impl Hash for Frame {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let symbol = self.function.ok();
+        state.write_u64(pair(self.dso, symbol));
+        state.write_u64(self.address);
+        if let Some(line) = &self.line {
+            line.hash(state);
+        }
+    }
 }
 
 /// A line of source.

@@ -26,6 +26,8 @@ pub(super) struct Frames {
     /// Of frames in user code; `None` where nobody asks, as where no call chains are taken.
     kept: Option<Kept>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
+    /// Why addresses have no name, as the profile has it.
+    reasons: HashMap<Unresolved, StringId, foldhash::fast::RandomState>,
     /// What those without a name lack.
     pub(super) lacks: Lacks,
     /// What debug info is to be asked for.
@@ -116,7 +118,7 @@ impl Frames {
     ) -> FrameId {
         let space = space(mode);
         let Some(at) = machine.dso_address(mode, pid, address) else {
-            let why = profile.add_string(Unresolved::NoMapping.to_string().as_bytes());
+            let why = self.reason(profile, Unresolved::NoMapping);
             return profile.add_frame(frame(space, None, Err(why), address));
         };
         let key = (space, at.dso, at.address);
@@ -127,7 +129,7 @@ impl Frames {
         let (function, address) = match machine.symbol(at) {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => {
-                let reason = profile.add_string(why.to_string().as_bytes());
+                let reason = self.reason(profile, why);
                 self.lacks.note(machine, at, why, (dso, reason));
                 (Err(reason), at.address)
             }
@@ -166,6 +168,11 @@ impl Frames {
             };
             profile.add_dso(dso)
         })
+    }
+
+    fn reason(&mut self, profile: &mut Profile, why: Unresolved) -> StringId {
+        let add = || profile.add_string(why.to_string().as_bytes());
+        *self.reasons.entry(why).or_insert_with(add)
     }
 
     fn symbol(
