@@ -23,6 +23,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// The end of an interface that a signal ended.
+    #[must_use]
+    pub fn by_signal(number: i32) -> Self {
+        match number {
+            2 => Self::Interrupted,
+            _ => Self::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
+        }
+    }
+
     /// The number that the process ends with.
     #[must_use]
     pub fn status(self) -> u8 {

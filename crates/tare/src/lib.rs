@@ -1,11 +1,9 @@
 //! The command line of tare: the only part that prints, exits or reads the environment.
 
-mod annotate;
 pub mod cli;
 pub mod command;
 mod download;
 pub mod exit;
-pub mod tui;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -359,6 +359,17 @@ impl ProfileSink {
 }
 
 impl TimeRange {
+    /// `1.5,2` in seconds of the recording's clock -> nanoseconds, exact. What is left out has no
+    /// bound. `None`: it is no such range.
+    #[must_use]
+    pub fn seconds(range: &str) -> Option<(u64, u64)> {
+        let (start, stop) = range.split_once(',').unwrap_or((range, ""));
+        let ns =
+            |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
+        let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX))?;
+        (start <= stop).then_some((start, stop))
+    }
+
     /// From when to when that is in a recording, in nanoseconds of its clock, both included.
     ///
     /// # Errors
@@ -387,4 +398,14 @@ fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64
         first.saturating_add(part.as_nanos().try_into().unwrap_or(u64::MAX))
     };
     Ok((at(from), at(to)))
+}
+
+/// `12.5` -> 12500000000.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
+    if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let below = format!("{rest:0<9}").parse::<u64>().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(below)
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use rustix::process::{Signal, kill_process};
-use tare::tui::{BINDINGS, Binding};
+use tare_tui::{BINDINGS, Binding};
 
 use crate::recorded::RecordingFolder;
 use crate::support::{tare, workload};

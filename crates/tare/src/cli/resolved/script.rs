@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use tare_replay::TimeRange;
 use tare_symbols::SymbolOptions;
 
 use super::script_fields::Selection;
@@ -157,25 +158,11 @@ pub(crate) fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
 
 /// `1.5,2` -> nanoseconds; what is left out has no bound.
 pub(crate) fn time(range: &str) -> Result<(u64, u64), Refusal> {
-    let refusal = || {
+    TimeRange::seconds(range).ok_or_else(|| {
         Refusal::usage(format!(
             "--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"
         ))
-    };
-    let (start, stop) = range.split_once(',').unwrap_or((range, ""));
-    let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
-    let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX)).ok_or_else(refusal)?;
-    if start > stop { Err(refusal()) } else { Ok((start, stop)) }
-}
-
-/// `12.5` -> 12500000000, exact.
-fn nanoseconds(text: &str) -> Option<u64> {
-    let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
-    if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let below = format!("{rest:0<9}").parse::<u64>().ok()?;
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(below)
+    })
 }
 
 #[cfg(test)]

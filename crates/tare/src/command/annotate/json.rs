@@ -8,7 +8,7 @@ use tare_render::loss_lines;
 
 use super::text::percent;
 use super::{Function, Shown};
-use crate::annotate::{Annotated, Line};
+use tare_annotate::{Annotated, Line};
 
 /// The version of the document; it changes where a reader would have to.
 const VERSION: u32 = 1;

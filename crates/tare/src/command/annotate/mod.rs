@@ -13,12 +13,12 @@ use tare_replay::{Detail, Options, Replay, SampleSink, SampleSinkOptions};
 use tare_symbols::Unresolved;
 
 use crate::Outcome;
-use crate::annotate::{self, Annotated, Asked, Offsets, Style};
 use crate::cli::raw;
 use crate::cli::raw::{DisassemblerStyle, PercentType};
 use crate::cli::resolved::symbols;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
+use tare_annotate::{Annotated, Asked, Offsets, Style};
 
 /// A function of an event, or why there are no instructions of it.
 struct Function {
@@ -121,7 +121,7 @@ fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &FunctionFilter) -> V
     let (profile, samples) = sink.tables();
     let selection = Selection { without_tids, ..Selection::default() };
     let selected = selection.of(profile, samples);
-    let weights = annotate::weights(profile, samples, &selected);
+    let weights = tare_annotate::weights(profile, samples, &selected);
     let all = |event: EventId| {
         let mut all = Weight::default();
         let taken = samples.iter().filter(|sample| sample.event == event && selected.takes(sample));
@@ -131,8 +131,9 @@ fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &FunctionFilter) -> V
     let events: Vec<_> = profile.events().map(|(event, _)| (event, all(event))).collect();
     let mut functions: Vec<((EventId, SymbolId), Offsets)> =
         weights.into_iter().filter(|((_, function), _)| wanted.takes(profile, *function)).collect();
-    functions
-        .sort_by_key(|(key, offsets)| (key.0, std::cmp::Reverse(annotate::sum(offsets)), key.1));
+    functions.sort_by_key(|(key, offsets)| {
+        (key.0, std::cmp::Reverse(tare_annotate::sum(offsets)), key.1)
+    });
     let text = |id| String::from_utf8_lossy(profile.string(id)).into_owned();
     let of = |((event, function), offsets): ((EventId, SymbolId), Offsets)| {
         let all = events

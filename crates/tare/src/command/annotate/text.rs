@@ -7,8 +7,8 @@ use tare_profile::{Losses, Weight};
 use tare_render::loss_lines;
 
 use super::{Function, Shown};
-use crate::annotate::{Annotated, Line, Sources};
 use crate::cli::raw::PercentType;
+use tare_annotate::{Annotated, Line, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,

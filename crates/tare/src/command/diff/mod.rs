@@ -20,7 +20,7 @@ use crate::command::output::write_to;
 use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
 use crate::exit::{Exit, Refusal};
-use crate::tui::Ended;
+use tare_tui::Ended;
 
 /// A recording that was read, and what its samples weigh where they are drawn.
 struct Taken {
@@ -59,9 +59,9 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     }
     if is_interactive {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let ended = crate::tui::diff::run(compared, diff.view, is_plain)?;
+        let ended = tare_tui::diff::run(compared, diff.view, is_plain)?;
         if let Ended::Signal(number) = ended {
-            return Ok(Ended::by_signal(number));
+            return Ok(Exit::by_signal(number));
         }
     } else {
         let mut out = BufWriter::new(io::stdout().lock());

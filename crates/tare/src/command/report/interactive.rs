@@ -14,7 +14,7 @@ use crate::command::header;
 use crate::command::report::{no_samples, recorded};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
-use crate::tui::{self, Ended, Shown};
+use tare_tui::{Ended, Shown};
 
 /// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
 /// only text has are reasons for text.
@@ -55,7 +55,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
 pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     let known = recorded(recording.description());
     let terms = terms(report, recording.description())?;
-    let ended = tui::run(Shown {
+    let ended = tare_tui::run(Shown {
         name: report.input.display().to_string(),
         // What a download says of itself would stand in the middle of the screen.
         symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
@@ -71,7 +71,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     })?;
     match ended {
         Ended::Quit => Ok(Exit::Success),
-        Ended::Signal(number) => Ok(Ended::by_signal(number)),
+        Ended::Signal(number) => Ok(Exit::by_signal(number)),
         Ended::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
 }

@@ -6,32 +6,32 @@ use tare_profile::{Function, Profile};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
-use crate::tui::list::{Item, LineKind, List, Mark, Nodes, key};
-use crate::tui::model::Tree;
-use crate::tui::paint::{Pen, Theme, shifted};
+use crate::list::{Item, LineKind, List, Mark, Nodes, key};
+use crate::model::Tree;
+use crate::paint::{Pen, Theme, shifted};
 
 /// Trees, one below the other, each with a heading.
 #[derive(Default)]
-pub(in crate::tui) struct TreesView {
-    pub(in crate::tui) list: List,
-    pub(in crate::tui) verbose: bool,
+pub(crate) struct TreesView {
+    pub(crate) list: List,
+    pub(crate) verbose: bool,
     /// Cells of names that lie to the left of the screen.
-    pub(in crate::tui) shift: usize,
+    pub(crate) shift: usize,
     parts: Vec<Part>,
 }
 
 /// A tree, and what stands above it.
-pub(in crate::tui) struct Part {
+pub(crate) struct Part {
     /// The heading; empty: none.
-    pub(in crate::tui) title: String,
-    pub(in crate::tui) tree: Tree,
+    pub(crate) title: String,
+    pub(crate) tree: Tree,
     /// Its root is where call chains begin.
-    pub(in crate::tui) from_root: bool,
+    pub(crate) from_root: bool,
 }
 
 impl TreesView {
     /// Shows other trees. What was open stays open, by name.
-    pub(in crate::tui) fn replace(&mut self, profile: &Profile, parts: Vec<Part>) {
+    pub(crate) fn replace(&mut self, profile: &Profile, parts: Vec<Part>) {
         let is_first = self.parts.is_empty();
         self.parts = parts;
         if is_first {
@@ -55,7 +55,7 @@ impl TreesView {
     }
 
     /// Opens or closes what is below the cursor; `false` where there is nothing.
-    pub(in crate::tui) fn toggle(&mut self, profile: &Profile) -> bool {
+    pub(crate) fn toggle(&mut self, profile: &Profile) -> bool {
         let Some(item) = self.list.current() else { return false };
         match item.mark {
             Mark::Leaf => return false,
@@ -66,7 +66,7 @@ impl TreesView {
     }
 
     /// Opens what is below the cursor: one level or all of it.
-    pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
+    pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let Some(item) = self.list.current().copied() else { return };
         if let LineKind::Node(tree, _) = item.kind
             && let Some(nodes) = nodes(&self.parts, profile).get(tree)
@@ -77,19 +77,19 @@ impl TreesView {
     }
 
     /// Closes what the cursor is on, or what it lies in where that has nothing open.
-    pub(in crate::tui) fn close(&mut self, profile: &Profile) {
+    pub(crate) fn close(&mut self, profile: &Profile) {
         self.list.close();
         self.lay_out(profile);
     }
 
     /// Opens or closes everything.
-    pub(in crate::tui) fn open_all(&mut self, profile: &Profile, open: bool) {
+    pub(crate) fn open_all(&mut self, profile: &Profile, open: bool) {
         self.list.open_all(open);
         self.lay_out(profile);
     }
 
     /// What the cursor is on.
-    pub(in crate::tui) fn subject(&self, profile: &Profile) -> Subject {
+    pub(crate) fn subject(&self, profile: &Profile) -> Subject {
         let found = self.list.current().and_then(|item| match item.kind {
             LineKind::Node(tree, at) => Some((self.parts.get(tree)?, at)),
             _ => None,
@@ -107,7 +107,7 @@ impl TreesView {
     }
 
     /// The text of a line, for a search.
-    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+    pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         match item.kind {
             LineKind::Node(tree, at) => {
                 let node = self.parts.get(tree).and_then(|part| part.tree.tree.nodes().get(at));
@@ -117,7 +117,7 @@ impl TreesView {
         }
     }
 
-    pub(in crate::tui) fn draw(
+    pub(crate) fn draw(
         &mut self,
         buffer: &mut Buffer,
         area: Rect,

@@ -5,14 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use tare_format::printable;
 
-use crate::annotate::{Annotated, Sources};
-use crate::tui::list::{Item, LineKind, List, Mark, key};
-use crate::tui::paint::{Pen, Theme};
+use crate::list::{Item, LineKind, List, Mark, key};
+use crate::paint::{Pen, Theme};
+use tare_annotate::{Annotated, Sources};
 
 /// The view of a function's instructions.
 #[derive(Default)]
-pub(in crate::tui) struct AnnotateView {
-    pub(in crate::tui) list: List,
+pub(crate) struct AnnotateView {
+    pub(crate) list: List,
     title: String,
     annotated: Option<Annotated>,
     rows: Vec<Row>,
@@ -29,7 +29,7 @@ enum Row {
 
 impl AnnotateView {
     /// Shows a function, from its hottest instruction on.
-    pub(in crate::tui) fn show(&mut self, annotated: Annotated) {
+    pub(crate) fn show(&mut self, annotated: Annotated) {
         self.title = format!(
             "{}  {}  ({} samples)",
             printable(&annotated.name),
@@ -70,7 +70,7 @@ impl AnnotateView {
     }
 
     /// With the source, or without.
-    pub(in crate::tui) fn toggle_source(&mut self) {
+    pub(crate) fn toggle_source(&mut self) {
         self.hides_source = !self.hides_source;
         self.lay_out();
     }
@@ -92,12 +92,12 @@ impl AnnotateView {
     }
 
     /// To the hottest instruction.
-    pub(in crate::tui) fn hottest(&mut self) {
+    pub(crate) fn hottest(&mut self) {
         self.list.cursor = self.by_weight().first().copied().unwrap_or(self.list.cursor);
     }
 
     /// To the next instruction by weight, or the one before.
-    pub(in crate::tui) fn next_hottest(&mut self, step: isize) {
+    pub(crate) fn next_hottest(&mut self, step: isize) {
         let rows = self.by_weight();
         let at = rows.iter().position(|row| *row == self.list.cursor);
         let next = match at {
@@ -108,7 +108,7 @@ impl AnnotateView {
     }
 
     /// To where the instruction jumps; `false` where it doesn't, or not within the function.
-    pub(in crate::tui) fn jump(&mut self) -> bool {
+    pub(crate) fn jump(&mut self) -> bool {
         let on = self.rows.get(self.list.cursor);
         let (Some(Row::Instruction(at)), Some(annotated)) = (on, &self.annotated) else {
             return false;
@@ -126,7 +126,7 @@ impl AnnotateView {
     }
 
     /// The text of a line, for a search.
-    pub(in crate::tui) fn text(&self, item: &Item) -> String {
+    pub(crate) fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         match (self.rows.get(at), &self.annotated) {
             (Some(Row::Source(text)), _) => text.clone(),
@@ -138,12 +138,7 @@ impl AnnotateView {
         }
     }
 
-    pub(in crate::tui) fn draw(
-        &mut self,
-        buffer: &mut Buffer,
-        area: Rect,
-        (theme, search): (Theme, &str),
-    ) {
+    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below =
             Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };

@@ -13,45 +13,45 @@ use tare_profile::{EventId, Profile, Samples, Selected, SymbolId, Weight};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
-pub(crate) use disassembly::{Instruction, Style};
-pub(crate) use source::Sources;
+pub use disassembly::{Instruction, Style};
+pub use source::Sources;
 
 /// A function, instruction by instruction.
 #[derive(Clone, Debug)]
-pub(crate) struct Annotated {
+pub struct Annotated {
     /// Its name. Untrusted.
-    pub(crate) name: String,
+    pub name: String,
     /// The file that the instructions were read from.
-    pub(crate) path: String,
+    pub path: String,
     /// What samples weigh in the function.
-    pub(crate) own: Weight,
+    pub own: Weight,
     /// What all samples of the event weigh.
-    pub(crate) all: Weight,
+    pub all: Weight,
     /// The instructions, by address.
-    pub(crate) lines: Vec<Line>,
+    pub lines: Vec<Line>,
     /// What samples weigh that lie on none of these instructions.
-    pub(crate) elsewhere: Weight,
+    pub elsewhere: Weight,
 }
 
 /// An instruction.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub struct Line {
     /// What it is.
-    pub(crate) instruction: Instruction,
+    pub instruction: Instruction,
     /// What samples weigh that lie on it.
-    pub(crate) weight: Weight,
+    pub weight: Weight,
     /// File and line of the source, where debug info has them. Untrusted.
-    pub(crate) source: Option<(String, u32)>,
+    pub source: Option<(String, u32)>,
     /// The instructions of the function that jump here, by their places in the list.
-    pub(crate) jumps_from: Vec<usize>,
+    pub jumps_from: Vec<usize>,
 }
 
 /// How much samples weigh at each distance from the start of a function.
-pub(crate) type Offsets = HashMap<u32, Weight>;
+pub type Offsets = HashMap<u32, Weight>;
 
 /// What samples weigh in each function: those that are taken, by event, function and distance from
 /// its start.
-pub(crate) fn weights(
+pub fn weights(
     profile: &Profile,
     samples: &Samples,
     selected: &Selected,
@@ -69,7 +69,7 @@ pub(crate) fn weights(
 }
 
 /// The sum of weights.
-pub(crate) fn sum(offsets: &Offsets) -> Weight {
+pub fn sum(offsets: &Offsets) -> Weight {
     let mut sum = Weight::default();
     offsets.values().for_each(|weight| sum.add(*weight));
     sum
@@ -77,13 +77,15 @@ pub(crate) fn sum(offsets: &Offsets) -> Weight {
 
 /// What is asked of a function.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) machine: &'a Machine,
+pub struct Asked<'a> {
+    /// The recorded machine, after the replay.
+    pub machine: &'a Machine,
     /// The recorded machine's architecture, as `uname -m` has it.
-    pub(crate) arch: &'a [u8],
-    pub(crate) style: Style,
+    pub arch: &'a [u8],
+    /// How instructions are written.
+    pub style: Style,
     /// With lines of the source.
-    pub(crate) with_source: bool,
+    pub with_source: bool,
 }
 
 impl Asked<'_> {
@@ -91,7 +93,7 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// Its instructions are not there: why.
-    pub(crate) fn annotate(
+    pub fn annotate(
         &self,
         symbol: Symbol,
         offsets: &Offsets,

@@ -3,18 +3,18 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::tui::list::{Item, LineKind, List, Mark, key};
-use crate::tui::paint::{Pen, Theme};
+use crate::list::{Item, LineKind, List, Mark, key};
+use crate::paint::{Pen, Theme};
 
 /// A text that can be scrolled.
-pub(in crate::tui) struct TextView {
-    pub(in crate::tui) title: String,
-    pub(in crate::tui) list: List,
+pub(crate) struct TextView {
+    pub(crate) title: String,
+    pub(crate) list: List,
     lines: Vec<String>,
 }
 
 impl TextView {
-    pub(in crate::tui) fn new(title: &str, lines: Vec<String>) -> Self {
+    pub(crate) fn new(title: &str, lines: Vec<String>) -> Self {
         let item =
             |at| Item { key: key(0, at), kind: LineKind::Row(at), depth: 0, mark: Mark::Leaf };
         let mut list = List::default();
@@ -23,17 +23,12 @@ impl TextView {
     }
 
     /// The text of a line, for a search.
-    pub(in crate::tui) fn text(&self, item: &Item) -> String {
+    pub(crate) fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         self.lines.get(at).cloned().unwrap_or_default()
     }
 
-    pub(in crate::tui) fn draw(
-        &mut self,
-        buffer: &mut Buffer,
-        area: Rect,
-        (theme, search): (Theme, &str),
-    ) {
+    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below =
             Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
@@ -54,7 +49,7 @@ impl TextView {
 }
 
 /// Breaks lines at blanks, so that each fits into so many cells.
-pub(in crate::tui) fn wrapped(lines: Vec<String>, cells: u16) -> Vec<String> {
+pub(crate) fn wrapped(lines: Vec<String>, cells: u16) -> Vec<String> {
     let cells = usize::from(cells).max(20);
     let mut out = Vec::new();
     for line in lines {

@@ -5,7 +5,7 @@ use tare_profile::{FrameId, Weight};
 
 use super::Model;
 use super::query::Query;
-use crate::annotate::{Annotated, Asked, Style, weights};
+use tare_annotate::{Annotated, Asked, Style, weights};
 
 impl Model {
     /// The function of a frame, instruction by instruction.

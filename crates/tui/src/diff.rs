@@ -45,7 +45,7 @@ const HELP: &[&str] = &[
 ///
 /// # Errors
 /// The terminal can't be used.
-pub(crate) fn run(diff: Diff, view: DiffView, is_plain: bool) -> anyhow::Result<Ended> {
+pub fn run(diff: Diff, view: DiffView, is_plain: bool) -> anyhow::Result<Ended> {
     let input = Input::new().context("signals can't be waited for")?;
     let mut screen = Screen::take().context("the terminal can't be used (as text: --stdio)")?;
     input.start();

@@ -4,12 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::tui::keys::Action;
-use crate::tui::paint::{Pen, Theme, width};
+use crate::keys::Action;
+use crate::paint::{Pen, Theme, width};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tui) enum Asked {
+pub(crate) enum Asked {
     /// A part of a function's name.
     Symbol,
     /// A condition.
@@ -21,7 +21,7 @@ pub(in crate::tui) enum Asked {
 }
 
 impl Asked {
-    pub(in crate::tui) fn question(self) -> &'static str {
+    pub(crate) fn question(self) -> &'static str {
         match self {
             Self::Symbol => "Functions with this in their names: ",
             Self::Filter => "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=FROM,TO: ",
@@ -33,14 +33,14 @@ impl Asked {
 
 /// A question, and what was typed so far.
 #[derive(Clone, Debug)]
-pub(in crate::tui) struct Prompt {
-    pub(in crate::tui) asked: Asked,
-    pub(in crate::tui) typed: String,
+pub(crate) struct Prompt {
+    pub(crate) asked: Asked,
+    pub(crate) typed: String,
 }
 
 /// What a key did to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tui) enum Answer {
+pub(crate) enum Answer {
     /// It is still open.
     Open,
     /// Never mind.
@@ -50,7 +50,7 @@ pub(in crate::tui) enum Answer {
 }
 
 impl Prompt {
-    pub(in crate::tui) fn key(&mut self, name: &str) -> Answer {
+    pub(crate) fn key(&mut self, name: &str) -> Answer {
         match name {
             "ENTER" => return Answer::Given(std::mem::take(&mut self.typed)),
             "ESC" | "CTRL-c" => return Answer::Never,
@@ -65,7 +65,7 @@ impl Prompt {
         Answer::Open
     }
 
-    pub(in crate::tui) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
+    pub(crate) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
         // What was typed is what counts: on a narrow screen the question gives way.
         let room = pen.room().saturating_sub(width(&self.typed) + 1);
         let question = self.asked.question();

@@ -5,11 +5,11 @@ use tare_format::printable;
 use super::overlay::{Asked, Prompt};
 use super::pages::ledger;
 use super::{App, Next};
-use crate::tui::keys::{self, Action, View};
-use crate::tui::list::List;
-use crate::tui::model::Model;
-use crate::tui::view::Subject;
-use crate::tui::view::text::{TextView, wrapped};
+use crate::keys::{self, Action, View};
+use crate::list::List;
+use crate::model::Model;
+use crate::view::Subject;
+use crate::view::text::{TextView, wrapped};
 
 impl App {
     pub(super) fn act(&mut self, model: &mut Model, action: Action) -> Next {

@@ -4,7 +4,7 @@ use tare_format::printable;
 use tare_profile::Losses;
 use tare_render::{grouped, loss_lines};
 
-use crate::tui::model::{Model, Progress, Query};
+use crate::model::{Model, Progress, Query};
 
 /// What is missing of a recording, in as few words as a line has room for: the share of samples
 /// that were lost, and whether anything else is said on the page of the ledger.

@@ -2,7 +2,7 @@
 
 /// How instructions of x86 are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
     /// As the GNU assembler has it: source, then destination.
     #[default]
     Att,
@@ -12,15 +12,15 @@ pub(crate) enum Style {
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Instruction {
+pub struct Instruction {
     /// The file's own address of it.
-    pub(crate) address: u64,
+    pub address: u64,
     /// Its bytes.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// As text; where it jumps to or what it calls is named.
-    pub(crate) text: String,
+    pub text: String,
     /// Where it jumps to, unless that is a call.
-    pub(crate) jump: Option<u64>,
+    pub jump: Option<u64>,
 }
 
 /// What functions are called, by their addresses in the file.

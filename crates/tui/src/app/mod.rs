@@ -15,15 +15,15 @@ use ratatui::layout::Rect;
 use tare_format::file::Description;
 use tare_profile::{FrameId, Term, Weight};
 
-use crate::tui::keys::{self, Action, View};
-use crate::tui::model::{Model, Progress, Query};
-use crate::tui::paint::Theme;
-use crate::tui::view::annotate::AnnotateView;
-use crate::tui::view::flame::FlameView;
-use crate::tui::view::functions::FunctionsView;
-use crate::tui::view::text::TextView;
-use crate::tui::view::timeline::TimelineView;
-use crate::tui::view::trees::TreesView;
+use crate::keys::{self, Action, View};
+use crate::model::{Model, Progress, Query};
+use crate::paint::Theme;
+use crate::view::annotate::AnnotateView;
+use crate::view::flame::FlameView;
+use crate::view::functions::FunctionsView;
+use crate::view::text::TextView;
+use crate::view::timeline::TimelineView;
+use crate::view::trees::TreesView;
 use overlay::{Answer, Asked, Menu, Prompt};
 
 /// What the caller is to do.

@@ -7,13 +7,13 @@ use tare_profile::{Function, Node, Profile, Space};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
-use crate::tui::keys::Action;
-use crate::tui::model::Tree;
-use crate::tui::paint::{Pen, Theme};
+use crate::keys::Action;
+use crate::model::Tree;
+use crate::paint::{Pen, Theme};
 
 /// The view of a flame graph.
 #[derive(Default)]
-pub(in crate::tui) struct FlameView {
+pub(crate) struct FlameView {
     tree: Tree,
     /// The functions from the outermost to the one that the cursor is on.
     path: Vec<Function>,
@@ -27,7 +27,7 @@ pub(in crate::tui) struct FlameView {
 
 impl FlameView {
     /// Shows another tree. The cursor stays where it was, by name.
-    pub(in crate::tui) fn replace(&mut self, profile: &Profile, tree: Tree) {
+    pub(crate) fn replace(&mut self, profile: &Profile, tree: Tree) {
         self.tree = tree;
         for path in [&mut self.path, &mut self.zoomed] {
             let found = nodes(&self.tree, profile, path).len();
@@ -61,7 +61,7 @@ impl FlameView {
     }
 
     /// Moves the cursor.
-    pub(in crate::tui) fn go(&mut self, profile: &Profile, action: Action) {
+    pub(crate) fn go(&mut self, profile: &Profile, action: Action) {
         let Some(at) = self.current(profile) else { return };
         let outwards = if self.is_flame { Action::Down } else { Action::Up };
         let beside = |step: isize| {
@@ -91,24 +91,24 @@ impl FlameView {
     }
 
     /// Makes what the cursor is on as wide as the screen.
-    pub(in crate::tui) fn zoom(&mut self) {
+    pub(crate) fn zoom(&mut self) {
         self.zoomed.clone_from(&self.path);
     }
 
     /// Takes a zoom back; `false` where there is none.
-    pub(in crate::tui) fn unzoom(&mut self) -> bool {
+    pub(crate) fn unzoom(&mut self) -> bool {
         let was_zoomed = !self.zoomed.is_empty();
         self.zoomed.clear();
         was_zoomed
     }
 
     /// Puts the outermost functions below, or above again.
-    pub(in crate::tui) fn invert(&mut self) {
+    pub(crate) fn invert(&mut self) {
         self.is_flame = !self.is_flame;
     }
 
     /// Moves the cursor to what was drawn in a cell; `true` where it was there already.
-    pub(in crate::tui) fn click(&mut self, profile: &Profile, column: u16, row: u16) -> bool {
+    pub(crate) fn click(&mut self, profile: &Profile, column: u16, row: u16) -> bool {
         let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
         let Some(at) = hit.map(|(_, at)| *at) else { return false };
         let is_there = self.current(profile) == Some(at);
@@ -117,7 +117,7 @@ impl FlameView {
     }
 
     /// Moves the cursor to the next node, the heaviest first, whose name has this text.
-    pub(in crate::tui) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
+    pub(crate) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
         let count = self.tree.tree.nodes().len();
         let from = self.current(profile).unwrap_or(0);
         let found = (1..=count)
@@ -150,12 +150,12 @@ impl FlameView {
     }
 
     /// What the cursor is on.
-    pub(in crate::tui) fn subject(&self, profile: &Profile) -> Subject {
+    pub(crate) fn subject(&self, profile: &Profile) -> Subject {
         let frame = self.current(profile).and_then(|at| Some(self.node(at)?.frame));
         Subject { frame, stack: self.path.clone(), ..Subject::default() }
     }
 
-    pub(in crate::tui) fn draw(
+    pub(crate) fn draw(
         &mut self,
         buffer: &mut Buffer,
         area: Rect,

@@ -1,4 +1,4 @@
-//! The interactive report.
+//! Reports and comparisons on the whole of a terminal.
 //!
 //! ```text
 //! recording --loader's thread--> Model <-- Query -- App <-- keys, mouse, signals --Input's threads
@@ -8,7 +8,7 @@
 //! without one.
 
 mod app;
-pub(crate) mod diff;
+pub mod diff;
 mod input;
 mod keys;
 mod list;
@@ -26,8 +26,6 @@ use tare_format::file::Description;
 use tare_profile::{Losses, Term};
 use tare_replay::Recording;
 
-use crate::exit::Exit;
-
 use app::{App, Next, Settings};
 use input::{Input, Message};
 use model::{Model, Progress, Shared, Source};
@@ -43,33 +41,35 @@ const TICK: Duration = Duration::from_millis(100);
 const SHOWING: u32 = 8;
 
 /// What is to be shown, and how.
-pub(crate) struct Shown {
+#[derive(Debug)]
+pub struct Shown {
     /// The recording, at its front.
-    pub(crate) recording: Recording,
+    pub recording: Recording,
     /// What it is called.
-    pub(crate) name: String,
+    pub name: String,
     /// Where symbols are looked for.
-    pub(crate) symbols: tare_symbols::SymbolOptions,
+    pub symbols: tare_symbols::SymbolOptions,
     /// Places are told apart by the fields of tracepoints.
-    pub(crate) trace: bool,
+    pub trace: bool,
     /// Keep the recorder's own samples.
-    pub(crate) include_self: bool,
+    pub include_self: bool,
     /// The table of functions.
-    pub(crate) view: tare_render::View,
+    pub view: tare_render::View,
     /// Which samples are shown.
-    pub(crate) terms: Vec<Term>,
+    pub terms: Vec<Term>,
     /// Without colours.
-    pub(crate) is_plain: bool,
+    pub is_plain: bool,
     /// Panics once something is shown: a test of what that leaves of the terminal.
-    pub(crate) panics: bool,
+    pub panics: bool,
     /// What a recording says of its machine and its events, in lines.
-    pub(crate) header: fn(&Description) -> Vec<String>,
+    pub header: fn(&Description) -> Vec<String>,
     /// Says what gives samples names that have none.
-    pub(crate) mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
+    pub mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
 /// How the interface ended.
-pub(crate) enum Ended {
+#[derive(Debug)]
+pub enum Ended {
     /// The user has seen enough.
     Quit,
     /// A signal ended it.
@@ -82,7 +82,7 @@ pub(crate) enum Ended {
 ///
 /// # Errors
 /// The terminal can't be used.
-pub(crate) fn run(shown: Shown) -> anyhow::Result<Ended> {
+pub fn run(shown: Shown) -> anyhow::Result<Ended> {
     let input = Input::new().context("signals can't be waited for")?;
     let Shown { recording, symbols, trace, include_self, panics, mend, .. } = shown;
     let source = Source { recording, symbols, trace, include_self, mend };
@@ -171,16 +171,6 @@ impl Session<'_> {
             next = messages.try_recv().ok();
         }
         Ok(None)
-    }
-}
-
-impl Ended {
-    /// The exit status of an interface that a signal ended.
-    pub(crate) fn by_signal(number: i32) -> Exit {
-        match number {
-            2 => Exit::Interrupted,
-            _ => Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
-        }
     }
 }
 

@@ -8,9 +8,9 @@ use tare_render::{function_name, ledger_lines, loss_lines};
 
 use super::overlay::Menu;
 use super::{App, status};
-use crate::tui::keys::{Action, View};
-use crate::tui::model::{Model, callers_and_callees, whole_tree};
-use crate::tui::view::trees::Part;
+use crate::keys::{Action, View};
+use crate::model::{Model, callers_and_callees, whole_tree};
+use crate::view::trees::Part;
 
 /// Branches of a tree below so many percent are left out.
 const LEAST_PERCENT: f64 = 0.01;

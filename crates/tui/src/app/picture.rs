@@ -6,16 +6,16 @@ use ratatui::style::Style;
 use tare_profile::Term;
 
 use super::{App, filters, status};
-use crate::tui::keys::View;
-use crate::tui::model::Model;
-use crate::tui::paint::{Pen, Theme};
+use crate::keys::View;
+use crate::model::Model;
+use crate::paint::{Pen, Theme};
 
 /// Lines above a view.
 const ABOVE: u16 = 3;
 
 impl App {
     /// Draws all of it.
-    pub(in crate::tui) fn picture(&mut self, model: &mut Model, area: Rect) -> Buffer {
+    pub(crate) fn picture(&mut self, model: &mut Model, area: Rect) -> Buffer {
         self.size = area;
         let mut buffer = Buffer::empty(area);
         self.above(&mut buffer, area, model);

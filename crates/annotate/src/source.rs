@@ -9,11 +9,11 @@ const BYTES: u64 = 16 << 20;
 
 /// Source files that were looked at, by their paths.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(HashMap<String, Vec<String>>);
+pub struct Sources(HashMap<String, Vec<String>>);
 
 impl Sources {
     /// A line, counted from 1; `None` where the file isn't there, or is no regular file.
-    pub(crate) fn line(&mut self, path: &str, line: u32) -> Option<&str> {
+    pub fn line(&mut self, path: &str, line: u32) -> Option<&str> {
         if !self.0.contains_key(path) {
             self.0.insert(path.to_owned(), lines(path).unwrap_or_default());
         }

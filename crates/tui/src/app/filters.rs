@@ -2,8 +2,7 @@
 
 use tare_format::printable;
 use tare_profile::{Function, Profile, Term};
-
-use crate::cli::resolved::script;
+use tare_replay::TimeRange;
 
 /// What can stand before `=`.
 const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol and time";
@@ -26,7 +25,11 @@ pub(super) fn parse(text: &str) -> Result<Term, String> {
         "dso" => Term::Dso(bytes),
         "symbol" | "sym" => Term::Symbol(bytes),
         "time" => {
-            let (from_ns, to_ns) = script::time(value).map_err(|error| error.message)?;
+            let (from_ns, to_ns) = TimeRange::seconds(value).ok_or_else(|| {
+                format!(
+                    "time={value}: a range looks like 12.5,13 (seconds as tare script prints them)"
+                )
+            })?;
             Term::Time(from_ns, to_ns)
         }
         other => return Err(format!("'{other}' is none of {NAMES}")),

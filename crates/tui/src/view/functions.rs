@@ -8,9 +8,9 @@ use tare_profile::{CallTree, Entry, Function, Key, Profile};
 use tare_render::{Column, View, percent};
 
 use super::{Subject, node_name, space};
-use crate::tui::list::{Item, LineKind, List, Mark, Nodes, key};
-use crate::tui::model::{Functions, Model, Query};
-use crate::tui::paint::{Pen, Theme, shifted, width};
+use crate::list::{Item, LineKind, List, Mark, Nodes, key};
+use crate::model::{Functions, Model, Query};
+use crate::paint::{Pen, Theme, shifted, width};
 
 /// Rows that are looked at for the widths of columns.
 const MEASURED: usize = 1000;
@@ -19,14 +19,14 @@ const MEASURED: usize = 1000;
 const ROWS: u64 = 1;
 
 /// The view of functions.
-pub(in crate::tui) struct FunctionsView {
+pub(crate) struct FunctionsView {
     /// Columns, order and limits.
-    pub(in crate::tui) view: View,
-    pub(in crate::tui) list: List,
-    pub(in crate::tui) titles: bool,
-    pub(in crate::tui) verbose: bool,
+    pub(crate) view: View,
+    pub(crate) list: List,
+    pub(crate) titles: bool,
+    pub(crate) verbose: bool,
     /// Cells of names that lie to the left of the screen.
-    pub(in crate::tui) shift: usize,
+    pub(crate) shift: usize,
     /// The order without the user's choice.
     usual: Vec<Column>,
     reversed: bool,
@@ -36,7 +36,7 @@ pub(in crate::tui) struct FunctionsView {
 }
 
 impl FunctionsView {
-    pub(in crate::tui) fn new(view: View) -> Self {
+    pub(crate) fn new(view: View) -> Self {
         Self {
             usual: view.order.clone(),
             view,
@@ -52,7 +52,7 @@ impl FunctionsView {
     }
 
     /// Takes in what is loaded by now.
-    pub(in crate::tui) fn refresh(&mut self, model: &mut Model, query: &Query) {
+    pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);
         if let Some(data) = self.data.as_mut().filter(|_| self.reversed) {
             data.table.entries.reverse();
@@ -82,7 +82,7 @@ impl FunctionsView {
     }
 
     /// Opens or closes what is below the cursor; `false` where there is nothing.
-    pub(in crate::tui) fn toggle(&mut self, profile: &Profile) -> bool {
+    pub(crate) fn toggle(&mut self, profile: &Profile) -> bool {
         let Some(item) = self.list.current().copied() else { return false };
         match item.mark {
             Mark::Leaf => return false,
@@ -93,7 +93,7 @@ impl FunctionsView {
     }
 
     /// Opens what is below the cursor: one level, or all of the row.
-    pub(in crate::tui) fn expand(&mut self, profile: &Profile, all: bool) {
+    pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let mut at = self.list.cursor;
         if all {
             let is_row = |item: &Item| matches!(item.kind, LineKind::Row(_));
@@ -125,19 +125,19 @@ impl FunctionsView {
     }
 
     /// Closes what the cursor is on, or what it lies in where that has nothing open.
-    pub(in crate::tui) fn close(&mut self, profile: &Profile) {
+    pub(crate) fn close(&mut self, profile: &Profile) {
         self.list.close();
         self.lay_out(profile);
     }
 
     /// Opens or closes everything.
-    pub(in crate::tui) fn open_all(&mut self, profile: &Profile, open: bool) {
+    pub(crate) fn open_all(&mut self, profile: &Profile, open: bool) {
         self.list.open_all(open);
         self.lay_out(profile);
     }
 
     /// Orders rows by the next column, and says which.
-    pub(in crate::tui) fn sort_by_next(&mut self) -> &'static str {
+    pub(crate) fn sort_by_next(&mut self) -> &'static str {
         let columns = &self.view.columns;
         let now = self.view.order.first().and_then(|by| columns.iter().position(|at| at == by));
         let next = now.map_or(0, |now| (now + 1) % columns.len().max(1));
@@ -148,12 +148,12 @@ impl FunctionsView {
     }
 
     /// Turns the order around.
-    pub(in crate::tui) fn reverse(&mut self) {
+    pub(crate) fn reverse(&mut self) {
         self.reversed = !self.reversed;
     }
 
     /// What the cursor is on.
-    pub(in crate::tui) fn subject(&self) -> Subject {
+    pub(crate) fn subject(&self) -> Subject {
         let (Some(data), Some(item)) = (&self.data, self.list.current()) else {
             return Subject::default();
         };
@@ -178,7 +178,7 @@ impl FunctionsView {
     }
 
     /// The text of a line, for a search.
-    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+    pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         let Some(data) = &self.data else { return String::new() };
         match item.kind {
             LineKind::Row(at) => data.table.entries.get(at).map_or_else(String::new, |entry| {
@@ -227,7 +227,7 @@ impl FunctionsView {
         columns.iter().enumerate().filter_map(keep).collect()
     }
 
-    pub(in crate::tui) fn draw(
+    pub(crate) fn draw(
         &mut self,
         buffer: &mut Buffer,
         mut area: Rect,

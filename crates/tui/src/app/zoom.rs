@@ -3,9 +3,9 @@
 use tare_profile::{Profile, Term};
 
 use super::{App, filters};
-use crate::tui::keys::Action;
-use crate::tui::model::Model;
-use crate::tui::view::Subject;
+use crate::keys::Action;
+use crate::model::Model;
+use crate::view::Subject;
 
 /// The kernel, as recordings call it.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";

@@ -7,9 +7,9 @@ use tare_format::printable;
 use tare_profile::{Profile, Term};
 
 use super::Subject;
-use crate::tui::list::{Item, LineKind, List, Mark, key};
-use crate::tui::model::{By, Model, Of, Query, Timeline};
-use crate::tui::paint::{Pen, Theme};
+use crate::list::{Item, LineKind, List, Mark, key};
+use crate::model::{By, Model, Of, Query, Timeline};
+use crate::paint::{Pen, Theme};
 
 /// Cells of the names of rows.
 const NAMES: u16 = 20;
@@ -19,8 +19,8 @@ const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇",
 
 /// The view of samples over time.
 #[derive(Default)]
-pub(in crate::tui) struct TimelineView {
-    pub(in crate::tui) list: List,
+pub(crate) struct TimelineView {
+    pub(crate) list: List,
     data: Timeline,
     by: By,
     columns: usize,
@@ -32,7 +32,7 @@ pub(in crate::tui) struct TimelineView {
 
 impl TimelineView {
     /// Takes in what is loaded by now, for a screen of this width.
-    pub(in crate::tui) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
+    pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
         self.columns = usize::from(cells.saturating_sub(names(cells) + 1)).max(1);
         self.data = model.timeline(query, self.by, self.columns);
         self.cursor = self.cursor.min(self.columns - 1);
@@ -46,35 +46,35 @@ impl TimelineView {
     }
 
     /// Whether the screen has another width than the columns were made for.
-    pub(in crate::tui) fn is_of(&self, cells: u16) -> bool {
+    pub(crate) fn is_of(&self, cells: u16) -> bool {
         self.columns == usize::from(cells.saturating_sub(names(cells) + 1)).max(1)
     }
 
     /// Rows by CPU or by thread.
-    pub(in crate::tui) fn toggle_by(&mut self) {
+    pub(crate) fn toggle_by(&mut self) {
         self.by = if self.by == By::Cpu { By::Thread } else { By::Cpu };
     }
 
     /// Moves the cursor along the time.
-    pub(in crate::tui) fn go(&mut self, columns: isize) {
+    pub(crate) fn go(&mut self, columns: isize) {
         self.cursor =
             self.cursor.saturating_add_signed(columns).min(self.columns.saturating_sub(1));
     }
 
     /// A range begins where the cursor is.
-    pub(in crate::tui) fn set_begin(&mut self) {
+    pub(crate) fn set_begin(&mut self) {
         self.begin = Some(self.cursor);
         self.end = self.end.filter(|end| *end >= self.cursor);
     }
 
     /// A range ends where the cursor is.
-    pub(in crate::tui) fn set_end(&mut self) {
+    pub(crate) fn set_end(&mut self) {
         self.end = Some(self.cursor);
         self.begin = self.begin.filter(|begin| *begin <= self.cursor);
     }
 
     /// The condition of the range that was chosen, else of the column that the cursor is on.
-    pub(in crate::tui) fn range(&mut self) -> Term {
+    pub(crate) fn range(&mut self) -> Term {
         let (begin, end) = match (self.begin.take(), self.end.take()) {
             (None, None) => (self.cursor, self.cursor),
             (begin, end) => (begin.unwrap_or(0), end.unwrap_or(self.columns - 1)),
@@ -86,14 +86,14 @@ impl TimelineView {
     }
 
     /// Moves the cursor to a cell of the screen.
-    pub(in crate::tui) fn click(&mut self, column: u16, cells: u16) {
+    pub(crate) fn click(&mut self, column: u16, cells: u16) {
         if let Some(at) = column.checked_sub(names(cells) + 1) {
             self.cursor = usize::from(at).min(self.columns.saturating_sub(1));
         }
     }
 
     /// What the cursor is on.
-    pub(in crate::tui) fn subject(&self) -> Subject {
+    pub(crate) fn subject(&self) -> Subject {
         let row = self.list.current().and_then(|item| match item.kind {
             LineKind::Row(at) => self.data.rows.get(at),
             _ => None,
@@ -106,12 +106,12 @@ impl TimelineView {
     }
 
     /// The name of a line, for a search.
-    pub(in crate::tui) fn text(&self, profile: &Profile, item: &Item) -> String {
+    pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         self.data.rows.get(at).map_or_else(String::new, |(of, _)| named(profile, *of))
     }
 
-    pub(in crate::tui) fn draw(
+    pub(crate) fn draw(
         &mut self,
         buffer: &mut Buffer,
         area: Rect,
