@@ -99,17 +99,13 @@ impl UnwindStats {
             return None;
         }
         let mut held = self.whole;
-        let (mut size, mut stacks) = (0, self.whole);
         for (step, here) in self.distances.iter().enumerate().take(SIZES - 1) {
             held += here;
-            if *here > 0 {
-                (size, stacks) = ((step as u64 * STEP).min(LARGEST), held);
-            }
-            if held * 100 >= all * ENOUGH_PERCENT {
-                break;
+            if *here > 0 && held * 100 >= all * ENOUGH_PERCENT {
+                let bytes = (step as u64 * STEP).min(LARGEST);
+                return Some(Sufficient { bytes, stacks: held, of: all });
             }
         }
-        // Where no copy is large enough, the largest holds what was whole anyway.
-        Some(Sufficient { bytes: if size > 0 { size } else { LARGEST }, stacks, of: all })
+        Some(Sufficient { bytes: LARGEST, stacks: held, of: all })
     }
 }

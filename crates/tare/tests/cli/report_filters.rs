@@ -48,11 +48,12 @@ fn rows_and_shares_are_perfs() {
     let usual = ["report", "--stdio", "--no-children", "-g", "none", "-q"];
     for case in [
         &["-s", "pid", "--pid", first][..],
-        &["-s", "comm,dso", "--pid", last],
+        // By process: else perf looks at the first that got into a row.
+        &["-s", "pid,dso", "--pid", last],
         &["-s", "pid", "--tid", first],
         &["-s", "cpu", "-C", "0"],
         &["-s", "comm", "-C", "0,1"],
-        // By function: else perf looks at the first that got into a row.
+        // By function, for the same reason.
         &["-s", "comm,dso,sym", "--symbol-filter", "strcmp"],
         &["-s", "comm,dso", "-F", "+sample"],
     ] {
