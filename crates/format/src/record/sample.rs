@@ -247,16 +247,16 @@ impl<'a> Sample<'a> {
 
     /// The fields that later kernels added.
     fn fill_last(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
-        self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT)?;
-        self.data_src = fields.word(PERF_SAMPLE_DATA_SRC)?;
-        self.transaction = fields.word(PERF_SAMPLE_TRANSACTION)?;
+        self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT).ok()?;
+        self.data_src = fields.word(PERF_SAMPLE_DATA_SRC).ok()?;
+        self.transaction = fields.word(PERF_SAMPLE_TRANSACTION).ok()?;
         if fields.has(PERF_SAMPLE_REGS_INTR) {
             self.regs_intr = Some(fields.registers(fields.layout.regs_intr)?);
         }
-        self.phys_addr = fields.word(PERF_SAMPLE_PHYS_ADDR)?;
-        self.cgroup = fields.word(PERF_SAMPLE_CGROUP)?;
-        self.data_page_size = fields.word(PERF_SAMPLE_DATA_PAGE_SIZE)?;
-        self.code_page_size = fields.word(PERF_SAMPLE_CODE_PAGE_SIZE)?;
+        self.phys_addr = fields.word(PERF_SAMPLE_PHYS_ADDR).ok()?;
+        self.cgroup = fields.word(PERF_SAMPLE_CGROUP).ok()?;
+        self.data_page_size = fields.word(PERF_SAMPLE_DATA_PAGE_SIZE).ok()?;
+        self.code_page_size = fields.word(PERF_SAMPLE_CODE_PAGE_SIZE).ok()?;
         if fields.has(PERF_SAMPLE_AUX) {
             let size = fields.cursor.u64()?;
             self.aux = Some(fields.cursor.take(size)?);
@@ -285,41 +285,40 @@ struct Fields<'a, 'l> {
     layout: &'l Layout,
 }
 
+/// The bytes of a sample end before the word.
+struct TooShort;
+
 impl<'a> Fields<'a, '_> {
     fn has(&self, bits: u32) -> bool {
         self.layout.has(bit(bits))
     }
 
-    /// The next word where one of the bits is set, else `Some(None)`.
-    #[expect(
-        clippy::option_option,
-        reason = "the outer one is 'too short', the inner one 'not asked for'"
-    )]
-    fn word(&mut self, bits: u32) -> Option<Option<u64>> {
-        if self.has(bits) { self.cursor.u64().map(Some) } else { Some(None) }
+    /// The next word where one of the bits is set.
+    fn word(&mut self, bits: u32) -> Result<Option<u64>, TooShort> {
+        if self.has(bits) { self.cursor.u64().map(Some).ok_or(TooShort) } else { Ok(None) }
     }
 
     #[inline]
     fn head(&mut self) -> Option<SampleHead> {
         let mut head = SampleHead {
-            id: self.word(PERF_SAMPLE_IDENTIFIER)?,
-            ip: self.word(PERF_SAMPLE_IP)?,
+            id: self.word(PERF_SAMPLE_IDENTIFIER).ok()?,
+            ip: self.word(PERF_SAMPLE_IP).ok()?,
             ..SampleHead::default()
         };
         if self.has(PERF_SAMPLE_TID) {
             head.pid = Some(self.cursor.i32()?);
             head.tid = Some(self.cursor.i32()?);
         }
-        head.time_ns = self.word(PERF_SAMPLE_TIME)?;
-        head.addr = self.word(PERF_SAMPLE_ADDR)?;
-        let id = self.word(PERF_SAMPLE_ID)?;
+        head.time_ns = self.word(PERF_SAMPLE_TIME).ok()?;
+        head.addr = self.word(PERF_SAMPLE_ADDR).ok()?;
+        let id = self.word(PERF_SAMPLE_ID).ok()?;
         head.id = head.id.or(id);
-        head.stream_id = self.word(PERF_SAMPLE_STREAM_ID)?;
+        head.stream_id = self.word(PERF_SAMPLE_STREAM_ID).ok()?;
         if self.has(PERF_SAMPLE_CPU) {
             head.cpu = Some(self.cursor.u32()?);
             self.cursor.u32()?;
         }
-        head.period = self.word(PERF_SAMPLE_PERIOD)?;
+        head.period = self.word(PERF_SAMPLE_PERIOD).ok()?;
         Some(head)
     }
 

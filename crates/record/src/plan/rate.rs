@@ -1,5 +1,7 @@
 //! How often each event is sampled.
 
+use std::cell::OnceCell;
+
 use tare_events::Event;
 use tare_format::abi::Sampling as Sampled;
 use tare_format::abi::bindings::{
@@ -35,7 +37,7 @@ pub(super) struct Rates<'a> {
     /// What was lowered, told once.
     pub(super) warning: Option<Warning>,
     /// Cycles of a CPU in a second, once that was asked for.
-    speed: Option<Option<u64>>,
+    speed: OnceCell<Option<u64>>,
 }
 
 impl<'a> Rates<'a> {
@@ -45,7 +47,7 @@ impl<'a> Rates<'a> {
             .ok()
             .and_then(|limit| u64::try_from(limit).ok())
             .filter(|&limit| limit > 0);
-        Self { sampling, host, kernel, limit, warning: None, speed: None }
+        Self { sampling, host, kernel, limit, warning: None, speed: OnceCell::new() }
     }
 
     /// How often an event is sampled: as its own terms say, or the command line, or as suits it.
@@ -79,7 +81,7 @@ impl<'a> Rates<'a> {
             NANOSECONDS
         } else if is_cycles(event) {
             let (host, kernel) = (self.host, self.kernel);
-            (*self.speed.get_or_insert_with(|| cycles_per_second(host, kernel)))?
+            (*self.speed.get_or_init(|| cycles_per_second(host, kernel)))?
         } else {
             return None;
         };

@@ -7,27 +7,30 @@ use super::line;
 use crate::cli::resolved::script::Shown;
 use tare_replay::Replayed;
 
-/// Whether a record is to be printed, and process and thread that it is about; `None` as its
-/// trailer says.
-pub(super) fn is_shown(
-    record: &Record<'_>,
-    kind: u32,
-    shown: &Shown,
-) -> Option<Option<(i32, i32)>> {
-    match record {
-        Record::Mmap(mmap) => shown.maps.then_some(Some((mmap.pid, mmap.tid))),
-        Record::Comm(comm) => shown.tasks.then_some(Some((comm.pid, comm.tid))),
-        Record::Fork(task) | Record::Exit(task) => {
-            shown.tasks.then_some(Some((task.pid, task.tid)))
-        }
+/// Whom a record is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About {
+    /// A process and a thread, which the record names.
+    Task(i32, i32),
+    /// The one that its trailer names.
+    OfTrailer,
+}
+
+/// Whom a record that is to be printed is about; `None` for one that isn't printed.
+pub(super) fn shown(record: &Record<'_>, kind: u32, shown: &Shown) -> Option<About> {
+    let (is_shown, about) = match record {
+        Record::Mmap(mmap) => (shown.maps, About::Task(mmap.pid, mmap.tid)),
+        Record::Comm(comm) => (shown.tasks, About::Task(comm.pid, comm.tid)),
+        Record::Fork(task) | Record::Exit(task) => (shown.tasks, About::Task(task.pid, task.tid)),
         Record::Namespaces(namespaces) => {
-            shown.namespaces.then_some(Some((namespaces.pid, namespaces.tid)))
+            (shown.namespaces, About::Task(namespaces.pid, namespaces.tid))
         }
-        Record::Cgroup(_) => shown.cgroups.then_some(None),
-        Record::Switch(_) => shown.switches.then_some(None),
-        Record::Lost(_) => shown.losses.then_some(None),
-        _ => (kind == kind::FINISHED_ROUND && shown.rounds).then_some(None),
-    }
+        Record::Cgroup(_) => (shown.cgroups, About::OfTrailer),
+        Record::Switch(_) => (shown.switches, About::OfTrailer),
+        Record::Lost(_) => (shown.losses, About::OfTrailer),
+        _ => (kind == kind::FINISHED_ROUND && shown.rounds, About::OfTrailer),
+    };
+    is_shown.then_some(about)
 }
 
 /// Adds the record itself: its kind and fields, and the end of the line.

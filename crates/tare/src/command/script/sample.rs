@@ -5,7 +5,7 @@ use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
 
 use super::chain::Chains;
-use super::events;
+use super::events::{self, About};
 use super::extra;
 use super::line;
 use crate::cli::resolved::script::{Clock, Script};
@@ -171,8 +171,8 @@ impl<'a> Printer<'a> {
         machine: &Machine,
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<(), String> {
-        let Some(about) = events::is_shown(record.fields, record.raw.kind, &self.script.shown)
-        else {
+        let shown = &self.script.shown;
+        let Some(about) = events::shown(record.fields, record.raw.kind, shown) else {
             return Ok(());
         };
         self.learn(record.description)?;
@@ -182,10 +182,10 @@ impl<'a> Printer<'a> {
             let (fields, has_chain) = (event.fields, event.has_chain);
             let layout = record.description.lookup().layouts().get(record.event.unwrap_or(0));
             let id = layout.map(|layout| layout.sample_id(&record.raw)).unwrap_or_default();
-            let (pid, tid) = about.map_or((id.pid, id.tid), |(pid, tid)| {
-                (id.pid.or(Some(pid)), id.tid.or(Some(tid)))
-            });
-            let comm_tid = about.map(|(_, tid)| tid).or(id.tid).unwrap_or(-1);
+            let (pid, tid, comm_tid) = match about {
+                About::Task(pid, tid) => (id.pid.or(Some(pid)), id.tid.or(Some(tid)), tid),
+                About::OfTrailer => (id.pid, id.tid, id.tid.unwrap_or(-1)),
+            };
             let who = Who {
                 comm_tid,
                 pid,

@@ -25,6 +25,16 @@ const THREAD_CHECKS: Duration = Duration::from_millis(200);
 /// Called after each interval with what was counted in it, and how long after the start it ended.
 pub(super) type OnInterval<'a> = &'a mut dyn FnMut(&Run, Duration) -> anyhow::Result<()>;
 
+/// Whether the command is waited for any longer.
+enum Waiting {
+    /// It runs, or there is none.
+    GoesOn,
+    /// It has ended.
+    Ended(Ended),
+    /// The user insists that it is not.
+    GivenUp,
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -196,8 +206,12 @@ impl Live<'_> {
         loop {
             self.poll(deadlines.next())?;
             let stop = self.orders()?;
-            if let Some(ended) = self.signals(&mut interrupted)? {
-                return self.finish(Some(ended), interrupted, on_interval);
+            match self.signals(&mut interrupted)? {
+                Waiting::GoesOn => {}
+                Waiting::Ended(ended) => {
+                    return self.finish(Some(ended), interrupted, on_interval);
+                }
+                Waiting::GivenUp => return self.finish(None, interrupted, on_interval),
             }
             let now = Instant::now();
             if due(&mut deadlines.begin, now, None) {
@@ -269,16 +283,15 @@ impl Live<'_> {
         Ok(stop)
     }
 
-    /// Looks at the signals that arrived. Returns the command's end; if the user insists tare no
-    /// longer waits for the command.
-    fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Option<Option<Ended>>> {
+    /// Looks at the signals that arrived, and whether the command has ended.
+    fn signals(&mut self, interrupted: &mut Option<i32>) -> anyhow::Result<Waiting> {
         if pass_on(self.session.signals, self.child.as_ref(), interrupted)?.insisted
             && self.child.is_some()
         {
-            return Ok(Some(None));
+            return Ok(Waiting::GivenUp);
         }
         let ended = self.child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
-        Ok(ended.map(Some))
+        Ok(ended.map_or(Waiting::GoesOn, Waiting::Ended))
     }
 
     fn run_of(
@@ -320,11 +333,10 @@ impl Live<'_> {
 
     fn finish(
         mut self,
-        ended: Option<Option<Ended>>,
+        ended: Option<Ended>,
         interrupted: Option<i32>,
         on_interval: OnInterval<'_>,
     ) -> anyhow::Result<EndedRun> {
-        let ended = ended.flatten();
         // What a command started may go on; counts are those at its end.
         if ended.is_none() || !matches!(self.session.stat.target, Target::Command) {
             self.disable()?;
