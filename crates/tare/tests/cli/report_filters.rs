@@ -42,8 +42,10 @@ fn lines(program: &mut Command, file: &Path, args: &[&str]) -> Option<Vec<Vec<St
 #[test]
 fn rows_and_shares_are_perfs() {
     let file = recording("filters");
-    let ids = lines(tare().args(["script", "-G"]), &file.0, &["-F", "pid"]).unwrap();
+    let ids = lines(tare().args(["script", "-G"]), &file.0, &["-F", "pid,cpu"]).unwrap();
     let (first, last) = (&ids[0][0], &ids[ids.len() - 1][0]);
+    let cpu: u32 = ids[0][1].trim_matches(['[', ']']).parse().unwrap();
+    let cpu = &cpu.to_string();
     assert_ne!(first, last);
     let usual = ["report", "--stdio", "--no-children", "-g", "none", "-q"];
     for case in [
@@ -51,7 +53,7 @@ fn rows_and_shares_are_perfs() {
         // By process: else perf looks at the first that got into a row.
         &["-s", "pid,dso", "--pid", last],
         &["-s", "pid", "--tid", first],
-        &["-s", "cpu", "-C", "0"],
+        &["-s", "cpu", "-C", cpu],
         &["-s", "comm", "-C", "0,1"],
         // By function, for the same reason.
         &["-s", "comm,dso,sym", "--symbol-filter", "strcmp"],
