@@ -1,22 +1,23 @@
 //! The interactive comparison: a table, and what is known of the row that the cursor is on.
 
-use anyhow::Context;
+use std::ops::ControlFlow;
+
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rustix::process::Signal;
 use tare_render::diff::{
     Diff, DiffOrder, DiffRow, DiffVerdict, DiffView, EventDiff, amount, cells, titles,
 };
 
+use super::app::Next;
 use super::app::overlay::{Answer, Asked, Prompt};
-use super::input::{Input, Message};
+use super::input::Input;
 use super::list::{Item, LineKind, List, Mark, key};
-use super::paint::{Pen, Theme};
+use super::paint::{Pen, Theme, has};
 use super::terminal::Screen;
 use super::view::text::{TextView, wrapped};
-use super::{Ended, is_ending, keys};
+use super::{Ended, Error, asked_by, follow, keys};
 
 /// Lines above the rows, and below them.
 const ABOVE: u16 = 3;
@@ -44,35 +45,21 @@ const HELP: &[&str] = &[
 /// Shows a comparison until the user has seen enough.
 ///
 /// # Errors
-/// The terminal can't be used.
-pub fn run(diff: Diff, view: DiffView, is_plain: bool) -> anyhow::Result<Ended> {
-    let input = Input::new().context("signals can't be waited for")?;
-    let mut screen = Screen::take().context("the terminal can't be used (as text: --stdio)")?;
+/// See [`Error`].
+pub fn run(diff: Diff, view: DiffView, is_plain: bool) -> Result<Ended, Error> {
+    let input = Input::new().map_err(Error::Signals)?;
+    let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
     let mut table = Table::new(diff, view, Theme { color: !is_plain });
     loop {
         let picture = table.picture(screen.area());
-        screen.show(&picture).context("the terminal can't be written to")?;
-        let next = match input.messages().recv()? {
-            Message::Terminal(event) => table.take(&event),
-            Message::Signal(number) if number == Signal::TSTP.as_raw() => Next::Suspend,
-            Message::Signal(number) if is_ending(number) => return Ok(Ended::Signal(number)),
-            Message::Gone => return Ok(Ended::Signal(Signal::HUP.as_raw())),
-            Message::Signal(_) | Message::Loaded => Next::Show,
-        };
-        match next {
-            Next::Quit => return Ok(Ended::Quit),
-            Next::Suspend => input.while_stopping(|| screen.suspend())?,
-            Next::Show => {}
+        screen.show(&picture).map_err(Error::Screen)?;
+        let message = input.messages().recv().map_err(|_| Error::Input)?;
+        let asked = asked_by(message, |event| table.take(event));
+        if let ControlFlow::Break(ended) = follow(asked, &input, &mut screen)? {
+            return Ok(ended);
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Show,
-    Quit,
-    Suspend,
 }
 
 struct Table {
@@ -246,11 +233,10 @@ impl Table {
     }
 
     fn find(&mut self, forward: bool) {
-        let wanted = self.search.to_lowercase();
-        let has = |text: String| !wanted.is_empty() && text.to_lowercase().contains(&wanted);
+        let is_found = |text: &str| has(text, &self.search);
         let found = if let Some(text) = &mut self.text {
             let mut list = std::mem::take(&mut text.list);
-            let found = list.find(forward, |item| has(text.text(item)));
+            let found = list.find(forward, |item| is_found(&text.text(item)));
             text.list = list;
             found
         } else {
@@ -259,7 +245,7 @@ impl Table {
                 LineKind::Row(at) => rows.and_then(|rows| rows.get(at)),
                 _ => None,
             };
-            self.list.find(forward, |item| row(item).is_some_and(|row| has(row.name())))
+            self.list.find(forward, |item| row(item).is_some_and(|row| is_found(&row.name())))
         };
         if !found {
             self.message = format!("'{}' is not there", self.search);
@@ -333,9 +319,7 @@ impl Table {
     fn lines(&mut self, buffer: &mut Buffer, area: Rect) {
         let height = area.height.saturating_sub(ABOVE + BELOW);
         let below = Rect { y: area.y + ABOVE.min(area.height), height, ..area };
-        let shown: Vec<(usize, Item)> =
-            self.list.window(height.into()).map(|(at, item)| (at, *item)).collect();
-        for (line, (at, item)) in (0..).zip(shown) {
+        for (line, (at, item)) in (0..).zip(self.list.window(height.into())) {
             let Some(row) = self.row(&item) else { continue };
             let verdict = row.verdict();
             let style = match verdict {
@@ -358,9 +342,10 @@ impl Table {
                 pen.text(part, Style::new()).text("  ", Style::new());
             }
             let name = row.name();
-            let is_found = !self.search.is_empty()
-                && name.to_lowercase().contains(&self.search.to_lowercase());
-            pen.text(&name, if is_found { self.theme.found() } else { Style::new() });
+            pen.text(
+                &name,
+                if has(&name, &self.search) { self.theme.found() } else { Style::new() },
+            );
             if at == self.list.cursor {
                 pen.whole(below, self.theme.cursor());
             }

@@ -17,10 +17,12 @@ mod paint;
 mod terminal;
 mod view;
 
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use ratatui::crossterm::event::Event;
 use rustix::process::Signal;
 use tare_format::file::Description;
 use tare_profile::{Losses, Term};
@@ -78,23 +80,47 @@ pub enum Ended {
     NoSamples(Box<Losses>),
 }
 
+/// Why the interface ended before its user had it end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Before anything was shown.
+    #[error("signals can't be waited for")]
+    Signals(#[source] io::Error),
+    /// The same.
+    #[error("the terminal can't be used (as text: --stdio)")]
+    Terminal(#[source] io::Error),
+    /// What loads the recording could not be started.
+    #[error("the recording can't be loaded beside the interface")]
+    Loader(#[source] io::Error),
+    /// Showing something failed.
+    #[error("the terminal can't be written to")]
+    Screen(#[source] io::Error),
+    /// Stopping, or going on after it, failed.
+    #[error("the terminal can't be given back or taken again")]
+    Suspended(#[source] io::Error),
+    /// What waits for keys and signals has ended.
+    #[error("neither keys nor signals come any more")]
+    Input,
+}
+
 /// Shows a recording until the user has seen enough.
 ///
 /// # Errors
-/// The terminal can't be used.
-pub fn run(shown: Shown) -> anyhow::Result<Ended> {
-    let input = Input::new().context("signals can't be waited for")?;
+/// See [`Error`].
+pub fn run(shown: Shown) -> Result<Ended, Error> {
+    let input = Input::new().map_err(Error::Signals)?;
     let Shown { recording, symbols, trace, include_self, panics, mend, .. } = shown;
     let source = Source { recording, symbols, trace, include_self, mend };
     let shared = Shared::new(Model::new(&source));
-    let mut screen = Screen::take().context("the terminal can't be used (as text: --stdio)")?;
+    let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
     let (filled, sender) = (shared.clone(), input.sender());
-    std::thread::Builder::new().name("loader".to_owned()).spawn(move || {
+    let loader = std::thread::Builder::new().name("loader".to_owned()).spawn(move || {
         model::load(&filled, source);
         // Nobody waits for it any more where this fails.
         let _ = sender.send(Message::Loaded);
-    })?;
+    });
+    loader.map_err(Error::Loader)?;
     let settings = Settings {
         view: shown.view,
         terms: shown.terms,
@@ -115,7 +141,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn go_on(&mut self, mut app: App) -> anyhow::Result<Ended> {
+    fn go_on(&mut self, mut app: App) -> Result<Ended, Error> {
         let mut refreshed = Instant::now();
         let mut cost = Duration::ZERO;
         let mut is_loading = true;
@@ -134,7 +160,7 @@ impl Session<'_> {
             }
             let picture = app.picture(&mut model, self.screen.area());
             drop(model);
-            self.screen.show(&picture).context("the terminal can't be written to")?;
+            self.screen.show(&picture).map_err(Error::Screen)?;
             assert!(!self.panics, "this panic was asked for");
             if let Some(ended) = self.wait(&mut app, is_loading)? {
                 return Ok(ended);
@@ -143,35 +169,55 @@ impl Session<'_> {
     }
 
     /// Waits until something happens, and takes in all that happened by then.
-    fn wait(&mut self, app: &mut App, is_loading: bool) -> anyhow::Result<Option<Ended>> {
+    fn wait(&mut self, app: &mut App, is_loading: bool) -> Result<Option<Ended>, Error> {
         let messages = self.input.messages();
         let mut next = if is_loading {
             match messages.recv_timeout(TICK) {
                 Err(RecvTimeoutError::Timeout) => None,
-                received => Some(received?),
+                received => Some(received.map_err(|_| Error::Input)?),
             }
         } else {
-            Some(messages.recv()?)
+            Some(messages.recv().map_err(|_| Error::Input)?)
         };
         while let Some(message) = next {
-            let stop = match message {
-                Message::Terminal(event) => app.take(&mut self.shared.show(), &event),
-                Message::Signal(number) if number == Signal::TSTP.as_raw() => Next::Suspend,
-                Message::Signal(number) if is_ending(number) => {
-                    return Ok(Some(Ended::Signal(number)));
-                }
-                Message::Gone => return Ok(Some(Ended::Signal(Signal::HUP.as_raw()))),
-                Message::Signal(_) | Message::Loaded => Next::Show,
-            };
-            match stop {
-                Next::Quit => return Ok(Some(Ended::Quit)),
-                Next::Suspend => self.input.while_stopping(|| self.screen.suspend())?,
-                Next::Show => {}
+            let asked = asked_by(message, |event| app.take(&mut self.shared.show(), event));
+            if let ControlFlow::Break(ended) = follow(asked, self.input, self.screen)? {
+                return Ok(Some(ended));
             }
             next = messages.try_recv().ok();
         }
         Ok(None)
     }
+}
+
+/// What a message asks for: [`ControlFlow::Break`] for the end by a signal.
+fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<Ended, Next> {
+    ControlFlow::Continue(match message {
+        Message::Terminal(event) => take(&event),
+        Message::Signal(number) if number == Signal::TSTP.as_raw() => Next::Suspend,
+        Message::Signal(number) if is_ending(number) => {
+            return ControlFlow::Break(Ended::Signal(number));
+        }
+        Message::Gone => return ControlFlow::Break(Ended::Signal(Signal::HUP.as_raw())),
+        Message::Signal(_) | Message::Loaded => Next::Show,
+    })
+}
+
+/// Does what is asked for, but for showing.
+fn follow(
+    asked: ControlFlow<Ended, Next>,
+    input: &Input,
+    screen: &mut Screen,
+) -> Result<ControlFlow<Ended>, Error> {
+    match asked {
+        ControlFlow::Break(ended) => return Ok(ControlFlow::Break(ended)),
+        ControlFlow::Continue(Next::Quit) => return Ok(ControlFlow::Break(Ended::Quit)),
+        ControlFlow::Continue(Next::Suspend) => {
+            input.while_stopping(|| screen.suspend()).map_err(Error::Suspended)?;
+        }
+        ControlFlow::Continue(Next::Show) => {}
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn is_ending(signal: i32) -> bool {

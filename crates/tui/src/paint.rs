@@ -87,6 +87,16 @@ pub(super) fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { safe(text).width() }
 }
 
+/// What is left of an area below a line with a title.
+pub(super) fn below_title(area: Rect) -> Rect {
+    Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area }
+}
+
+/// Whether a text has what is searched for, in large or small letters. It never has nothing.
+pub(super) fn has(text: &str, wanted: &str) -> bool {
+    !wanted.is_empty() && text.to_lowercase().contains(&wanted.to_lowercase())
+}
+
 /// A line of a picture that is being written from left to right.
 pub(super) struct Pen<'a> {
     buffer: &'a mut Buffer,
@@ -133,6 +143,16 @@ impl<'a> Pen<'a> {
         let blanks = cells.saturating_sub(width(text)).min(self.room());
         self.x = self.x.saturating_add(u16::try_from(blanks).unwrap_or(u16::MAX));
         self.field(text, cells.saturating_sub(blanks), style)
+    }
+
+    /// Shows that the line has what is searched for, and that the cursor is on it.
+    pub(super) fn mark(&mut self, area: Rect, theme: Theme, is_found: bool, is_on: bool) {
+        if is_found {
+            self.whole(area, theme.found());
+        }
+        if is_on {
+            self.whole(area, theme.cursor());
+        }
     }
 
     /// Gives all cells of the line a style.

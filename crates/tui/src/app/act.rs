@@ -8,6 +8,7 @@ use super::{App, Next};
 use crate::keys::{self, Action, View};
 use crate::list::List;
 use crate::model::Model;
+use crate::paint::has;
 use crate::view::Subject;
 use crate::view::text::{TextView, wrapped};
 
@@ -222,29 +223,28 @@ impl App {
 
     /// Goes to the next line that has what is searched for.
     pub(super) fn find(&mut self, model: &mut Model, forward: bool) {
-        let wanted = self.search.to_lowercase();
-        if wanted.is_empty() {
+        if self.search.is_empty() {
             self.message = "nothing is searched for: Ctrl-F asks".to_owned();
             return;
         }
         let profile = model.profile();
         if self.view == View::Flame && self.text.is_none() {
-            if !self.flame.find(profile, &wanted, forward) {
+            if !self.flame.find(profile, &self.search, forward) {
                 self.message = format!("'{}' is not in the graph", printable(&self.search));
             }
             return;
         }
         let mut list = std::mem::take(self.list());
-        let is_found = |text: String| text.to_lowercase().contains(&wanted);
         let found = list.find(forward, |item| {
-            is_found(match (&self.text, self.view) {
+            let text = match (&self.text, self.view) {
                 (Some(text), _) => text.text(item),
                 (None, View::Callers) => self.callers.text(profile, item),
                 (None, View::Tree) => self.tree.text(profile, item),
                 (None, View::Timeline) => self.timeline.text(profile, item),
                 (None, View::Annotate) => self.annotate.text(item),
                 _ => self.functions.text(profile, item),
-            })
+            };
+            has(&text, &self.search)
         });
         *self.list() = list;
         if !found {

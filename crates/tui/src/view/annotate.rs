@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use tare_format::printable;
 
 use crate::list::{Item, LineKind, List, Mark, key};
-use crate::paint::{Pen, Theme};
+use crate::paint::{Pen, Theme, below_title, has};
 use tare_annotate::{Annotated, Sources};
 
 /// The view of a function's instructions.
@@ -140,22 +140,12 @@ impl AnnotateView {
 
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
-        let below =
-            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
-        let cursor = self.list.cursor;
-        let lines: Vec<_> =
-            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
-        for (line, (at, item)) in (0..).zip(lines) {
+        let below = below_title(area);
+        for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
             self.line(&mut pen, &item, theme);
-            let is_found = !search.is_empty()
-                && self.text(&item).to_lowercase().contains(&search.to_lowercase());
-            if is_found {
-                pen.whole(below, theme.found());
-            }
-            if at == cursor {
-                pen.whole(below, theme.cursor());
-            }
+            let is_found = has(&self.text(&item), search);
+            pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 

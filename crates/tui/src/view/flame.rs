@@ -9,7 +9,7 @@ use tare_render::percent;
 use super::{Subject, node_name, space};
 use crate::keys::Action;
 use crate::model::Tree;
-use crate::paint::{Pen, Theme};
+use crate::paint::{Pen, Theme, below_title, has};
 
 /// The view of a flame graph.
 #[derive(Default)]
@@ -130,12 +130,8 @@ impl FlameView {
     }
 
     fn is_found(&self, profile: &Profile, at: usize, wanted: &str) -> bool {
-        !wanted.is_empty()
-            && self.node(at).is_some_and(|node| {
-                node_name(profile, node.frame, false)
-                    .to_lowercase()
-                    .contains(&wanted.to_lowercase())
-            })
+        let name = |node: &Node| node_name(profile, node.frame, false);
+        self.node(at).is_some_and(|node| has(&name(node), wanted))
     }
 
     fn path_of(&self, profile: &Profile, at: usize) -> Vec<Function> {
@@ -165,8 +161,7 @@ impl FlameView {
         self.cells.clear();
         let current = self.current(profile);
         self.title(buffer, area, theme, (profile, search));
-        let area =
-            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let area = below_title(area);
         // What the cursor is on is always on the screen.
         let above = self.path.len().saturating_sub(usize::from(area.height).max(1));
         for (at, depth, from, to) in self.layout(profile, area.width) {

@@ -10,7 +10,7 @@ use tare_render::{Column, View, percent};
 use super::{Subject, node_name, space};
 use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::{Functions, Model, Query};
-use crate::paint::{Pen, Theme, shifted, width};
+use crate::paint::{Pen, Theme, has, shifted, width};
 
 /// Rows that are looked at for the widths of columns.
 const MEASURED: usize = 1000;
@@ -257,20 +257,11 @@ impl FunctionsView {
             }
             area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         }
-        let cursor = self.list.cursor;
-        let lines: Vec<_> =
-            self.list.window(area.height.into()).map(|(at, item)| (at, *item)).collect();
-        for (line, (at, item)) in (0..).zip(lines) {
+        for (line, (at, item)) in (0..).zip(self.list.window(area.height.into())) {
             let mut pen = Pen::new(buffer, area, line);
             self.line(&mut pen, &item, (theme, profile), &columns);
-            let is_found = !search.is_empty()
-                && self.text(profile, &item).to_lowercase().contains(&search.to_lowercase());
-            if is_found {
-                pen.whole(area, theme.found());
-            }
-            if at == cursor {
-                pen.whole(area, theme.cursor());
-            }
+            let is_found = has(&self.text(profile, &item), search);
+            pen.mark(area, theme, is_found, at == self.list.cursor);
         }
     }
 

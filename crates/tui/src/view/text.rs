@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::list::{Item, LineKind, List, Mark, key};
-use crate::paint::{Pen, Theme};
+use crate::paint::{Pen, Theme, below_title, has};
 
 /// A text that can be scrolled.
 pub(crate) struct TextView {
@@ -30,18 +30,14 @@ impl TextView {
 
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
-        let below =
-            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
-        let cursor = self.list.cursor;
+        let below = below_title(area);
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let LineKind::Row(row) = item.kind else { continue };
             let Some(text) = self.lines.get(row) else { continue };
-            let is_found =
-                !search.is_empty() && text.to_lowercase().contains(&search.to_lowercase());
-            let style = if is_found { theme.found() } else { Default::default() };
+            let style = if has(text, search) { theme.found() } else { Default::default() };
             let mut pen = Pen::new(buffer, below, line);
             pen.text(text, style);
-            if at == cursor {
+            if at == self.list.cursor {
                 pen.whole(below, theme.cursor());
             }
         }

@@ -9,7 +9,7 @@ use tare_profile::{Profile, Term};
 use super::Subject;
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::model::{By, Model, Of, Query, Timeline};
-use crate::paint::{Pen, Theme};
+use crate::paint::{Pen, Theme, below_title};
 
 /// Cells of the names of rows.
 const NAMES: u16 = 20;
@@ -129,18 +129,14 @@ impl TimelineView {
             tare_render::grouped(all.unwrap_or(0)),
         );
         Pen::new(buffer, area, 0).text(&title, theme.title());
-        let below =
-            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
+        let below = below_title(area);
         let rows = self.data.rows.iter().skip(1).flat_map(|(_, row)| row);
         let most = rows.max().copied().unwrap_or(0);
         let most_of_all = self.data.rows.first().and_then(|(_, row)| row.iter().max().copied());
-        let on = self.list.cursor;
-        let lines: Vec<_> =
-            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
-        for (line, (at, item)) in (0..).zip(lines) {
+        for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let LineKind::Row(row) = item.kind else { continue };
             let Some((of, weights)) = self.data.rows.get(row) else { continue };
-            let style = if at == on { theme.cursor() } else { Style::new() };
+            let style = if at == self.list.cursor { theme.cursor() } else { Style::new() };
             let most = if *of == Of::All { most_of_all.unwrap_or(0) } else { most };
             let mut pen = Pen::new(buffer, below, line);
             pen.field(&named(profile, *of), names(area.width).into(), style)

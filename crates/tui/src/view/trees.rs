@@ -8,7 +8,7 @@ use tare_render::percent;
 use super::{Subject, node_name, space};
 use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::Tree;
-use crate::paint::{Pen, Theme, shifted};
+use crate::paint::{Pen, Theme, below_title, has, shifted};
 
 /// Trees, one below the other, each with a heading.
 #[derive(Default)]
@@ -128,22 +128,12 @@ impl TreesView {
             .right("Total", 8, theme.title())
             .right("Self", 9, theme.title())
             .text("    Function", theme.title());
-        let below =
-            Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area };
-        let cursor = self.list.cursor;
-        let lines: Vec<_> =
-            self.list.window(below.height.into()).map(|(at, item)| (at, *item)).collect();
-        for (line, (at, item)) in (0..).zip(lines) {
+        let below = below_title(area);
+        for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
             self.line(&mut pen, &item, (theme, profile));
-            let is_found = !search.is_empty()
-                && self.text(profile, &item).to_lowercase().contains(&search.to_lowercase());
-            if is_found {
-                pen.whole(below, theme.found());
-            }
-            if at == cursor {
-                pen.whole(below, theme.cursor());
-            }
+            let is_found = has(&self.text(profile, &item), search);
+            pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
