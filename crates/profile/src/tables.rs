@@ -57,6 +57,21 @@ pub enum Space {
     Unknown,
 }
 
+impl Space {
+    /// As perf has it before a symbol.
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Self::Kernel => 'k',
+            Self::User => '.',
+            Self::GuestKernel => 'g',
+            Self::GuestUser => 'u',
+            Self::Hypervisor => 'H',
+            Self::Unknown => '?',
+        }
+    }
+}
+
 /// A frame of a call chain, or where a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {

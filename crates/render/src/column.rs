@@ -198,18 +198,8 @@ fn source(out: &mut impl Write, key: Key, profile: &Profile, entry: &Entry) -> f
 }
 
 fn space_letter(profile: &Profile, entry: &Entry) -> char {
-    match entry
-        .frame
-        .and_then(|frame| profile.frame(frame))
-        .map_or(Space::Unknown, |frame| frame.space)
-    {
-        Space::Kernel => 'k',
-        Space::User => '.',
-        Space::GuestKernel => 'g',
-        Space::GuestUser => 'u',
-        Space::Hypervisor => 'H',
-        Space::Unknown => '?',
-    }
+    let frame = entry.frame.and_then(|frame| profile.frame(frame));
+    frame.map_or(Space::Unknown, |frame| frame.space).letter()
 }
 
 /// What tables call the function of a frame, made safe for a terminal: its name, else the address.

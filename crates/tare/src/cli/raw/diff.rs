@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::SymbolSearch;
+use super::samples::Tasks;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,13 +119,9 @@ pub struct Diff {
     #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
     pub symbols: Vec<String>,
 
-    /// Only these processes
-    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub pid: Vec<i32>,
-
-    /// Only these threads
-    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub tid: Vec<i32>,
+    /// Whose samples.
+    #[command(flatten)]
+    pub tasks: Tasks,
 
     /// Only these CPUs, such as 0,2-3
     #[arg(long, value_name = "LIST", help_heading = "Which")]

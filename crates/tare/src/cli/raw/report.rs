@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::SymbolSearch;
+use super::samples::Tasks;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -139,13 +140,9 @@ pub struct Report {
     #[arg(short = 'U', long, help_heading = "Which")]
     pub hide_unresolved: bool,
 
-    /// Only these processes
-    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub pid: Vec<i32>,
-
-    /// Only these threads
-    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub tid: Vec<i32>,
+    /// Whose samples.
+    #[command(flatten)]
+    pub tasks: Tasks,
 
     /// Only samples of these CPUs, such as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]

@@ -21,13 +21,9 @@ pub struct Samples {
     #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
     pub comms: Vec<String>,
 
-    /// Only these processes
-    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub pid: Vec<i32>,
-
-    /// Only these threads
-    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
-    pub tid: Vec<i32>,
+    /// Whose samples.
+    #[command(flatten)]
+    pub tasks: Tasks,
 
     /// Only these CPUs, such as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
@@ -53,4 +49,16 @@ pub struct Samples {
     /// Where names are looked for.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
+}
+
+/// Processes and threads.
+#[derive(Debug, clap::Args)]
+pub struct Tasks {
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub pid: Vec<i32>,
+
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
+    pub tid: Vec<i32>,
 }

@@ -200,9 +200,9 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
     }
     let filter = script::Filter {
         comms: Vec::new(),
-        pids: raw.pid,
-        tids: raw.tid,
-        cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), script::cpus)?,
+        pids: raw.tasks.pid,
+        tids: raw.tasks.tid,
+        cpus: script::cpus(raw.cpu.as_deref())?,
         time_ns: (0, u64::MAX),
     };
     let time = raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?;

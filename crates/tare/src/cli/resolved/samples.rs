@@ -35,9 +35,9 @@ impl Samples {
     pub(crate) fn resolve(raw: raw::Samples) -> Result<Self, Refusal> {
         let filter = Filter {
             comms: raw.comms,
-            pids: raw.pid,
-            tids: raw.tid,
-            cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), script::cpus)?,
+            pids: raw.tasks.pid,
+            tids: raw.tasks.tid,
+            cpus: script::cpus(raw.cpu.as_deref())?,
             time_ns: (0, u64::MAX),
         };
         Ok(Self {

@@ -87,7 +87,7 @@ impl Script {
             comms: raw.comms.clone(),
             pids: raw.pid.clone(),
             tids: raw.tid.clone(),
-            cpus: raw.cpu.as_deref().map_or(Ok(Vec::new()), cpus)?,
+            cpus: cpus(raw.cpu.as_deref())?,
             time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
         };
         let shown = Shown {
@@ -142,9 +142,10 @@ fn usual_input() -> PathBuf {
     PathBuf::from(if is_pipe { "-" } else { "perf.data" })
 }
 
-/// `0,2-3` -> 0, 2, 3.
-pub(crate) fn cpus(list: &str) -> Result<Vec<u32>, Refusal> {
+/// `0,2-3` -> 0, 2, 3; none where no list is given.
+pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     const MOST: u32 = 1 << 16;
+    let Some(list) = list else { return Ok(Vec::new()) };
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
@@ -175,7 +176,8 @@ mod tests {
         assert_eq!(time(",0.000000001").unwrap(), (0, 1));
         assert_eq!(time("7,").unwrap(), (7_000_000_000, u64::MAX));
         assert!(["x", "2,1", "1.0000000001,", "-1,2"].iter().all(|text| time(text).is_err()));
-        assert_eq!(cpus("0,2-3").unwrap(), [0, 2, 3]);
-        assert!(["", "3-2", "0-99999999", "a"].iter().all(|text| cpus(text).is_err()));
+        assert_eq!(cpus(Some("0,2-3")).unwrap(), [0, 2, 3]);
+        assert!(cpus(None).unwrap().is_empty());
+        assert!(["", "3-2", "0-99999999", "a"].iter().all(|text| cpus(Some(text)).is_err()));
     }
 }

@@ -130,7 +130,7 @@ fn rows(runs: &Runs, judged: &Judged, event: usize) -> Vec<DiffRow> {
             comm: entry.comm.map(text),
             dso: entry.dso.map(text),
             symbol: entry.symbol.map(text),
-            space: entry.space.map(letter),
+            space: entry.space.map(Space::letter),
             stack: (!entry.stack.is_empty())
                 .then(|| entry.stack.iter().copied().map(text).collect()),
             samples: samples(runs, of.at),
@@ -140,18 +140,6 @@ fn rows(runs: &Runs, judged: &Judged, event: usize) -> Vec<DiffRow> {
         })
     };
     judged.entries.iter().filter_map(row).collect()
-}
-
-/// As perf has it before a symbol.
-fn letter(space: Space) -> char {
-    match space {
-        Space::Kernel => 'k',
-        Space::User => '.',
-        Space::GuestKernel => 'g',
-        Space::GuestUser => 'u',
-        Space::Hypervisor => 'H',
-        Space::Unknown => '?',
-    }
 }
 
 fn figure(change: &Change) -> Figure {
