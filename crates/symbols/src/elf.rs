@@ -21,7 +21,7 @@ pub(crate) use symbol_files::SymbolFiles;
 use crate::dso::BuildId;
 use crate::name_source::NameSource;
 use crate::packed::xz;
-use crate::table::{Binding, Builder, NewSymbol, Part};
+use crate::table::{Binding, Builder, Kind, NewSymbol, Part};
 
 /// The build id of an ELF file.
 pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<BuildId>> {
@@ -264,37 +264,44 @@ fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
 ) -> Option<NewSymbol> {
     let endian = sections.endian;
     let first = table.names.get(symbol.st_name(endian) as usize).copied().unwrap_or(0);
-    if first == 0 || !is_wanted(sections, symbol, first) {
-        return None;
-    }
+    let kind = kind_of(sections, symbol, first).filter(|_| first != 0)?;
     let binding = match symbol.st_bind() {
         elf::STB_GLOBAL => Binding::Global,
         elf::STB_WEAK => Binding::Weak,
         _ => Binding::Local,
     };
-    let (start, size) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
-    Some(NewSymbol { start, size, binding, is_label: symbol.st_type() == elf::STT_NOTYPE })
+    let start = symbol.st_value(endian).into();
+    let mut size = symbol.st_size(endian).into();
+    if kind == Kind::HiddenLabel && size == 0 {
+        size = sections.bytes_behind(symbol.st_shndx(endian), start);
+    }
+    Some(NewSymbol { start, size, binding, kind })
 }
 
-fn is_wanted<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+/// What a symbol is; `None` where it names no code and no data.
+fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     symbol: &H::Sym,
     first_of_name: u8,
-) -> bool {
+) -> Option<Kind> {
     let section = symbol.st_shndx(sections.endian);
     if section == elf::SHN_UNDEF || section == elf::SHN_ABS {
-        return false;
+        return None;
     }
     match symbol.st_type() {
-        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => true,
+        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => Some(Kind::Object),
         elf::STT_NOTYPE => {
             // ARM marks where code and data begin with names such as `$x`.
             let is_mark = matches!(sections.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
                 && first_of_name == b'$';
             let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
-            !is_mark && !is_hidden && sections.is_text_or_data(section)
+            match is_hidden {
+                _ if is_mark => None,
+                true => sections.is_code(section).then_some(Kind::HiddenLabel),
+                false => sections.is_text_or_data(section).then_some(Kind::Label),
+            }
         }
-        _ => false,
+        _ => None,
     }
 }
 

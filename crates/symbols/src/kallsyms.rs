@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::name_source::NameSource;
-use crate::table::{Binding, Builder, NewSymbol, Table};
+use crate::table::{Binding, Builder, Kind, NewSymbol, Table};
 
 /// The symbols of a kernel and its modules, at the addresses that they have in memory.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Kallsyms {
                 Some(module) => modules.entry(module).or_insert_with(new),
                 None => &mut kernel,
             };
-            symbols.add(NewSymbol { start: address, size: 0, binding, is_label: false }, name);
+            symbols.add(NewSymbol { start: address, size: 0, binding, kind: Kind::Object }, name);
         }
         let modules = modules
             .into_iter()

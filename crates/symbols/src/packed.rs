@@ -1,4 +1,5 @@
-//! Files that are stored compressed: modules of the kernel, and its image on some distributions.
+//! What is stored compressed: modules of the kernel, its image on some distributions, and sections of
+//! ELF files.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -50,6 +51,24 @@ pub(crate) fn xz<R: Read + 'static>(packed: R) -> impl Read {
     const BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
     let decoder = xz4rust::XzDecoder::in_heap_with_alloc_dict_size(1 << 20, DICTIONARY_BYTES);
     xz4rust::XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder)
+}
+
+/// A section of so many bytes that is compressed with zlib.
+pub(crate) fn zlib_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    let bytes = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()?;
+    (bytes.len() == size).then_some(bytes)
+}
+
+/// A section of so many bytes that is compressed with zstd.
+pub(crate) fn zstd_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    // What a frame may have its reader hold, as a power of two: no more than the bytes themselves.
+    const LEAST_LOG: u32 = 23;
+    let mut bytes = Vec::with_capacity(size);
+    let mut reader = zstd::stream::read::Decoder::with_buffer(packed).ok()?;
+    let window = usize::BITS - size.leading_zeros();
+    reader.window_log_max(window.clamp(LEAST_LOG, WINDOW_LOG)).ok()?;
+    reader.take(size as u64 + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() == size).then_some(bytes)
 }
 
 fn in_memory(content: impl Read, most: u64) -> io::Result<File> {

@@ -1,12 +1,13 @@
 //! Symbols by address.
 
-use std::cmp::Reverse;
+mod choice;
+
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use crate::demangle::demangle;
 use crate::limits;
 use crate::name_source::NameSource;
+use choice::Choice;
 
 /// What speaks for a symbol where several have one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,14 +28,25 @@ pub(crate) struct NewSymbol {
     /// Bytes; with 0 it goes on up to the next symbol.
     pub(crate) size: u64,
     pub(crate) binding: Binding,
+    pub(crate) kind: Kind,
+}
+
+/// What a symbol is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A label in code that other files don't see (`STV_HIDDEN`): hand-written assembly. It names
+    /// what no other symbol reaches over, up to the next one.
+    HiddenLabel,
     /// `STT_NOTYPE`: a label.
-    pub(crate) is_label: bool,
+    Label,
+    /// A function or data.
+    Object,
 }
 
 impl NewSymbol {
     /// A global function.
     pub(crate) fn function(start: u64, size: u64) -> Self {
-        Self { start, size, binding: Binding::Global, is_label: false }
+        Self { start, size, binding: Binding::Global, kind: Kind::Object }
     }
 }
 
@@ -105,11 +117,16 @@ impl Names {
     }
 }
 
+/// An entry, and what speaks for it.
+type Candidate = (Entry, Binding, Kind);
+
 /// Symbols that are being collected.
 #[derive(Debug)]
 pub(crate) struct Builder {
     source: NameSource,
-    entries: Vec<(Entry, Binding, bool)>,
+    entries: Vec<Candidate>,
+    /// Labels that name what no entry reaches over.
+    hidden: Vec<Entry>,
     /// Names that were copied, each with a NUL byte.
     copied: Vec<u8>,
     names: Names,
@@ -118,7 +135,8 @@ pub(crate) struct Builder {
 impl Builder {
     /// Collects symbols of a table whose names it copies.
     pub(crate) fn new(source: NameSource) -> Self {
-        Self { source, entries: Vec::new(), copied: Vec::new(), names: Names::default() }
+        let (entries, hidden) = (Vec::new(), Vec::new());
+        Self { source, entries, hidden, copied: Vec::new(), names: Names::default() }
     }
 
     /// Collects symbols whose names are in this string table.
@@ -151,24 +169,28 @@ impl Builder {
     /// are too many.
     pub(crate) fn add_at(&mut self, symbol: NewSymbol, part: Part, offset: u32) -> bool {
         let Some(name) = NameAt::new(part, offset) else { return false };
-        if self.entries.len() >= limits::SYMBOLS {
+        if self.entries.len() + self.hidden.len() >= limits::SYMBOLS {
             return false;
         }
-        let NewSymbol { start, size, binding, is_label } = symbol;
+        let NewSymbol { start, size, binding, kind } = symbol;
         let entry = Entry { start, end: start.saturating_add(size), name };
-        self.entries.push((entry, binding, is_label));
+        match kind {
+            Kind::HiddenLabel => self.hidden.push(entry),
+            _ => self.entries.push((entry, binding, kind)),
+        }
         true
     }
 
     /// Takes over the symbols of another table as a part of this one.
     pub(crate) fn take_over(&mut self, other: Self, part: Part) {
-        for (entry, binding, is_label) in other.entries {
-            let offset = u32::try_from(entry.name.offset()).unwrap_or(u32::MAX);
-            let Some(name) = NameAt::new(part, offset) else { break };
-            if self.entries.len() >= limits::SYMBOLS {
+        let hidden = other.hidden.iter().map(|entry| (*entry, Binding::Local, Kind::HiddenLabel));
+        for (entry, binding, kind) in other.entries.iter().copied().chain(hidden) {
+            let Entry { start, end, name } = entry;
+            let Ok(offset) = u32::try_from(name.offset()) else { break };
+            let symbol = NewSymbol { start, size: end - start, binding, kind };
+            if !self.add_at(symbol, part, offset) {
                 break;
             }
-            self.entries.push((Entry { name, ..entry }, binding, is_label));
         }
         let [names, ..] = other.names.parts;
         self.set_names(part, names);
@@ -176,11 +198,11 @@ impl Builder {
 
     /// Whether none has been added.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.hidden.is_empty()
     }
 
     /// The table: symbols without a size go up to the next one, or to the end of the next page; of
-    /// several at one address the best stays. With `demangled` it is the names in source code that
+    /// several at one address the best stays, and hidden labels fill what is left. With `demangled` it is the names in source code that
     /// are compared.
     pub(crate) fn build(mut self, demangled: bool) -> Table {
         if !self.copied.is_empty() {
@@ -211,13 +233,37 @@ impl Builder {
             }
             is_same
         });
+        let mut entries: Vec<Entry> = self.entries.into_iter().map(|(entry, ..)| entry).collect();
+        fill(&mut entries, self.hidden);
         Table {
-            starts: self.entries.iter().map(|(entry, ..)| entry.start).collect(),
-            ends: self.entries.iter().map(|(entry, ..)| entry.end).collect(),
-            names_at: self.entries.iter().map(|(entry, ..)| entry.name).collect(),
+            starts: entries.iter().map(|entry| entry.start).collect(),
+            ends: entries.iter().map(|entry| entry.end).collect(),
+            names_at: entries.iter().map(|entry| entry.name).collect(),
             names: self.names,
             source: self.source,
         }
+    }
+}
+
+/// Adds hidden labels to sorted entries where none reaches over them. Each goes up to the next
+/// entry or label; of several at one address the last one in the file stays, as for LLVM's
+/// symbolizer.
+fn fill(entries: &mut Vec<Entry>, mut hidden: Vec<Entry>) {
+    hidden.sort_by_key(|label| label.start);
+    let mut added = Vec::new();
+    for (at, label) in hidden.iter().enumerate() {
+        let behind = entries.partition_point(|entry| entry.start <= label.start);
+        let near = &entries[behind.saturating_sub(Table::LOOK_BACK)..behind];
+        let next_label = hidden.get(at + 1).map_or(u64::MAX, |next| next.start);
+        let next = entries.get(behind).map_or(u64::MAX, |next| next.start).min(next_label);
+        let is_covered = near.iter().any(|entry| label.start < entry.end);
+        if !is_covered && label.start < next {
+            added.push(Entry { end: label.end.min(next), ..*label });
+        }
+    }
+    if !added.is_empty() {
+        entries.extend(added);
+        entries.sort_by_key(|entry| entry.start);
     }
 }
 
@@ -225,75 +271,6 @@ fn end_of_next_page(address: u64) -> u64 {
     const PAGE: u64 = 4096;
     let end = address.checked_next_multiple_of(PAGE).and_then(|page| page.checked_add(PAGE));
     end.unwrap_or(u64::MAX)
-}
-
-/// Chooses among symbols with one address.
-struct Choice<'a> {
-    names: &'a Names,
-    /// Bytes of names that may still be demangled: many symbols of a damaged file may share a long
-    /// one.
-    demangled_bytes_left: usize,
-    /// The merits of the name that was the better one last.
-    best: Option<(NameAt, NameMerits)>,
-}
-
-/// Fewer leading underscores, then the longer name.
-type NameMerits = (Reverse<usize>, usize);
-
-impl Choice<'_> {
-    /// Whether of two symbols with one address the later is the better one: with a size, no label,
-    /// not weak, global, then by name. (`choose_best_symbol` in `tools/perf/util/symbol.c` has
-    /// these rules.) Of a constructor's or destructor's variants, which are called alike in source
-    /// code, it is the last one, as for LLVM's symbolizer.
-    fn is_better(&mut self, later: &(Entry, Binding, bool), kept: &(Entry, Binding, bool)) -> bool {
-        let merits = |(entry, binding, is_label): &(Entry, Binding, bool)| {
-            let (is_weak, is_global) = (*binding == Binding::Weak, *binding == Binding::Global);
-            (entry.end > entry.start, !is_label, !is_weak, is_global)
-        };
-        let (later_name, kept_name) = (later.0.name, kept.0.name);
-        match merits(later).cmp(&merits(kept)) {
-            std::cmp::Ordering::Equal if later_name == kept_name => false,
-            std::cmp::Ordering::Equal => {
-                let kept = match self.best {
-                    Some((name, merits)) if name == kept_name => merits,
-                    _ => self.name_merits(kept_name),
-                };
-                let later = self.name_merits(later_name);
-                let is_better = later > kept
-                    || later == kept
-                        && are_variants(self.names.get(later_name), self.names.get(kept_name));
-                self.best = Some(if is_better { (later_name, later) } else { (kept_name, kept) });
-                is_better
-            }
-            unequal => unequal.is_gt(),
-        }
-    }
-
-    fn name_merits(&mut self, at: NameAt) -> NameMerits {
-        let merits = |name: &[u8]| {
-            (Reverse(name.iter().take_while(|byte| **byte == b'_').count()), name.len())
-        };
-        let longest = self.demangled_bytes_left.max(limits::SHORT_NAME_BYTES);
-        let name = self.names.get_up_to(at, longest);
-        match self.demangled_bytes_left.checked_sub(name.len()) {
-            Some(left) => {
-                self.demangled_bytes_left = left;
-                merits(demangle(name).as_bytes())
-            }
-            None => merits(&name[..name.len().min(limits::SHORT_NAME_BYTES)]),
-        }
-    }
-}
-
-/// Whether two mangled names are those of one constructor or destructor: `C1` and `C2`, `D1` and
-/// `D2` (Itanium C++ ABI, section 5.1.4.3).
-fn are_variants(one: &[u8], other: &[u8]) -> bool {
-    let mut differ = (0..one.len().min(other.len())).filter(|at| one[*at] != other[*at]);
-    let (Some(at), None) = (differ.next(), differ.next()) else { return false };
-    let is_variant = |name: &[u8]| {
-        at > 0 && matches!(name[at - 1], b'C' | b'D') && matches!(name[at], b'1' | b'2')
-    };
-    one.len() == other.len() && is_variant(one) && is_variant(other)
 }
 
 /// A symbol of a table.
@@ -381,18 +358,19 @@ impl Table {
 mod tests {
     use super::*;
 
-    const LOCAL: (Binding, bool) = (Binding::Local, false);
-    const GLOBAL: (Binding, bool) = (Binding::Global, false);
-    const WEAK: (Binding, bool) = (Binding::Weak, false);
-    const LABEL: (Binding, bool) = (Binding::Global, true);
+    const LOCAL: (Binding, Kind) = (Binding::Local, Kind::Object);
+    const GLOBAL: (Binding, Kind) = (Binding::Global, Kind::Object);
+    const WEAK: (Binding, Kind) = (Binding::Weak, Kind::Object);
+    const LABEL: (Binding, Kind) = (Binding::Global, Kind::Label);
+    const HIDDEN: (Binding, Kind) = (Binding::Local, Kind::HiddenLabel);
 
-    type Given<'a> = &'a [(u64, u64, &'a str, (Binding, bool))];
+    type Given<'a> = &'a [(u64, u64, &'a str, (Binding, Kind))];
 
     fn names(symbols: Given<'_>, address: u64) -> Option<String> {
         let mut builder = Builder::new(NameSource::Symtab);
-        for (start, size, name, (binding, is_label)) in symbols {
-            let (start, size, binding, is_label) = (*start, *size, *binding, *is_label);
-            assert!(builder.add(NewSymbol { start, size, binding, is_label }, name.as_bytes()));
+        for (start, size, name, (binding, kind)) in symbols {
+            let (start, size, binding, kind) = (*start, *size, *binding, *kind);
+            assert!(builder.add(NewSymbol { start, size, binding, kind }, name.as_bytes()));
         }
         let table = builder.build(true);
         let (name, _) = table.name(table.find(address)?.number)?;
@@ -432,6 +410,26 @@ mod tests {
         let symbols = [(0, 100, "outer", LOCAL), (10, 4, "inner", LOCAL)];
         assert_eq!(names(&symbols, 11).as_deref(), Some("inner"));
         assert_eq!(names(&symbols, 50).as_deref(), Some("outer"));
+    }
+
+    #[test]
+    fn hidden_labels_name_only_what_nothing_else_does() {
+        let symbols = [
+            (16, 16, "sized", GLOBAL),
+            (20, 100, "within", HIDDEN),
+            (32, 100, "loop", HIDDEN),
+            (40, 100, "twice", HIDDEN),
+            (40, 100, "exit", HIDDEN),
+            (64, 8, "next", LOCAL),
+            (80, 4, "short", HIDDEN),
+        ];
+        for (address, name) in [(20, "sized"), (31, "sized"), (32, "loop"), (39, "loop")] {
+            assert_eq!(names(&symbols, address).as_deref(), Some(name), "{address}");
+        }
+        for (address, name) in [(40, "exit"), (63, "exit"), (64, "next"), (83, "short")] {
+            assert_eq!(names(&symbols, address).as_deref(), Some(name), "{address}");
+        }
+        assert_eq!((names(&symbols, 72), names(&symbols, 84)), (None, None));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) const BLOCK: usize = 1 << 15;
 pub(super) const TABLES: usize = 4;
 
 /// The version is the last byte.
-const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x02");
+const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x03");
 
 /// Bytes before the first block, and those of them that have a meaning.
 const HEADER: usize = 4096;

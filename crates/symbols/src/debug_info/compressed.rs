@@ -2,14 +2,13 @@
 //! behind a header of GNU's own (`.zdebug_*`).
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use object::Endianness;
 use object::elf;
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 
 use crate::elf::Sections;
-use crate::limits;
+use crate::{limits, packed};
 
 /// Bytes of a section that one compressed byte can make, at most. Debug info takes a third to a
 /// tenth of its size.
@@ -38,7 +37,8 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     if is_old {
         // "ZLIB", and the size in eight bytes, the highest first.
         let (size, packed) = raw.strip_prefix(b"ZLIB")?.split_first_chunk()?;
-        return zlib(packed, u64::from_be_bytes(*size), left).map(Cow::Owned);
+        let size = believed(packed, u64::from_be_bytes(*size), left)?;
+        return packed::zlib_section(packed, size).map(Cow::Owned);
     }
     let Some((compression, offset, _)) = header.compression(reader.endian, reader.data).ok()?
     else {
@@ -47,10 +47,10 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     let front =
         usize::try_from(offset.checked_sub(header.sh_offset(reader.endian).into())?).ok()?;
     let packed = raw.get(front..)?;
-    let size: u64 = compression.ch_size(reader.endian).into();
+    let size = believed(packed, compression.ch_size(reader.endian).into(), left)?;
     match compression.ch_type(reader.endian) {
-        elf::ELFCOMPRESS_ZLIB => zlib(packed, size, left),
-        elf::ELFCOMPRESS_ZSTD => zstd(packed, size, left),
+        elf::ELFCOMPRESS_ZLIB => packed::zlib_section(packed, size),
+        elf::ELFCOMPRESS_ZSTD => packed::zstd_section(packed, size),
         _ => None,
     }
     .map(Cow::Owned)
@@ -61,22 +61,4 @@ fn believed(packed: &[u8], size: u64, left: &mut u64) -> Option<usize> {
     let most = (packed.len() as u64).saturating_mul(MOST_RATIO);
     *left = left.checked_sub(size).filter(|_| size <= most)?;
     usize::try_from(size).ok()
-}
-
-fn zlib(packed: &[u8], size: u64, left: &mut u64) -> Option<Vec<u8>> {
-    let size = believed(packed, size, left)?;
-    let bytes = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()?;
-    (bytes.len() == size).then_some(bytes)
-}
-
-fn zstd(packed: &[u8], size: u64, left: &mut u64) -> Option<Vec<u8>> {
-    // What a frame may have its reader hold, as a power of two: no more than the bytes themselves.
-    const WINDOWS: (u32, u32) = (23, 27);
-    let size = believed(packed, size, left)?;
-    let mut bytes = Vec::with_capacity(size);
-    let mut reader = zstd::stream::read::Decoder::with_buffer(packed).ok()?;
-    let window = usize::BITS - size.leading_zeros();
-    reader.window_log_max(window.clamp(WINDOWS.0, WINDOWS.1)).ok()?;
-    reader.take(size as u64 + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() == size).then_some(bytes)
 }

@@ -10,6 +10,7 @@ use object::{Endian, Endianness};
 
 use crate::dso::BuildId;
 use crate::limits;
+use crate::packed;
 
 // Linkers make a handful of sections with notes, of some hundred bytes.
 const NOTES: usize = 64;
@@ -86,15 +87,16 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             return Some(bytes.to_vec());
         };
         let size: u64 = header.ch_size(self.endian).into();
-        if header.ch_type(self.endian) != elf::ELFCOMPRESS_ZLIB || size > most {
-            return None;
-        }
         let packed = bytes.get(size_of_val(header)..)?;
         // Call frames are a third to a tenth of their size.
         const MOST_RATIO: u64 = 64;
-        let is_believed = size <= (packed.len() as u64).saturating_mul(MOST_RATIO);
+        let is_believed = size <= most && size <= (packed.len() as u64).saturating_mul(MOST_RATIO);
         let size = usize::try_from(size).ok().filter(|_| is_believed)?;
-        miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()
+        match header.ch_type(self.endian) {
+            elf::ELFCOMPRESS_ZLIB => packed::zlib_section(packed, size),
+            elf::ELFCOMPRESS_ZSTD => packed::zstd_section(packed, size),
+            _ => None,
+        }
     }
 
     /// The bytes of the section with an index; none where there is no such section.
@@ -133,6 +135,19 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         let section = self.headers.get(usize::from(index.0));
         let name = section.map(|section| self.name(section)).unwrap_or_default();
         name.windows(4).any(|part| part == b"text" || part == b"data")
+    }
+
+    /// Whether a section has instructions.
+    pub(super) fn is_code(&self, index: elf::SymbolSection) -> bool {
+        let section = self.headers.get(usize::from(index.0));
+        section.is_some_and(|section| section.sh_flags(self.endian).contains(elf::SHF_EXECINSTR))
+    }
+
+    /// How many bytes a section has from an address on.
+    pub(super) fn bytes_behind(&self, index: elf::SymbolSection, address: u64) -> u64 {
+        let Some(section) = self.headers.get(usize::from(index.0)) else { return 0 };
+        let start: u64 = section.sh_addr(self.endian).into();
+        start.saturating_add(section.sh_size(self.endian).into()).saturating_sub(address)
     }
 
     /// The entries of a table of symbols, and their names.

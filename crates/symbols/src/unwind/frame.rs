@@ -3,7 +3,7 @@
 use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Value};
 
 use super::arch::Arch;
-use super::row::{Cfa, Row, Rule};
+use super::row::{Cfa, ExpressionRange, Row, Rule};
 use super::tables::Bytes;
 
 /// As many registers as any processor has (`Arch::registers`).
@@ -92,14 +92,46 @@ impl Frame {
     }
 
     /// Goes to the caller. `expression` has the bytes of one.
+    #[inline]
     pub(super) fn step<'a>(
         &mut self,
         row: &Row,
         memory: &Memory<'_>,
         arch: &Arch,
-        expression: &impl Fn(&super::row::ExpressionRange) -> Option<Bytes<'a>>,
+        expression: &impl Fn(&ExpressionRange) -> Option<Bytes<'a>>,
     ) -> Result<(), Stop> {
-        let old = Evaluated { frame: *self, memory, expression };
+        // Nearly all rows are so: nothing but places in memory.
+        let (base, bytes, at) = match (row.cfa, row.return_address) {
+            (Cfa::Register(base, bytes), Some(Rule::Offset(at))) if row.others.is_empty() => {
+                (base, bytes, at)
+            }
+            _ => {
+                return self.step_by_rules(row, arch, &|frame| Evaluated {
+                    frame,
+                    memory,
+                    expression,
+                });
+            }
+        };
+        let base = self.get(base).ok_or(Stop::Damaged)?;
+        let cfa = base.checked_add_signed(bytes.into()).ok_or(Stop::Damaged)?;
+        let at = cfa.wrapping_add_signed(at.into());
+        let pc = memory.word(at).ok_or(Stop::Unread(at))?;
+        let sp = self.get(arch.stack_pointer).unwrap_or(0);
+        self.set(arch.stack_pointer, Some(cfa));
+        self.restore(row, (cfa, sp), memory);
+        self.arrive(row, (cfa, sp), pc, arch)
+    }
+
+    /// The same by rules of any kind, which take the registers as they were.
+    #[inline(never)]
+    fn step_by_rules<'m, 'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>> + 'm>(
+        &mut self,
+        row: &Row,
+        arch: &Arch,
+        evaluated: &impl Fn(Self) -> Evaluated<'m, F>,
+    ) -> Result<(), Stop> {
+        let old = evaluated(*self);
         let cfa = match row.cfa {
             Cfa::Register(register, bytes) => {
                 let base = self.get(register).ok_or(Stop::Damaged)?;
@@ -111,26 +143,43 @@ impl Frame {
         let pc = match rule {
             Rule::Offset(bytes) => {
                 let at = cfa.wrapping_add_signed(bytes.into());
-                memory.word(at).ok_or(Stop::Unread(at))?
+                old.memory.word(at).ok_or(Stop::Unread(at))?
             }
             rule => old.apply(rule, arch.return_address, cfa)?.ok_or(Stop::Damaged)?,
         };
         let sp = old.frame.get(arch.stack_pointer).unwrap_or(0);
         self.set(arch.stack_pointer, Some(cfa));
-        for (register, rule) in &row.saved {
-            let value = match rule {
-                Rule::Offset(bytes) => {
-                    let at = cfa.wrapping_add_signed((*bytes).into());
-                    // It was popped already: rows don't always say so, since nothing that lies
-                    // there can be used.
-                    if at < sp { old.frame.get(*register) } else { memory.word(at) }
-                }
-                rule => old.apply(*rule, *register, cfa).unwrap_or(None),
-            };
-            self.set(*register, value);
+        self.restore(row, (cfa, sp), old.memory);
+        for (register, rule) in &row.others {
+            self.set(*register, old.apply(*rule, *register, cfa).unwrap_or(None));
         }
-        // Each call takes some of the stack; only what an interruption interrupted need not.
-        let is_further = cfa > sp || old.frame.is_exact && cfa == sp && pc != self.pc;
+        self.arrive(row, (cfa, sp), pc, arch)
+    }
+
+    /// Gives registers that were saved in memory their values in the caller.
+    #[inline]
+    fn restore(&mut self, row: &Row, (cfa, sp): (u64, u64), memory: &Memory<'_>) {
+        for (register, bytes) in &row.saved {
+            let at = cfa.wrapping_add_signed((*bytes).into());
+            // What lies below the stack pointer was popped already: rows don't always say so, since
+            // nothing that lies there can be used.
+            if at >= sp {
+                self.set(*register, memory.word(at));
+            }
+        }
+    }
+
+    /// Ends a step. Each call takes some of the stack; only what an interruption interrupted need
+    /// not.
+    #[inline]
+    fn arrive(
+        &mut self,
+        row: &Row,
+        (cfa, sp): (u64, u64),
+        pc: u64,
+        arch: &Arch,
+    ) -> Result<(), Stop> {
+        let is_further = cfa > sp || self.is_exact && cfa == sp && pc != self.pc;
         if !is_further && !row.is_signal_frame {
             return Err(Stop::Damaged);
         }
@@ -199,7 +248,7 @@ struct Evaluated<'m, F> {
     expression: &'m F,
 }
 
-impl<'a, F: Fn(&super::row::ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
+impl<'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
     /// A register's value in the caller; `None` where it is lost.
     fn apply(&self, rule: Rule, register: u8, cfa: u64) -> Result<Option<u64>, Stop> {
         let read = |at: u64| self.memory.word(at).ok_or(Stop::Unread(at));
@@ -216,7 +265,7 @@ impl<'a, F: Fn(&super::row::ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_,
 
     /// What an expression yields; it starts with the canonical frame address where a register is
     /// asked for.
-    fn value(&self, place: &super::row::ExpressionRange, cfa: Option<u64>) -> Result<u64, Stop> {
+    fn value(&self, place: &ExpressionRange, cfa: Option<u64>) -> Result<u64, Stop> {
         let bytes = (self.expression)(place).ok_or(Stop::Damaged)?;
         let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
         let mut evaluation = Evaluation::new(bytes, encoding);

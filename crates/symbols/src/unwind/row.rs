@@ -18,8 +18,11 @@ pub(super) struct Row {
     pub(super) cfa: Cfa,
     /// The return address; `None` where the code has no caller: it is a thread's first function.
     pub(super) return_address: Option<Rule>,
-    /// Registers that were saved, the return address apart.
-    pub(super) saved: Box<[(u8, Rule)]>,
+    /// Registers that were saved, the return address apart: where, in bytes from the canonical
+    /// frame address.
+    pub(super) saved: Box<[(u8, i32)]>,
+    /// Registers with another rule.
+    pub(super) others: Box<[(u8, Rule)]>,
     /// What called is not a call but an interruption, by a signal.
     pub(super) is_signal_frame: bool,
 }
@@ -117,19 +120,25 @@ impl Row {
         let is_kept = |register: &Register| {
             *register != origin.return_address && usize::from(register.0) < arch.registers
         };
-        let saved = row.registers().filter(|(register, _)| is_kept(register));
-        let saved: Option<Box<[_]>> = saved
-            .map(|(register, rule)| Some((u8::try_from(register.0).ok()?, origin.rule(rule)?)))
-            .filter(|saved| !matches!(saved, Some((_, Rule::Same))))
-            .collect();
-        Some(Self { cfa, return_address, saved: saved?, is_signal_frame: origin.is_signal_frame })
+        let registers = row.registers().filter(|(register, _)| is_kept(register));
+        let (mut saved, mut others) = (Vec::new(), Vec::new());
+        for (register, rule) in registers {
+            let register = u8::try_from(register.0).ok()?;
+            match origin.rule(rule)? {
+                Rule::Same => {}
+                Rule::Offset(bytes) => saved.push((register, bytes)),
+                rule => others.push((register, rule)),
+            }
+        }
+        let (saved, others) = (saved.into(), others.into());
+        Some(Self { cfa, return_address, saved, others, is_signal_frame: origin.is_signal_frame })
     }
 
     /// Whether code that follows frame pointers finds this frame's caller: the caller's frame
     /// pointer lies right below the return address, and this frame's points there.
     pub(super) fn keeps_frame_pointer(&self, arch: &Arch) -> bool {
         let fp = self.saved.iter().find(|(register, _)| *register == arch.frame_pointer);
-        let Some((_, Rule::Offset(fp))) = fp else { return false };
+        let Some((_, fp)) = fp else { return false };
         let is_beside = |at: i32| at == fp.saturating_add(8);
         match (self.cfa, self.return_address) {
             // By convention the pair is where the frame pointer points, which is not said here.

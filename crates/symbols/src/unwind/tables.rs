@@ -238,6 +238,7 @@ impl Tables {
             cfa: Cfa::Register(arch.stack_pointer, 8 + 8 * words_pushed),
             return_address: Some(Rule::Offset(-8)),
             saved: Box::default(),
+            others: Box::default(),
             is_signal_frame: false,
         })
     }

@@ -56,6 +56,7 @@ impl fmt::Debug for Unwinder {
 /// [`Unwinder`], and changes nothing but how long that takes.
 #[derive(Default)]
 pub struct UnwindCache {
+    recent: Recent,
     by_address: HashMap<(u32, u64), How, foldhash::fast::RandomState>,
     rows: Vec<Row>,
     by_row: HashMap<Row, u32, foldhash::fast::RandomState>,
@@ -85,6 +86,50 @@ enum How {
     Not(Unwound),
 }
 
+/// The rows of addresses that were met last, one in each place: a stack's outer frames are those of
+/// the stacks before it, and one line of the CPU's cache has all that is known of an address.
+#[derive(Default)]
+struct Recent(Vec<Place>);
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    address: u64,
+    dso: u32,
+    /// The row's index and 1; 0: nothing is here.
+    row: u32,
+}
+
+impl Recent {
+    /// 512 KiB.
+    const BITS: u32 = 15;
+
+    /// Of fewer addresses the CPU's caches hold all that is known.
+    const FROM: usize = 1 << 10;
+
+    /// Fibonacci hashing.
+    #[inline]
+    fn index((dso, address): (u32, u64)) -> usize {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (address ^ u64::from(dso) << 40).wrapping_mul(FACTOR);
+        (mixed >> (u64::BITS - Self::BITS)) as usize
+    }
+
+    #[inline]
+    fn get(&self, key: (u32, u64)) -> Option<u32> {
+        let place = self.0.get(Self::index(key))?;
+        if (place.dso, place.address) == key { place.row.checked_sub(1) } else { None }
+    }
+
+    fn set(&mut self, key: (u32, u64), row: u32) {
+        if self.0.is_empty() {
+            self.0.resize(1 << Self::BITS, Place::default());
+        }
+        if let Some(place) = self.0.get_mut(Self::index(key)) {
+            *place = Place { dso: key.0, address: key.1, row: row.saturating_add(1) };
+        }
+    }
+}
+
 impl UnwindCache {
     fn insert(&mut self, row: Row) -> u32 {
         if let Some(index) = self.by_row.get(&row) {
@@ -99,6 +144,7 @@ impl UnwindCache {
     /// Forgets everything where a hostile recording had it grow.
     fn bound(&mut self) {
         if self.by_address.len() >= limits::UNWIND_ADDRESSES {
+            self.recent = Recent::default();
             self.by_address.clear();
             self.by_row.clear();
             self.rows.clear();
@@ -232,15 +278,21 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn run(&mut self, addresses: &mut Vec<u64>) -> Unwound {
         // Signed return addresses have their signature above the bits that addresses have.
-        let highest = self.space.mappings().last().map_or(u64::MAX, |map| map.end);
+        let space = self.space;
+        let highest = space.mappings().last().map_or(u64::MAX, |map| map.end);
         let signature = if self.arch.has_link_register { highest.leading_zeros() } else { 0 };
         let mut interrupted = false;
+        let mut last: Option<&Mapping> = None;
         for _ in 0..limits::FRAMES {
             if self.frame.pc == 0 && !addresses.is_empty() {
                 return Unwound::Whole;
             }
             let address = self.frame.pc.wrapping_sub(u64::from(!self.frame.is_exact));
-            let Some(mapping) = self.space.find(address) else { return Unwound::NoMapping };
+            // Most callers are in the file of what they call.
+            let last_one = last.filter(|map| map.start <= address && address < map.end);
+            let mapping = last_one.or_else(|| space.find(address));
+            let Some(mapping) = mapping else { return Unwound::NoMapping };
+            last = Some(mapping);
             addresses.push(address);
             let how = self.how(mapping, address);
             let stepped = match how {
@@ -287,11 +339,20 @@ impl Walk<'_> {
     fn how(&mut self, mapping: &Mapping, address: u64) -> How {
         let in_dso = mapping.to_dso(address);
         let key = (mapping.dso.number(), in_dso);
-        if let Some(how) = self.cache.by_address.get(&key) {
-            return *how;
+        if let Some(row) = self.cache.recent.get(key) {
+            return How::Row(row);
         }
-        let how = self.find(mapping.dso, in_dso);
-        self.cache.by_address.insert(key, how);
+        let known = self.cache.by_address.get(&key).copied();
+        let how = known.unwrap_or_else(|| {
+            let how = self.find(mapping.dso, in_dso);
+            self.cache.by_address.insert(key, how);
+            how
+        });
+        if let How::Row(row) = how
+            && self.cache.by_address.len() >= Recent::FROM
+        {
+            self.cache.recent.set(key, row);
+        }
         how
     }
 

@@ -106,7 +106,8 @@ pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Recorded>> {
         "objcopy --only-keep-debug {compress} {stripped}.debug; strip -o {stripped} {compress}; \
          objcopy --add-gnu-debuglink={stripped}.debug {stripped}"
     ))?;
-    let jit = |line: &str| format!("echo $$ >{}; exec {line}", path("pid"));
+    // In a subshell `$$` is the number of the shell that it came from.
+    let jit = |line: &str| format!("sh -c 'echo $$ >{}; exec {line}'", path("pid"));
     let recorded = |name, line| Recorded { name, line, folder: folder.clone() };
     let loops = |line: &str| format!("for n in 1 2 3; do {line}; done");
     Ok(vec![
