@@ -181,7 +181,7 @@ fn key_cell(
 }
 
 /// What stands behind the name of a function that was inlined.
-pub(crate) fn inlined(profile: &Profile, frame: Option<FrameId>) -> &'static str {
+pub fn inlined(profile: &Profile, frame: Option<FrameId>) -> &'static str {
     let frame = frame.and_then(|frame| profile.frame(frame));
     if frame.is_some_and(|frame| frame.is_inlined) { " (inlined)" } else { "" }
 }

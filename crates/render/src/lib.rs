@@ -19,7 +19,7 @@ mod text;
 mod tree;
 mod unwinding;
 
-pub use column::{Column, function_name, percent};
+pub use column::{Column, function_name, inlined, percent};
 pub use counts::{counted, counts};
 pub use json::{json, json_line};
 pub use ledger::{ledger_lines, ledger_summary};

@@ -53,6 +53,10 @@ pub struct Shown {
     pub symbols: tare_symbols::SymbolOptions,
     /// Places are told apart by the fields of tracepoints.
     pub trace: bool,
+    /// Lines of source are asked of debug info, when all is loaded.
+    pub lines: bool,
+    /// Inlined functions are frames of call chains then.
+    pub inline: bool,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// The table of functions.
@@ -109,8 +113,8 @@ pub enum Error {
 /// See [`Error`].
 pub fn run(shown: Shown) -> Result<Ended, Error> {
     let input = Input::new().map_err(Error::Signals)?;
-    let Shown { recording, symbols, trace, include_self, panics, mend, .. } = shown;
-    let source = Source { recording, symbols, trace, include_self, mend };
+    let Shown { recording, symbols, trace, lines, inline, include_self, panics, mend, .. } = shown;
+    let source = Source { recording, symbols, trace, lines, inline, include_self, mend };
     let shared = Shared::new(Model::new(&source));
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();

@@ -12,6 +12,8 @@ mod column;
 mod selection;
 
 use crate::ids::{EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId};
+use crate::profile::{Profile, ReplacedRows, Row};
+use crate::tables::Weight;
 
 use column::Column;
 
@@ -67,6 +69,8 @@ pub struct Sample {
 pub struct Samples {
     tasks: Set<Task>,
     locations: Set<SampleLocation>,
+    /// The locations with other frames in the place of theirs, once these are known.
+    replaced: Vec<SampleLocation>,
     chunks: Vec<Columns<Column>>,
     last: Columns<Vec<u64>>,
     last_task: Option<(Task, TaskId)>,
@@ -206,12 +210,42 @@ impl Samples {
     /// A location.
     #[must_use]
     pub fn location(&self, id: LocationId) -> Option<&SampleLocation> {
-        self.locations.get(id)
+        self.replaced.get(id.index()).or_else(|| self.locations.get(id))
     }
 
     /// All locations, in the order of their ids.
     pub fn locations(&self) -> impl Iterator<Item = &SampleLocation> {
-        self.locations.iter()
+        self.replaced.iter().chain(self.locations.iter().skip(self.replaced.len()))
+    }
+
+    /// Has the frames of all locations replaced, after the last sample: `replace` does that in a
+    /// profile with a row for each of them ([`Profile::replace_frames`]). The profile has no rows
+    /// afterwards.
+    pub fn replace_frames(
+        &mut self,
+        profile: &mut Profile,
+        event: EventId,
+        replace: impl FnOnce(&mut Profile) -> Option<ReplacedRows>,
+    ) {
+        profile.clear_rows();
+        let (thread, comm, cpu) = (None, None, None);
+        let row = |SampleLocation { leaf, stack, trace }: &SampleLocation| {
+            let (leaf, stack, trace) = (*leaf, *stack, *trace);
+            Row { event, thread, comm, cpu, leaf, stack, trace }
+        };
+        let rows: Vec<_> = self
+            .locations
+            .iter()
+            .map(|location| profile.add_samples(row(location), Weight::default()))
+            .collect();
+        if let Some(now) = replace(profile) {
+            let location = |before| {
+                let (row, _) = profile.row(now.get(before)?)?;
+                Some(SampleLocation { leaf: row.leaf, stack: row.stack, trace: row.trace })
+            };
+            self.replaced = rows.into_iter().map_while(location).collect();
+        }
+        profile.clear_rows();
     }
 }
 

@@ -149,6 +149,11 @@ impl Frames {
         frame
     }
 
+    /// Whether debug info is to be asked in the end.
+    pub(super) fn asks_for_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
     /// Asks debug info about all addresses that were met, and puts what it says into the profile.
     /// Returns which row of the profile each row is by now; `None` where nothing was to be asked.
     pub(super) fn locate(

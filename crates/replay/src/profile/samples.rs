@@ -6,11 +6,12 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
 use tare_profile::{
-    EventId, Frame, LocationId, Profile, Sample, SampleLocation, Samples, StringId, SymbolId, Task,
-    Unnamed, Weight,
+    EventId, FrameId, LocationId, Profile, Sample, SampleLocation, Samples, StringId, SymbolId,
+    Task, Unnamed, Weight,
 };
 
 use super::frames::Frames;
+use super::lines::Lines;
 use super::threads::ThreadTable;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
@@ -23,8 +24,12 @@ use crate::tracepoints::Tracepoints;
 /// What is kept of each sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleSinkOptions {
-    /// FramePositions are told apart by the fields of tracepoints.
+    /// Locations are told apart by the fields of tracepoints.
     pub trace: bool,
+    /// Lines of source are asked of debug info ([`SampleSink::locate`]).
+    pub lines: bool,
+    /// Inlined functions are frames of call chains then, with their lines.
+    pub inline: bool,
 }
 
 /// Samples while they come: the tables of a profile without rows, and each sample by itself.
@@ -69,13 +74,15 @@ impl SampleSink {
     /// Nothing is kept yet.
     #[must_use]
     pub fn new(options: SampleSinkOptions, description: &Description) -> Self {
+        let asks = options.lines || options.inline;
+        let lines = asks.then(|| Lines::new(options.inline));
         let mut sink = Self {
             profile: Profile::default(),
             samples: Samples::default(),
             threads: ThreadTable::default(),
             tracepoints: Tracepoints::default(),
             events: Vec::new(),
-            frames: Frames::default(),
+            frames: Frames::new(lines, false),
             chain: Vec::new(),
             offsets: Offsets::default(),
             cgroup: None,
@@ -154,7 +161,7 @@ impl SampleSink {
         let leaf = at.map(|at| frames.frame(profile, machine, pid, at));
         let offset = at
             .zip(leaf)
-            .and_then(|(at, leaf)| self.offsets.of(machine, pid, at, profile.frame(leaf)?));
+            .and_then(|(at, leaf)| self.offsets.of(machine, pid, at, start(profile, leaf)?));
         let stack = sample.fields.callchain.and_then(|_| {
             machine.callchain(sample, usize::MAX, &mut self.chain);
             frames.stack(profile, machine, pid, &self.chain)
@@ -173,6 +180,17 @@ impl SampleSink {
         let event = sample.description.events().get(sample.event?)?;
         let fields = self.tracepoints.fields(machine, event.attr.config, raw);
         (!fields.is_empty()).then(|| self.profile.add_string(fields))
+    }
+
+    /// Asks debug info for lines and inlined functions, where these are wanted: after the last
+    /// sample.
+    pub fn locate(&mut self, machine: &Machine) {
+        if let Some(Event { id, .. }) = self.events.first().copied()
+            && self.frames.asks_for_lines()
+        {
+            let Self { profile, samples, frames, .. } = self;
+            samples.replace_frames(profile, id, |profile| frames.locate(profile, machine));
+        }
     }
 
     /// The symbol of the recorded machine that a function of the tables is.
@@ -203,6 +221,11 @@ impl SampleSink {
     }
 }
 
+/// The first address of a frame's function.
+fn start(profile: &Profile, frame: FrameId) -> Option<u64> {
+    Some(profile.symbol(profile.frame(frame)?.function.ok()?)?.start)
+}
+
 /// Distances of instructions from the first addresses of their functions: as many as a CPU's cache
 /// holds.
 #[derive(Debug)]
@@ -224,8 +247,8 @@ impl Default for Offsets {
 impl Offsets {
     const BITS: u32 = 14;
 
-    fn of(&mut self, machine: &Machine, pid: i32, at: CodeAddress, leaf: &Frame) -> Option<u32> {
-        leaf.function.ok()?;
+    /// The distance from `start`, an address in the DSO that `at` lies in.
+    fn of(&mut self, machine: &Machine, pid: i32, at: CodeAddress, start: u64) -> Option<u32> {
         let version = machine.mappings_version(at.mode, pid)?;
         let mixed = (at.address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let slot = usize::try_from(mixed >> (64 - Self::BITS)).ok()?;
@@ -234,7 +257,7 @@ impl Offsets {
             return known.offset;
         }
         let found = machine.dso_address(at.mode, pid, at.address);
-        let distance = found.and_then(|found| found.address.checked_sub(leaf.address));
+        let distance = found.and_then(|found| found.address.checked_sub(start));
         let offset = distance.and_then(|distance| u32::try_from(distance).ok());
         *slot = Some(Offset { at, version, offset });
         offset

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use crate::support::{document, stderr, tare};
 use crate::symbols::compile;
+use crate::tmux::{self, Terminal};
 
 /// Two functions that are put into another, one into the other; all time goes by in line 4.
 const NESTED: &str = r"
@@ -151,4 +152,25 @@ fn pprof(nested: &Nested) {
     let unpacked = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
     let has = |text: &str| unpacked.stdout.windows(text.len()).any(|part| part == text.as_bytes());
     assert!(has("innermost") && has("between") && has("/nested.c"));
+}
+
+#[test]
+fn the_interactive_report_has_lines_and_inlined_functions_too() {
+    let Some(terminal) = Terminal::new(100, 24) else { return };
+    let Some(nested) = Nested::record(&["-g"]) else { return };
+    let (tare, file) = (tmux::tare(), nested.file.display().to_string());
+    let report = format!("{} report -i {file} --no-children", tare.display());
+    // The letter opens the call graph of the first row as a tree.
+    for (option, is_there) in [(" --inline", true), ("", false)] {
+        terminal.run(&format!("clear; {report}{option}"));
+        terminal.wait_loaded();
+        terminal.press(&["E"]);
+        let screen = terminal.wait_for("main");
+        assert_eq!(screen.contains("innermost (inlined)"), is_there, "{option}: {screen}");
+        terminal.press(&["q"]);
+    }
+    terminal.run(&format!("clear; {report} --sort srcline"));
+    let screen = terminal.wait_loaded();
+    let row = screen.lines().find(|line| line.contains("nested.c:4"));
+    assert!(row.is_some_and(|row| row.contains('%')), "{screen}");
 }

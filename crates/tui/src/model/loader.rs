@@ -25,6 +25,10 @@ pub(crate) struct Source {
     pub(crate) symbols: tare_symbols::SymbolOptions,
     /// Places are told apart by the fields of tracepoints.
     pub(crate) trace: bool,
+    /// Lines of source are asked of debug info.
+    pub(crate) lines: bool,
+    /// Inlined functions are frames of call chains.
+    pub(crate) inline: bool,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
     /// Says what gives samples names that have none.
@@ -35,7 +39,8 @@ impl Model {
     /// A model of a recording of which nothing is loaded yet.
     pub(crate) fn new(source: &Source) -> Self {
         let description = source.recording.description().clone();
-        let options = SampleSinkOptions { trace: source.trace };
+        let Source { trace, lines, inline, .. } = *source;
+        let options = SampleSinkOptions { trace, lines, inline };
         Self {
             sink: SampleSink::new(options, &description),
             ledger: ledger(&description),
@@ -78,6 +83,7 @@ pub(crate) fn load(shared: &Shared, source: Source) {
         if !matches!(model.progress, Progress::Loading(..)) {
             let description = recording.description();
             model.sink.learn_events(description);
+            model.sink.locate(replay.machine());
             model.losses.unnamed = model.sink.unnamed();
             mend(&mut model.losses, &symbols);
             model.ledger = ledger(description);

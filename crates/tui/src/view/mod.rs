@@ -8,7 +8,7 @@ pub(super) mod timeline;
 pub(super) mod trees;
 
 use tare_profile::{FrameId, Function, Profile, Space, StringId, ThreadId};
-use tare_render::function_name;
+use tare_render::{function_name, inlined};
 
 /// What the cursor is on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct Subject {
 
 /// A function as trees show it, with its file where that is asked for.
 fn node_name(profile: &Profile, frame: FrameId, verbose: bool) -> String {
-    let name = function_name(profile, Some(frame));
+    let name = function_name(profile, Some(frame)) + inlined(profile, Some(frame));
     let dso = profile.frame(frame).and_then(|found| profile.dso(found.dso?));
     match dso.filter(|_| verbose) {
         Some(dso) => format!("{name}  {}", tare_format::printable(profile.string(dso.path))),

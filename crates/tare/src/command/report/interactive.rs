@@ -23,13 +23,8 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
     let is_filtered = report.hides_unresolved
         || report.filter.symbol_part.is_some()
         || [&report.filter.pids, &report.filter.tids].iter().any(|ids| !ids.is_empty());
-    let wants_text = is_filtered
-        || report.quiet
-        || !report.cpus.is_empty()
-        || report.threads
-        || report.exact
-        || report.inline
-        || report.asks_for_lines();
+    let wants_text =
+        is_filtered || report.quiet || !report.cpus.is_empty() || report.threads || report.exact;
     let is_terminal = std::io::stdout().is_terminal();
     let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     match report.interface {
@@ -40,7 +35,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
             "--tui: the terminal can't move its cursor, as TERM has it (without --tui the report is text)",
         )),
         Interface::Terminal if !is_table || wants_text => Err(Refusal::usage(
-            "--tui: --header, --header-only, --stats, --json, --threads, --weight=exact, --inline, --pid, --tid, -C, -U, --symbol-filter and the keys srcline and srcfile are text",
+            "--tui: --header, --header-only, --stats, --json, --threads, --weight=exact, --pid, --tid, -C, -U and --symbol-filter are text",
         )),
         Interface::Terminal => Ok(true),
         Interface::Text | Interface::Pager => Ok(false),
@@ -60,6 +55,8 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         // What a download says of itself would stand in the middle of the screen.
         symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
         trace: report.shows_trace(known),
+        lines: report.asks_for_lines(),
+        inline: report.inline,
         include_self: report.include_self,
         view: report.view(known),
         terms,
