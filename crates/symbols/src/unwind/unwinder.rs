@@ -56,7 +56,7 @@ impl fmt::Debug for Unwinder {
 /// [`Unwinder`], and changes nothing but how long that takes.
 #[derive(Default)]
 pub struct UnwindCache {
-    recent: Recent,
+    recent: RecentRows,
     by_address: HashMap<(u32, u64), How, foldhash::fast::RandomState>,
     rows: Vec<Row>,
     by_row: HashMap<Row, u32, foldhash::fast::RandomState>,
@@ -89,17 +89,17 @@ enum How {
 /// The rows of addresses that were met last, one in each place: a stack's outer frames are those of
 /// the stacks before it, and one line of the CPU's cache has all that is known of an address.
 #[derive(Default)]
-struct Recent(Vec<Place>);
+struct RecentRows(Vec<RecentRow>);
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct RecentRow {
     address: u64,
     dso: u32,
     /// The row's index and 1; 0: nothing is here.
     row: u32,
 }
 
-impl Recent {
+impl RecentRows {
     /// 512 KiB.
     const BITS: u32 = 15;
 
@@ -122,10 +122,10 @@ impl Recent {
 
     fn set(&mut self, key: (u32, u64), row: u32) {
         if self.0.is_empty() {
-            self.0.resize(1 << Self::BITS, Place::default());
+            self.0.resize(1 << Self::BITS, RecentRow::default());
         }
         if let Some(place) = self.0.get_mut(Self::index(key)) {
-            *place = Place { dso: key.0, address: key.1, row: row.saturating_add(1) };
+            *place = RecentRow { dso: key.0, address: key.1, row: row.saturating_add(1) };
         }
     }
 }
@@ -144,7 +144,7 @@ impl UnwindCache {
     /// Forgets everything where a hostile recording had it grow.
     fn bound(&mut self) {
         if self.by_address.len() >= limits::UNWIND_ADDRESSES {
-            self.recent = Recent::default();
+            self.recent = RecentRows::default();
             self.by_address.clear();
             self.by_row.clear();
             self.rows.clear();
@@ -349,7 +349,7 @@ impl Walk<'_> {
             how
         });
         if let How::Row(row) = how
-            && self.cache.by_address.len() >= Recent::FROM
+            && self.cache.by_address.len() >= RecentRows::FROM
         {
             self.cache.recent.set(key, row);
         }
