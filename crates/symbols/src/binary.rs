@@ -8,7 +8,8 @@ use object::read::ReadCache;
 
 use crate::debug_info::DebugInfo;
 use crate::dso::{BuildId, Dso, Recorded};
-use crate::elf::{DebugLink, Image, Segments};
+use crate::elf::{self, DebugLink, Image, Segments};
+use crate::line_source::LineSource;
 use crate::search::find::{self, Found};
 use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::Table;
@@ -24,6 +25,22 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
+    /// What says which lines its addresses have: debug info, else what Go's runtime knows.
+    pub(crate) fn lines(
+        &self,
+        options: &SymbolOptions,
+        recorded: &Recorded<'_>,
+    ) -> Option<LineSource> {
+        let of_go = || {
+            let found = find::binary(options, recorded).ok()?;
+            let is_same = found.build_id == self.build_id;
+            let functions = is_same.then(|| elf::go_functions(&ReadCache::new(&found.file)));
+            functions?.ok()?
+        };
+        let debug_info = self.debug_info(options, recorded).map(LineSource::Dwarf);
+        debug_info.or_else(|| of_go().map(LineSource::Go))
+    }
+
     /// The debug info: the file's own, else that of a debug file.
     pub(crate) fn debug_info(
         &self,

@@ -1,6 +1,7 @@
 //! Symbols of ELF files.
 
 mod frames;
+mod go;
 mod module;
 mod sections;
 mod symbol_files;
@@ -9,6 +10,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 pub(crate) use frames::Frames;
+pub(crate) use go::GoFunctions;
 pub(crate) use module::{Layout, Loaded, Module};
 use object::elf;
 use object::read::ReadRef;
@@ -92,6 +94,8 @@ pub(crate) struct Image {
     pub(crate) has_symtab: bool,
     /// An ELF file within it that has symbols alone, compressed; none where there is a full table.
     mini: Vec<u8>,
+    /// What Go's runtime knows of its functions; nothing where there is a full table.
+    go: Option<Builder>,
 }
 
 /// A stub of the procedure linkage table.
@@ -143,6 +147,7 @@ impl Image {
             stub_names: Arc::default(),
             has_symtab: false,
             mini: Vec::new(),
+            go: None,
         })
     }
 
@@ -170,6 +175,7 @@ impl Image {
         }
         if !image.has_symtab {
             image.mini = sections.mini_debug_info().to_vec();
+            image.go = GoFunctions::read(&sections).map(|go| go_symbols(&go, &image.segments));
         }
         Ok(image)
     }
@@ -182,6 +188,7 @@ impl Image {
             let mini = mini_symbols(&self.mini, &self.segments);
             let mut symbols = self.symbols;
             mini.into_iter().for_each(|mini| symbols.take_over(mini, Part::Mini));
+            self.go.into_iter().for_each(|go| symbols.take_over(go, Part::Go));
             symbols
         });
         if !self.stubs.is_empty() {
@@ -253,6 +260,25 @@ fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
     reader.take(LARGEST.min(packed.len() as u64 * MOST_RATIO)).read_to_end(&mut bytes).ok()?;
     let image = Image::read(bytes.as_slice(), Some(segments)).ok()?;
     image.has_symtab.then_some(image.symbols)
+}
+
+/// The functions that Go's runtime knows.
+fn go_symbols(go: &GoFunctions, segments: &Segments) -> Builder {
+    let mut symbols = Builder::with_names(NameSource::Pclntab, Arc::new(go.names().to_vec()));
+    for function in go.iter() {
+        let Some(start) = segments.to_offset(function.start) else { continue };
+        let size = function.end.saturating_sub(function.start);
+        if !symbols.add_at(NewSymbol::function(start, size), Part::Symbols, function.name) {
+            break;
+        }
+    }
+    symbols
+}
+
+/// What Go's runtime knows of the functions of an ELF file.
+pub(crate) fn go_functions<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<GoFunctions>> {
+    let header = elf::FileHeader64::<Endianness>::parse(data)?;
+    Ok(GoFunctions::read(&Sections::read(header, data)?))
 }
 
 /// A symbol as its table has it, at its own address; `None` where it is no function, data or label

@@ -168,7 +168,7 @@ impl Frames<'_> {
                 let source = self.symbolizer.name_source(symbol).unwrap_or(NameSource::Symtab);
                 (Ok(self.symbolizer.name(symbol)), source)
             }
-            (None, Some(name)) => (Ok(name), NameSource::Dwarf),
+            (None, Some(name)) => (Ok(name), self.source_of_inlined(asked)),
             (None, None) => {
                 (Err(asked.symbol.err().unwrap_or(Unresolved::NoSymbol)), NameSource::Dwarf)
             }
@@ -179,6 +179,13 @@ impl Frames<'_> {
             column: frame.column,
         });
         Frame { name, source, symbol, is_inlined: frame.is_inlined, location }
+    }
+
+    /// Where the names of functions come from that were inlined at an address.
+    fn source_of_inlined(&self, asked: &Asked) -> NameSource {
+        let outer = asked.symbol.ok().and_then(|symbol| self.symbolizer.name_source(symbol));
+        // A file that has no better names has no debug info.
+        outer.filter(|source| *source == NameSource::Pclntab).unwrap_or(NameSource::Dwarf)
     }
 
     fn name<'f>(&'f self, part: &'f Part, name: TextId) -> &'f str {

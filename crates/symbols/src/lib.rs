@@ -64,6 +64,7 @@ mod kallsyms;
 mod kallsyms_copy;
 mod kernel;
 mod kernel_file;
+mod line_source;
 mod name_source;
 mod once_vec;
 mod packed;

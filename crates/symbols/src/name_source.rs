@@ -9,6 +9,8 @@ pub enum NameSource {
     Dynsym,
     /// A small table of symbols that a stripped ELF file carries, compressed (`.gnu_debugdata`).
     MiniDebugInfo,
+    /// What Go's runtime knows of its functions (`.gopclntab`).
+    Pclntab,
     /// The procedure linkage table: a stub that jumps to a function of another file.
     Plt,
     /// Debug info.
@@ -31,6 +33,7 @@ impl NameSource {
             Self::Symtab => "symtab",
             Self::Dynsym => "dynsym",
             Self::MiniDebugInfo => "MiniDebugInfo",
+            Self::Pclntab => "pclntab",
             Self::Plt => "PLT",
             Self::Dwarf => "DWARF",
             Self::Kallsyms => "kallsyms",

@@ -11,7 +11,6 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::binary::{self, Binary};
 use crate::cache::{KeptAnswers, KeptTable, NewAnswers};
-use crate::debug_info::DebugInfo;
 use crate::demangle::demangle;
 use crate::dso::{BuildId, DsoId, DsoKind, DsoTable, Recorded};
 use crate::elf::Segments;
@@ -20,6 +19,7 @@ use crate::jitdump::JitDump;
 use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::kernel_file::KernelFile;
 use crate::limits;
+use crate::line_source::LineSource;
 use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
 use crate::perf_map::PerfMap;
@@ -68,7 +68,7 @@ struct DsoSymbols {
     /// What was kept of its debug info's answers.
     kept_answers: OnceLock<Option<KeptAnswers>>,
     /// The debug info, where it was asked for and there is some.
-    debug_info: OnceLock<Option<DebugInfo>>,
+    debug_info: OnceLock<Option<LineSource>>,
     names: OnceVec<Box<str>>,
     /// Bytes of the names that were asked for.
     name_bytes: AtomicUsize,

@@ -68,7 +68,8 @@ impl NameAt {
         match self.0 >> Self::SHIFT {
             0 => Part::Symbols,
             1 => Part::Stubs,
-            _ => Part::Mini,
+            2 => Part::Mini,
+            _ => Part::Go,
         }
     }
 
@@ -86,6 +87,8 @@ pub(crate) enum Part {
     Stubs,
     /// Those of its MiniDebugInfo.
     Mini,
+    /// Those that Go's runtime knows.
+    Go,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +102,7 @@ struct Entry {
 /// of their names, which may overlap: a table of symbols is never larger than a few times its file.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    parts: [Arc<Vec<u8>>; 3],
+    parts: [Arc<Vec<u8>>; 4],
 }
 
 impl Names {
@@ -141,7 +144,7 @@ impl Builder {
 
     /// Collects symbols whose names are in this string table.
     pub(crate) fn with_names(source: NameSource, names: Arc<Vec<u8>>) -> Self {
-        let names = Names { parts: [names, Arc::default(), Arc::default()] };
+        let names = Names { parts: [names, Arc::default(), Arc::default(), Arc::default()] };
         Self { names, ..Self::new(source) }
     }
 
@@ -321,6 +324,7 @@ impl Table {
             Part::Symbols => self.source,
             Part::Stubs => NameSource::Plt,
             Part::Mini => NameSource::MiniDebugInfo,
+            Part::Go => NameSource::Pclntab,
         };
         Some((self.names.get(at), source))
     }

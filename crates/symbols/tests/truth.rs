@@ -320,3 +320,50 @@ fn stripped_files_have_names_in_mini_debug_info() {
     assert_eq!(symbolizer.name(symbol), "order");
     assert_eq!(symbolizer.name_source(symbol), Some(NameSource::MiniDebugInfo));
 }
+
+const GO: &str = r#"
+package main
+
+type pair struct{ a, b int }
+
+func square(x int) int { return x*x + 1 }
+func twice(x int) int  { return square(x) + square(x+1) }
+
+//go:noinline
+func work(all []pair) int {
+	sum := 0
+	for i := range all {
+		all[i].a = twice(i)
+		sum += square(all[i].a)
+	}
+	return sum
+}
+func main() { println(work(make([]pair, 1000))) }
+"#;
+
+/// What Go's runtime knows of its functions is left where symbols and debug info aren't.
+#[test]
+fn stripped_go_programs_say_the_same() {
+    let folder = folder_with(&[("t.go", GO)]);
+    let path = folder.path();
+    let build = |more: &str| run("sh", &["-c", &format!("go build {more} t.go || :")], path, "");
+    for (name, mode) in [("plain", ""), ("pie", "-buildmode=pie")] {
+        build(&format!("{mode} -o {name}")).expect("there is a shell");
+        build(&format!("{mode} -ldflags='-s -w' -o {name}.stripped")).expect("there is a shell");
+        let stripped = path.join(format!("{name}.stripped"));
+        let Some(addresses) = addresses(path, name).filter(|_| stripped.exists()) else {
+            return println!("skipped: no go or no readelf");
+        };
+        let expected = ours(&path.join(name), &addresses, 1);
+        let found = ours(&stripped, &addresses, 1);
+        // Symbols end before what fills the space between functions, those of assembly say so in
+        // their names, and generated code is in another file.
+        let usual = |text: &str| text.replace("./<auto", "<auto").replacen(".abi0\n", "\n", 1);
+        let named: Vec<_> =
+            expected.iter().zip(&found).filter(|(named, _)| !named.starts_with("??")).collect();
+        let differ = named.iter().filter(|(named, found)| usual(named) != **found);
+        let inlined = found.iter().filter(|answer| answer.lines().count() > 2).count();
+        assert!(named.len() > 400 && inlined > 50, "{} named, {inlined} inlined", named.len());
+        assert!(differ.clone().count() <= named.len() / 100, "{:#?}", differ.collect::<Vec<_>>());
+    }
+}

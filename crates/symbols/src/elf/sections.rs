@@ -171,6 +171,12 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Some(whole_entries(self.bytes(self.named(b".rela.plt")?).ok()?))
     }
 
+    /// What the dynamic linker relocates in data.
+    pub(super) fn dynamic_relocations(&self) -> &'d [H::Rela] {
+        let section = self.named(b".rela.dyn");
+        section.and_then(|section| self.bytes(section).ok()).map_or(&[], whole_entries)
+    }
+
     /// The build id among the file's notes.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         let notes = self.headers.iter().filter(|section| {

@@ -7,8 +7,8 @@ use super::{DsoSymbols, Source, Symbolizer};
 use crate::answers::Answers;
 use crate::binary::{self, Binary};
 use crate::cache::{KeptAnswers, KeptTable, Merged, SymbolCache};
-use crate::debug_info::DebugInfo;
 use crate::dso::{BuildId, Dso, DsoId, DsoKind, DsoTable, Recorded};
+use crate::line_source::LineSource;
 use crate::table::Table;
 
 impl Symbolizer {
@@ -79,8 +79,8 @@ impl Symbolizer {
         };
         let open = || {
             let of_kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
-            let of_binary = binary.and_then(|binary| binary.debug_info(&self.options, recorded));
-            let debug_info = of_kernel.or(of_binary)?;
+            let of_binary = || binary.and_then(|binary| binary.lines(&self.options, recorded));
+            let debug_info = of_kernel.map(LineSource::Dwarf).or_else(of_binary)?;
             self.account(debug_info.bytes(), false).is_ok().then_some(debug_info)
         };
         let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
@@ -142,7 +142,7 @@ impl Symbolizer {
     /// Notes answers that are to be kept, if nothing was missing of the debug info.
     fn note_answers(&self, symbols: &DsoSymbols, id: BuildId, addresses: &[u64], found: &Answers) {
         let debug_info = symbols.debug_info.get().and_then(Option::as_ref);
-        if debug_info.is_some_and(DebugInfo::is_complete) {
+        if debug_info.is_some_and(LineSource::is_complete) {
             let mut all = self.new_answers.lock().unwrap_or_else(PoisonError::into_inner);
             let new = all.entry(id).or_default();
             for (number, address) in addresses.iter().enumerate() {

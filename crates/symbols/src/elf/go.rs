@@ -1,0 +1,371 @@
+//! What Go's linker writes into each program for its own stack traces, and `strip` leaves: names,
+//! lines and inlined functions by address (section `.gopclntab`; `runtime/symtab.go`,
+//! `runtime/symtabinl.go` and `internal/abi/symtab.go` of Go 1.18 to 1.26).
+//!
+//! ```text
+//! header | names | files of units | files | tables by pc | functions: first address, record ...
+//! record --offset--> table by pc: steps of (value, addresses) for the line, the file, the inlined call
+//! ```
+
+use object::elf;
+use object::read::ReadRef;
+use object::read::elf::{FileHeader, Rela, SectionHeader};
+use object::{Endian, Endianness};
+
+use super::sections::Sections;
+
+/// The names of the section; the second one in position-independent programs.
+const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+
+/// Where a program knows its own table of functions: `runtime.moduledata`, as words. Its first word is
+/// the table's address, the second that of the names.
+const TEXT: u64 = 22;
+
+/// Bytes of a table of inlined calls.
+const INLINE_BYTES: usize = 1 << 28;
+
+/// What a version of Go writes.
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    magic: u32,
+    /// Bytes of a function's record before its lists.
+    record: usize,
+    /// Bytes of an inlined call; where in it its function's name and its place in the caller lie.
+    call: (usize, usize, usize),
+    /// The word of `runtime.moduledata` with the address of inlined calls.
+    inline_word: u64,
+}
+
+/// Go 1.18 and 1.19; since 1.20.
+const VERSIONS: [Version; 2] = [
+    Version { magic: 0xffff_fff0, record: 40, call: (20, 12, 16), inline_word: 38 },
+    Version { magic: 0xffff_fff1, record: 44, call: (16, 4, 8), inline_word: 40 },
+];
+
+/// `PCDATA_InlTreeIndex` and `FUNCDATA_InlTree`.
+const INLINE_INDEX: usize = 2;
+const INLINE_TREE: usize = 3;
+
+/// Functions of a Go program, by address.
+#[derive(Debug)]
+pub(crate) struct GoFunctions {
+    endian: Endianness,
+    version: Version,
+    /// Bytes of the shortest instruction.
+    quantum: u64,
+    table: Vec<u8>,
+    /// Where the parts of the table begin.
+    names: usize,
+    units: usize,
+    files: usize,
+    steps: usize,
+    functions: usize,
+    count: usize,
+    /// The address that functions are counted from.
+    text: u64,
+    inline_trees: Vec<u8>,
+}
+
+/// A function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoFunction {
+    pub(crate) start: u64,
+    /// The first address behind it, and behind what fills the space up to the next one.
+    pub(crate) end: u64,
+    /// Where its name begins among the names.
+    pub(crate) name: u32,
+    /// Where its record lies in the table.
+    record: usize,
+}
+
+/// A function that an address lies in, and the line there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoFrame<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) file: Option<&'a [u8]>,
+    pub(crate) line: u32,
+    pub(crate) is_inlined: bool,
+}
+
+impl GoFunctions {
+    /// Reads the table; `None` where there is none that is understood.
+    pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        sections: &Sections<'d, H, R>,
+    ) -> Option<Self> {
+        let section = SECTIONS.iter().find_map(|name| sections.named(name))?;
+        let (endian, table) = (sections.endian, sections.bytes(section).ok()?);
+        let front: &[u8; 8] = table.first_chunk()?;
+        let magic = u32_at(endian, table, 0)?;
+        let version = *VERSIONS.iter().find(|version| version.magic == magic)?;
+        let [.., 0, 0, quantum, 8] = *front else { return None };
+        let word = |at: usize| usize::try_from(u64_at(endian, table, 8 + 8 * at)?).ok();
+        let mut found = Self {
+            endian,
+            version,
+            quantum: quantum.into(),
+            names: word(3)?,
+            units: word(4)?,
+            files: word(5)?,
+            steps: word(6)?,
+            functions: word(7)?,
+            count: word(0)?.min(table.len() / 8),
+            text: word(2)? as u64,
+            inline_trees: Vec::new(),
+            table: Vec::new(),
+        };
+        let address = section.sh_addr(endian).into();
+        let names = address.checked_add(found.names as u64)?;
+        let relocated = relocated(sections);
+        let module = Module::find(sections, &relocated, (address, names));
+        if let Some(module) = &module {
+            found.text = module.word(TEXT)?;
+            let calls = module.word(version.inline_word);
+            let calls = calls.and_then(|at| from(sections, at)).unwrap_or_default();
+            found.inline_trees = calls[..calls.len().min(INLINE_BYTES)].to_vec();
+        } else if found.text == 0 {
+            // Since 1.26 the module alone knows it.
+            return None;
+        }
+        found.table = table.to_vec();
+        Some(found)
+    }
+
+    /// All functions, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = GoFunction> {
+        (0..self.count).map_while(|at| self.function(at))
+    }
+
+    /// The names, each with a NUL byte behind it.
+    pub(crate) fn names(&self) -> &[u8] {
+        let end = self.units.max(self.names).min(self.table.len());
+        self.table.get(self.names..end).unwrap_or_default()
+    }
+
+    /// Memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.len() + self.inline_trees.len()
+    }
+
+    fn function(&self, at: usize) -> Option<GoFunction> {
+        let entry = self.functions.checked_add(at.checked_mul(8)?)?;
+        let record = self.functions.checked_add(self.u32(entry.checked_add(4)?)? as usize)?;
+        let start = self.text.checked_add(self.u32(entry)?.into())?;
+        let end = self.text.checked_add(self.u32(entry.checked_add(8)?)?.into())?;
+        Some(GoFunction { start, end, name: self.u32(record.checked_add(4)?)?, record })
+    }
+
+    fn find(&self, address: u64) -> Option<GoFunction> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            let is_behind = self.function(middle).is_some_and(|of| of.start <= address);
+            (low, high) = if is_behind { (middle + 1, high) } else { (low, middle) };
+        }
+        self.function(low.checked_sub(1)?).filter(|function| address < function.end)
+    }
+
+    /// The functions that an address lies in, the innermost first. `left` is how many steps of tables
+    /// may still be gone through.
+    pub(crate) fn frames(&self, address: u64, left: &mut usize) -> Vec<GoFrame<'_>> {
+        const MOST: usize = crate::limits::INLINED;
+        let mut frames = Vec::new();
+        let Some(function) = self.find(address) else { return frames };
+        let mut at = address - function.start;
+        while frames.len() < MOST {
+            let (file, line) = self.line(&function, at, left);
+            let call = self.inlined_call(&function, at, left);
+            let name = call.map_or(function.name, |(name, _)| name);
+            let name = text_at(self.names(), name as usize).unwrap_or_default();
+            frames.push(GoFrame { name, file, line, is_inlined: call.is_some() });
+            match call {
+                Some((_, place)) => at = place.into(),
+                None => return frames,
+            }
+        }
+        Vec::new()
+    }
+
+    fn line(&self, of: &GoFunction, at: u64, left: &mut usize) -> (Option<&[u8]>, u32) {
+        let table = |field: usize| self.u32(of.record.checked_add(4 * field)?);
+        let line = table(6).and_then(|table| self.value(table, at, left));
+        let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        let number = table(5).and_then(|table| self.value(table, at, left));
+        let file = number.and_then(|number| {
+            let unit = self.units.checked_add(4 * table(8)? as usize)?;
+            let name = self.u32(unit.checked_add(4 * usize::try_from(number).ok()?)?)?;
+            text_at(self.table.get(self.files..)?, name as usize)
+        });
+        (file.filter(|file| !file.is_empty()), line)
+    }
+
+    /// The inlined function at a place, and where in its caller it was called.
+    fn inlined_call(&self, of: &GoFunction, at: u64, left: &mut usize) -> Option<(u32, u32)> {
+        let list = of.record.checked_add(self.version.record)?;
+        let tables = self.u32(of.record.checked_add(28)?)? as usize;
+        let lists = *self.table.get(list.checked_sub(1)?)?;
+        if tables <= INLINE_INDEX || usize::from(lists) <= INLINE_TREE {
+            return None;
+        }
+        let index = self.u32(list.checked_add(4 * INLINE_INDEX)?)?;
+        let index = usize::try_from(self.value(index, at, left)?).ok()?;
+        let tree = list.checked_add(4 * tables.checked_add(INLINE_TREE)?)?;
+        let tree = self.u32(tree).filter(|tree| *tree != u32::MAX)? as usize;
+        let (bytes, name, place) = self.version.call;
+        let call = self.inline_trees.get(tree.checked_add(index.checked_mul(bytes)?)?..)?;
+        let field = |at: usize| u32_at(self.endian, call, at);
+        // Each call lies before what it put there.
+        Some((field(name)?, field(place).filter(|place| i32::try_from(*place).is_ok())?))
+    }
+
+    /// The value that a table has at so many bytes from its function's first address.
+    fn value(&self, table: u32, at: u64, left: &mut usize) -> Option<i64> {
+        let mut steps = self.table.get(self.steps.checked_add(table as usize)?..)?.iter().copied();
+        if table == 0 {
+            return None;
+        }
+        let (mut value, mut end, mut is_first) = (-1_i64, 0_u64, true);
+        loop {
+            *left = left.checked_sub(1)?;
+            let delta = number(&mut steps)?;
+            if delta == 0 && !is_first {
+                return None;
+            }
+            is_first = false;
+            // The sign is in the lowest bit.
+            let delta = (delta >> 1).cast_signed() ^ -(delta & 1).cast_signed();
+            value = value.checked_add(delta)?;
+            end = end.checked_add(number(&mut steps)?.checked_mul(self.quantum)?)?;
+            if at < end {
+                return Some(value);
+            }
+        }
+    }
+
+    fn u32(&self, at: usize) -> Option<u32> {
+        u32_at(self.endian, &self.table, at)
+    }
+}
+
+/// A number in groups of seven bits, the lowest first, of at most 32.
+fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..35).step_by(7) {
+        let byte = bytes.next()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn u32_at(endian: Endianness, bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = *bytes.get(at..)?.first_chunk()?;
+    Some(if endian.is_little_endian() {
+        u32::from_le_bytes(bytes)
+    } else {
+        u32::from_be_bytes(bytes)
+    })
+}
+
+fn u64_at(endian: Endianness, bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = *bytes.get(at..)?.first_chunk()?;
+    Some(if endian.is_little_endian() {
+        u64::from_le_bytes(bytes)
+    } else {
+        u64::from_be_bytes(bytes)
+    })
+}
+
+/// A text up to its NUL byte, as far as names go.
+fn text_at(texts: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = texts.get(at..)?;
+    rest[..rest.len().min(crate::limits::NAME_BYTES)].split(|byte| *byte == 0).next()
+}
+
+/// The bytes of a section from an address on.
+fn from<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    sections: &Sections<'d, H, R>,
+    address: u64,
+) -> Option<&'d [u8]> {
+    let endian = sections.endian;
+    let section = sections.headers().iter().find(|section| {
+        let start: u64 = section.sh_addr(endian).into();
+        start != 0 && address >= start && address - start < section.sh_size(endian).into()
+    })?;
+    let begin = usize::try_from(address - section.sh_addr(endian).into()).ok()?;
+    sections.bytes(section).ok()?.get(begin..)
+}
+
+/// `runtime.moduledata`, as it will be when the dynamic linker has filled it in.
+struct Module<'m> {
+    endian: Endianness,
+    /// From its first byte on.
+    bytes: &'m [u8],
+    address: u64,
+    /// Where the dynamic linker puts which address.
+    relocated: &'m [(u64, u64)],
+}
+
+impl<'m> Module<'m> {
+    /// Looks for it among what is relocated, else among all data: the first two words are known.
+    fn find<'d: 'm, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        sections: &Sections<'d, H, R>,
+        relocated: &'m [(u64, u64)],
+        (table, names): (u64, u64),
+    ) -> Option<Self> {
+        let endian = sections.endian;
+        let at = |address: u64| -> Option<Self> {
+            let bytes = from(sections, address)?;
+            let module = Self { endian, bytes, address, relocated };
+            (module.word(0) == Some(table) && module.word(1) == Some(names)).then_some(module)
+        };
+        if relocated.iter().any(|(_, to)| *to == table) {
+            let mut places = relocated.iter().filter(|(_, to)| *to == table);
+            return places.find_map(|(place, _)| at(*place));
+        }
+        let is_data = |section: &&H::SectionHeader| {
+            let flags = section.sh_flags(endian);
+            section.sh_type(endian) == elf::SHT_PROGBITS && flags.contains(elf::SHF_WRITE)
+        };
+        sections.headers().iter().filter(is_data).find_map(|section| {
+            let (start, bytes): (u64, _) =
+                (section.sh_addr(endian).into(), sections.bytes(section).ok()?);
+            let words = bytes.chunks_exact(8).zip((start..).step_by(8));
+            let mut places = words.filter(|(word, _)| u64_at(endian, word, 0) == Some(table));
+            places.find_map(|(_, place)| at(place))
+        })
+    }
+
+    fn word(&self, number: u64) -> Option<u64> {
+        let at = number * 8;
+        let address = self.address.checked_add(at)?;
+        moved(self.relocated, address)
+            .or_else(|| u64_at(self.endian, self.bytes, usize::try_from(at).ok()?))
+    }
+}
+
+fn moved(relocated: &[(u64, u64)], address: u64) -> Option<u64> {
+    let at = relocated.binary_search_by_key(&address, |(at, _)| *at).ok()?;
+    Some(relocated.get(at)?.1)
+}
+
+/// The addresses that the dynamic linker puts into data, sorted by where.
+fn relocated<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    sections: &Sections<'d, H, R>,
+) -> Vec<(u64, u64)> {
+    let endian = sections.endian;
+    let relative = match sections.machine {
+        elf::EM_X86_64 => elf::R_X86_64_RELATIVE,
+        elf::EM_AARCH64 => elf::R_AARCH64_RELATIVE,
+        _ => return Vec::new(),
+    };
+    let of = |rela: &H::Rela| {
+        let addend: i64 = rela.r_addend(endian).into();
+        let is_relative = rela.r_type(endian, false) == relative;
+        is_relative.then(|| (rela.r_offset(endian).into(), addend.cast_unsigned()))
+    };
+    let mut all: Vec<_> = sections.dynamic_relocations().iter().filter_map(of).collect();
+    all.sort_unstable();
+    all
+}
