@@ -37,7 +37,7 @@ impl Binary {
             let functions = is_same.then(|| elf::go_functions(&ReadCache::new(&found.file)));
             functions?.ok()?
         };
-        let debug_info = self.debug_info(options, recorded).map(LineSource::Dwarf);
+        let debug_info = self.debug_info(options, recorded).map(Box::new).map(LineSource::Dwarf);
         debug_info.or_else(|| of_go().map(LineSource::Go))
     }
 

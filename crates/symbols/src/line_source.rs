@@ -9,13 +9,13 @@ use crate::search::SymbolOptions;
 use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 
-/// Steps of Go's tables for each address: most functions have some hundred.
-const STEPS: usize = 1 << 14;
+/// Steps of Go's tables for each address, on average: most functions have some hundred.
+const STEPS: usize = 1 << 12;
 
 /// Debug info, or where there is none what Go's runtime knows.
 #[derive(Debug)]
 pub(crate) enum LineSource {
-    Dwarf(DebugInfo),
+    Dwarf(Box<DebugInfo>),
     Go(GoFunctions),
 }
 

@@ -80,7 +80,7 @@ impl Symbolizer {
         let open = || {
             let of_kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
             let of_binary = || binary.and_then(|binary| binary.lines(&self.options, recorded));
-            let debug_info = of_kernel.map(LineSource::Dwarf).or_else(of_binary)?;
+            let debug_info = of_kernel.map(Box::new).map(LineSource::Dwarf).or_else(of_binary)?;
             self.account(debug_info.bytes(), false).is_ok().then_some(debug_info)
         };
         let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;

@@ -7,6 +7,7 @@ mod dwarf;
 mod elf;
 mod files;
 mod frames;
+mod go;
 mod packed;
 mod symbols;
 
