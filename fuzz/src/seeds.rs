@@ -181,7 +181,7 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
 /// A finished file, the one that a killed recorder leaves, and a stream.
 pub(crate) fn recordings() -> Vec<Vec<u8>> {
     let description = description();
-    let Ok(beginning) = description.beginning(2) else { return Vec::new() };
+    let Ok(beginning) = description.beginning(2, 1) else { return Vec::new() };
     let Ok(mut streamed) = description.stream_beginning() else { return Vec::new() };
     let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;

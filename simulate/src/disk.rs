@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 use tare_kernel::file_window::{FileWindow, Step, WindowError};
-use tare_record::output::disk::{Disk, DiskFile, FileState, OpenDestination};
+use tare_record::output::disk::{DirectFile, Disk, DiskFile, FileState, OpenDestination};
 use tare_record::output::{self, Destination};
 
 use crate::clock::VirtualClock;
@@ -308,6 +308,15 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> Result<(), Errno> {
+        self.shared.begin(None).map(drop)
+    }
+
+    fn direct(&self) -> Result<DirectFile, String> {
+        let file = Self { shared: Arc::clone(&self.shared), number: self.number };
+        Ok(DirectFile { file: Arc::new(file), block: 4096 })
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> Result<(), Errno> {
         self.shared.begin(None).map(drop)
     }
 

@@ -147,7 +147,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "record-paths",
-        about: "both ways into a file: file systems, compression, loads and traces",
+        about: "the ways into a file: file systems, compression, loads and traces",
         run: record::paths::run,
     },
     Benchmark {

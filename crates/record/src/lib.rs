@@ -5,7 +5,7 @@
 //! Options -> Recorder -> Recording -> Finished
 //!            plan        process      ledger
 //!
-//! kernel -> ring buffers -> capture (headers, ids) -> output (write, mmap, queue, zstd) -> perf.data
+//! kernel -> ring buffers -> capture (headers, ids) -> output (write, mmap, direct, queue, zstd) -> perf.data
 //!                              |                        \- or RecordSink: a callback           ^
 //!                              +-- ledger: samples, losses, cost --- in a note at the end -----+
 //! ```

@@ -19,11 +19,13 @@ mount -t tmpfs -o size=20M tmpfs "$dir" || exit 99
 "$@"; status=$?
 cp "$dir/recording" "$copy"; exit $status"#;
 
-const WAYS: [&str; 4] = [
+const WAYS: [&str; 6] = [
     "--output-path=write",
     "--output-path=mmap",
+    "--output-path=direct",
     "-z --output-path=write",
     "-z --output-path=mmap",
+    "-z --output-path=direct",
 ];
 
 /// One recording that could not go on.

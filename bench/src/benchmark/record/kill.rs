@@ -14,8 +14,15 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Half with a tracepoint, half compressed.
-const WAYS: [&str; 4] = ["", "-e sched:sched_switch", "-z", "-z -e sched:sched_switch"];
+/// A third past the page cache, half of the others compressed, half of all with a tracepoint.
+const WAYS: [&str; 6] = [
+    "",
+    "-e sched:sched_switch",
+    "--output-path=direct",
+    "-z",
+    "-z -e sched:sched_switch",
+    "--output-path=direct -e sched:sched_switch",
+];
 
 const FLUSH_S: f64 = 0.25;
 

@@ -1,4 +1,4 @@
-//! The table of docs/output-path.md: both ways into a file, on a disk and in memory, with and
+//! The table of docs/output-path.md: the ways into a file, on a disk and in memory, with and
 //! without compression, at rest and in a flood, for three kinds of trace, with perf beside them.
 
 use std::path::{Path, PathBuf};
@@ -17,9 +17,10 @@ const TRACES: [(&str, &str); 3] = [
     ("block", "block:*"),
 ];
 
-const WAYS: [(&str, Tool, &str); 3] = [
+const WAYS: [(&str, Tool, &str); 4] = [
     ("tare, write", Tool::Tare, "--output-path=write"),
     ("tare, mmap", Tool::Tare, "--output-path=mmap"),
+    ("tare, direct", Tool::Tare, "--output-path=direct"),
     ("perf", Tool::Perf, ""),
 ];
 

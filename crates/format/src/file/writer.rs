@@ -162,9 +162,12 @@ impl Description {
     /// not finished readers find the counter's event if it is the only one, and perf 6.1 stops at
     /// the first sample of an unknown id if there are several.
     ///
+    /// The beginning ends at a multiple of `align` bytes, a power of two, for writers that write
+    /// whole blocks.
+    ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn beginning(&self, ids: usize) -> Result<Beginning, WriteError> {
+    pub fn beginning(&self, ids: usize, align: usize) -> Result<Beginning, WriteError> {
         let mut front = Vec::new();
         let mut room = IdRoom::default();
         let attrs = self.attributes(&mut front, HEADER_SIZE as u64, ids, &mut room);
@@ -180,7 +183,6 @@ impl Description {
         // Fewer sections than there are bits.
         let mark = RecordHeader::new(kind::FINISHED_INIT, 0, body).unwrap_or_default();
         table[..RecordHeader::SIZE].copy_from_slice(&mark.encode());
-        front.resize(front.len().next_multiple_of(8), 0);
         let mut records = Vec::new();
         for (number, content) in others {
             stream::header_feature(&mut records, number, &content);
@@ -189,6 +191,9 @@ impl Description {
         if records.is_empty() {
             records.extend(&table);
         }
+        let behind = records.len() + table.len();
+        let end = (HEADER_SIZE + front.len() + behind).next_multiple_of(align.max(8));
+        front.resize(end - behind - HEADER_SIZE, 0);
         let data_start = (HEADER_SIZE + front.len()) as u64;
         let data = data_start..data_start + records.len() as u64;
         let bits = needed.iter().fold(1, |bits, &(number, _)| bits | 1_u64 << number);

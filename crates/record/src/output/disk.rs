@@ -109,6 +109,27 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// # Errors
     /// See [`WindowError`]. With [`WindowError::NotSupported`] the file is written by writes.
     fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError>;
+
+    /// The same file, written past the page cache.
+    ///
+    /// # Errors
+    /// Why that can't be done, or is of no use.
+    fn direct(&self) -> std::result::Result<DirectFile, String>;
+
+    /// Allocates space behind the end of a file, whose length stays (`fallocate(2)`).
+    ///
+    /// # Errors
+    /// The kernel's own. Writing may go on all the same.
+    fn allocate(&self, offset: u64, len: u64) -> std::result::Result<(), Errno>;
+}
+
+/// A file that is written past the page cache (`O_DIRECT`).
+#[derive(Clone, Debug)]
+pub struct DirectFile {
+    /// The file: offsets, lengths and addresses of what is written to it are multiples of a block.
+    pub file: Arc<dyn DiskFile>,
+    /// Bytes of a block, a power of two.
+    pub block: usize,
 }
 
 /// What became of a file.

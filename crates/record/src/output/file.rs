@@ -11,12 +11,12 @@ use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description};
 
 use super::compressor::Compressor;
 use super::cuts::{CutPoint, Cuts};
-use super::disk::{CutFile, DiskFile, FileState, OpenDestination};
+use super::disk::{CutFile, DirectFile, DiskFile, FileState, OpenDestination};
 use super::later_ids;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;
-use super::{Closing, Options, OutputError, OutputStats, Result};
+use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result};
 
 /// The open file or stream.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ enum OpenOutput {
 pub(super) struct OutputFile {
     open: OpenOutput,
     sink: Sink,
+    /// The file past the page cache, until its beginning is written.
+    direct: Option<DirectFile>,
     cuts: Cuts,
     /// What the file begins with.
     beginning: Beginning,
@@ -55,9 +57,14 @@ pub(super) struct OutputFile {
 impl OutputFile {
     /// Begins to write at a place.
     pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
+        let mut direct = None;
         let (open, sink) = match place {
             OpenDestination::File { file, path } => {
-                (OpenOutput::File { file: Arc::clone(&file), path }, Sink::file(file))
+                let mut sink = Sink::file(Arc::clone(&file));
+                if options.choice == PathChoice::Direct {
+                    direct = file.direct().map_err(|why| sink.stay(why)).ok();
+                }
+                (OpenOutput::File { file, path }, sink)
             }
             OpenDestination::Null(file) => (OpenOutput::Null(Arc::clone(&file)), Sink::file(file)),
             OpenDestination::Stream(file) => (OpenOutput::Stream, Sink::stream(file)),
@@ -67,6 +74,7 @@ impl OutputFile {
         Ok(Self {
             open,
             sink,
+            direct,
             cuts,
             beginning: Beginning::default(),
             start: 0,
@@ -107,7 +115,8 @@ impl OutputFile {
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {
-            description.beginning(later_ids::ROOM)?
+            let block = self.direct.as_ref().map_or(1, |direct| direct.block);
+            description.beginning(later_ids::ROOM, block)?
         } else {
             Beginning { bytes: description.stream_beginning()?, ..Beginning::default() }
         };
@@ -116,6 +125,9 @@ impl OutputFile {
             return self.still_going();
         }
         self.start = self.sink.end();
+        if let (Some(direct), OpenOutput::File { file, .. }) = (self.direct.take(), &self.open) {
+            self.sink.go_direct(Arc::clone(file), direct);
+        }
         self.known_end = self.start;
         self.beginning = beginning;
         self.cuts = Cuts::new(self.start, self.compressor.is_some());
@@ -152,13 +164,21 @@ impl OutputFile {
         }
     }
 
-    /// Writes whole records. Several calls may share a record only where they are compressed, or go
-    /// into a stream.
+    /// Writes whole records, or what is left of them.
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        self.append_up_to(records, true)
+    }
+
+    /// Writes bytes of records the last of which goes on with the next call.
+    pub(super) fn append_part(&mut self, part: &[u8]) -> Result<()> {
+        self.append_up_to(&[part], false)
+    }
+
+    fn append_up_to(&mut self, records: &[&[u8]], is_whole: bool) -> Result<()> {
         self.records += records.iter().map(|piece| piece.len() as u64).sum::<u64>();
         self.still_going()?;
         match self.compressor.take() {
-            None => self.write(records, Some(self.records)),
+            None => self.write(records, is_whole.then_some(self.records)),
             Some(mut compressor) => {
                 let written = records.iter().try_for_each(|piece| {
                     compressor.add(piece, |packed, records| self.write(&[packed], records))
@@ -210,10 +230,10 @@ impl OutputFile {
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let FileState { bytes, is_deleted } = file.state()?;
         self.calls += 1;
-        if bytes < self.sink.end() {
+        if bytes < self.sink.in_file() {
             self.gone(OutputError::Truncated, bytes)
         } else if is_deleted {
-            self.gone(OutputError::Deleted, bytes)
+            self.gone(OutputError::Deleted, u64::MAX)
         } else {
             Ok(())
         }
@@ -221,7 +241,11 @@ impl OutputFile {
 
     /// Ends the data at most at `limit`, for this reason.
     fn gone(&mut self, why: OutputError, limit: u64) -> Result<()> {
-        self.sink.unmap();
+        if why == OutputError::Truncated {
+            self.sink.abandon();
+        } else {
+            self.go_plain();
+        }
         let cut = self.cut(limit.min(self.sink.end()));
         self.failed = Some((why, cut));
         // Of two failures the first says why.
@@ -245,6 +269,8 @@ impl OutputFile {
         self.still_going()?;
         self.pack()?;
         self.check()?;
+        let arrived = self.sink.write_out();
+        self.going_on_if(arrived)?;
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let zeros = vec![0; usize::try_from(room).unwrap_or(0)];
         self.has_table = false;
@@ -268,8 +294,9 @@ impl OutputFile {
         }
         let OpenOutput::File { file, .. } = &self.open else { return None };
         let file = Arc::clone(file);
+        self.failed.as_ref()?;
+        self.go_plain();
         let (why, cut) = self.failed.clone()?;
-        self.sink.unmap();
         if matches!(why, OutputError::Full | OutputError::TooLong) {
             let room = room + self.beginning.feature_table.len() as u64;
             let limit = self.sink.end().saturating_sub(room).max(self.start);
@@ -279,6 +306,18 @@ impl OutputFile {
         self.make_cut_known(end).ok()?;
         let end = end + self.beginning.feature_table.len() as u64;
         Some(CutFile { file, at: 0, end })
+    }
+
+    /// From here on by writes, so that the file may be cut. The data end before what finds no room.
+    fn go_plain(&mut self) {
+        let Err(error) = self.sink.go_plain() else { return };
+        match self.failed.take() {
+            None => drop(self.end_here(error)),
+            Some((why, cut)) => {
+                let limit = cut.end.min(self.sink.end());
+                self.failed = Some((why, if limit < cut.end { self.cut(limit) } else { cut }));
+            }
+        }
     }
 
     /// Ends the data with what was written so far, for this reason. Returns where that is.
@@ -346,6 +385,11 @@ impl OutputFile {
         if self.compressor.is_none() {
             self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });
         }
+        let arrived = self.sink.write_out();
+        if arrived == Err(Errno::STALE) {
+            return self.check();
+        }
+        self.going_on_if(arrived)?;
         let told = write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET);
         self.going_on_if(told)?;
         self.known_end = self.sink.end();

@@ -2,16 +2,20 @@
 
 use std::fs::{self, File};
 use std::io::IoSlice;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{fdatasync, fstat, ftruncate};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FsWord, Mode, OFlags, StatxFlags, fallocate, fdatasync, fstat,
+    fstatfs, ftruncate, statx,
+};
 use rustix::io::{Errno, pwritev, retry_on_intr, writev};
 use tare_kernel::file_window::{FileWindow, WindowError};
 
-use super::disk::{Disk, DiskFile, FileState, OpenDestination};
+use super::disk::{DirectFile, Disk, DiskFile, FileState, OpenDestination};
 use super::gone::{sync_folder, write_anew};
 use super::names::stamp;
 use super::{Destination, Result, destination};
@@ -82,4 +86,47 @@ impl DiskFile for File {
     fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError> {
         FileWindow::open(self, offset, len)
     }
+
+    fn direct(&self) -> std::result::Result<DirectFile, String> {
+        let block = direct_block(self)?;
+        // The same file, whatever its name leads to by now.
+        let path = format!("/proc/self/fd/{}", self.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| format!("it can't be opened with O_DIRECT: {error}"))?;
+        Ok(DirectFile { file: Arc::new(File::from(file)), block })
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> std::result::Result<(), Errno> {
+        retry_on_intr(|| fallocate(self, FallocateFlags::KEEP_SIZE, offset, len))
+    }
+}
+
+/// No block is taken to be smaller: the kernel says which are from 6.1 on.
+const BLOCK: u32 = 4096;
+/// File systems that take `O_DIRECT` without leaving the page cache alone: btrfs as soon as it has
+/// checksums, and those in memory (`linux/magic.h`).
+const CACHED: [(FsWord, &str); 3] =
+    [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9123_683e, "btrfs")];
+/// File systems known to take whole pages, where the kernel doesn't say it: ext2 to ext4, XFS, f2fs.
+const PLAIN: [FsWord; 3] = [0xef53, 0x5846_5342, 0xf2f5_2010];
+
+/// Bytes of a block that a file takes with `O_DIRECT`.
+fn direct_block(file: &File) -> std::result::Result<usize, String> {
+    let failed = |error: Errno| format!("the file system can't be asked: {error}");
+    let kind = fstatfs(file).map_err(failed)?.f_type;
+    if let Some((_, name)) = CACHED.iter().find(|(magic, _)| *magic == kind) {
+        return Err(format!("{name} caches what is written with O_DIRECT too"));
+    }
+    let said = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).map_err(failed)?;
+    let mask = StatxFlags::from_bits_retain(said.stx_mask);
+    let block = match (said.stx_dio_mem_align, said.stx_dio_offset_align) {
+        (0, _) | (_, 0) if mask.contains(StatxFlags::DIOALIGN) => 0,
+        (0, _) | (_, 0) if PLAIN.contains(&kind) => BLOCK,
+        (memory, offset) => memory.max(offset),
+    };
+    if block == 0 || block > 1 << 16 || !block.is_power_of_two() {
+        return Err("the file system takes no O_DIRECT".to_owned());
+    }
+    Ok(block.max(BLOCK) as usize)
 }

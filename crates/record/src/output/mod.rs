@@ -13,6 +13,7 @@
 mod compressor;
 mod cuts;
 mod destination;
+mod direct;
 pub mod disk;
 mod error;
 mod file;
@@ -97,7 +98,12 @@ impl Output {
         options: &Options,
     ) -> Result<Self> {
         let place = disk.open(to)?;
-        let is_queued = options.compress.is_some() || matches!(place, OpenDestination::Stream(_));
+        let is_queued = options.compress.is_some()
+            || match place {
+                OpenDestination::File { .. } => options.choice == PathChoice::Direct,
+                OpenDestination::Null(_) => false,
+                OpenDestination::Stream(_) => true,
+            };
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
         let writer = if is_queued {
             Writer::Queued(Queue::start(recording, options.queue_bytes)?)

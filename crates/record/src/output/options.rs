@@ -13,6 +13,8 @@ pub enum PathChoice {
     Write,
     /// By copying them into a mapped window of the file.
     Mmap,
+    /// Past the page cache (`O_DIRECT`), by a thread of its own.
+    Direct,
 }
 
 /// Where a recording goes.
@@ -54,7 +56,8 @@ pub struct Options {
     pub max_files: Option<usize>,
     /// The file's name ends with the time at which it was finished. Several files' always do.
     pub timestamp: bool,
-    /// Bytes that may wait for a stream, or for being compressed, before appending waits too.
+    /// Bytes that may wait for a stream, for being compressed or for a disk that is written past the
+    /// page cache, before appending waits too.
     pub queue_bytes: usize,
 }
 

@@ -23,8 +23,11 @@ const SPARE: usize = 4;
 type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 
 enum Job {
-    /// Records, or a part of one.
-    Append(Vec<u8>),
+    /// Records; where `ends` is not set, the last one goes on in the next piece.
+    Append {
+        piece: Vec<u8>,
+        ends: bool,
+    },
     Flush,
     /// Anything that somebody waits for.
     Call(Call),
@@ -173,7 +176,7 @@ impl Queue {
         for mut rest in records.iter().copied() {
             while !rest.is_empty() {
                 if piece.len() == PIECE {
-                    self.push(piece);
+                    self.push(piece, false);
                     piece = self.spare();
                 }
                 let (now, later) = rest.split_at(rest.len().min(PIECE - piece.len()));
@@ -181,7 +184,7 @@ impl Queue {
                 rest = later;
             }
         }
-        self.push(piece);
+        self.push(piece, true);
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
@@ -190,7 +193,7 @@ impl Queue {
     }
 
     /// Waits for room, and adds a piece.
-    fn push(&self, piece: Vec<u8>) {
+    fn push(&self, piece: Vec<u8>, ends: bool) {
         if piece.is_empty() {
             return;
         }
@@ -201,7 +204,7 @@ impl Queue {
         }
         state.bytes += piece.len();
         state.high_water = state.high_water.max(state.bytes);
-        state.jobs.push_back(Job::Append(piece));
+        state.jobs.push_back(Job::Append { piece, ends });
         state.calls += 1;
         drop(state);
         self.shared.has_work.notify_one();
@@ -280,8 +283,9 @@ fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
         drop(state);
         let mut done = None;
         let result = match job {
-            Job::Append(piece) => {
-                let result = recording.append(&[&piece]);
+            Job::Append { piece, ends } => {
+                let result =
+                    if ends { recording.append(&[&piece]) } else { recording.append_part(&piece) };
                 done = Some(piece);
                 result
             }

@@ -37,10 +37,12 @@ impl FileSeries {
         if !is_file && (options.switch.is_some() || options.timestamp) {
             return Err(OutputError::NotSwitchable);
         }
-        let mut stats = OutputStats::default();
-        if !is_file && options.choice == PathChoice::Mmap {
-            stats.fallback = Some("only a regular file can be mapped".to_owned());
-        }
+        let fallback = match options.choice {
+            PathChoice::Mmap if !is_file => Some("only a regular file can be mapped".to_owned()),
+            PathChoice::Direct if !is_file => Some("only a regular file takes O_DIRECT".to_owned()),
+            _ => None,
+        };
+        let stats = OutputStats { fallback, ..OutputStats::default() };
         let window_thread = (is_file && options.choice == PathChoice::Mmap)
             .then(WindowThread::start)
             .transpose()?;
@@ -85,9 +87,17 @@ impl FileSeries {
 
     /// See [`super::Output::append`].
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        if let Some(file) = &mut self.file {
-            return file.append(records);
-        }
+        let Some(file) = &mut self.file else { return self.drop_bytes(records) };
+        file.append(records)
+    }
+
+    /// See [`OutputFile::append_part`].
+    pub(super) fn append_part(&mut self, part: &[u8]) -> Result<()> {
+        let Some(file) = &mut self.file else { return self.drop_bytes(&[part]) };
+        file.append_part(part)
+    }
+
+    fn drop_bytes(&mut self, records: &[&[u8]]) -> Result<()> {
         let bytes = records.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         self.stats.uncompressed_bytes += bytes;
         self.stats.dropped_bytes += bytes;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tare_kernel::file_window::WindowError;
 
-use super::disk::DiskFile;
+use super::direct::{DirectError, DirectWriter};
+use super::disk::{DirectFile, DiskFile};
 use super::stats::{OutputStats, Path};
 use super::window_thread::WindowThread;
 use super::windows::{Used, Windows};
@@ -16,6 +17,7 @@ use super::write::{self, FileWriter};
 enum OpenPath {
     Write(FileWriter),
     Mmap(Box<Windows>),
+    Direct(Box<DirectWriter>),
     Stream { file: Arc<dyn DiskFile>, end: u64, calls: u64 },
 }
 
@@ -28,6 +30,8 @@ pub(super) struct Sink {
     used: Used,
     /// System calls of paths that were left for another.
     earlier_calls: u64,
+    /// The path that was taken up to the file's end.
+    left: Option<Path>,
     fallback: Option<String>,
 }
 
@@ -43,7 +47,14 @@ impl Sink {
     }
 
     fn of(path: OpenPath) -> Self {
-        Self { path, window_thread: None, used: Used::default(), earlier_calls: 0, fallback: None }
+        Self {
+            path,
+            window_thread: None,
+            used: Used::default(),
+            earlier_calls: 0,
+            left: None,
+            fallback: None,
+        }
     }
 
     /// From here on through windows.
@@ -58,12 +69,37 @@ impl Sink {
         self.path = OpenPath::Mmap(Box::new(windows));
     }
 
+    /// From here on past the page cache; by writes as before where that can't be done.
+    pub(super) fn go_direct(&mut self, file: Arc<dyn DiskFile>, direct: DirectFile) {
+        match DirectWriter::new(file, direct, self.end()) {
+            Ok(writer) => {
+                self.earlier_calls = self.calls();
+                self.path = OpenPath::Direct(Box::new(writer));
+            }
+            Err(error) => self.stay(error.to_string()),
+        }
+    }
+
+    /// It is not the path that was asked for, for this reason.
+    pub(super) fn stay(&mut self, why: String) {
+        self.fallback = Some(why);
+    }
+
     /// Where the next piece belongs: behind what arrived.
     pub(super) fn end(&self) -> u64 {
         match &self.path {
             OpenPath::Write(writer) => writer.end(),
             OpenPath::Mmap(windows) => windows.end(),
+            OpenPath::Direct(writer) => writer.end(),
             OpenPath::Stream { end, .. } => *end,
+        }
+    }
+
+    /// The file is at least so long, unless somebody truncates it.
+    pub(super) fn in_file(&self) -> u64 {
+        match &self.path {
+            OpenPath::Direct(writer) => writer.in_file(),
+            _ => self.end(),
         }
     }
 
@@ -76,7 +112,7 @@ impl Sink {
                 let before = windows.end();
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
                 let rest = behind(pieces, windows.end() - before);
-                self.unmap();
+                self.close_windows();
                 if error == WindowError::Truncated {
                     // A write would hide it behind a hole.
                     return Err(Errno::STALE);
@@ -87,7 +123,46 @@ impl Sink {
                 }
                 self.append(&rest)
             }
+            OpenPath::Direct(writer) => {
+                let before = writer.end();
+                let Err(error) = writer.append(pieces) else { return Ok(()) };
+                let rest = behind(pieces, writer.end() - before);
+                self.leave_direct(Some(error))?;
+                self.append(&rest)
+            }
         }
+    }
+
+    /// Has everything that was taken in the file, as far as another program sees it.
+    pub(super) fn write_out(&mut self) -> Result<(), Errno> {
+        let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
+        match writer.write_out() {
+            Ok(()) => Ok(()),
+            Err(error) => self.leave_direct(Some(error)),
+        }
+    }
+
+    /// Goes on by writes, beginning with what is in no file as yet.
+    fn leave_direct(&mut self, error: Option<DirectError>) -> Result<(), Errno> {
+        let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
+        let calls = writer.used().calls;
+        let (file, (end, rest)) = (writer.file(), writer.rest());
+        let mut next = FileWriter::new(file, end);
+        let written = match error {
+            // A write would hide it behind a hole.
+            Some(DirectError::Truncated) => Err(Errno::STALE),
+            _ => next.append(&[rest]),
+        };
+        self.earlier_calls += calls;
+        self.path = OpenPath::Write(next);
+        self.left = Some(Path::Direct);
+        // A write finds out by itself that there is no room.
+        if let Some(DirectError::Failed(error)) = error
+            && !matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+        {
+            self.fallback = Some(error.to_string());
+        }
+        written
     }
 
     /// The same, with bytes behind the pieces that the next ones are to replace, unless
@@ -95,7 +170,9 @@ impl Sink {
     pub(super) fn append_before(&mut self, pieces: &[&[u8]], behind: &[u8]) -> Result<bool, Errno> {
         match &mut self.path {
             OpenPath::Write(writer) => writer.append_before(pieces, behind).map(|()| true),
-            OpenPath::Mmap(_) | OpenPath::Stream { .. } => self.append(pieces).map(|()| false),
+            OpenPath::Mmap(_) | OpenPath::Direct(_) | OpenPath::Stream { .. } => {
+                self.append(pieces).map(|()| false)
+            }
         }
     }
 
@@ -116,8 +193,23 @@ impl Sink {
         matches!(self.path, OpenPath::Write(_))
     }
 
-    /// From here on by writes, so that the file may be cut.
-    pub(super) fn unmap(&mut self) {
+    /// From here on by writes, so that the file may be cut. Fails where what was taken finds no
+    /// room in the file; [`Sink::end`] tells how much did.
+    pub(super) fn go_plain(&mut self) -> Result<(), Errno> {
+        self.close_windows();
+        let written = self.write_out();
+        // By now nothing is left to be written, or the path was left.
+        written.and(self.leave_direct(None))
+    }
+
+    /// The same, of a file that somebody truncated: what is in no file as yet is dropped.
+    pub(super) fn abandon(&mut self) {
+        self.close_windows();
+        // It only tells that it was dropped.
+        let _ = self.leave_direct(Some(DirectError::Truncated));
+    }
+
+    fn close_windows(&mut self) {
         if let OpenPath::Mmap(windows) = &self.path {
             self.earlier_calls += windows.used().calls;
             let writer = FileWriter::new(windows.file(), windows.end());
@@ -127,6 +219,7 @@ impl Sink {
                 let (window_thread, used) = windows.close();
                 self.window_thread = Some(window_thread);
                 self.used = used;
+                self.left = (used.windows > 0).then_some(Path::Mmap);
             }
         }
     }
@@ -148,6 +241,7 @@ impl Sink {
         let of_path = match &self.path {
             OpenPath::Write(writer) => writer.calls(),
             OpenPath::Mmap(windows) => windows.used().calls,
+            OpenPath::Direct(writer) => writer.used().calls,
             OpenPath::Stream { calls, .. } => *calls,
         };
         self.earlier_calls + of_path
@@ -156,8 +250,9 @@ impl Sink {
     /// The path that was taken.
     fn path(&self) -> Path {
         match &self.path {
-            OpenPath::Write(_) if self.used.windows > 0 && self.fallback.is_none() => Path::Mmap,
+            OpenPath::Write(_) if self.fallback.is_none() => self.left.unwrap_or(Path::Write),
             OpenPath::Write(_) => Path::Write,
+            OpenPath::Direct(_) => Path::Direct,
             OpenPath::Mmap(_) => Path::Mmap,
             OpenPath::Stream { .. } => Path::Stream,
         }

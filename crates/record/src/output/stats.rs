@@ -12,6 +12,8 @@ pub enum Path {
     Write,
     /// Copied into mapped windows.
     Mmap,
+    /// Written past the page cache.
+    Direct,
     /// Written to a stream.
     Stream,
     /// Handed to a sink in this process.
@@ -25,6 +27,7 @@ impl Path {
         match self {
             Self::Write => "write",
             Self::Mmap => "mmap",
+            Self::Direct => "direct",
             Self::Stream => "stream",
             Self::Sink => "sink",
         }

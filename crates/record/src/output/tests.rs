@@ -103,11 +103,13 @@ fn options(choice: PathChoice, compress: Option<i32>) -> Options {
 }
 
 /// A way for bytes, by name.
-const WAYS: [(PathChoice, Option<i32>); 4] = [
+const WAYS: [(PathChoice, Option<i32>); 6] = [
     (PathChoice::Write, None),
     (PathChoice::Mmap, None),
+    (PathChoice::Direct, None),
     (PathChoice::Write, Some(1)),
     (PathChoice::Mmap, Some(3)),
+    (PathChoice::Direct, Some(2)),
 ];
 
 /// Appends records in batches of chance size, divided at chance places, with flushes between them.
@@ -147,11 +149,12 @@ fn all_ways_keep_every_record() {
                 "{case}"
             );
             assert_eq!(account.bytes, fs::metadata(&path).unwrap().len(), "{case}");
-            assert_eq!(
-                account.path,
-                if choice == PathChoice::Mmap { Path::Mmap } else { Path::Write },
-                "{case}"
-            );
+            let path_taken = match choice {
+                PathChoice::Mmap => Path::Mmap,
+                PathChoice::Direct => Path::Direct,
+                PathChoice::Write | PathChoice::Auto => Path::Write,
+            };
+            assert_eq!(account.path, path_taken, "{case}");
             if seed < 3 {
                 assert!(perf_finds(&path).is_none_or(|found| found as u64 == total), "{case}");
             }
@@ -238,7 +241,8 @@ fn what_a_kill_leaves_is_readable() {
         output.append(&[&samples(0..10_000)]).unwrap();
         output.flush().unwrap();
         // A queue flushes when it has come so far.
-        while compress.is_some() && numbers(&path).len() < 10_000 {
+        let is_queued = compress.is_some() || choice == PathChoice::Direct;
+        while is_queued && numbers(&path).len() < 10_000 {
             std::thread::yield_now();
         }
         output.append(&[&samples(10_000..10_100)]).unwrap();

@@ -31,6 +31,7 @@ mod reading;
 mod record;
 mod record_cgroup;
 mod record_child;
+mod record_disks;
 mod record_dwarf;
 mod record_files;
 mod record_follow;

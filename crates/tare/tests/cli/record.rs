@@ -77,7 +77,7 @@ fn a_whole_machine_without_the_recorder() {
         return;
     }
     let events = "raw_syscalls:*,sched:sched_switch,sched:sched_wakeup";
-    for path in ["write", "mmap"] {
+    for path in ["write", "mmap", "direct"] {
         let place = RecordingFolder::new();
         let option = format!("--output-path={path}");
         let output = place.run(&[

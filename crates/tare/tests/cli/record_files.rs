@@ -48,7 +48,9 @@ fn said(text: &str) -> usize {
 
 #[test]
 fn files_that_fill_one_after_the_other_have_ledgers_of_their_own() {
-    for way in [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"]] {
+    for way in
+        [&["--output-path=write"][..], &["--output-path=mmap"], &["--output-path=direct"], &["-z"]]
+    {
         let place = RecordingFolder::new();
         let size = if way == ["-z"] { "--switch-output=20K" } else { "--switch-output=100K" };
         let output = place.run(&[&FAULTS[..], way, &[size, "--"], &FORKS].concat());

@@ -10,11 +10,13 @@ use crate::support::{stderr, tare};
 /// A shell that is busy for some tenths of a second.
 const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
 
-const WAYS: [&[&str]; 4] = [
+const WAYS: [&[&str]; 6] = [
     &["--output-path=write"],
     &["--output-path=mmap"],
+    &["--output-path=direct"],
     &["-z", "--output-path=write"],
     &["-z", "--output-path=mmap"],
+    &["-z", "--output-path=direct"],
 ];
 
 /// Records a command that is busy, does something to the file, and is busy again.
@@ -58,7 +60,7 @@ fn a_file_that_is_emptied_is_a_recording_without_samples() {
 
 #[test]
 fn what_lies_before_the_end_that_a_file_is_given_is_kept() {
-    for way in &WAYS[..2] {
+    for way in &WAYS[..3] {
         let place = RecordingFolder::new();
         let output = record(way, &place, "sleep 0.2; truncate -s 60000 perf.data");
         assert_eq!(output.status.code(), Some(125), "{way:?}: {}", stderr(&output));

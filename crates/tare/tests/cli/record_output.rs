@@ -71,11 +71,13 @@ fn samples_of_both(path: &Path) -> usize {
     samples
 }
 
-const WAYS: [&[&str]; 4] = [
+const WAYS: [&[&str]; 6] = [
     &["--output-path=write"],
     &["--output-path=mmap"],
+    &["--output-path=direct"],
     &["-z", "--output-path=write"],
     &["-z", "--output-path=mmap"],
+    &["-z", "--output-path=direct"],
 ];
 
 #[test]
@@ -102,7 +104,7 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
 /// Two sizes of the file's end: descriptions of tracepoints make it larger.
 #[test]
 fn a_full_disk_ends_a_compressed_recording_of_tracepoints() {
-    for path in ["write", "mmap"] {
+    for path in ["write", "mmap", "direct"] {
         let Some(tmpfs) = Tmpfs::mount(3 << 20) else { return };
         let file = tmpfs.0.path().join("perf.data");
         let way = ["-z", "-e", "sched:*,raw_syscalls:*", "--output-path", path];
@@ -288,7 +290,7 @@ fn a_recording_ends_or_goes_on_in_another_file_when_it_is_large() {
     assert!((2 << 20..4 << 20).contains(&len), "{len}");
     assert!(samples_of_both(&path) > 10);
 
-    for (way, size) in [(WAYS[0], "2M"), (WAYS[1], "2M"), (WAYS[2], "50K")] {
+    for (way, size) in [(WAYS[0], "2M"), (WAYS[1], "2M"), (WAYS[2], "2M"), (WAYS[3], "50K")] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
         let switch = format!("--switch-output={size}");

@@ -63,7 +63,9 @@ fn several_threads_read_every_record_once() {
     if !is_root() {
         return;
     }
-    for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--max-size=1G"]] {
+    let ways: [&[&str]; 5] =
+        [&[], &["-z"], &["--output-path=mmap"], &["--output-path=direct"], &["--max-size=1G"]];
+    for way in ways {
         let place = RecordingFolder::new();
         let words = [
             "--readers",
@@ -121,9 +123,14 @@ fn the_ledger_knows_the_recorders_system_calls() {
     if !is_root() {
         return;
     }
-    for options in
-        [&["--output-path=write"][..], &["--output-path=mmap"], &["-z"], &["--readers", "2"]]
-    {
+    let ways: [&[&str]; 5] = [
+        &["--output-path=write"],
+        &["--output-path=mmap"],
+        &["--output-path=direct"],
+        &["-z"],
+        &["--readers", "2"],
+    ];
+    for options in ways {
         // What starting and ending take is in both, and falls out of the difference.
         let (short, long) = (system_calls(options, "0.2"), system_calls(options, "1.2"));
         let (kernel, ledger) = (long.0 - short.0, long.1 - short.1);

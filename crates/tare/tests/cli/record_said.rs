@@ -41,7 +41,7 @@ fn two_lines_follow_a_recording_and_the_rest_is_with_v_and_in_the_header() {
 
 #[test]
 fn a_recording_has_one_size() {
-    for options in [&[][..], &["-z"], &["--output-path=mmap"], &["-B"]] {
+    for options in [&[][..], &["-z"], &["--output-path=mmap"], &["--output-path=direct"], &["-B"]] {
         let place = RecordingFolder::new();
         let output = place.run(&[options, &COMMAND].concat());
         let len = std::fs::metadata(place.file()).unwrap().len();

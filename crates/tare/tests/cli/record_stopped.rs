@@ -44,7 +44,7 @@ fn blames_nobody(output: &Output, file: &Path, what: &str) {
 
 #[test]
 fn a_recording_of_limited_size_blames_nobody() {
-    for way in [&[][..], &["-z"], &["--output-path=mmap"]] {
+    for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--output-path=direct"]] {
         let place = RecordingFolder::new();
         let size = if way == ["-z"] { "--max-size=40K" } else { "--max-size=300K" };
         let output = place.run(&[&FAULTS, way, &[size], &FORKS].concat());
@@ -55,7 +55,7 @@ fn a_recording_of_limited_size_blames_nobody() {
 
 #[test]
 fn a_full_disk_blames_nobody_and_only_what_is_in_the_file_counts() {
-    for way in [&[][..], &["-z"], &["--output-path=mmap"]] {
+    for way in [&[][..], &["-z"], &["--output-path=mmap"], &["--output-path=direct"]] {
         let Some(tmpfs) = Tmpfs::mount(if way == ["-z"] { 100 << 10 } else { 512 << 10 }) else {
             return;
         };

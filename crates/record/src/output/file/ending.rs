@@ -45,7 +45,7 @@ impl OutputFile {
             }
             stats.stopped.get_or_insert(error);
         }
-        self.sink.unmap();
+        self.sink.abandon();
         self.sink.add_stats(stats);
         stats.system_calls += self.calls;
         let window_thread = self.sink.into_window_thread();
@@ -61,7 +61,7 @@ impl OutputFile {
             // A failure is in `failed` too, and the file is completed all the same.
             let _ = self.pack().and_then(|()| self.check());
         }
-        self.sink.unmap();
+        self.go_plain();
         let description = self.with_compression(closing.description).into_owned();
         match self.file().cloned() {
             Some(file) => self.complete_file(&*file, closing.records, &description),

@@ -33,7 +33,7 @@ pub struct OutputOptions {
     #[arg(long)]
     pub timestamp_filename: bool,
 
-    /// How bytes get into the file: auto, write or mmap [default: auto]
+    /// How bytes get into the file: auto, write, mmap or direct [default: auto]
     #[arg(long, value_name = "PATH")]
     pub output_path: Option<String>,
 

@@ -33,9 +33,10 @@ impl RecordOutput {
             None | Some("auto") => PathChoice::Auto,
             Some("write") => PathChoice::Write,
             Some("mmap") => PathChoice::Mmap,
+            Some("direct") => PathChoice::Direct,
             Some(other) => {
                 return Err(Refusal::usage(format!(
-                    "--output-path={other}: give auto, write or mmap"
+                    "--output-path={other}: give auto, write, mmap or direct"
                 )));
             }
         };

@@ -385,7 +385,7 @@ fn how_it_is_written() {
     );
     refused(&[
         ("-z99 true", "99 is not in"),
-        ("--output-path=x true", "auto, write or mmap"),
+        ("--output-path=x true", "auto, write, mmap or direct"),
         ("--max-size 0 true", "as in 100M"),
         ("--switch-output=x true", "30s"),
         ("--switch-max-files 3 true", "--switch-output"),

@@ -1,0 +1,126 @@
+//! `tare record --output-path direct` on file systems of several kinds, each in an image of its own
+//! that no other process sees mounted.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::recorded::{read, samples_of};
+use crate::support::{is_root, stderr, tare};
+
+/// Mounts an image, records into it, and copies the recording out, with what the page cache has of
+/// it. The mount ends with the namespace.
+const IN_IMAGE: &str = r#"image=$1 dir=$2 out=$3 lower=$4 room=$5; shift 5
+mount -o loop "$image" "$dir" || exit 99
+if [ "$lower" = overlay ]; then
+    mkdir "$dir/lower" "$dir/upper" "$dir/spare" "$dir/all" &&
+    mount -t overlay -o "lowerdir=$dir/lower,upperdir=$dir/upper,workdir=$dir/spare" none "$dir/all" || exit 99
+    dir=$dir/all
+fi
+if [ "$room" != all ]; then
+    free=$(df --output=avail -B1 "$dir" | tail -n 1)
+    fallocate -l $((free - room)) "$dir/filler" || exit 99
+fi
+cd "$dir" && "$@"; status=$?
+fincore -nbo RES perf.data >"$out/cached"
+stat -c '%s %b %B' perf.data >"$out/size"
+cp perf.data "$out/perf.data"; exit $status"#;
+
+struct Recorded {
+    folder: tempfile::TempDir,
+    output: Output,
+}
+
+/// Records by page faults with stacks, which is some megabytes, on a file system of this kind;
+/// `None`, with the reason, where it can't be had.
+fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<Recorded> {
+    if !is_root() {
+        println!("skipped: mounting takes root");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (image, mounted) = (folder.path().join("image"), folder.path().join("mounted"));
+    fs::create_dir(&mounted).unwrap();
+    File::create(&image).unwrap().set_len(320 << 20).unwrap();
+    let below = if kind == "overlay" { "ext4" } else { kind };
+    let program = format!("mkfs.{below}");
+    let mut make = Command::new(&program);
+    // No room that is root's alone.
+    make.args(["-m", "0"].iter().filter(|_| below == "ext4")).arg("-q").arg(&image);
+    let made = make.stdin(Stdio::null()).output();
+    if !made.as_ref().is_ok_and(|made| made.status.success()) {
+        println!("skipped: {program}: {made:?}");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", IN_IMAGE, "sh"]).arg(&image).arg(&mounted);
+    command.arg(folder.path()).args([kind, room]).arg(tare().get_program());
+    let events = ["record", "-e", "page-faults", "-c", "1", "--call-graph", "dwarf,8192"];
+    let work = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done";
+    command.args(events).args(["-v", "-o", "perf.data"]).args(way).args(["--", "sh", "-c", work]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    if output.status.code() == Some(99) {
+        println!("skipped: {kind} can't be mounted: {}", stderr(&output));
+        return None;
+    }
+    Some(Recorded { folder, output })
+}
+
+/// What of the file the page cache has, its length, and what it takes on the disk: in bytes.
+fn sizes(folder: &Path) -> [u64; 3] {
+    let numbers = |file: &str| -> Vec<u64> {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    let size = numbers("size");
+    [numbers("cached")[0], size[0], size[1] * size[2]]
+}
+
+#[test]
+fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
+    for kind in ["ext4", "xfs", "overlay"] {
+        let way = ["--output-path=direct"];
+        let Some(Recorded { folder, output }) = record_on(kind, "all", &way) else { return };
+        let text = stderr(&output);
+        assert!(output.status.success(), "{kind}: {text}");
+        assert!(text.contains("output: direct"), "{kind}: {text}");
+        let found = read(&folder.path().join("perf.data"));
+        assert!(found.finished && found.samples > 1000, "{kind}: {found:?}");
+        assert_eq!(samples_of(&found.ledger.unwrap()), found.samples, "{kind}");
+        let [cached, len, taken] = sizes(folder.path());
+        assert!(len > 8 << 20 && cached < 1 << 20, "{kind}: {cached} of {len} bytes are cached");
+        // What was allocated ahead was given back.
+        assert!(taken < len + (1 << 20), "{kind}: {len} bytes take {taken}");
+    }
+}
+
+#[test]
+fn direct_output_goes_on_by_writes_where_it_is_of_no_use() {
+    let Some(Recorded { folder, output }) = record_on("btrfs", "all", &["--output-path=direct"])
+    else {
+        return;
+    };
+    let text = stderr(&output);
+    assert!(output.status.success() && text.contains("output: write (btrfs caches"), "{text}");
+    let found = read(&folder.path().join("perf.data"));
+    assert!(found.finished && found.samples > 1000, "{found:?}");
+}
+
+#[test]
+fn a_disk_of_any_kind_that_gets_full_keeps_a_whole_file() {
+    for kind in ["ext4", "xfs"] {
+        for way in [&["--output-path=direct"][..], &["-z", "--output-path=direct"]] {
+            let room = if way.len() == 1 { 6 << 20 } else { 512 << 10 };
+            let made = record_on(kind, &room.to_string(), way);
+            let Some(Recorded { folder, output }) = made else { return };
+            let case = format!("{kind}, {way:?}: {}", stderr(&output));
+            assert_eq!(output.status.code(), Some(125), "{case}");
+            assert_eq!(stderr(&output).matches("ended early").count(), 1, "{case}");
+            let found = read(&folder.path().join("perf.data"));
+            let ledger = found.ledger.unwrap();
+            assert!(found.finished && ledger.stopped.is_some(), "{case}");
+            assert_eq!(samples_of(&ledger), found.samples, "{case}");
+            assert!(found.samples > 100, "{case}");
+        }
+    }
+}
