@@ -41,7 +41,9 @@ pub use ids::{
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};
 pub use profile::{Profile, ReplacedRows, Row};
-pub use samples::{RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term};
+pub use samples::{
+    Renumbered, RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term,
+};
 pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
 pub use unnamed::{BinaryFile, Lack, Unnamed};
 pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};

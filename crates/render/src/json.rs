@@ -8,6 +8,7 @@ use serde_json::ser::{CharEscape, Formatter};
 use tare_profile::{CallTree, Entry, Function, Key, Profile, StringId, Table, Weight};
 
 use crate::column::number;
+use crate::live::LiveFigures;
 use crate::losses::unread_lines;
 use crate::rows::rows;
 use crate::unwinding::{BrokenChains, CopiedStacks};
@@ -28,6 +29,9 @@ struct Document<'a, L> {
     loss: Losses<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
+    /// Of what is recorded now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<&'a LiveFigures>,
 }
 
 /// What the samples of a command name stand for beside what its tasks counted.
@@ -213,6 +217,28 @@ pub fn json(
     view: &View,
     ledger: Option<&impl Serialize>,
 ) -> io::Result<()> {
+    write(out, profile, view, (ledger, None))
+}
+
+/// Writes the document of what is recorded now, in one line.
+///
+/// # Errors
+/// Those of `out`.
+pub fn live_json(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    live: &LiveFigures,
+) -> io::Result<()> {
+    write(out, profile, view, (None::<&()>, Some(live)))
+}
+
+fn write(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    (ledger, live): (Option<&impl Serialize>, Option<&LiveFigures>),
+) -> io::Result<()> {
     let counted = profile.counted().iter().map(|known| Counted {
         event: text(profile, profile.event(known.event).map(|event| event.name)),
         comm: text(profile, Some(known.comm)),
@@ -221,11 +247,12 @@ pub fn json(
     });
     let document = Document {
         version: VERSION,
-        tool: "tare report",
+        tool: if live.is_some() { "tare top" } else { "tare report" },
         events: Tables { profile, view },
         counted: counted.collect(),
         loss: losses(&profile.losses),
         ledger,
+        live,
     };
     // The writer of `serde_json` is called for each word: here that is a copy of some bytes.
     let mut out = BufWriter::with_capacity(1 << 16, out);

@@ -11,6 +11,7 @@ pub mod export;
 pub mod flame;
 mod json;
 mod ledger;
+mod live;
 mod losses;
 mod plural;
 mod rows;
@@ -21,8 +22,9 @@ mod unwinding;
 
 pub use column::{Column, function_name, inlined, percent};
 pub use counts::{counted, counts};
-pub use json::{json, json_line};
+pub use json::{json, json_line, live_json};
 pub use ledger::{ledger_lines, ledger_summary};
+pub use live::{LiveFigures, live_line};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
@@ -31,7 +33,7 @@ pub use text::text;
 pub use tree::Graph;
 pub use unwinding::CopiedStacks;
 
-use tare_profile::Filter;
+use tare_profile::{Filter, Key, RowKeys};
 
 /// What of a profile is shown, and how.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,24 @@ pub struct View {
     pub graph: Option<Graph>,
     /// Rows that weigh less than so many percent are not shown.
     pub percent_limit: f64,
+    /// At most so many rows are shown; `None`: all.
+    pub most_rows: Option<usize>,
     /// Which threads, files and functions are shown.
     pub filter: Filter,
+}
+
+impl View {
+    /// What of samples the columns tell apart.
+    #[must_use]
+    pub fn row_keys(&self) -> RowKeys {
+        let has = |keys: &[Key]| {
+            let is_key = |column: &Column| matches!(column, Column::Key(key) if keys.contains(key));
+            self.columns.iter().chain(&self.order).any(is_key)
+        };
+        RowKeys {
+            thread: has(&[Key::Tid, Key::Tgid]),
+            comm: has(&[Key::Comm]),
+            cpu: has(&[Key::Cpu]),
+        }
+    }
 }

@@ -25,6 +25,7 @@ pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
     let all = table.all;
     table.entries.retain(|entry| is_shown(entry, all, view));
     table.entries.sort_by(|left, right| compare(profile, view, left, right));
+    table.entries.truncate(view.most_rows.unwrap_or(usize::MAX));
     table
 }
 

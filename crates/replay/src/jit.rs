@@ -11,7 +11,9 @@ use std::sync::Arc;
 use tare_format::abi::Flags;
 use tare_format::file::{Description, Event};
 use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
-use tare_symbols::{DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses, Runtime};
+use tare_symbols::{
+    DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses, RenumberedDsos, Runtime,
+};
 
 /// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
 const CLOCK_MONOTONIC: i32 = 1;
@@ -106,14 +108,39 @@ impl JitCode {
     pub(crate) fn learn(&mut self, description: &Description, processes: &mut RecordedProcesses) {
         self.clock.learn_events(description.events());
         let notes = description.notes();
-        for note in notes.iter().skip(self.notes).filter_map(|note| JitNote::from_note(note)) {
-            note.clock.into_iter().for_each(|pair| self.clock.add_pair(pair));
-            processes.extend(note.processes.iter().map(|process| {
-                let JitProcess { pid, uid, own_pid, start_ticks } = *process;
-                (pid, RecordedProcess { uid, own_pid, start_ticks })
-            }));
+        for note in notes.iter().skip(self.notes) {
+            self.learn_note(note, processes);
         }
         self.notes = notes.len();
+    }
+
+    /// Learns what a note says, where it is about compiled code.
+    pub(crate) fn learn_note(&mut self, note: &[u8], processes: &mut RecordedProcesses) {
+        let Some(note) = JitNote::from_note(note) else { return };
+        note.clock.into_iter().for_each(|pair| self.clock.add_pair(pair));
+        processes.extend(note.processes.iter().map(|process| {
+            let JitProcess { pid, uid, own_pid, start_ticks } = *process;
+            (pid, RecordedProcess { uid, own_pid, start_ticks })
+        }));
+    }
+
+    /// Calls `see` for each DSO that lies anywhere, once or more.
+    pub(crate) fn each_dso(&self, mut see: impl FnMut(DsoId)) {
+        let code = self.spaces.values().flat_map(|space| space.values()).map(|code| code.dso);
+        code.chain(self.dumps.iter().map(|dump| dump.dso)).for_each(&mut see);
+    }
+
+    /// DSOs have other numbers, and dumps are read again: they may have more by now.
+    pub(crate) fn renumber(&mut self, now: &RenumberedDsos) {
+        for space in self.spaces.values_mut() {
+            let renumbered = |(start, code): (&u64, &Code)| {
+                Some((*start, Code { dso: now.get(code.dso)?, ..*code }))
+            };
+            *space = Arc::new(space.iter().filter_map(renumbered).collect());
+        }
+        let renumbered = |dump: Dump| Some(Dump { dso: now.get(dump.dso)?, ..dump });
+        self.dumps = std::mem::take(&mut self.dumps).into_iter().filter_map(renumbered).collect();
+        self.next_ns = self.dumps.first().map(|_| 0);
     }
 
     /// A process mapped a dump. Returns whether its code is known from now on.

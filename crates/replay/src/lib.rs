@@ -87,8 +87,10 @@ mod error;
 mod event_name;
 mod group;
 mod jit;
+mod live;
 mod machine;
 mod mapping_names;
+mod options;
 mod profile;
 mod recording;
 mod replay;
@@ -102,13 +104,15 @@ pub use callchain::CodeAddress;
 pub use cpumode::CpuMode;
 pub use error::Error;
 pub use group::{GroupCounts, Member};
+pub use live::{Live, LiveOptions};
 pub use machine::Machine;
+pub use options::{Detail, Options};
 pub use profile::{
     Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, TimeRange,
     has_callchains, summarize,
 };
 pub use recording::Recording;
-pub use replay::{Detail, Options, Replay};
+pub use replay::Replay;
 pub use replayed::Replayed;
 pub use sink::Sink;
 pub use tare_symbols::DsoAddress;

@@ -1,5 +1,7 @@
 //! The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
 
+mod forget;
+
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -44,6 +46,8 @@ pub struct Machine {
     spaces: AddressSpaces,
     pub(crate) jit: JitCode,
     dsos: DsoTable,
+    /// How many there were when those were forgotten that nothing was mapped of.
+    kept_dsos: usize,
     symbolizer: Symbolizer,
     unwinder: Unwinder,
     unwind_cache: UnwindCache,
@@ -63,6 +67,7 @@ impl Machine {
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
             dsos: DsoTable::default(),
+            kept_dsos: 0,
             unwinder: Unwinder::new(options.clone()),
             unwind_cache: UnwindCache::default(),
             symbolizer: Symbolizer::new(options),

@@ -1,6 +1,5 @@
 //! Records in order of time, each with the state of the recorded machine.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use tare_format::abi::Flags;
@@ -14,6 +13,7 @@ use crate::deferred::{self, Deferred};
 use crate::error::Error;
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
+use crate::options::{Detail, Options};
 use crate::recording::{Recording, add_unread};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
@@ -23,32 +23,6 @@ const BATCH: u32 = 1 << 10;
 
 /// Records that are worth looking ahead for.
 const ENOUGH: usize = 1 << 8;
-
-/// How a recording is replayed.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// How much of each sample is kept until its turn.
-    pub detail: Detail,
-    /// Where symbols are looked for.
-    pub symbols: tare_symbols::SymbolOptions,
-    /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
-    /// What comes out is the same.
-    pub threads: Option<NonZero<usize>>,
-}
-
-/// How much of each sample is kept until its turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
-    /// All of it; address spaces are followed.
-    #[default]
-    Full,
-    /// Event, thread, time, CPU, address, period, and the counts of groups: no call chains. Address
-    /// spaces are followed.
-    Leaf,
-    /// The same of each sample, and no address spaces: records of mappings are
-    /// left out, and no address has a file: some ten times as fast.
-    Front,
-}
 
 /// A replay: records are pushed in the order in which rings were drained, and reach a sink in order
 /// of time. It holds at most [`tare_format::limits::SORT_BYTES`] of records, and what a machine
@@ -161,6 +135,10 @@ impl Replay {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.state.machine
+    }
+
+    pub(crate) fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.state.machine
     }
 
     /// What is missing so far of what was replayed, and of what could not be read.

@@ -24,7 +24,8 @@ const THREADS: usize = 1 << 22;
 #[derive(Debug)]
 pub(crate) struct Threads {
     by_tid: HashMap<i32, Thread, foldhash::fast::RandomState>,
-    ended: VecDeque<(i32, u64)>,
+    /// Number, version, and when it ended in nanoseconds of the recording's clock.
+    ended: VecDeque<(i32, u64, u64)>,
     versions: u64,
     command: Option<Command>,
     notes: usize,
@@ -145,9 +146,22 @@ impl Threads {
     /// A thread ended. The thread that is forgotten for it, if any: its process and its number.
     pub(crate) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
         let version = self.get(task.tid)?.version;
-        self.ended.push_back((task.tid, version));
-        let (tid, version) =
-            if self.ended.len() > ENDED { self.ended.pop_front()? } else { return None };
+        self.ended.push_back((task.tid, version, task.time_ns));
+        if self.ended.len() > ENDED { self.forget_oldest() } else { None }
+    }
+
+    /// Forgets threads that ended before a time, in nanoseconds of the recording's clock. Calls
+    /// `gone` with process and number of each.
+    pub(crate) fn forget_ended_before(&mut self, time_ns: u64, mut gone: impl FnMut(i32, i32)) {
+        while self.ended.front().is_some_and(|(.., ended_ns)| *ended_ns < time_ns) {
+            if let Some((pid, tid)) = self.forget_oldest() {
+                gone(pid, tid);
+            }
+        }
+    }
+
+    fn forget_oldest(&mut self) -> Option<(i32, i32)> {
+        let (tid, version, _) = self.ended.pop_front()?;
         let is_same = self.get(tid).is_some_and(|thread| thread.version == version && tid != 0);
         let thread = if is_same { self.by_tid.remove(&tid) } else { None };
         thread.map(|thread| (thread.pid, tid))
@@ -213,6 +227,20 @@ mod tests {
         }
         assert_eq!(forgotten, [(1, 1)]);
         assert!(threads.get(1).is_none() && threads.get(2).is_some());
+    }
+
+    #[test]
+    fn threads_that_ended_before_a_time_are_forgotten() {
+        let mut threads = Threads::default();
+        for (tid, time_ns) in [(1, 10), (2, 20), (3, 30)] {
+            threads.fork(&task(tid, 0));
+            threads.exit(&Task { time_ns, ..task(tid, 0) });
+        }
+        threads.fork(&task(1, 0));
+        let mut gone = Vec::new();
+        threads.forget_ended_before(30, |pid, tid| gone.push((pid, tid)));
+        assert_eq!(gone, [(2, 2)], "1 is another thread by now");
+        assert!(threads.get(1).is_some() && threads.get(3).is_some());
     }
 
     #[test]

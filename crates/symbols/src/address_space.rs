@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::dso::DsoId;
+use crate::dso::{DsoId, RenumberedDsos};
 use crate::limits;
 
 /// A part of a DSO in an address space.
@@ -160,6 +160,29 @@ impl AddressSpaces {
     pub fn remove(&mut self, pid: i32) {
         let space = self.by_pid.remove(&pid);
         self.held -= space.map_or(0, |space| space.own_mappings());
+    }
+
+    /// Calls `see` for each DSO that is mapped anywhere, once or more.
+    pub fn each_dso(&self, mut see: impl FnMut(DsoId)) {
+        let all = self.by_pid.values().chain([&self.kernel]);
+        all.flat_map(AddressSpace::mappings).for_each(|mapping| see(mapping.dso));
+    }
+
+    /// DSOs have other numbers. Mappings of those without one go.
+    pub fn renumber(&mut self, now: &RenumberedDsos) {
+        let mut shared: HashMap<*const Vec<Mapping>, Arc<Vec<Mapping>>> = HashMap::new();
+        let mut old = Vec::new();
+        for space in self.by_pid.values_mut().chain([&mut self.kernel]) {
+            let renumbered =
+                |mapping: &Mapping| Some(Mapping { dso: now.get(mapping.dso)?, ..*mapping });
+            let mappings = shared.entry(Arc::as_ptr(&space.mappings)).or_insert_with(|| {
+                Arc::new(space.mappings.iter().filter_map(renumbered).collect())
+            });
+            // They live until all are renumbered: no other has their addresses.
+            old.push(std::mem::replace(&mut space.mappings, Arc::clone(mappings)));
+        }
+        drop((shared, old));
+        self.held = self.by_pid.values().map(AddressSpace::own_mappings).sum();
     }
 
     /// The address space of a process.

@@ -152,6 +152,22 @@ pub(crate) struct Recorded<'a> {
     pub(crate) path: Option<&'a [u8]>,
 }
 
+/// Which number each DSO has that [`DsoTable::retain`] kept.
+#[derive(Clone, Debug, Default)]
+pub struct RenumberedDsos(HashMap<DsoId, DsoId>);
+
+impl RenumberedDsos {
+    /// The number by now; `None` of a DSO that was forgotten.
+    #[must_use]
+    pub fn get(&self, before: DsoId) -> Option<DsoId> {
+        self.0.get(&before).copied()
+    }
+
+    pub(crate) fn number(&self, before: u32) -> Option<u32> {
+        self.get(DsoId(before)).map(|after| after.0)
+    }
+}
+
 /// The DSOs of a recording, each once.
 #[derive(Clone, Debug, Default)]
 pub struct DsoTable {
@@ -213,6 +229,24 @@ impl DsoTable {
         self.dsos.get(id.index())
     }
 
+    /// Forgets all but some. Says which number each of those has by now.
+    pub fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> RenumberedDsos {
+        let Self { dsos, mut inodes, mut mapped, mut paths, .. } = std::mem::take(self);
+        let mut now = RenumberedDsos::default();
+        for (before, dso) in (0..).map(DsoId).zip(dsos).filter(|(id, _)| is_used(*id)) {
+            let Some(after) = self.intern_file(dso, inodes.remove(&before)) else { continue };
+            now.0.insert(before, after);
+            mapped.remove(&before).into_iter().for_each(|of| _ = self.mapped.insert(after, of));
+            paths.remove(&before).into_iter().for_each(|path| _ = self.paths.insert(after, path));
+        }
+        now
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &Dso> {
+        self.dsos.iter()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -223,5 +257,31 @@ impl DsoTable {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dsos.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_known_by_its_new_number() {
+        let mut table = DsoTable::default();
+        let dso = |at: u8| Dso { kind: DsoKind::Elf, name: vec![b'/', at], build_id: None };
+        let ids: Vec<_> =
+            (0..9).map(|at| table.intern_file(dso(at), Some(at.into())).unwrap()).collect();
+        let mapped = Mapped { pid: 7, start: 1, end: 2 };
+        table.note_mapped(ids[8], mapped);
+        table.note_path(ids[8], b"/x");
+        let now = table.retain(|id| id.index() % 4 == 0);
+        assert_eq!((table.len(), now.get(ids[1])), (3, None));
+        let last = now.get(ids[8]).unwrap();
+        assert_eq!((last.index(), table.get(last)), (2, Some(&dso(8))));
+        let recorded = table.recorded(last).unwrap();
+        assert_eq!(
+            (recorded.inode, recorded.mapped, recorded.path),
+            (Some(8), &[mapped][..], Some(&b"/x"[..]))
+        );
+        assert_eq!(table.intern_file(dso(4), Some(4)), now.get(ids[4]));
     }
 }

@@ -81,7 +81,7 @@ pub use address_space::{AddressSpace, AddressSpaces, Mapping};
 pub use cache::SymbolCache;
 pub use code::Code;
 pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
-pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped};
+pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, RenumberedDsos};
 pub use frames::{Frame, Frames, Location};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};

@@ -41,6 +41,18 @@ impl<T> OnceVec<T> {
             .get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
         chunk[at].get_or_init(make)
     }
+
+    /// All values that were made, with their indices.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = (u32, T)> {
+        let first = |chunk: usize| FIRST * ((1 << chunk) - 1);
+        (0..)
+            .zip(self.chunks)
+            .flat_map(move |(chunk, values)| {
+                let values = values.into_inner().map_or_else(Vec::new, <[OnceLock<T>]>::into_vec);
+                (first(chunk)..).zip(values)
+            })
+            .filter_map(|(index, value)| Some((u32::try_from(index).ok()?, value.into_inner()?)))
+    }
 }
 
 /// The chunk that a value lies in, and its place there.
@@ -62,6 +74,15 @@ mod tests {
         }
         let (chunk, at) = position(u32::MAX);
         assert!(chunk < CHUNKS && at < FIRST << chunk);
+    }
+
+    #[test]
+    fn values_come_out_with_their_indices() {
+        let values = OnceVec::default();
+        for index in [5_u32, 500, 192] {
+            values.get_or_init(index, || index * 2);
+        }
+        assert_eq!(values.into_values().collect::<Vec<_>>(), [(5, 10), (192, 384), (500, 1000)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod answers;
 mod jit;
 mod kernel;
+mod renumber;
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -22,6 +22,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
         Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw.0),
         Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw.0),
+        Ok(Tare { command: Command::Top(raw) }) => command::top::run(&raw),
         Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw.0),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),

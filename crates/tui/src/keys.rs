@@ -143,6 +143,16 @@ pub enum Action {
     Quit,
     /// Stops the program, as in a shell.
     Suspend,
+    /// Stops recording for a while, or goes on.
+    Pause,
+    /// Only what came since the last refresh, or the whole window again.
+    Zero,
+    /// Asks for the time between refreshes.
+    Delay,
+    /// Without what ran in the kernel, or with it again.
+    HideKernel,
+    /// Without what ran in programs, or with it again.
+    HideUser,
 }
 
 /// Keys that do something in some views.
@@ -261,12 +271,27 @@ pub const BINDINGS: &[Binding] = &[
     key(&["l"], &[], Action::Ledger, "the ledger: what recording cost, and what is missing"),
 ];
 
+/// Keys of what is recorded now, as perf top has them; they come before the others.
+pub const LIVE_BINDINGS: &[Binding] = &[
+    key(&["SPACE"], DATA, Action::Pause, "stop recording for a while, or go on"),
+    key(&["z"], DATA, Action::Zero, "only what came since the last refresh, or the window again"),
+    key(&["D"], DATA, Action::Delay, "ask for the seconds between refreshes"),
+    key(&["K"], DATA, Action::HideKernel, "without what ran in the kernel, or with it again"),
+    key(&["U"], DATA, Action::HideUser, "without what ran in programs, or with it again"),
+];
+
+/// The bindings of a recording, or of what is recorded now.
+fn bindings(is_live: bool) -> impl Iterator<Item = &'static Binding> {
+    let live = if is_live { LIVE_BINDINGS } else { &[] };
+    live.iter().chain(BINDINGS)
+}
+
 /// What a key does in a view.
-pub(super) fn action(view: View, name: &str) -> Option<Action> {
+pub(super) fn action(view: View, name: &str, is_live: bool) -> Option<Action> {
     let fits = |binding: &&Binding| {
         binding.keys.contains(&name) && (binding.views.is_empty() || binding.views.contains(&view))
     };
-    BINDINGS.iter().find(fits).map(|binding| binding.action)
+    bindings(is_live).find(fits).map(|binding| binding.action)
 }
 
 /// What a key is called in the table.
@@ -300,8 +325,8 @@ pub(super) fn name(event: &KeyEvent) -> Option<String> {
 }
 
 /// The keys of a view as lines, a binding each.
-pub(super) fn help(view: View) -> Vec<String> {
+pub(super) fn help(view: View, is_live: bool) -> Vec<String> {
     let fits = |binding: &&Binding| binding.views.is_empty() || binding.views.contains(&view);
     let line = |binding: &Binding| format!("{:<18} {}", binding.keys.join(" "), binding.help);
-    BINDINGS.iter().filter(fits).map(line).collect()
+    bindings(is_live).filter(fits).map(line).collect()
 }

@@ -12,6 +12,7 @@ pub mod diff;
 mod input;
 mod keys;
 mod list;
+mod live;
 mod model;
 mod paint;
 mod terminal;
@@ -34,7 +35,8 @@ use model::{Model, Progress, Shared, Source};
 use paint::Theme;
 use terminal::Screen;
 
-pub use keys::{Action, BINDINGS, Binding, View};
+pub use keys::{Action, BINDINGS, Binding, LIVE_BINDINGS, View};
+pub use live::{Feed, LiveScreen, LiveShown, Pace, Running};
 
 /// How often the screen changes while a recording is loaded.
 const TICK: Duration = Duration::from_millis(100);

@@ -80,10 +80,16 @@ impl Notes {
         &self.whole
     }
 
+    /// Takes the whole ones out: their bytes no longer count.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        self.bytes = 0;
+        std::mem::take(&mut self.whole)
+    }
+
     /// Takes in a record. `false`: it is part of a note that is too much, by
     /// [`limits::NOTE_BYTES`] for all notes together, or that doesn't follow what came before; what
     /// was begun is then given up.
-    pub(super) fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
+    pub fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
         let Some((total, offset, rest)) = part(record) else { return true };
         let wanted = total.saturating_sub(offset).min(PART_BYTES);
         let follows = offset == self.begun.len()

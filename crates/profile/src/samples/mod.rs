@@ -10,6 +10,7 @@
 
 mod column;
 mod selection;
+mod since;
 
 use crate::ids::{EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId};
 use crate::profile::{Profile, ReplacedRows, Row};
@@ -18,6 +19,7 @@ use crate::tables::Weight;
 use column::Column;
 
 pub use selection::{RowKeys, Selected, Selection, Term};
+pub use since::Renumbered;
 
 /// Samples that are compressed together.
 const CHUNK: usize = 1 << 16;

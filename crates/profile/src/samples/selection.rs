@@ -6,7 +6,7 @@ use super::{SampleLocation, Samples, Task};
 use crate::ids::{EventId, FrameId, Id, LocationId, TaskId};
 use crate::key::Function;
 use crate::profile::{Profile, Row};
-use crate::tables::Weight;
+use crate::tables::{Space, Weight};
 
 /// A condition on samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Term {
     Symbol(Vec<u8>),
     /// What the call chain begins with, the outermost function first.
     Stack(Vec<Function>),
+    /// The CPU was elsewhere than in this part of an address space.
+    NotIn(Space),
     /// From one time to another, in nanoseconds of the recording's clock, both included.
     Time(u64, u64),
 }
@@ -97,6 +99,10 @@ impl Selection {
             frames.iter().all(has)
                 && self.terms.iter().all(|term| match term {
                     Term::Stack(stack) => begins_with(profile, location, stack),
+                    Term::NotIn(space) => {
+                        let leaf = location.leaf.and_then(|leaf| profile.frame(leaf));
+                        leaf.is_none_or(|leaf| leaf.space != *space)
+                    }
                     _ => true,
                 })
         };
@@ -245,7 +251,7 @@ impl Samples {
 mod tests {
     use super::*;
     use crate::samples::Sample;
-    use crate::tables::{Dso, Frame, Space, Symbol, Thread};
+    use crate::tables::{Dso, Frame, Symbol, Thread};
 
     /// Two threads, `a` of the command sh on CPU 0 and `b` of the command date on CPU 1, each once
     /// in `main -> work` and once in `main`, at the times 1 to 4.
@@ -324,6 +330,8 @@ mod tests {
             (Term::Stack(vec![main]), vec![1, 2, 3, 4]),
             (Term::Stack(vec![main, work]), vec![1, 3]),
             (Term::Stack(vec![work]), vec![]),
+            (Term::NotIn(Space::User), vec![]),
+            (Term::NotIn(Space::Kernel), vec![1, 2, 3, 4]),
             (Term::Time(2, 3), vec![2, 3]),
         ];
         for (term, times) in cases {

@@ -29,6 +29,8 @@ pub(super) struct RateControl {
     by_event: Vec<SampleCounts>,
     changes: u64,
     floor: Duration,
+    /// Until events were enabled for so long, looks change nothing.
+    start_up: Duration,
 }
 
 impl RateControl {
@@ -64,6 +66,7 @@ impl RateControl {
             by_event: Vec::new(),
             changes: 0,
             floor,
+            start_up: Duration::ZERO,
         })
     }
 
@@ -94,6 +97,14 @@ fn rates_at(rates: &[Vec<u64>], step: usize) -> Vec<u64> {
 }
 
 impl Recording {
+    /// Has a budget begin only when events were enabled for so long: whoever takes records in the
+    /// same process has a start of its own, such as symbols that are read.
+    pub fn begin_budget_after(&mut self, start_up: Duration) {
+        if let Some(control) = &mut self.rate_control {
+            control.start_up = start_up;
+        }
+    }
+
     /// Begins at the rate that the costs allow.
     pub(super) fn begin_rate_control(&mut self) -> Result<(), RecordError> {
         let Some(control) = &self.rate_control else { return Ok(()) };
@@ -114,7 +125,8 @@ impl Recording {
             throttled: throttled.saturating_sub(control.throttled),
             samples: control.samples(self.shared.samples(), self.session.sample_costs()),
         };
-        let changed = control.controller.observe(seen);
+        let is_start_up = recorded < control.start_up;
+        let changed = !is_start_up && control.controller.observe(seen);
         if control.controller.floor_wins() {
             control.floor += seen.enabled;
         }
@@ -135,6 +147,20 @@ impl Recording {
         // An output that takes nothing more says so when the rings are emptied.
         let _ = self.shared.append(&[&note::encode(&change.to_note())?]);
         Ok(())
+    }
+
+    /// The highest frequency that events are sampled with now, in Hz; `None` where none has one.
+    #[must_use]
+    pub fn rate_hz(&self) -> Option<u64> {
+        if let Some(control) = &self.rate_control {
+            return control.hz().into_iter().max().filter(|hz| *hz > 0);
+        }
+        let events = self.session.plan.events.iter();
+        let rates = events.filter_map(|planned| match planned.attr.sampling {
+            Sampling::Frequency(hz) => Some(hz),
+            Sampling::Period(_) | Sampling::None => None,
+        });
+        rates.max()
     }
 
     /// What became of the budget, for a ledger that has its costs.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use tare_profile::{
-    Dso, DsoId, Frame, FrameId, Profile, ReplacedRows, Space, StackId, StringId, Symbol, SymbolId,
+    Dso, DsoId, Frame, FrameId, Profile, Renumbered, ReplacedRows, Space, StackId, StringId,
+    Symbol, SymbolId,
 };
-use tare_symbols::Unresolved;
+use tare_symbols::{RenumberedDsos, Unresolved};
 
 use super::frame_pointers::Kept;
 use crate::callchain::CodeAddress;
@@ -152,6 +153,37 @@ impl Frames {
     /// Whether debug info is to be asked in the end.
     pub(super) fn asks_for_lines(&self) -> bool {
         self.lines.is_some()
+    }
+
+    /// The profile's tables have other ids: what was found by the old ones is looked up again when
+    /// it is next met.
+    pub(super) fn renumber(&mut self, now: &Renumbered) {
+        self.recent.0.fill(None);
+        self.frames = HashMap::default();
+        self.dsos.clear();
+        self.reasons.clear();
+        self.lacks = Lacks::default();
+        let symbols = std::mem::take(&mut self.symbols).into_iter();
+        self.symbols = symbols.filter_map(|(symbol, id)| Some((symbol, now.symbol(id)?))).collect();
+    }
+
+    /// DSOs have other numbers. What a just-in-time compiler made is found anew.
+    pub(super) fn renumber_dsos(
+        &mut self,
+        now: &RenumberedDsos,
+        is_compiled: impl Fn(tare_symbols::DsoId) -> bool,
+    ) {
+        let symbols = std::mem::take(&mut self.symbols).into_iter();
+        let renumbered = |(symbol, id): (tare_symbols::Symbol, SymbolId)| {
+            let dso = now.get(symbol.dso).filter(|dso| !is_compiled(*dso))?;
+            Some((tare_symbols::Symbol { dso, ..symbol }, id))
+        };
+        self.symbols = symbols.filter_map(renumbered).collect();
+    }
+
+    /// The DSOs of functions that samples were in.
+    pub(super) fn recorded_dsos(&self) -> impl Iterator<Item = tare_symbols::DsoId> {
+        self.symbols.keys().map(|symbol| symbol.dso)
     }
 
     /// Asks debug info about all addresses that were met, and puts what it says into the profile.

@@ -16,8 +16,9 @@ use tare_format::ledger::Ledger;
 use tare_profile::Profile;
 
 use crate::error::Error;
+use crate::options::{Detail, Options};
 use crate::recording::Recording;
-use crate::replay::{Detail, Options, Replay};
+use crate::replay::Replay;
 
 pub use samples::{SampleSink, SampleSinkOptions};
 pub use sink::{ProfileSink, has_callchains};

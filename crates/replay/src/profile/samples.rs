@@ -6,8 +6,8 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
 use tare_profile::{
-    EventId, FrameId, LocationId, Profile, Sample, SampleLocation, Samples, StringId, SymbolId,
-    Task, Unnamed, Weight,
+    EventId, FrameId, LocationId, Profile, Renumbered, Sample, SampleLocation, Samples, StringId,
+    SymbolId, Task, Unnamed, Weight,
 };
 
 use super::frames::Frames;
@@ -62,10 +62,7 @@ impl Sink for SampleSink {
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
-        self.learn(sample.description);
-        if let Some(event) = sample.event.and_then(|index| self.events.get(index)).copied() {
-            self.add(machine, sample, event);
-        }
+        self.take(machine, sample);
         Ok(ControlFlow::Continue(()))
     }
 }
@@ -110,6 +107,18 @@ impl SampleSink {
                 Sampling::Period(period) | Sampling::Frequency(period) => period,
             };
             self.events.push(Event { id: self.profile.name_event(index, name), period });
+        }
+    }
+
+    /// Keeps a sample.
+    pub(crate) fn take(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+    ) {
+        self.learn(sample.description);
+        if let Some(event) = sample.event.and_then(|index| self.events.get(index)).copied() {
+            self.add(machine, sample, event);
         }
     }
 
@@ -197,6 +206,24 @@ impl SampleSink {
     #[must_use]
     pub fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
         self.frames.recorded_symbol(function)
+    }
+
+    /// Forgets what is older than a time, in nanoseconds of the recording's clock, and what only
+    /// that needed: also in the machine that the samples came from, whose threads are kept as long
+    /// as their samples. Says what has become of the ids in the tables.
+    pub fn forget_before(&mut self, machine: &mut Machine, time_ns: u64) -> Renumbered {
+        let (profile, samples, now) = self.samples.since(&self.profile, time_ns);
+        (self.profile, self.samples) = (profile, samples);
+        machine.forget_ended_before(time_ns);
+        // Functions whose last sample is forgotten keep no DSO.
+        self.frames.renumber(&now);
+        if let Some(dsos) = machine.forget_dsos(self.frames.recorded_dsos()) {
+            self.frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
+        }
+        self.threads = ThreadTable::default();
+        self.offsets.0.fill(None);
+        self.cgroup = None;
+        now
     }
 
     /// What most samples without a function's name lack.

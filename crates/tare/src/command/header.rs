@@ -201,3 +201,13 @@ fn event(event: &Event, tracepoints: &Tracepoints) -> String {
     words.extend(flags.iter_names().map(|(name, _)| format!("{} = 1", name.to_lowercase())));
     words.join(", ")
 }
+
+/// What a recording says of its machine and its events, in lines.
+pub(crate) fn lines(description: &Description) -> Vec<String> {
+    let mut text = Vec::new();
+    // Memory takes all that is written to it.
+    let _ = write(&mut text, description, Extent::Usual);
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']).to_owned());
+    lines.filter(|line| !line.is_empty() && line != "========").collect()
+}

@@ -24,6 +24,7 @@ pub(crate) mod report;
 mod samples;
 pub(crate) mod script;
 pub(crate) mod stat;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod unnamed;
 mod vmlinux;

@@ -65,6 +65,7 @@ mod symbols_debuginfod;
 mod symbols_found;
 mod three;
 mod tmux;
+mod top;
 mod trace;
 mod trace_lines;
 mod tui;

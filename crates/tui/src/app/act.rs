@@ -20,7 +20,7 @@ impl App {
             Action::Back => return self.back(),
             Action::Show(view) => self.show(model, view),
             Action::Annotate => self.annotate(model),
-            Action::Help => self.put("Keys", &keys::help(self.view)),
+            Action::Help => self.put("Keys", &keys::help(self.view, model.live().is_some())),
             Action::Header => {
                 let lines = (self.header)(model.description());
                 self.put("What the recording says of itself", &lines);
@@ -66,6 +66,7 @@ impl App {
                 self.query.relative = !self.query.relative;
                 self.is_stale = true;
             }
+            _ if self.act_live(model, action) => {}
             _ => self.act_on_lines(model, action),
         }
         Next::Show
@@ -205,7 +206,7 @@ impl App {
         self.text = Some(TextView::new(title, wrapped(lines, self.size.width)));
     }
 
-    fn ask(&mut self, asked: Asked) {
+    pub(super) fn ask(&mut self, asked: Asked) {
         self.prompt = Some(Prompt { asked, typed: String::new() });
     }
 

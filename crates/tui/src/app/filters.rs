@@ -1,7 +1,7 @@
 //! Conditions, as they are typed and as they are shown.
 
 use tare_format::printable;
-use tare_profile::{Function, Profile, Term};
+use tare_profile::{Function, Profile, Space, Term};
 use tare_replay::TimeRange;
 
 /// What can stand before `=`.
@@ -59,6 +59,8 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
             let last = stack.last().map(name).unwrap_or_default();
             format!("stack=…;{last} ({} deep)", stack.len())
         }
+        Term::NotIn(Space::Kernel) => "without the kernel".to_owned(),
+        Term::NotIn(space) => format!("without [{}]", space.letter()),
         Term::Time(from_ns, to_ns) => {
             let seconds = |ns: u64| ns as f64 / 1e9;
             match (*from_ns, *to_ns) {
@@ -71,7 +73,8 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
 
 /// Whether two conditions are on the same thing, so that one replaces the other.
 pub(super) fn is_same_kind(one: &Term, other: &Term) -> bool {
-    std::mem::discriminant(one) == std::mem::discriminant(other)
+    let is_not_in = matches!(one, Term::NotIn(_));
+    std::mem::discriminant(one) == std::mem::discriminant(other) && (!is_not_in || one == other)
 }
 
 #[cfg(test)]

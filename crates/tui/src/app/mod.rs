@@ -2,6 +2,7 @@
 
 mod act;
 mod filters;
+mod live;
 pub(super) mod overlay;
 mod pages;
 mod picture;
@@ -138,7 +139,7 @@ impl App {
         if self.menu.is_some() {
             return self.menu_key(model, &name);
         }
-        match keys::action(self.shown(), &name) {
+        match keys::action(self.shown(), &name, model.live().is_some()) {
             Some(action) => self.act(model, action),
             None => {
                 self.message = format!("{name} does nothing here: ? lists the keys");
@@ -218,6 +219,7 @@ impl App {
                 Ok(term) => self.filter(term),
                 Err(why) => self.message = why,
             },
+            Asked::Delay => self.set_delay(model, text),
             Asked::Limit => match text.trim_end_matches('%').parse::<f64>() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => {
                     self.functions.view.percent_limit = percent;

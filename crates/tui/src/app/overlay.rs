@@ -18,6 +18,8 @@ pub(crate) enum Asked {
     Search,
     /// A percentage.
     Limit,
+    /// The time between refreshes.
+    Delay,
 }
 
 impl Asked {
@@ -26,6 +28,7 @@ impl Asked {
             Self::Symbol => "Functions with this in their names: ",
             Self::Filter => "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=FROM,TO: ",
             Self::Search => "Search: ",
+            Self::Delay => "Seconds between refreshes: ",
             Self::Limit => "Hide what is below so many percent: ",
         }
     }

@@ -121,6 +121,10 @@ pub(super) fn ledger(model: &mut Model) -> Vec<String> {
     let mut lines = vec![format!("Missing: {}", status::missing(model))];
     lines.extend(loss_lines(model.losses()));
     lines.push(String::new());
+    if let Some(live) = model.live() {
+        lines.push(tare_render::live_line(&live.figures));
+        return lines;
+    }
     match model.ledger() {
         Some(ledger) => lines.extend(ledger_lines(ledger)),
         None => lines.push(

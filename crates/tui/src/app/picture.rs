@@ -44,6 +44,10 @@ impl App {
         if let Some((part, words)) = status::progress(model) {
             bar(&mut pen, part, &words, theme);
         }
+        if let Some(live) = model.live() {
+            let line = tare_render::live_line(&live.figures);
+            pen.text("   ", Style::new()).text(&line, Style::new());
+        }
         let mut pen = Pen::new(buffer, area, 2);
         if self.query.terms.is_empty() {
             pen.text("No filter", Style::new());

@@ -15,7 +15,8 @@ impl Model {
     pub(crate) fn annotated(&mut self, query: &Query, frame: FrameId) -> Result<Annotated, String> {
         let all = self.events().into_iter().find(|(event, _)| Some(*event) == query.event);
         let selected = query.selected(self);
-        let Some(replay) = &self.replay else {
+        let live = self.live.as_ref().map(|live| live.replay.machine());
+        let Some(machine) = live.or(self.replay.as_ref().map(tare_replay::Replay::machine)) else {
             return Err("instructions are shown once the recording is loaded".to_owned());
         };
         let (profile, samples) = self.sink.tables();
@@ -27,7 +28,7 @@ impl Model {
         let weights = weights(profile, samples, &selected);
         let offsets = query.event.and_then(|event| weights.get(&(event, function)));
         let arch = self.description.features().text(ARCH).unwrap_or_default();
-        let asked = Asked { machine: replay.machine(), arch, style: Style::Att, with_source: true };
+        let asked = Asked { machine, arch, style: Style::Att, with_source: true };
         let all = all.map_or(Weight::default(), |(_, weight)| weight);
         asked
             .annotate(symbol, offsets.unwrap_or(&Default::default()), all)

@@ -50,6 +50,7 @@ impl Model {
             include_self: source.include_self,
             totals: None,
             replay: None,
+            live: None,
         }
     }
 }

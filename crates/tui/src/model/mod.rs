@@ -2,6 +2,7 @@
 //! them.
 
 mod annotate;
+mod live;
 mod loader;
 mod query;
 mod timeline;
@@ -15,6 +16,7 @@ use tare_format::ledger::Ledger;
 use tare_profile::{EventId, Losses, Profile, Samples, Weight};
 use tare_replay::{Replay, SampleSink};
 
+pub(crate) use live::LiveModel;
 pub(crate) use loader::{Source, load};
 pub(crate) use query::{Functions, Query, Tree, callers_and_callees, whole_tree};
 pub(crate) use timeline::{By, Of, Timeline};
@@ -42,6 +44,8 @@ pub(crate) struct Model {
     totals: Option<(usize, Vec<Weight>)>,
     /// What the recording was loaded with, once it is loaded.
     replay: Option<Replay>,
+    /// What is recorded now.
+    live: Option<LiveModel>,
 }
 
 impl Model {
@@ -86,11 +90,11 @@ impl Model {
 
     /// The events that have samples, and what all of these weigh.
     pub(crate) fn events(&mut self) -> Vec<(EventId, Weight)> {
-        let own = self.own_tids();
+        let (own, from_ns) = (self.own_tids(), self.since_ns());
         let (profile, samples) = self.sink.parts();
         let totals = match self.totals.take() {
             Some((known, totals)) if known == samples.len() => totals,
-            _ => query::totals(profile, samples, own),
+            _ => query::totals(profile, samples, own, from_ns),
         };
         let events = profile.events().map(|(id, _)| id).zip(totals.iter().copied());
         let events = events.filter(|(_, weight)| weight.samples > 0).collect();
@@ -120,7 +124,7 @@ impl Shared {
     }
 
     /// The model, for the loader, once nobody else wants it.
-    fn fill(&self) -> MutexGuard<'_, Model> {
+    pub(crate) fn fill(&self) -> MutexGuard<'_, Model> {
         while self.is_wanted() {
             std::thread::sleep(Duration::from_micros(100));
         }

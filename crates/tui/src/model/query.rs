@@ -4,7 +4,7 @@ use tare_profile::{
     CallTree, EventId, Function, Key, Options, Order, Profile, RowKeys, Samples, Selected,
     Selection, Table, Term, Weight, table,
 };
-use tare_render::{Column, View};
+use tare_render::View;
 
 use super::Model;
 
@@ -21,7 +21,11 @@ pub(crate) struct Query {
 
 impl Query {
     fn selection(&self, model: &Model) -> Selection {
-        Selection { event: self.event, terms: self.terms.clone(), without_tids: model.own_tids() }
+        let mut terms = self.terms.clone();
+        if let from_ns @ 1.. = model.since_ns() {
+            terms.push(Term::Time(from_ns, u64::MAX));
+        }
+        Selection { event: self.event, terms, without_tids: model.own_tids() }
     }
 
     /// The selection, for all that is loaded by now.
@@ -86,7 +90,7 @@ impl Model {
     /// The rows of a view.
     pub(crate) fn functions(&mut self, query: &Query, view: &View) -> Option<Functions> {
         let event = query.event?;
-        let all = self.fill(query, row_keys(view));
+        let all = self.fill(query, view.row_keys());
         let profile = self.profile();
         let mut table = tare_render::rows(profile, event, view);
         table.entries.retain(|entry| query.takes_frame(profile, entry.frame));
@@ -97,18 +101,16 @@ impl Model {
     }
 }
 
-/// What of rows a view's columns tell apart.
-fn row_keys(view: &View) -> RowKeys {
-    let has = |keys: &[Key]| {
-        let is_key = |column: &Column| matches!(column, Column::Key(key) if keys.contains(key));
-        view.columns.iter().chain(&view.order).any(is_key)
-    };
-    RowKeys { thread: has(&[Key::Tid, Key::Tgid]), comm: has(&[Key::Comm]), cpu: has(&[Key::Cpu]) }
-}
-
-/// What all samples of each event weigh, in the order of the events, but for those of some threads.
-pub(super) fn totals(profile: &Profile, samples: &Samples, without_tids: Vec<i32>) -> Vec<Weight> {
-    let selection = Selection { without_tids, ..Selection::default() };
+/// What all samples of each event from a time on weigh, in the order of the events, but for those of
+/// some threads.
+pub(super) fn totals(
+    profile: &Profile,
+    samples: &Samples,
+    without_tids: Vec<i32>,
+    from_ns: u64,
+) -> Vec<Weight> {
+    let terms = vec![Term::Time(from_ns, u64::MAX)];
+    let selection = Selection { without_tids, terms, ..Selection::default() };
     let selected = selection.of(profile, samples);
     let events: Vec<EventId> = profile.events().map(|(id, _)| id).collect();
     let mut totals = vec![Weight::default(); events.len()];

@@ -58,6 +58,7 @@ impl Model {
         let selected = query.selected(self);
         let Some((first, last)) = self.samples().times() else { return Timeline::default() };
         let (from_ns, to_ns) = query.times();
+        let first = first.max(self.since_ns());
         let (from_ns, to_ns) = (from_ns.max(first), to_ns.min(last).max(from_ns.max(first)));
         let length = u128::from(to_ns - from_ns) + 1;
         let samples = self.samples();

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use tare_profile::{Function, Node, Profile, Space};
+use tare_profile::{Function, Node, Profile, Renumbered, Space};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
@@ -36,6 +36,14 @@ impl FlameView {
         if self.path.is_empty() {
             self.path.extend(self.function(profile, self.tree.tree.roots().first().copied()));
         }
+    }
+
+    /// Ids in the profile's tables are others.
+    pub(crate) fn renumber(&mut self, now: &Renumbered) {
+        for path in [&mut self.path, &mut self.zoomed] {
+            *path = path.iter().map_while(|function| now.function(*function)).collect();
+        }
+        self.tree = Tree::default();
     }
 
     fn function(&self, profile: &Profile, at: Option<usize>) -> Option<Function> {

@@ -25,6 +25,7 @@ mod samples;
 mod script;
 mod stat;
 mod symbol_search;
+mod top;
 mod trace;
 mod versus;
 
@@ -44,6 +45,7 @@ pub use samples::Samples;
 pub use script::Script;
 pub use stat::Stat;
 pub use symbol_search::SymbolSearch;
+pub use top::Top;
 pub use trace::Trace;
 pub use versus::Versus;
 
@@ -88,6 +90,9 @@ pub enum Command {
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
     Report(Deferred<Report>),
+    /// Show what runs now, by file and function, as it goes on.
+    #[command(args_override_self = true)]
+    Top(Deferred<Top>),
     /// Show functions instruction by instruction, with what samples weigh at each.
     #[command(args_override_self = true)]
     Annotate(Deferred<Annotate>),
@@ -144,6 +149,7 @@ impl Tare {
             Command::Stat(stat) => Some(&mut stat.filter_positions),
             Command::Record(record) => Some(&mut record.filter_positions),
             Command::Overhead(_)
+            | Command::Top(_)
             | Command::Trace(_)
             | Command::Annotate(_)
             | Command::Script(_)

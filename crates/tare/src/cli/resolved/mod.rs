@@ -14,6 +14,7 @@ mod size;
 pub mod stat;
 pub(crate) mod symbols;
 mod targets;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub mod versus;
 

@@ -263,6 +263,7 @@ impl Report {
             children,
             graph: order.map(|order| Graph { order, percent_limit: self.graph_limit, skips_first }),
             percent_limit: self.percent_limit,
+            most_rows: None,
             filter: self.filter.clone(),
         }
     }

@@ -5,10 +5,10 @@
 //! say; `sample_cost` is what the recorder is told of samples' costs.
 
 mod live;
-mod sample_cost;
+pub(super) mod sample_cost;
 #[cfg(test)]
 mod tests;
-mod wording;
+pub(super) mod wording;
 
 use std::io::Write;
 use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ use tare_record::plan::PlannedEvent;
 use crate::command::overhead::predict;
 
 /// What a sample of an event costs, as far as that is known.
-pub(super) fn known(host: Host) -> CostOfSample {
+pub(crate) fn known(host: Host) -> CostOfSample {
     Box::new(move |planned: &PlannedEvent| {
         let attr = &planned.attr;
         if attr.sampling == Sampling::None {

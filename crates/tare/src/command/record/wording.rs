@@ -17,7 +17,7 @@ use crate::exit::{Exit, Refusal};
 const MAX_RATE: &str = "kernel.perf_event_max_sample_rate";
 
 /// How the command is followed.
-pub(super) fn following(following: &Following) -> String {
+pub(crate) fn following(following: &Following) -> String {
     let how = following.mode.how();
     match &following.why {
         None => format!("follows the command {how}"),
@@ -26,7 +26,7 @@ pub(super) fn following(following: &Following) -> String {
 }
 
 /// A warning, in a line.
-pub(super) fn warning(warning: &Warning) -> String {
+pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
         Warning::TimerInsteadOfCycles => {
             "no CPU PMU here: cpu-clock, a timer, takes the place of cycles".to_owned()
@@ -99,7 +99,7 @@ fn lacks(feature: Feature) -> &'static str {
 }
 
 /// Why a recording can't be planned, with the remedy.
-pub(super) fn plan_error(error: &PlanError, host: &Host) -> Refusal {
+pub(crate) fn plan_error(error: &PlanError, host: &Host) -> Refusal {
     let failed = |exit, message| Refusal { exit, message };
     match error {
         PlanError::OnlineCpus(_) => failed(Exit::Failure, error.to_string()),
@@ -176,7 +176,7 @@ fn not_taken(reason: NotTaken) -> &'static str {
 }
 
 /// Why a recording can't begin or go on, with the remedy.
-pub(super) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -> anyhow::Error {
+pub(crate) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -> anyhow::Error {
     match &error {
         RecordError::NoProcess(_) | RecordError::Cgroup(_) | RecordError::Filter(_) => {
             Refusal::usage(error.to_string()).into()
@@ -190,7 +190,7 @@ pub(super) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -
 }
 
 /// Why an output can't be opened or written, with the option that it is about, and the remedy.
-pub(super) fn output_error(error: &OutputError) -> anyhow::Error {
+pub(crate) fn output_error(error: &OutputError) -> anyhow::Error {
     let text = match error {
         OutputError::Open { .. } | OutputError::Keep { .. } | OutputError::NoReader(_) => {
             format!("-o {error}")
@@ -207,7 +207,7 @@ pub(super) fn output_error(error: &OutputError) -> anyhow::Error {
 }
 
 /// What to do about an output that takes nothing more.
-pub(super) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
+pub(crate) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
     match error {
         OutputError::Terminal => Some("use -o FILE, or pipe it into a program that reads it"),
         OutputError::Full => Some("make room, or use -z, --max-size or another file system (-o)"),
@@ -217,7 +217,7 @@ pub(super) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
 }
 
 /// `-r` with a priority that this user may not have.
-pub(super) fn no_priority(priority: Option<u32>, error: Errno) -> Refusal {
+pub(crate) fn no_priority(priority: Option<u32>, error: Errno) -> Refusal {
     let priority = priority.map_or_else(String::new, |priority| format!(" {priority}"));
     let remedy = "raise 'ulimit -r', run with CAP_SYS_NICE, or leave out -r";
     Refusal {

@@ -8,7 +8,6 @@ use tare_profile::Term;
 use tare_replay::{Recording, TimeRange};
 
 use crate::Outcome;
-use crate::cli::resolved::Extent;
 use crate::cli::resolved::report::{Interface, Part, Report};
 use crate::command::header;
 use crate::command::report::{no_samples, recorded};
@@ -62,7 +61,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         terms,
         is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         panics: report.tui_panic,
-        header: header_lines,
+        header: header::lines,
         mend: unnamed::fill_in,
         recording,
     })?;
@@ -84,13 +83,4 @@ fn terms(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>
         .bounds(description)
         .map_err(|error| Refusal::usage(format!("--time in percent: {error}")))?;
     Ok(vec![Term::Time(from_ns, to_ns)])
-}
-
-fn header_lines(description: &Description) -> Vec<String> {
-    let mut text = Vec::new();
-    // Memory takes all that is written to it.
-    let _ = header::write(&mut text, description, Extent::Usual);
-    let text = String::from_utf8_lossy(&text);
-    let lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']).to_owned());
-    lines.filter(|line| !line.is_empty() && line != "========").collect()
 }

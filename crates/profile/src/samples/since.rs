@@ -1,0 +1,268 @@
+//! Samples from a time on, in tables that hold nothing else.
+
+use std::collections::HashMap;
+
+use super::{Sample, SampleLocation, Samples, Task};
+use crate::ids::{DsoId, FrameId, StackId, StringId, SymbolId, ThreadId};
+use crate::key::Function;
+use crate::profile::Profile;
+use crate::tables::{Dso, Frame, Line, Symbol};
+
+type Map<T> = HashMap<T, T, foldhash::fast::RandomState>;
+
+/// What the ids of a profile have become that was copied in part.
+#[derive(Clone, Debug, Default)]
+pub struct Renumbered {
+    dsos: Map<DsoId>,
+    symbols: Map<SymbolId>,
+    frames: Map<FrameId>,
+}
+
+impl Renumbered {
+    /// The function of the copy; `None` where the copy has no sample of it.
+    #[must_use]
+    pub fn symbol(&self, before: SymbolId) -> Option<SymbolId> {
+        self.symbols.get(&before).copied()
+    }
+
+    /// The frame of the copy; `None` where the copy has no sample of it.
+    #[must_use]
+    pub fn frame(&self, before: FrameId) -> Option<FrameId> {
+        self.frames.get(&before).copied()
+    }
+
+    /// The same for what stands for a function in call trees.
+    #[must_use]
+    pub fn function(&self, before: Function) -> Option<Function> {
+        Some(match before {
+            Function::Named(symbol) => Function::Named(self.symbol(symbol)?),
+            Function::Address(Some(dso), address) => {
+                Function::Address(Some(*self.dsos.get(&dso)?), address)
+            }
+            Function::Address(None, _) | Function::Unknown => before,
+        })
+    }
+}
+
+impl Samples {
+    /// Copies the samples from a time on, in nanoseconds of the recording's clock, and what they are
+    /// made of. The events stay as they are; `profile` is the one whose tables these samples are of.
+    /// A sample without a time is copied.
+    #[must_use]
+    pub fn since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, Renumbered) {
+        let mut copy = Copier::new(profile);
+        let mut samples = Self::default();
+        let (mut tasks, mut locations) = (HashMap::new(), HashMap::new());
+        for sample in self.iter().filter(|sample| sample.time_ns.is_none_or(|at| at >= from_ns)) {
+            let task = match tasks.get(&sample.task) {
+                Some(task) => *task,
+                None => {
+                    let Some(task) = self.task(sample.task) else { continue };
+                    let now = samples.add_task(copy.task(task));
+                    tasks.insert(sample.task, now);
+                    now
+                }
+            };
+            let location = match locations.get(&sample.location) {
+                Some(location) => *location,
+                None => {
+                    let Some(location) = self.location(sample.location) else { continue };
+                    let now = samples.add_location(copy.location(location));
+                    locations.insert(sample.location, now);
+                    now
+                }
+            };
+            samples.push(&Sample { task, location, ..sample });
+        }
+        (copy.to, samples, copy.numbers)
+    }
+}
+
+/// Tables while they are copied, each value when it is first needed.
+struct Copier<'a> {
+    from: &'a Profile,
+    to: Profile,
+    numbers: Renumbered,
+    strings: Map<StringId>,
+    threads: Map<ThreadId>,
+    stacks: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState>,
+}
+
+impl<'a> Copier<'a> {
+    fn new(from: &'a Profile) -> Self {
+        let mut copy = Self {
+            from,
+            to: Profile::default(),
+            numbers: Renumbered::default(),
+            strings: Map::default(),
+            threads: Map::default(),
+            stacks: HashMap::default(),
+        };
+        for (at, (_, event)) in from.events().enumerate() {
+            let name = copy.string(event.name);
+            copy.to.name_event(at, name);
+        }
+        copy
+    }
+
+    fn string(&mut self, id: StringId) -> StringId {
+        let Self { from, to, strings, .. } = self;
+        *strings.entry(id).or_insert_with(|| to.add_string(from.string(id)))
+    }
+
+    fn task(&mut self, task: &Task) -> Task {
+        Task {
+            thread: self.thread(task.thread),
+            comm: self.string(task.comm),
+            cgroup: task.cgroup.map(|cgroup| self.string(cgroup)),
+        }
+    }
+
+    fn thread(&mut self, id: ThreadId) -> ThreadId {
+        if let Some(now) = self.threads.get(&id).copied() {
+            return now;
+        }
+        let Some(thread) = self.from.thread(id) else { return id };
+        let now = self.to.add_thread(*thread);
+        if let Some(name) = self.from.name_of(id) {
+            let name = self.string(name);
+            self.to.name_thread(now, name);
+        }
+        self.threads.insert(id, now);
+        now
+    }
+
+    fn location(&mut self, location: &SampleLocation) -> SampleLocation {
+        SampleLocation {
+            leaf: location.leaf.map(|leaf| self.frame(leaf)),
+            stack: location.stack.and_then(|stack| self.stack(stack)),
+            trace: location.trace.map(|trace| self.string(trace)),
+        }
+    }
+
+    fn stack(&mut self, id: StackId) -> Option<StackId> {
+        if let Some(now) = self.stacks.get(&id).copied() {
+            return now;
+        }
+        let from = self.from;
+        let frames: Vec<_> =
+            from.frames_of(Some(id)).iter().map(|frame| self.frame(*frame)).collect();
+        let now = self.to.add_stack(&frames);
+        self.stacks.insert(id, now);
+        now
+    }
+
+    fn frame(&mut self, id: FrameId) -> FrameId {
+        if let Some(now) = self.numbers.frames.get(&id).copied() {
+            return now;
+        }
+        let Some(frame) = self.from.frame(id).copied() else { return id };
+        let now = Frame {
+            dso: frame.dso.map(|dso| self.dso(dso)),
+            function: match frame.function {
+                Ok(symbol) => Ok(self.symbol(symbol)),
+                Err(why) => Err(self.string(why)),
+            },
+            line: frame.line.map(|line| Line { file: self.string(line.file), ..line }),
+            ..frame
+        };
+        let now = self.to.add_frame(now);
+        self.numbers.frames.insert(id, now);
+        now
+    }
+
+    fn symbol(&mut self, id: SymbolId) -> SymbolId {
+        if let Some(now) = self.numbers.symbols.get(&id).copied() {
+            return now;
+        }
+        let Some(symbol) = self.from.symbol(id).copied() else { return id };
+        let (dso, name) = (self.dso(symbol.dso), self.string(symbol.name));
+        let now = self.to.add_symbol(Symbol { dso, name, ..symbol });
+        self.numbers.symbols.insert(id, now);
+        now
+    }
+
+    fn dso(&mut self, id: DsoId) -> DsoId {
+        if let Some(now) = self.numbers.dsos.get(&id).copied() {
+            return now;
+        }
+        let Some(dso) = self.from.dso(id).copied() else { return id };
+        let now = Dso { path: self.string(dso.path), short: self.string(dso.short) };
+        let now = self.to.add_dso(now);
+        self.numbers.dsos.insert(id, now);
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{Space, Thread};
+
+    /// A sample each nanosecond, each of a function, a thread and a name of its own.
+    fn made(samples: u32) -> (Profile, Samples) {
+        let (mut profile, mut all) = (Profile::default(), Samples::default());
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        for at in 0..samples {
+            let path = profile.add_string(format!("/bin/{at}").as_bytes());
+            let name = profile.add_string(format!("f{at}").as_bytes());
+            let dso = profile.add_dso(Dso { path, short: path });
+            let symbol = profile.add_symbol(Symbol { dso, name, start: u64::from(at) });
+            let leaf = profile.add_frame(Frame {
+                space: Space::User,
+                dso: Some(dso),
+                function: Ok(symbol),
+                address: u64::from(at),
+                is_inlined: false,
+                line: None,
+            });
+            let tid = i32::try_from(at).unwrap();
+            let thread = profile.add_thread(Thread { pid: tid, tid });
+            profile.name_thread(thread, name);
+            let task = all.add_task(Task { thread, comm: name, cgroup: None });
+            let stack = profile.add_stack(&[leaf]);
+            let location = SampleLocation { leaf: Some(leaf), stack, trace: None };
+            let location = all.add_location(location);
+            all.push(&Sample {
+                event,
+                task,
+                cpu: Some(at % 4),
+                location,
+                offset: None,
+                time_ns: Some(u64::from(at) + 1),
+                period: 1,
+            });
+        }
+        (profile, all)
+    }
+
+    #[test]
+    fn what_is_older_is_not_in_the_copy_and_the_rest_is_the_same() {
+        let (profile, samples) = made(100);
+        let (copied, rest, numbers) = samples.since(&profile, 91);
+        assert_eq!((rest.len(), rest.times()), (10, Some((91, 100))));
+        assert_eq!((rest.tasks().count(), rest.locations().count()), (10, 10));
+        for (before, after) in samples.iter().skip(90).zip(rest.iter()) {
+            let [old, new] = [(&profile, &samples, before), (&copied, &rest, after)].map(
+                |(profile, samples, sample)| {
+                    let task = samples.task(sample.task).unwrap();
+                    let leaf = samples.location(sample.location).unwrap().leaf.unwrap();
+                    let symbol = profile.frame(leaf).unwrap().function.unwrap();
+                    let name = profile.string(profile.symbol(symbol).unwrap().name).to_vec();
+                    let thread = *profile.thread(task.thread).unwrap();
+                    ((name, thread, sample.time_ns, sample.cpu), (leaf, symbol))
+                },
+            );
+            assert_eq!(old.0, new.0);
+            assert_eq!(
+                (numbers.frame(old.1.0), numbers.symbol(old.1.1)),
+                (Some(new.1.0), Some(new.1.1))
+            );
+        }
+        assert_eq!(copied.string(copied.events().next().unwrap().1.name), b"cycles");
+        let first =
+            samples.location(samples.iter().next().unwrap().location).unwrap().leaf.unwrap();
+        assert_eq!(numbers.frame(first), None, "nothing of the copy is in it");
+    }
+}

@@ -1,0 +1,91 @@
+//! What runs now, as text or JSON.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use tare_profile::{Profile, Samples, Selection, Term};
+use tare_render::{LiveFigures, View, live_json, live_line};
+use tare_replay::{Live, SampleSink};
+
+use super::feed::Feed;
+use crate::cli::resolved::top::{Form, Top};
+
+/// Lines of a screen that are no rows.
+const OTHER_LINES: usize = 10;
+
+/// Puts the cursor at the top of an empty screen.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// Prints what runs now.
+pub(super) struct Printer {
+    view: View,
+    terms: Vec<Term>,
+    is_json: bool,
+    is_screen: bool,
+    span: Duration,
+    result: io::Result<()>,
+}
+
+impl Printer {
+    /// `view`: what is shown, of rows those that fit.
+    pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> View) -> Self {
+        let is_json = top.form == Form::Json;
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let is_screen = !is_json && io::stdout().is_terminal();
+        let rows = size.filter(|_| is_screen).map(|size| usize::from(size.ws_row));
+        let pace = top.pace;
+        Self {
+            view: view(rows.map(|rows| rows.saturating_sub(OTHER_LINES).max(1))),
+            terms: top.terms.clone(),
+            is_json,
+            is_screen,
+            span: if pace.is_zeroed { pace.delay.min(pace.window) } else { pace.window },
+            result: Ok(()),
+        }
+    }
+
+    /// Prints what there is; `false` where it can't be written.
+    pub(super) fn print(&mut self, feed: &Feed, figures: &LiveFigures) -> bool {
+        let figures = LiveFigures { window_s: self.span.as_secs_f64(), ..figures.clone() };
+        self.result = feed
+            .with(|live, sink| {
+                // What is too old goes before the rest is summed up.
+                live.forget(sink);
+                self.fill(live, sink);
+                self.write(sink.parts().0, &figures)
+            })
+            .unwrap_or(Ok(()));
+        self.result.is_ok()
+    }
+
+    /// Sums up what is to be shown.
+    fn fill(&self, live: &Live, sink: &mut SampleSink) {
+        let (profile, samples): (&mut Profile, &Samples) = sink.parts();
+        let mut terms = self.terms.clone();
+        terms.push(Term::Time(live.since_ns(self.span), u64::MAX));
+        let selected = Selection { terms, ..Selection::default() }.of(profile, samples);
+        samples.fill_rows(profile, &selected, self.view.row_keys());
+        profile.losses = live.losses();
+    }
+
+    fn write(&self, profile: &Profile, figures: &LiveFigures) -> io::Result<()> {
+        let mut out = Vec::new();
+        if self.is_json {
+            live_json(&mut out, profile, &self.view, figures)?;
+        } else {
+            if self.is_screen {
+                out.extend_from_slice(CLEAR.as_bytes());
+            }
+            writeln!(out, "# {}", live_line(figures))?;
+            tare_render::text(&mut out, profile, &self.view)?;
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&out)?;
+        stdout.flush()
+    }
+
+    /// What became of what was printed.
+    pub(super) fn result(self) -> io::Result<()> {
+        self.result
+    }
+}

@@ -1,0 +1,72 @@
+//! Keys of what is recorded now, and what stays shown while the oldest of it is forgotten.
+
+use std::time::Duration;
+
+use tare_profile::{Function, Renumbered, Space, Term};
+
+use super::App;
+use super::overlay::Asked;
+use crate::keys::Action;
+use crate::model::Model;
+
+/// Seconds between refreshes.
+const DELAYS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+impl App {
+    /// Does what a key of what is recorded now does; `false`: it is none.
+    pub(super) fn act_live(&mut self, model: &mut Model, action: Action) -> bool {
+        let Some(live) = model.live() else { return false };
+        match action {
+            Action::Pause => {
+                live.is_paused = !live.is_paused;
+                let now =
+                    if live.is_paused { "recording stops: SPACE goes on" } else { "recording" };
+                self.message = now.to_owned();
+            }
+            Action::Zero => {
+                live.is_zeroed = !live.is_zeroed;
+                self.message = format!("the last {} s are shown", live.span().as_secs_f64());
+                self.is_stale = true;
+            }
+            Action::Delay => self.ask(Asked::Delay),
+            Action::HideKernel => self.toggle_term(Term::NotIn(Space::Kernel)),
+            Action::HideUser => self.toggle_term(Term::NotIn(Space::User)),
+            _ => return false,
+        }
+        true
+    }
+
+    fn toggle_term(&mut self, term: Term) {
+        let before = self.query.terms.len();
+        self.query.terms.retain(|known| *known != term);
+        if self.query.terms.len() == before {
+            self.query.terms.push(term);
+        }
+        self.is_stale = true;
+    }
+
+    pub(super) fn set_delay(&mut self, model: &mut Model, text: &str) {
+        let seconds = text.trim().parse::<f64>().ok().filter(|seconds| DELAYS.contains(seconds));
+        match (seconds, model.live()) {
+            (Some(seconds), Some(live)) => live.delay = Duration::from_secs_f64(seconds),
+            _ => self.message = format!("'{text}' is no number of seconds from 0.1 to 3600"),
+        }
+    }
+
+    /// Ids in the profile's tables are others. What has no sample any more is given up.
+    pub(crate) fn renumber(&mut self, now: &Renumbered) {
+        self.subject = self.subject.and_then(|frame| now.frame(frame));
+        self.flame.renumber(now);
+        let renumbered = |term: Term| match term {
+            Term::Stack(stack) => {
+                let stack: Option<Vec<Function>> =
+                    stack.into_iter().map(|function| now.function(function)).collect();
+                stack.map(Term::Stack)
+            }
+            other => Some(other),
+        };
+        self.query.terms =
+            std::mem::take(&mut self.query.terms).into_iter().filter_map(renumbered).collect();
+        self.is_stale = true;
+    }
+}

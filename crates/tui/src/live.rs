@@ -1,0 +1,222 @@
+//! What is recorded now, on the whole of a terminal.
+//!
+//! ```text
+//! the caller's thread:  records --Feed--> Model <-- Query -- App <-- keys, mouse, signals   :the interface's thread
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tare_format::file::Description;
+use tare_profile::Term;
+use tare_render::LiveFigures;
+use tare_replay::{Live, LiveOptions, SampleSink};
+
+use crate::app::{App, Settings};
+use crate::input::{Input, Message};
+use crate::model::{LiveModel, Model, Shared};
+use crate::paint::Theme;
+use crate::terminal::Screen;
+use crate::{Ended, Error, asked_by, follow};
+
+/// How soon something is shown at first, and how often it is looked whether there is something.
+const SOON: Duration = Duration::from_millis(250);
+
+/// What is to be shown, and how.
+#[derive(Debug)]
+pub struct LiveShown {
+    /// What is recorded, in words.
+    pub name: String,
+    /// The table of functions.
+    pub view: tare_render::View,
+    /// Which samples are shown.
+    pub terms: Vec<Term>,
+    /// Without colours.
+    pub is_plain: bool,
+    /// What a recording says of its machine and its events, in lines.
+    pub header: fn(&Description) -> Vec<String>,
+}
+
+/// How long and how often samples are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long.
+    pub window: Duration,
+    /// How often what is shown changes.
+    pub delay: Duration,
+    /// Only what came since the last change is shown.
+    pub is_zeroed: bool,
+}
+
+/// An interface that is not shown yet.
+#[derive(Debug)]
+pub struct LiveScreen {
+    input: Input,
+    feed: Feed,
+}
+
+/// Takes in what is recorded.
+#[derive(Clone, Debug)]
+pub struct Feed(Shared);
+
+/// An interface that is shown. Its file is readable when it has ended.
+#[derive(Debug)]
+pub struct Running {
+    thread: JoinHandle<Result<Ended, Error>>,
+    ended: OwnedFd,
+    sender: Sender<Message>,
+}
+
+impl LiveScreen {
+    /// Holds signals back, which must come before any thread is started. `trace`: places are told
+    /// apart by the fields of tracepoints.
+    ///
+    /// # Errors
+    /// [`Error::Signals`].
+    pub fn new(options: LiveOptions, pace: Pace, trace: bool) -> Result<Self, Error> {
+        let input = Input::new().map_err(Error::Signals)?;
+        let Pace { window, delay, is_zeroed } = pace;
+        let live = LiveModel {
+            replay: Live::new(options),
+            figures: LiveFigures::default(),
+            window,
+            delay,
+            is_zeroed,
+            is_paused: false,
+        };
+        let model = Model::of_live(live, trace);
+        Ok(Self { input, feed: Feed(Shared::new(model)) })
+    }
+
+    /// Where records go.
+    #[must_use]
+    pub fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Takes the terminal over, and shows what there is until the user has seen enough.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn start(self, shown: LiveShown) -> Result<Running, Error> {
+        let Self { input, feed } = self;
+        let (ended, ends) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Error::Loader(errno.into()))?;
+        let sender = input.sender();
+        let screen = Screen::take().map_err(Error::Terminal)?;
+        input.start();
+        let settings = Settings {
+            view: shown.view,
+            terms: shown.terms,
+            name: shown.name,
+            theme: Theme { color: !shown.is_plain },
+            header: shown.header,
+        };
+        let thread = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            // Closed when the interface ends, however that is.
+            let _ends = ends;
+            Session { screen, input, shared: feed.0 }.go_on(App::new(settings))
+        });
+        Ok(Running { thread: thread.map_err(Error::Loader)?, ended, sender })
+    }
+}
+
+impl Feed {
+    /// Hands records in. Nothing is shown meanwhile.
+    pub fn with<T>(&self, hand: impl FnOnce(&mut Live, &mut SampleSink) -> T) -> Option<T> {
+        let mut model = self.0.fill();
+        let (live, sink) = model.live_parts()?;
+        Some(hand(live, sink))
+    }
+
+    /// Says what watching costs. Returns how often the user wants to hear of it.
+    pub fn set_figures(&self, figures: &LiveFigures) -> Duration {
+        let mut model = self.0.fill();
+        let Some(live) = model.live() else { return SOON };
+        live.figures = LiveFigures { window_s: live.span().as_secs_f64(), ..figures.clone() };
+        live.delay
+    }
+
+    /// Whether the user has stopped recording for a while.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.0.fill().live().is_some_and(|live| live.is_paused)
+    }
+}
+
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+}
+
+impl Running {
+    /// Ends the interface, if it has not ended yet, and says how it ended.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn end(self) -> Result<Ended, Error> {
+        // It may have ended.
+        let _ = self.sender.send(Message::Loaded);
+        self.thread.join().map_err(|_| Error::Input)?
+    }
+}
+
+/// What the interface needs of the outside.
+struct Session {
+    screen: Screen,
+    input: Input,
+    shared: Shared,
+}
+
+impl Session {
+    fn go_on(mut self, mut app: App) -> Result<Ended, Error> {
+        let mut due = Instant::now();
+        loop {
+            let mut model = self.shared.show();
+            let now = Instant::now();
+            let (delay, is_paused) =
+                model.live().map_or((SOON, false), |live| (live.delay, live.is_paused));
+            let is_due = due <= now && !is_paused;
+            if is_due && let Some(renumbered) = model.renew() {
+                app.renumber(&renumbered);
+            }
+            app.refresh(&mut model, is_due);
+            if due <= now {
+                let is_empty = model.samples().is_empty();
+                due = now + if is_empty { delay.min(SOON) } else { delay };
+            }
+            let picture = app.picture(&mut model, self.screen.area());
+            drop(model);
+            self.screen.show(&picture).map_err(Error::Screen)?;
+            if let Some(ended) = self.wait(&mut app, due)? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits until something happens or the time has come, and takes in all that happened by then.
+    fn wait(&mut self, app: &mut App, until: Instant) -> Result<Option<Ended>, Error> {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut next = match self.input.messages().recv_timeout(left) {
+            Err(RecvTimeoutError::Timeout) => None,
+            received => Some(received.map_err(|_| Error::Input)?),
+        };
+        while let Some(message) = next {
+            if matches!(message, Message::Loaded) {
+                return Ok(Some(Ended::Quit));
+            }
+            let asked = asked_by(message, |event| app.take(&mut self.shared.show(), event));
+            if let std::ops::ControlFlow::Break(ended) =
+                follow(asked, &self.input, &mut self.screen)?
+            {
+                return Ok(Some(ended));
+            }
+            next = self.input.messages().try_recv().ok();
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,84 @@
+//! What is recorded now, while it is.
+
+use std::time::Duration;
+
+use tare_profile::{Losses, Renumbered};
+use tare_render::LiveFigures;
+use tare_replay::{Live, SampleSink, SampleSinkOptions};
+
+use super::{Model, Progress};
+
+/// What is recorded now, and how much of it is shown.
+#[derive(Debug)]
+pub(crate) struct LiveModel {
+    pub(crate) replay: Live,
+    pub(crate) figures: LiveFigures,
+    /// How long samples are shown.
+    pub(crate) window: Duration,
+    /// How often what is shown changes.
+    pub(crate) delay: Duration,
+    /// Only what came since the last change is shown.
+    pub(crate) is_zeroed: bool,
+    /// Recording stops for a while, and what is shown stays.
+    pub(crate) is_paused: bool,
+}
+
+impl LiveModel {
+    /// How far back samples are shown.
+    pub(crate) fn span(&self) -> Duration {
+        if self.is_zeroed { self.delay.min(self.window) } else { self.window }
+    }
+}
+
+impl Model {
+    /// A model of which nothing is recorded yet.
+    pub(crate) fn of_live(live: LiveModel, trace: bool) -> Self {
+        let description = live.replay.description().clone();
+        Self {
+            sink: SampleSink::new(
+                SampleSinkOptions { trace, ..SampleSinkOptions::default() },
+                &description,
+            ),
+            ledger: None,
+            description,
+            losses: Losses::default(),
+            progress: Progress::Done,
+            // The replay leaves the recorder's own out.
+            include_self: true,
+            totals: None,
+            replay: None,
+            live: Some(live),
+        }
+    }
+
+    /// What is recorded now; `None` of a recording.
+    pub(crate) fn live(&mut self) -> Option<&mut LiveModel> {
+        self.live.as_mut()
+    }
+
+    /// Both parts of what is recorded now.
+    pub(crate) fn live_parts(&mut self) -> Option<(&mut Live, &mut SampleSink)> {
+        Some((&mut self.live.as_mut()?.replay, &mut self.sink))
+    }
+
+    /// From when on samples are shown, in nanoseconds of the recording's clock.
+    pub(super) fn since_ns(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.replay.since_ns(live.span()))
+    }
+
+    /// Takes in what is recorded by now, and forgets what is too old. Returns what has become of ids
+    /// in tables, where they have changed.
+    pub(crate) fn renew(&mut self) -> Option<Renumbered> {
+        let live = self.live.as_mut()?;
+        let renumbered = live.replay.forget(&mut self.sink);
+        // What is left out is no loss: it is the rule here.
+        self.losses = Losses { own_samples: 0, ..live.replay.losses() };
+        let description = live.replay.description();
+        if self.description.events().len() != description.events().len() {
+            self.description = description.clone();
+            self.sink.learn_events(description);
+        }
+        self.totals = None;
+        renumbered
+    }
+}
