@@ -1,5 +1,6 @@
 //! The way into a file past the page cache: bytes are gathered in one aligned buffer and written
-//! with `O_DIRECT`, whole blocks at a time.
+//! with `O_DIRECT`, whole blocks at a time. Long pieces that lie in memory as they will in the file
+//! are written from there.
 //!
 //! ```text
 //! file    | written ............. | buffer: whole blocks, then a part of one |
@@ -15,8 +16,10 @@ use rustix::io::Errno;
 
 use super::disk::{DirectFile, DiskFile};
 
-/// Bytes that are written at a time.
-const CAPACITY: usize = 4 << 20;
+/// Bytes of the buffer.
+const CAPACITY: usize = 1 << 20;
+/// A piece of so many bytes is worth a write of its own.
+const THROUGH: usize = 64 << 10;
 /// Space is allocated for so many bytes at first, and each time for twice as many.
 const FIRST_ALLOCATION: u64 = 16 << 20;
 /// The most bytes for which space is allocated ahead.
@@ -29,15 +32,6 @@ pub(super) enum DirectError {
     Truncated,
     /// The kernel's own.
     Failed(Errno),
-}
-
-/// What was used, for the account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DirectUse {
-    /// Bytes in the file that were written past the page cache.
-    pub(super) bytes: u64,
-    /// System calls.
-    pub(super) calls: u64,
 }
 
 /// Writes to a file past the page cache.
@@ -59,7 +53,7 @@ pub(super) struct DirectWriter {
     allocated: u64,
     /// For so many bytes it is allocated next; 0 where it can't be.
     allocation: u64,
-    used: DirectUse,
+    calls: u64,
 }
 
 impl DirectWriter {
@@ -92,7 +86,7 @@ impl DirectWriter {
             in_file: end,
             allocated: end,
             allocation: FIRST_ALLOCATION,
-            used: DirectUse::default(),
+            calls: 0,
         })
     }
 
@@ -106,63 +100,103 @@ impl DirectWriter {
         self.base + self.clean as u64
     }
 
-    /// What was used so far.
-    pub(super) fn used(&self) -> DirectUse {
-        self.used
+    /// System calls that this took.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Takes all the pieces. Where that fails, [`DirectWriter::end`] tells how much was taken.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), DirectError> {
         for piece in pieces {
-            let mut rest = *piece;
+            let mut rest = &piece[self.write_through(piece)?..];
             while !rest.is_empty() {
                 if self.len == CAPACITY {
                     self.write_out()?;
                 }
                 let (now, later) = rest.split_at(rest.len().min(CAPACITY - self.len));
-                self.buffer.bytes()[self.len..][..now.len()].copy_from_slice(now);
-                self.len += now.len();
+                self.take(now);
                 rest = later;
             }
         }
         Ok(())
     }
 
+    /// Copies bytes that find room in the buffer.
+    fn take(&mut self, bytes: &[u8]) {
+        self.buffer.bytes()[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Writes the whole blocks of a long piece from where it lies, if that is as far from a block's
+    /// beginning as its place in the file. Returns how many bytes were taken.
+    fn write_through(&mut self, piece: &[u8]) -> Result<usize, DirectError> {
+        let block = self.direct.block;
+        let head = self.len.next_multiple_of(block) - self.len;
+        let lies_right = piece.len() >= THROUGH.max(2 * block)
+            && piece[head..].as_ptr().align_offset(block) == 0;
+        if !lies_right {
+            return Ok(0);
+        }
+        let taken = head + (piece.len() - head) / block * block;
+        self.take(&piece[..head]);
+        self.write(&piece[head..taken])?;
+        Ok(taken)
+    }
+
     /// Has everything that was appended in the file, with zeros up to the end of a block.
     pub(super) fn write_out(&mut self) -> Result<(), DirectError> {
-        if self.clean == self.len {
-            return Ok(());
-        }
+        if self.clean == self.len { Ok(()) } else { self.write(&[]) }
+    }
+
+    /// Writes the buffer, from the first block on that has something new, and whole blocks behind it:
+    /// where there are some, the buffer holds whole ones too.
+    fn write(&mut self, behind: &[u8]) -> Result<(), DirectError> {
         let is_truncated = self.file.state().map_err(DirectError::Failed)?.bytes < self.in_file;
-        self.used.calls += 1;
+        self.calls += 1;
         if is_truncated {
             return Err(DirectError::Truncated);
         }
         let block = self.direct.block;
-        let first = self.clean / block * block;
         let padded = self.len.next_multiple_of(block);
         self.buffer.bytes()[self.len..padded].fill(0);
-        self.allocate(self.base + padded as u64);
-        let mut at = first;
-        while at < padded {
-            let bytes = IoSlice::new(&self.buffer.bytes()[at..padded]);
-            let written = self.direct.file.write_at(&[bytes], self.base + at as u64);
-            self.used.calls += 1;
-            match written.map_err(DirectError::Failed)? {
+        let all = padded + behind.len();
+        self.allocate(self.base + all as u64);
+        let mut at = self.clean / block * block;
+        while at < all {
+            let pieces = [
+                IoSlice::new(self.buffer.bytes().get(at..padded).unwrap_or_default()),
+                IoSlice::new(&behind[at.saturating_sub(padded)..]),
+            ];
+            let written = self.direct.file.write_at(&pieces, self.base + at as u64);
+            self.calls += 1;
+            match written {
                 // Less than a block: somebody else has to find out why.
-                written if written < block => return Err(DirectError::Failed(Errno::INVAL)),
-                written => at += written / block * block,
+                Ok(written) if written >= block => at += written / block * block,
+                failed => {
+                    self.advance(at.min(padded), at.saturating_sub(padded));
+                    return Err(DirectError::Failed(failed.err().unwrap_or(Errno::INVAL)));
+                }
             }
-            self.clean = at.min(self.len);
-            self.in_file = self.base + at as u64;
         }
-        self.used.bytes += (self.len - first) as u64;
-        let whole = self.len / block * block;
-        self.buffer.bytes().copy_within(whole..self.len, 0);
-        self.base += whole as u64;
-        self.len -= whole;
-        self.clean = self.len;
+        self.advance(padded, behind.len());
         Ok(())
+    }
+
+    /// So many bytes of the buffer are in the file, and so many that lie behind it. What is left in
+    /// the buffer is the block that the data end in.
+    fn advance(&mut self, of_buffer: usize, behind: usize) {
+        self.in_file = self.in_file.max(self.base + (of_buffer + behind) as u64);
+        self.clean = of_buffer.min(self.len);
+        if behind > 0 {
+            self.base += (self.len + behind) as u64;
+            (self.len, self.clean) = (0, 0);
+        } else if self.clean == self.len {
+            let whole = self.len / self.direct.block * self.direct.block;
+            self.buffer.bytes().copy_within(whole..self.len, 0);
+            self.base += whole as u64;
+            self.len -= whole;
+            self.clean = self.len;
+        }
     }
 
     /// Has space allocated ahead. Where there is none, a write finds out.
@@ -171,7 +205,7 @@ impl DirectWriter {
             return;
         }
         let ahead = end + self.allocation;
-        self.used.calls += 1;
+        self.calls += 1;
         if self.file.allocate(self.allocated, ahead - self.allocated).is_ok() {
             self.allocated = ahead;
             self.allocation = (2 * self.allocation).min(LARGEST_ALLOCATION);

@@ -17,20 +17,45 @@ use super::{Closing, OutputError, OutputStats, Result};
 
 /// Bytes that wait together.
 const PIECE: usize = 1 << 20;
-/// Buffers that are kept for use again.
-const SPARE: usize = 4;
+/// Bytes of a page, at whose boundary a piece begins, or as far behind one as its place in the file.
+const PAGE: usize = 4096;
 
 type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 
 enum Job {
     /// Records; where `ends` is not set, the last one goes on in the next piece.
     Append {
-        piece: Vec<u8>,
+        piece: Piece,
         ends: bool,
     },
     Flush,
     /// Anything that somebody waits for.
     Call(Call),
+}
+
+/// Bytes that wait together, in memory that is used again.
+#[derive(Default)]
+struct Piece {
+    memory: Vec<u8>,
+    /// Where they begin in it.
+    first: usize,
+}
+
+impl Piece {
+    /// In spare memory, for bytes that belong to this place in the file: long ones can then be
+    /// written to blocks of it from where they lie.
+    fn new(mut memory: Vec<u8>, place: u64) -> Self {
+        memory.clear();
+        memory.reserve_exact(PIECE + 2 * PAGE);
+        let phase = usize::try_from(place % PAGE as u64).unwrap_or(0);
+        let first = memory.as_ptr().align_offset(PAGE).min(PAGE) + phase;
+        memory.resize(first, 0);
+        Self { memory, first }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.first..]
+    }
 }
 
 #[derive(Default)]
@@ -41,6 +66,8 @@ struct State {
     spare: Vec<Vec<u8>>,
     failed: Option<OutputError>,
     written: u64,
+    /// Where the next piece will lie in the file, as long as nothing comes between.
+    next: u64,
     wants_switch: bool,
     account: OutputStats,
     /// System calls for handing over: whoever waits or wakes makes one (`futex(2)`).
@@ -175,12 +202,12 @@ impl Queue {
         let mut piece = self.spare();
         for mut rest in records.iter().copied() {
             while !rest.is_empty() {
-                if piece.len() == PIECE {
+                if piece.bytes().len() == PIECE {
                     self.push(piece, false);
                     piece = self.spare();
                 }
-                let (now, later) = rest.split_at(rest.len().min(PIECE - piece.len()));
-                piece.extend_from_slice(now);
+                let (now, later) = rest.split_at(rest.len().min(PIECE - piece.bytes().len()));
+                piece.memory.extend_from_slice(now);
                 rest = later;
             }
         }
@@ -188,21 +215,27 @@ impl Queue {
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    fn spare(&self) -> Vec<u8> {
-        self.shared.lock().spare.pop().unwrap_or_default()
+    fn spare(&self) -> Piece {
+        let mut state = self.shared.lock();
+        let (memory, place) = (state.spare.pop().unwrap_or_default(), state.next);
+        drop(state);
+        Piece::new(memory, place)
     }
 
     /// Waits for room, and adds a piece.
-    fn push(&self, piece: Vec<u8>, ends: bool) {
-        if piece.is_empty() {
+    fn push(&self, piece: Piece, ends: bool) {
+        let bytes = piece.bytes().len();
+        let mut state = self.shared.lock();
+        if bytes == 0 {
+            state.spare.push(piece.memory);
             return;
         }
-        let mut state = self.shared.lock();
-        while state.bytes > 0 && state.bytes + piece.len() > self.capacity {
+        while state.bytes > 0 && state.bytes + bytes > self.capacity {
             state.calls += 1;
             state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.bytes += piece.len();
+        state.bytes += bytes;
+        state.next += bytes as u64;
         state.high_water = state.high_water.max(state.bytes);
         state.jobs.push_back(Job::Append { piece, ends });
         state.calls += 1;
@@ -284,8 +317,9 @@ fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
         let mut done = None;
         let result = match job {
             Job::Append { piece, ends } => {
+                let bytes = piece.bytes();
                 let result =
-                    if ends { recording.append(&[&piece]) } else { recording.append_part(&piece) };
+                    if ends { recording.append(&[bytes]) } else { recording.append_part(bytes) };
                 done = Some(piece);
                 result
             }
@@ -301,14 +335,14 @@ fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
         state.wants_switch = recording.wants_switch();
         state.account = account;
         state.failed = state.failed.take().or(result.err());
-        if let Some(mut piece) = done {
-            state.bytes -= piece.len();
+        if let Some(piece) = done {
+            state.bytes -= piece.bytes().len();
             state.calls += 1;
             shared.has_room.notify_all();
-            piece.clear();
-            if state.spare.len() < SPARE {
-                state.spare.push(piece);
-            }
+            state.spare.push(piece.memory);
+        }
+        if state.jobs.is_empty() {
+            state.next = state.written;
         }
     }
 }

@@ -145,7 +145,7 @@ impl Sink {
     /// Goes on by writes, beginning with what is in no file as yet.
     fn leave_direct(&mut self, error: Option<DirectError>) -> Result<(), Errno> {
         let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
-        let calls = writer.used().calls;
+        let calls = writer.calls();
         let (file, (end, rest)) = (writer.file(), writer.rest());
         let mut next = FileWriter::new(file, end);
         let written = match error {
@@ -241,7 +241,7 @@ impl Sink {
         let of_path = match &self.path {
             OpenPath::Write(writer) => writer.calls(),
             OpenPath::Mmap(windows) => windows.used().calls,
-            OpenPath::Direct(writer) => writer.used().calls,
+            OpenPath::Direct(writer) => writer.calls(),
             OpenPath::Stream { calls, .. } => *calls,
         };
         self.earlier_calls + of_path
