@@ -25,7 +25,7 @@ type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 enum Job {
     /// Records; where `ends` is not set, the last one goes on in the next piece.
     Append {
-        piece: Piece,
+        piece: QueuedBytes,
         ends: bool,
     },
     Flush,
@@ -35,13 +35,13 @@ enum Job {
 
 /// Bytes that wait together, in memory that is used again.
 #[derive(Default)]
-struct Piece {
+struct QueuedBytes {
     memory: Vec<u8>,
     /// Where they begin in it.
     first: usize,
 }
 
-impl Piece {
+impl QueuedBytes {
     /// In spare memory, for bytes that belong to this place in the file: long ones can then be
     /// written to blocks of it from where they lie.
     fn new(mut memory: Vec<u8>, place: u64) -> Self {
@@ -215,15 +215,15 @@ impl Queue {
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    fn spare(&self) -> Piece {
+    fn spare(&self) -> QueuedBytes {
         let mut state = self.shared.lock();
         let (memory, place) = (state.spare.pop().unwrap_or_default(), state.next);
         drop(state);
-        Piece::new(memory, place)
+        QueuedBytes::new(memory, place)
     }
 
     /// Waits for room, and adds a piece.
-    fn push(&self, piece: Piece, ends: bool) {
+    fn push(&self, piece: QueuedBytes, ends: bool) {
         let bytes = piece.bytes().len();
         let mut state = self.shared.lock();
         if bytes == 0 {
