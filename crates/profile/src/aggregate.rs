@@ -21,6 +21,9 @@ pub struct Options {
     pub children: bool,
     /// Keep what call trees are made of, which run from here.
     pub trees: Option<Order>,
+    /// With children, trees hold what begins at their entry: else samples in the entry itself have
+    /// their whole chain there, as in perf.
+    pub from_entries: bool,
     /// What is shown.
     pub filter: Filter,
 }
@@ -172,6 +175,7 @@ pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
         profile,
         groups: FrameGroups::new(profile, &functions, &options.keys, &options.filter),
         trees: options.trees,
+        from_entries: options.from_entries && children,
         entries: Vec::new(),
         by_key: HashMap::default(),
         chains: Vec::new(),
@@ -215,6 +219,7 @@ struct Filling<'a> {
     profile: &'a Profile,
     groups: FrameGroups<'a>,
     trees: Option<Order>,
+    from_entries: bool,
     entries: Vec<Entry>,
     /// By the groups of row and frame.
     by_key: HashMap<u64, u32, foldhash::fast::RandomState>,
@@ -230,7 +235,9 @@ impl Filling<'_> {
             let frames = self.profile.frames_of(row.row.stack);
             if let Some(entry) = self.entry(row, row.row.leaf) {
                 self.entries[entry].own.add(row.weight);
-                self.add(entry, (id, row.weight), 0, frames.len());
+                if !self.from_entries || frames.is_empty() {
+                    self.add(entry, (id, row.weight), 0, frames.len());
+                }
             }
             let frames = if children { frames } else { &[] };
             for skip in 0..frames.len() {

@@ -19,6 +19,7 @@ pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
         keys: keys.collect(),
         children: view.children,
         trees,
+        from_entries: false,
         filter: view.filter.clone(),
     };
     let mut table = table(profile, event, &options);

@@ -47,11 +47,11 @@ pub enum Action {
     Last,
     /// Opens or closes what is below the line, or goes into it.
     Enter,
-    /// Opens what is below the line.
+    /// Opens what is below the line, or closes it.
     Expand,
     /// Closes what is below the line.
     Collapse,
-    /// Opens all that is below the row.
+    /// Opens all that is below the row, or closes it.
     ExpandRow,
     /// Opens everything.
     ExpandAll,
@@ -89,6 +89,8 @@ pub enum Action {
     Range,
     /// With lines of the source, or without.
     Source,
+    /// Instructions by their share, what they weigh, or their samples.
+    Figure,
     /// To the hottest instruction.
     Hottest,
     /// To the next instruction by weight.
@@ -169,7 +171,7 @@ pub struct Binding {
 }
 
 const LISTS: &[View] = &[View::Functions, View::Callers, View::Tree];
-const ZOOMED: &[View] = &[View::Functions, View::Callers, View::Tree, View::Timeline];
+const ROWS: &[View] = &[View::Functions, View::Timeline];
 const CODE: &[View] = &[View::Functions, View::Callers, View::Tree, View::Flame];
 const DATA: &[View] = &[View::Functions, View::Callers, View::Tree, View::Flame, View::Timeline];
 const LINES: &[View] =
@@ -215,6 +217,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&["b"], &[View::Timeline], Action::ByThread, "by thread, or by CPU again"),
     key(&["ENTER"], &[View::Annotate], Action::Jump, "to where the instruction jumps"),
     key(&["s"], &[View::Annotate], Action::Source, "lines of the source on or off"),
+    key(&["t"], &[View::Annotate], Action::Figure, "percentages, periods, or samples"),
     key(&["H"], &[View::Annotate], Action::Hottest, "to the hottest instruction"),
     key(&["TAB"], &[View::Annotate], Action::NextHottest, "to the next hottest instruction"),
     key(&["UNTAB"], &[View::Annotate], Action::PreviousHottest, "to the one before"),
@@ -225,18 +228,18 @@ pub const BINDINGS: &[Binding] = &[
     key(&["PGDN", "SPACE"], LINES, Action::PageDown, "a screen down"),
     key(&["HOME"], LINES, Action::First, "to the first line"),
     key(&["END"], LINES, Action::Last, "to the last line"),
-    key(&["ENTER"], LISTS, Action::Enter, "open or close the call chains of the row"),
-    key(&["+"], LISTS, Action::Expand, "open the call chains one level"),
+    key(&["ENTER"], LISTS, Action::Enter, "open or close the line; without call chains the menu"),
+    key(&["+"], LISTS, Action::Expand, "open or close one level of call chains"),
     key(&["-"], LISTS, Action::Collapse, "close them"),
-    key(&["e"], LISTS, Action::ExpandRow, "open all call chains of the row"),
+    key(&["e"], LISTS, Action::ExpandRow, "open or close all call chains of the row"),
     key(&["E"], LISTS, Action::ExpandAll, "open all call chains"),
     key(&["C"], LISTS, Action::CollapseAll, "close all call chains"),
     key(&["TAB"], DATA, Action::NextEvent, "next event"),
     key(&["UNTAB"], DATA, Action::PreviousEvent, "event before"),
-    key(&["t"], ZOOMED, Action::ZoomThread, "only this thread, or all again"),
-    key(&["p"], ZOOMED, Action::ZoomProcess, "only this process, or all again"),
-    key(&["c"], LISTS, Action::ZoomComm, "only this command, or all again"),
-    key(&["u"], ZOOMED, Action::ZoomCpu, "only this CPU, or all again"),
+    key(&["t"], ROWS, Action::ZoomThread, "only this thread, or all again"),
+    key(&["p"], ROWS, Action::ZoomProcess, "only this process, or all again"),
+    key(&["c"], &[View::Functions], Action::ZoomComm, "only this command, or all again"),
+    key(&["u"], ROWS, Action::ZoomCpu, "only this CPU, or all again"),
     key(&["d"], CODE, Action::ZoomDso, "only this file (DSO), or all again"),
     key(
         &["z"],
@@ -250,9 +253,10 @@ pub const BINDINGS: &[Binding] = &[
         &["f"],
         DATA,
         Action::Filter,
-        "only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=",
+        "only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, function=, event=, time=",
     ),
-    key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "take the last filter back"),
+    key(&["LEFT"], LISTS, Action::Unfilter, "take the last filter back"),
+    key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "the same"),
     key(&["R"], DATA, Action::UnfilterAll, "take all filters back"),
     key(&["CTRL-f"], &[], Action::Search, "search"),
     key(&["n"], &[], Action::SearchNext, "next place that was searched for"),
@@ -285,6 +289,14 @@ fn bindings(is_live: bool) -> impl Iterator<Item = &'static Binding> {
     let live = if is_live { LIVE_BINDINGS } else { &[] };
     live.iter().chain(BINDINGS)
 }
+
+/// What the mouse does, for the help.
+const MOUSE: &[(&str, &str)] = &[
+    ("WHEEL", "up and down"),
+    ("CLICK", "choose a line, again to open it; a view below, a column's title to sort by it"),
+    ("RIGHT CLICK", "what can be done with the row"),
+    ("DRAG", "over time: a range, which ENTER takes"),
+];
 
 /// What a key does in a view.
 pub(super) fn action(view: View, name: &str, is_live: bool) -> Option<Action> {
@@ -328,5 +340,6 @@ pub(super) fn name(event: &KeyEvent) -> Option<String> {
 pub(super) fn help(view: View, is_live: bool) -> Vec<String> {
     let fits = |binding: &&Binding| binding.views.is_empty() || binding.views.contains(&view);
     let line = |binding: &Binding| format!("{:<18} {}", binding.keys.join(" "), binding.help);
-    bindings(is_live).filter(fits).map(line).collect()
+    let mouse = MOUSE.iter().map(|(what, help)| format!("{what:<18} {help}"));
+    bindings(is_live).filter(fits).map(line).chain(mouse).collect()
 }

@@ -44,8 +44,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Of the time, how much may go into showing what isn't complete: one part of so many.
 const SHOWING: u32 = 8;
 
+/// Which columns and call chains fit a recording.
+pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::View + Send>;
+
 /// What is to be shown, and how.
-#[derive(Debug)]
 pub struct Shown {
     /// The recording, at its front.
     pub recording: Recording,
@@ -61,9 +63,12 @@ pub struct Shown {
     pub inline: bool,
     /// Keep the recorder's own samples.
     pub include_self: bool,
-    /// The table of functions.
-    pub view: tare_render::View,
-    /// Which samples are shown.
+    /// The table of functions: what it has depends on what the recording says of itself, which a
+    /// stream says on the way.
+    pub view: ViewOf,
+    /// Which samples count at all: percentages are of these.
+    pub base: Vec<Term>,
+    /// Which of these are shown.
     pub terms: Vec<Term>,
     /// Without colours.
     pub is_plain: bool,
@@ -129,13 +134,14 @@ pub fn run(shown: Shown) -> Result<Ended, Error> {
     loader.map_err(Error::Loader)?;
     let settings = Settings {
         view: shown.view,
+        base: shown.base,
         terms: shown.terms,
         name: shown.name,
         theme: Theme { color: !shown.is_plain },
         header: shown.header,
     };
-    Session { screen: &mut screen, input: &input, shared: &shared, panics }
-        .go_on(App::new(settings))
+    let app = App::new(settings, shared.show().description());
+    Session { screen: &mut screen, input: &input, shared: &shared, panics }.go_on(app)
 }
 
 /// What the interface needs of the outside.

@@ -108,8 +108,10 @@ impl LiveScreen {
         let sender = input.sender();
         let screen = Screen::take().map_err(Error::Terminal)?;
         input.start();
+        let view = shown.view;
         let settings = Settings {
-            view: shown.view,
+            view: Box::new(move |_| view.clone()),
+            base: Vec::new(),
             terms: shown.terms,
             name: shown.name,
             theme: Theme { color: !shown.is_plain },
@@ -118,7 +120,8 @@ impl LiveScreen {
         let thread = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Closed when the interface ends, however that is.
             let _ends = ends;
-            Session { screen, input, shared: feed.0 }.go_on(App::new(settings))
+            let app = App::new(settings, feed.0.show().description());
+            Session { screen, input, shared: feed.0 }.go_on(app)
         });
         Ok(Running { thread: thread.map_err(Error::Loader)?, ended, sender })
     }

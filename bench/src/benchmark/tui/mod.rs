@@ -127,6 +127,10 @@ fn shown(
         if passed > PATIENCE {
             bail!("{name}: no report within {} s:\n{screen}", PATIENCE.as_secs());
         }
+        if screen.contains("Press any key") {
+            // perf warns that hidden kernel addresses have no names, and waits.
+            terminal.tmux(&["send-keys", "Space"])?;
+        }
         std::thread::sleep(LOOK);
     }
 }

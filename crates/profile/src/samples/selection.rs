@@ -25,12 +25,18 @@ pub enum Term {
     Dso(Vec<u8>),
     /// A part of the name of a function that ran or called what ran.
     Symbol(Vec<u8>),
+    /// The name of such a function.
+    Function(Vec<u8>),
+    /// What ran has a function's name.
+    Named,
     /// What the call chain begins with, the outermost function first.
     Stack(Vec<Function>),
     /// The CPU was elsewhere than in this part of an address space.
     NotIn(Space),
     /// From one time to another, in nanoseconds of the recording's clock, both included.
     Time(u64, u64),
+    /// One of these holds: at least one, all on the same thing.
+    AnyOf(Vec<Term>),
 }
 
 /// Which samples are taken: those for which all terms hold.
@@ -61,7 +67,8 @@ pub struct Selected {
     event: Option<EventId>,
     tasks: Vec<bool>,
     locations: Vec<bool>,
-    cpus: Vec<u32>,
+    /// For each condition on CPUs those that it names.
+    cpus: Vec<Vec<u32>>,
     from_ns: u64,
     to_ns: u64,
 }
@@ -79,14 +86,16 @@ impl Selection {
             to_ns: u64::MAX,
         };
         for term in &self.terms {
-            match term {
-                Term::Cpu(cpu) => selected.cpus.push(*cpu),
-                Term::Time(from_ns, to_ns) => {
-                    selected.from_ns = selected.from_ns.max(*from_ns);
-                    selected.to_ns = selected.to_ns.min(*to_ns);
-                }
-                _ => {}
+            if let Term::Time(from_ns, to_ns) = term {
+                selected.from_ns = selected.from_ns.max(*from_ns);
+                selected.to_ns = selected.to_ns.min(*to_ns);
             }
+            let cpu = |term: &Term| match term {
+                Term::Cpu(cpu) => Some(*cpu),
+                _ => None,
+            };
+            let cpus: Vec<_> = term.alternatives().iter().filter_map(cpu).collect();
+            selected.cpus.extend((!cpus.is_empty()).then_some(cpus));
         }
         let frames: Vec<HashSet<FrameId, foldhash::fast::RandomState>> =
             self.terms.iter().filter_map(|term| frames_of(profile, term)).collect();
@@ -103,6 +112,7 @@ impl Selection {
                         let leaf = location.leaf.and_then(|leaf| profile.frame(leaf));
                         leaf.is_none_or(|leaf| leaf.space != *space)
                     }
+                    Term::Named => is_named(profile, location.leaf),
                     _ => true,
                 })
         };
@@ -112,16 +122,15 @@ impl Selection {
 
     fn takes_task(&self, profile: &Profile, task: &Task) -> bool {
         let Some(thread) = profile.thread(task.thread) else { return false };
+        let holds = |term: &Term| match term {
+            Term::Comm(comm) => profile.string(task.comm) == comm,
+            Term::Pid(pid) => thread.pid == *pid,
+            Term::Tid(tid) => thread.tid == *tid,
+            Term::Cgroup(path) => task.cgroup.is_some_and(|cgroup| profile.string(cgroup) == path),
+            _ => true,
+        };
         !self.without_tids.contains(&thread.tid)
-            && self.terms.iter().all(|term| match term {
-                Term::Comm(comm) => profile.string(task.comm) == comm,
-                Term::Pid(pid) => thread.pid == *pid,
-                Term::Tid(tid) => thread.tid == *tid,
-                Term::Cgroup(path) => {
-                    task.cgroup.is_some_and(|cgroup| profile.string(cgroup) == path)
-                }
-                _ => true,
-            })
+            && self.terms.iter().all(|term| term.alternatives().iter().any(holds))
     }
 }
 
@@ -130,16 +139,33 @@ fn frames_of(
     profile: &Profile,
     term: &Term,
 ) -> Option<HashSet<FrameId, foldhash::fast::RandomState>> {
-    if !matches!(term, Term::Dso(_) | Term::Symbol(_)) {
+    let alternatives = term.alternatives();
+    let is_on_frames =
+        |term: &Term| matches!(term, Term::Dso(_) | Term::Symbol(_) | Term::Function(_));
+    if !alternatives.iter().any(is_on_frames) {
         return None;
     }
-    Some(profile.frame_ids().filter(|frame| term.takes_frame(profile, Some(*frame))).collect())
+    let is_taken =
+        |frame: &FrameId| alternatives.iter().any(|term| term.takes_frame(profile, Some(*frame)));
+    Some(profile.frame_ids().filter(is_taken).collect())
+}
+
+fn is_named(profile: &Profile, leaf: Option<FrameId>) -> bool {
+    leaf.and_then(|leaf| profile.frame(leaf)).is_some_and(|frame| frame.function.is_ok())
 }
 
 impl Term {
-    /// Whether a condition on frames holds for a frame; others hold for all.
+    /// The conditions of which one has to hold: mostly this one alone.
     #[must_use]
-    pub fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
+    pub fn alternatives(&self) -> &[Self] {
+        match self {
+            Self::AnyOf(terms) => terms,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// Whether a condition on frames holds for a frame; others hold for all.
+    fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
         let found = frame.and_then(|frame| profile.frame(frame));
         match self {
             Self::Dso(name) => {
@@ -148,11 +174,14 @@ impl Term {
                     [dso.short, dso.path].iter().any(|text| profile.string(*text) == name)
                 })
             }
-            Self::Symbol(part) => {
+            Self::Symbol(wanted) | Self::Function(wanted) => {
                 let symbol = found.and_then(|found| profile.symbol(found.function.ok()?));
-                symbol.is_some_and(|symbol| {
-                    let name = profile.string(symbol.name);
-                    part.is_empty() || name.windows(part.len()).any(|window| window == part)
+                let is_part = matches!(self, Self::Symbol(_));
+                symbol.map(|symbol| profile.string(symbol.name)).is_some_and(|name| match is_part {
+                    true => {
+                        wanted.is_empty() || name.windows(wanted.len()).any(|part| part == wanted)
+                    }
+                    false => name == wanted,
                 })
             }
             _ => true,
@@ -182,7 +211,7 @@ impl Selected {
             && is(&self.tasks, sample.task.index())
             && is(&self.locations, sample.location.index())
             && sample.time_ns.is_none_or(|at| (self.from_ns..=self.to_ns).contains(&at))
-            && self.cpus.iter().all(|cpu| sample.cpu == Some(*cpu))
+            && self.cpus.iter().all(|cpus| sample.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
     }
 }
 
@@ -333,6 +362,15 @@ mod tests {
             (Term::NotIn(Space::User), vec![]),
             (Term::NotIn(Space::Kernel), vec![1, 2, 3, 4]),
             (Term::Time(2, 3), vec![2, 3]),
+            (Term::Function(b"work".to_vec()), vec![1, 3]),
+            (Term::Function(b"wor".to_vec()), vec![]),
+            (Term::Named, vec![1, 2, 3, 4]),
+            (Term::AnyOf(vec![Term::Cpu(1), Term::Cpu(7)]), vec![3, 4]),
+            (Term::AnyOf(vec![Term::Tid(1), Term::Tid(2)]), vec![1, 2, 3, 4]),
+            (
+                Term::AnyOf(vec![Term::Function(b"x".to_vec()), Term::Function(b"work".to_vec())]),
+                vec![1, 3],
+            ),
         ];
         for (term, times) in cases {
             assert_eq!(taken(std::slice::from_ref(&term)), times, "{term:?}");

@@ -2,67 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::file::writer::{Description, EventDescription};
-use tare_format::record::encode::Encoder;
-use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, kind};
-
 use crate::browser::Browser;
+use crate::made::Made;
 use crate::support::{status, stderr, tare};
 
-/// IP, TID, TIME, CALLCHAIN.
-const SAMPLE_TYPE: u64 = 0x27;
 const HOSTILE: &str = "</script><script>document.title='hacked'</script><img/src=x>";
-const CODE: u64 = 0x10_0000;
 
-fn attr() -> Attr {
-    Attr {
-        kind: 1,
-        sampling: Sampling::Period(1_000_000),
-        sample_type: SAMPLE_TYPE,
-        flags: Flags::SAMPLE_ID_ALL | Flags::COMM,
-        ..Attr::default()
-    }
-}
-
-fn sample(tid: u64, time_ns: u64, functions: &[u64]) -> Vec<u8> {
-    let address = |number: &u64| CODE + number * 16 + 8;
-    let user = u64::MAX - 511; // PERF_CONTEXT_USER
-    let mut words = vec![address(&functions[0]), 10 | tid << 32, time_ns];
-    words.extend([functions.len() as u64 + 1, user]);
-    words.extend(functions.iter().map(address));
-    let size = u16::try_from(RecordHeader::SIZE + words.len() * 8).unwrap();
-    let header = RecordHeader { kind: kind::PERF_RECORD_SAMPLE, misc: 2, size }.encode();
-    let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    [&header[..], &body].concat()
-}
-
-/// A stream with a sample of each of `chains` call chains, of two threads, in a second and a half,
-/// and a perf map with the names of functions. Function 1 calls all; `heavy` is sampled more often.
+/// A sample of each of `chains` call chains, of two threads, in a second and a half. Function 1
+/// calls all; `heavy` is sampled more often.
 fn made(folder: &Path, name: &str, chains: u64, heavy: u64) -> PathBuf {
-    let event = EventDescription { attr: attr(), ids: vec![1], name: "cpu-clock".into() };
-    let description = Description { events: vec![event], ..Description::default() };
-    let mut stream = description.stream_beginning().unwrap();
-    let id = SampleId { time_ns: Some(1), ..SampleId::default() };
-    let encoder = Encoder::new(&Layout::from(&attr()), &id);
-    for tid in [10, 11] {
-        let comm = Comm { pid: 10, tid, comm: b"made", is_exec: false };
-        encoder.comm(&mut stream, &comm).unwrap();
-    }
-    let inode = FileId::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
-    let map = Mmap {
-        pid: 10,
-        tid: 10,
-        start: CODE,
-        len: 1 << 24,
-        pgoff: 0,
-        file: inode,
-        prot: 5,
-        flags: 2,
-        path: b"//anon",
-        is_data: false,
-    };
-    encoder.mmap(&mut stream, &map).unwrap();
+    let mut made = Made::new(&[10, 11]);
     for chain in 0..chains + heavy {
         let number = if chain < chains { chain } else { 0 };
         let digits = (0..5).map(|at| number / 10_u64.pow(at) % 10 + 10 * u64::from(at));
@@ -71,19 +20,15 @@ fn made(folder: &Path, name: &str, chains: u64, heavy: u64) -> PathBuf {
         let leaf = if number == 0 { 7 } else { 1000 + number % 20_000 };
         let functions: Vec<u64> = [leaf].into_iter().chain(middle).chain([1]).collect();
         let time_ns = 1_000_000_000 + chain * 1_500_000_000 / (chains + heavy);
-        stream.extend(sample(10 + chain % 2, time_ns, &functions));
+        made.sample(10 + chain % 2, time_ns, &functions);
     }
-    let maps = folder.join("tmp");
-    std::fs::create_dir_all(&maps).unwrap();
-    let named = |number: u64| match number {
-        7 => HOSTILE.to_owned(),
-        number => format!("function_{number}"),
-    };
-    let line = |number: u64| format!("{:x} 10 {}\n", CODE + number * 16, named(number));
-    std::fs::write(maps.join("perf-10.map"), (0..21_000).map(line).collect::<String>()).unwrap();
-    let file = folder.join(name);
-    std::fs::write(&file, stream).unwrap();
-    file
+    for number in 0..21_000 {
+        match number {
+            7 => made.name(number, HOSTILE),
+            _ => made.name(number, &format!("function_{number}")),
+        }
+    }
+    made.write(folder, name)
 }
 
 fn page(folder: &Path, args: &[&Path]) -> PathBuf {

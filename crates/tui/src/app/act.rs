@@ -1,6 +1,7 @@
 //! What keys do.
 
 use tare_format::printable;
+use tare_profile::EventId;
 
 use super::overlay::{Asked, Prompt};
 use super::pages::ledger;
@@ -53,11 +54,14 @@ impl App {
             | Action::ZoomCpu
             | Action::ZoomStack => self.zoom(model, action),
             Action::Unfilter => {
-                self.query.terms.pop();
+                if self.query.terms.pop().or_else(|| self.query.base.pop()).is_none() {
+                    self.message = "there is no filter".to_owned();
+                }
                 self.is_stale = true;
             }
             Action::UnfilterAll => {
                 self.query.terms.clear();
+                self.query.base.clear();
                 self.is_stale = true;
             }
             Action::NextEvent => self.event(model, 1),
@@ -77,9 +81,10 @@ impl App {
         match action {
             Action::Enter if self.view == View::Flame => self.flame.zoom(),
             Action::Enter if self.toggle(model) => {}
-            Action::Enter => self.message = "nothing is below this line".to_owned(),
-            Action::Expand => self.expand(model, false),
-            Action::ExpandRow => self.expand(model, true),
+            Action::Enter => self.open_menu(model),
+            Action::Expand if self.toggle(model) => {}
+            Action::Expand => self.message = "nothing is below this line".to_owned(),
+            Action::ExpandRow => self.expand(model),
             Action::Collapse => match self.view {
                 View::Callers => self.callers.close(model.profile()),
                 View::Tree => self.tree.close(model.profile()),
@@ -126,6 +131,9 @@ impl App {
                 self.filter(range);
             }
             Action::Source => self.annotate.toggle_source(),
+            Action::Figure => {
+                self.message = format!("each with its {}", self.annotate.next_figure());
+            }
             Action::Hottest => self.annotate.hottest(),
             Action::NextHottest => self.annotate.next_hottest(1),
             Action::PreviousHottest => self.annotate.next_hottest(-1),
@@ -211,7 +219,7 @@ impl App {
     }
 
     fn event(&mut self, model: &mut Model, step: isize) {
-        let events = model.events();
+        let events = model.events(&self.query);
         let at = events.iter().position(|(event, _)| Some(*event) == self.query.event);
         let count = events.len().max(1);
         let next = (at.unwrap_or(0) + count).saturating_add_signed(step) % count;
@@ -219,6 +227,21 @@ impl App {
             self.message = "there is one event".to_owned();
         }
         self.query.event = events.get(next).map(|(event, _)| *event).or(self.query.event);
+        self.is_stale = true;
+    }
+
+    /// Shows the event of this name.
+    pub(super) fn show_event(&mut self, model: &mut Model, name: &str) {
+        let events = model.events(&self.query);
+        let profile = model.profile();
+        let is_it = |event: &EventId| {
+            let event = profile.event(*event);
+            event.is_some_and(|event| profile.string(event.name) == name.as_bytes())
+        };
+        match events.into_iter().map(|(event, _)| event).find(is_it) {
+            Some(event) => self.query.event = Some(event),
+            None => self.message = format!("there is no sample of an event '{}'", printable(name)),
+        }
         self.is_stale = true;
     }
 
@@ -261,11 +284,11 @@ impl App {
         }
     }
 
-    fn expand(&mut self, model: &mut Model, all: bool) {
+    fn expand(&mut self, model: &mut Model) {
         match self.view {
-            View::Callers => self.callers.expand(model.profile(), all),
-            View::Tree => self.tree.expand(model.profile(), all),
-            _ => self.functions.expand(model.profile(), all),
+            View::Callers => self.callers.expand(model.profile(), true),
+            View::Tree => self.tree.expand(model.profile(), true),
+            _ => self.functions.expand(model.profile(), true),
         }
     }
 

@@ -5,16 +5,28 @@ use tare_profile::{Function, Profile, Space, Term};
 use tare_replay::TimeRange;
 
 /// What can stand before `=`.
-const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol and time";
+const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol, function, event and time";
 
-/// A condition as it is typed: `comm=sh`, `time=12.5,13`; without `=` a part of a function's name.
+/// A condition as it is typed: `comm=sh`, `cpu=0,2`, `time=12.5,13`; without `=` a part of a
+/// function's name.
 pub(super) fn parse(text: &str) -> Result<Term, String> {
     let Some((name, value)) = text.split_once('=') else {
         return Ok(Term::Symbol(text.as_bytes().to_vec()));
     };
+    let name = name.trim();
+    if !matches!(name, "comm" | "pid" | "tid" | "cpu" | "cgroup" | "dso" | "function") {
+        return one(name, value);
+    }
+    // As in perf's options, a comma stands between several.
+    let mut terms: Vec<_> =
+        value.split(',').map(|value| one(name, value)).collect::<Result<_, _>>()?;
+    Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Term::AnyOf(terms) })
+}
+
+fn one(name: &str, value: &str) -> Result<Term, String> {
     let bytes = value.as_bytes().to_vec();
     let number = || value.parse().map_err(|_| format!("{name}={value}: '{value}' is no number"));
-    Ok(match name.trim() {
+    Ok(match name {
         "comm" => Term::Comm(bytes),
         "pid" => Term::Pid(number()?),
         "tid" => Term::Tid(number()?),
@@ -24,6 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Term, String> {
         "cgroup" => Term::Cgroup(bytes),
         "dso" => Term::Dso(bytes),
         "symbol" | "sym" => Term::Symbol(bytes),
+        "function" => Term::Function(bytes),
         "time" => {
             let (from_ns, to_ns) = TimeRange::seconds(value).ok_or_else(|| {
                 format!(
@@ -47,6 +60,16 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
         Term::Cgroup(path) => named("cgroup", path),
         Term::Dso(name) => named("dso", name),
         Term::Symbol(part) => named("symbol", part),
+        Term::Function(name) => named("function", name),
+        Term::Named => "named".to_owned(),
+        Term::AnyOf(terms) => {
+            let words: Vec<_> = terms.iter().map(|term| wording(profile, term)).collect();
+            let name =
+                words.first().and_then(|word| word.split_once('=')).map_or("", |(name, _)| name);
+            let values =
+                words.iter().map(|word| word.split_once('=').map_or("", |(_, value)| value));
+            format!("{name}={}", values.collect::<Vec<_>>().join(","))
+        }
         Term::Stack(stack) => {
             let name = |function: &Function| match function {
                 Function::Named(symbol) => profile.symbol(*symbol).map_or_else(
@@ -74,7 +97,8 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
 /// Whether two conditions are on the same thing, so that one replaces the other.
 pub(super) fn is_same_kind(one: &Term, other: &Term) -> bool {
     let is_not_in = matches!(one, Term::NotIn(_));
-    std::mem::discriminant(one) == std::mem::discriminant(other) && (!is_not_in || one == other)
+    let kind = |term: &Term| term.alternatives().first().map(std::mem::discriminant);
+    kind(one) == kind(other) && (!is_not_in || one == other)
 }
 
 #[cfg(test)]
@@ -87,6 +111,9 @@ mod tests {
         for text in [
             "comm=sh",
             "pid=1",
+            "pid=1,2",
+            "comm=a,b",
+            "function=main",
             "tid=-1",
             "cpu=3",
             "cgroup=/a b",

@@ -3,20 +3,20 @@
 mod act;
 mod filters;
 mod live;
+mod mouse;
 pub(super) mod overlay;
 mod pages;
 mod picture;
 mod status;
 mod zoom;
 
-use ratatui::crossterm::event::{
-    Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
-};
+use ratatui::crossterm::event::{Event, KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 use tare_format::file::Description;
 use tare_profile::{FrameId, Term, Weight};
 
-use crate::keys::{self, Action, View};
+use crate::ViewOf;
+use crate::keys::{self, View};
 use crate::model::{Model, Progress, Query};
 use crate::paint::Theme;
 use crate::view::annotate::AnnotateView;
@@ -41,8 +41,10 @@ pub(super) enum Next {
 /// How the interface begins.
 pub(super) struct Settings {
     /// Columns, order and limits of the table of functions.
-    pub(super) view: tare_render::View,
-    /// The conditions that were typed.
+    pub(super) view: ViewOf,
+    /// The conditions that percentages obey too.
+    pub(super) base: Vec<Term>,
+    /// The filters.
     pub(super) terms: Vec<Term>,
     /// What the recording is called.
     pub(super) name: String,
@@ -57,6 +59,9 @@ pub(super) struct App {
     theme: Theme,
     name: String,
     header: fn(&Description) -> Vec<String>,
+    view_of: ViewOf,
+    /// Events that the table of functions was laid out for.
+    events: Option<usize>,
     view: View,
     query: Query,
     functions: FunctionsView,
@@ -82,18 +87,22 @@ pub(super) struct App {
     /// Where lines of the view begin, for the mouse.
     top: u16,
     size: Rect,
+    /// What of it the view has.
+    inner: Rect,
 }
 
 impl App {
-    pub(super) fn new(settings: Settings) -> Self {
-        let Settings { view, terms, name, theme, header } = settings;
+    pub(super) fn new(settings: Settings, described: &Description) -> Self {
+        let Settings { view, base, terms, name, theme, header } = settings;
         Self {
             theme,
             name,
             header,
+            functions: FunctionsView::new(view(described)),
+            view_of: view,
+            events: None,
             view: View::Functions,
-            query: Query { terms, ..Query::default() },
-            functions: FunctionsView::new(view),
+            query: Query { base, terms, ..Query::default() },
             callers: TreesView::default(),
             tree: TreesView::default(),
             flame: FlameView::default(),
@@ -110,6 +119,7 @@ impl App {
             taken: Weight::default(),
             top: 0,
             size: Rect::default(),
+            inner: Rect::default(),
         }
     }
 
@@ -159,11 +169,7 @@ impl App {
         match name {
             "UP" => menu.cursor = menu.cursor.saturating_sub(1),
             "DOWN" => menu.cursor = (menu.cursor + 1).min(last),
-            "ENTER" | "RIGHT" => {
-                let chosen = menu.items.get(menu.cursor).map(|(_, action)| *action);
-                self.menu = None;
-                return chosen.map_or(Next::Show, |action| self.act(model, action));
-            }
+            "ENTER" | "RIGHT" => return self.choose(model),
             "q" | "CTRL-c" => return Next::Quit,
             "ESC" | "LEFT" | "m" => self.menu = None,
             _ => {}
@@ -171,35 +177,11 @@ impl App {
         Next::Show
     }
 
-    fn mouse(&mut self, model: &mut Model, event: &MouseEvent) -> Next {
-        match event.kind {
-            MouseEventKind::ScrollDown => self.act(model, Action::Down),
-            MouseEventKind::ScrollUp => self.act(model, Action::Up),
-            MouseEventKind::Down(MouseButton::Left) => self.click(model, event.column, event.row),
-            _ => Next::Show,
-        }
-    }
-
-    /// A click on what the cursor is on opens it, another moves the cursor.
-    fn click(&mut self, model: &mut Model, column: u16, row: u16) -> Next {
-        if self.text.is_none() && self.view == View::Flame {
-            if self.flame.click(model.profile(), column, row) {
-                return self.act(model, Action::Enter);
-            }
-            return Next::Show;
-        }
-        if self.text.is_none() && self.view == View::Timeline {
-            self.timeline.click(column, self.size.width);
-        }
-        let Some(row) = row.checked_sub(self.top) else { return Next::Show };
-        let opens = self.view != View::Timeline;
-        let list = self.list();
-        let Some(at) = list.at(row.into()) else { return Next::Show };
-        if list.cursor == at && opens {
-            return self.act(model, Action::Enter);
-        }
-        list.cursor = at;
-        Next::Show
+    /// Does what the menu's cursor is on.
+    fn choose(&mut self, model: &mut Model) -> Next {
+        let menu = self.menu.take();
+        let chosen = menu.and_then(|menu| menu.items.get(menu.cursor).map(|(_, action)| *action));
+        chosen.map_or(Next::Show, |action| self.act(model, action))
     }
 
     fn answered(&mut self, model: &mut Model, asked: Asked, text: &str) {
@@ -215,9 +197,10 @@ impl App {
                 }
                 self.is_stale = true;
             }
-            Asked::Filter => match filters::parse(text) {
-                Ok(term) => self.filter(term),
-                Err(why) => self.message = why,
+            Asked::Filter => match (text.strip_prefix("event="), filters::parse(text)) {
+                (Some(name), _) => self.show_event(model, name),
+                (None, Ok(term)) => self.filter(term),
+                (None, Err(why)) => self.message = why,
             },
             Asked::Delay => self.set_delay(model, text),
             Asked::Limit => match text.trim_end_matches('%').parse::<f64>() {
@@ -240,7 +223,12 @@ impl App {
             return;
         }
         self.is_stale = false;
-        let events = model.events();
+        let described = model.description().events().len();
+        if self.events != Some(described) {
+            self.events = Some(described);
+            self.functions.set((self.view_of)(model.description()));
+        }
+        let events = model.events(&self.query);
         if !events.iter().any(|(event, _)| Some(*event) == self.query.event) {
             self.query.event = events.first().map(|(event, _)| *event);
         }

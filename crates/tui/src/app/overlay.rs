@@ -26,7 +26,9 @@ impl Asked {
     pub(crate) fn question(self) -> &'static str {
         match self {
             Self::Symbol => "Functions with this in their names: ",
-            Self::Filter => "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, time=FROM,TO: ",
+            Self::Filter => {
+                "Only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, function=, event=, time=FROM,TO: "
+            }
             Self::Search => "Search: ",
             Self::Delay => "Seconds between refreshes: ",
             Self::Limit => "Hide what is below so many percent: ",
@@ -89,21 +91,40 @@ pub(super) struct Menu {
 }
 
 impl Menu {
-    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, theme: Theme) {
+    /// Where it stands in the area of a view.
+    fn frame(&self, area: Rect) -> Rect {
         let widest = self.items.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
         let fits = |cells: usize, most: u16| u16::try_from(cells).unwrap_or(most).min(most);
         let (cells, lines) =
             (fits(widest + 4, area.width), fits(self.items.len() + 2, area.height));
-        let frame = Rect {
+        Rect {
             x: area.x + (area.width - cells) / 2,
             y: area.y + (area.height - lines) / 2,
             width: cells,
             height: lines,
-        };
+        }
+    }
+
+    /// The first item that is shown of a frame of so many lines.
+    fn first(&self, lines: u16) -> usize {
+        (self.cursor + 3).saturating_sub(lines.into())
+    }
+
+    /// The item that stands in a cell of the screen.
+    pub(super) fn at(&self, area: Rect, column: u16, row: u16) -> Option<usize> {
+        let frame = self.frame(area);
+        let line = row.checked_sub(frame.y + 1).filter(|line| line + 2 < frame.height)?;
+        let at = self.first(frame.height) + usize::from(line);
+        (frame.contains((column, row).into()) && at < self.items.len()).then_some(at)
+    }
+
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, theme: Theme) {
+        let frame = self.frame(area);
+        let (cells, lines) = (frame.width, frame.height);
         for line in 0..lines {
             Pen::new(buffer, frame, line).text(&" ".repeat(cells.into()), theme.bar());
         }
-        let first = (self.cursor + 3).saturating_sub(lines.into());
+        let first = self.first(lines);
         let shown =
             self.items.iter().enumerate().skip(first).take(usize::from(lines).saturating_sub(2));
         for (line, (at, (text, _))) in (1..).zip(shown) {

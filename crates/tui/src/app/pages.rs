@@ -24,7 +24,8 @@ impl App {
         match self.view {
             View::Tree => {
                 let tree = whole_tree(model, &self.query, LEAST_PERCENT);
-                let part = Part { title: String::new(), tree, from_root: true };
+                let part =
+                    Part { title: String::new(), tree, of: None, has_own: true, from_root: true };
                 self.tree.replace(model.profile(), vec![part]);
             }
             View::Flame => {
@@ -45,10 +46,13 @@ impl App {
         let (function, name) =
             (Function::of(profile, Some(frame)), function_name(profile, Some(frame)));
         let [callers, callees] = callers_and_callees(model, &self.query, function, LEAST_PERCENT);
-        let part = |title: String, tree| Part { title, tree, from_root: false };
+        let part = |title: String, tree, has_own| {
+            let of = Some(frame);
+            Part { title, tree, of, has_own, from_root: false }
+        };
         let parts = vec![
-            part(format!("Who calls {name}"), callers),
-            part(format!("LineKind {name} calls"), callees),
+            part(format!("Who calls {name}"), callers, false),
+            part(format!("What {name} calls"), callees, true),
         ];
         self.callers.replace(model.profile(), parts);
     }
@@ -105,7 +109,7 @@ impl App {
             add(format!("Zoom into this call chain, to {name}"), Action::ZoomStack);
         }
         add("Zoom into the kernel".to_owned(), Action::ZoomKernel);
-        if !self.query.terms.is_empty() {
+        if self.query.conditions().next().is_some() {
             add("Take the last filter back".to_owned(), Action::Unfilter);
         }
         add("Open or close call chains".to_owned(), Action::Enter);

@@ -10,6 +10,16 @@ use crate::keys::View;
 use crate::model::Model;
 use crate::paint::{Pen, Theme};
 
+/// What the last line lists: key, name, view.
+pub(super) const VIEWS: &[(&str, &str, View)] = &[
+    ("1", "functions", View::Functions),
+    ("2", "callers", View::Callers),
+    ("3", "tree", View::Tree),
+    ("4", "flame", View::Flame),
+    ("5", "time", View::Timeline),
+    ("a", "annotate", View::Annotate),
+];
+
 /// Lines above a view.
 const ABOVE: u16 = 3;
 
@@ -24,6 +34,7 @@ impl App {
             height: area.height.saturating_sub(ABOVE + 1),
             ..area
         };
+        self.inner = inner;
         self.body(&mut buffer, inner, model);
         if let Some(menu) = &self.menu {
             menu.draw(&mut buffer, inner, self.theme);
@@ -49,20 +60,22 @@ impl App {
             pen.text("   ", Style::new()).text(&line, Style::new());
         }
         let mut pen = Pen::new(buffer, area, 2);
-        if self.query.terms.is_empty() {
+        let profile = model.profile();
+        let words = self.query.conditions().map(|term: &Term| filters::wording(profile, term));
+        let words: Vec<_> = words.collect();
+        if words.is_empty() {
             pen.text("No filter", Style::new());
         } else {
-            let profile = model.profile();
-            let terms = self.query.terms.iter().map(|term: &Term| filters::wording(profile, term));
-            let terms: Vec<_> = terms.collect();
-            pen.text("Filter: ", theme.title()).text(&terms.join("  "), theme.warning());
+            pen.text("Filter: ", theme.title()).text(&words.join("  "), theme.warning());
+        }
+        if !self.query.terms.is_empty() {
             pen.text(&self.share(model), Style::new());
         }
     }
 
     /// What share of the event the filters leave.
     fn share(&self, model: &mut Model) -> String {
-        let events = model.events();
+        let events = model.events(&self.query);
         let all = events.iter().find(|(event, _)| Some(*event) == self.query.event);
         match all {
             Some((_, all)) => {
@@ -103,16 +116,8 @@ impl App {
             return prompt.draw(&mut pen, self.theme);
         }
         if self.message.is_empty() {
-            let views = [
-                ("1", "functions", View::Functions),
-                ("2", "callers", View::Callers),
-                ("3", "tree", View::Tree),
-                ("4", "flame", View::Flame),
-                ("5", "time", View::Timeline),
-                ("a", "annotate", View::Annotate),
-            ];
-            for (key, name, view) in views {
-                let style = if self.view == view { self.theme.cursor() } else { Style::new() };
+            for (key, name, view) in VIEWS {
+                let style = if self.view == *view { self.theme.cursor() } else { Style::new() };
                 pen.text(&format!("{key} {name}"), style).text("  ", Style::new());
             }
             pen.text("? help  l ledger  q quit   ", Style::new()).text(&self.name, Style::new());

@@ -45,7 +45,7 @@ pub(super) fn is_incomplete(model: &Model) -> bool {
 
 /// The event and how many samples it has.
 pub(super) fn samples(model: &mut Model, query: &Query) -> String {
-    let events = model.events();
+    let events = model.events(query);
     let found = events.iter().find(|(event, _)| Some(*event) == query.event);
     let Some((event, weight)) = found else { return "no samples yet".to_owned() };
     let place = events.iter().position(|(other, _)| other == event).unwrap_or(0);

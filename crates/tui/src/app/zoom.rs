@@ -53,7 +53,7 @@ fn is_of(action: Action, term: &Term) -> bool {
 fn lacking(action: Action) -> &'static str {
     match action {
         Action::ZoomThread | Action::ZoomProcess => {
-            "rows are of several threads (tare report --sort pid tells them apart)"
+            "rows are of several threads (apart with --sort pid, or 5 and b)"
         }
         Action::ZoomComm => "rows are of several commands",
         Action::ZoomCpu => "the row is not of one CPU (5 has rows by CPU)",

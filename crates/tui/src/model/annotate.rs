@@ -13,7 +13,7 @@ impl Model {
     /// # Errors
     /// There is nothing to be shown: why, in words.
     pub(crate) fn annotated(&mut self, query: &Query, frame: FrameId) -> Result<Annotated, String> {
-        let all = self.events().into_iter().find(|(event, _)| Some(*event) == query.event);
+        let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);
         let selected = query.selected(self);
         let live = self.live.as_ref().map(|live| live.replay.machine());
         let Some(machine) = live.or(self.replay.as_ref().map(tare_replay::Replay::machine)) else {

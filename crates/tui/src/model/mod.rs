@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_profile::{EventId, Losses, Profile, Samples, Weight};
+use tare_profile::{EventId, Losses, Profile, Samples, Selection, Term, Weight};
 use tare_replay::{Replay, SampleSink};
 
 pub(crate) use live::LiveModel;
@@ -41,11 +41,20 @@ pub(crate) struct Model {
     ledger: Option<Ledger>,
     progress: Progress,
     include_self: bool,
-    totals: Option<(usize, Vec<Weight>)>,
+    totals: Option<Totals>,
     /// What the recording was loaded with, once it is loaded.
     replay: Option<Replay>,
     /// What is recorded now.
     live: Option<LiveModel>,
+}
+
+/// What the samples of each event weigh for which the base of a query holds.
+#[derive(Debug)]
+struct Totals {
+    /// Samples that were loaded.
+    samples: usize,
+    base: Vec<Term>,
+    of_events: Vec<Weight>,
 }
 
 impl Model {
@@ -88,17 +97,20 @@ impl Model {
             .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
     }
 
-    /// The events that have samples, and what all of these weigh.
-    pub(crate) fn events(&mut self) -> Vec<(EventId, Weight)> {
-        let (own, from_ns) = (self.own_tids(), self.since_ns());
+    /// The events that have samples, and what all of these weigh that count for a query.
+    pub(crate) fn events(&mut self, query: &Query) -> Vec<(EventId, Weight)> {
+        let base = query.base(self);
+        let without_tids = self.own_tids();
         let (profile, samples) = self.sink.parts();
-        let totals = match self.totals.take() {
-            Some((known, totals)) if known == samples.len() => totals,
-            _ => query::totals(profile, samples, own, from_ns),
-        };
-        let events = profile.events().map(|(id, _)| id).zip(totals.iter().copied());
+        let is_of = |totals: &Totals| totals.samples == samples.len() && totals.base == base;
+        let totals = self.totals.take().filter(is_of).unwrap_or_else(|| {
+            let selection = Selection { event: None, terms: base.clone(), without_tids };
+            let of_events = query::totals(profile, samples, &selection);
+            Totals { samples: samples.len(), base, of_events }
+        });
+        let events = profile.events().map(|(id, _)| id).zip(totals.of_events.iter().copied());
         let events = events.filter(|(_, weight)| weight.samples > 0).collect();
-        self.totals = Some((samples.len(), totals));
+        self.totals = Some(totals);
         events
     }
 }

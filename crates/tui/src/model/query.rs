@@ -1,7 +1,7 @@
 //! What views ask of a model.
 
 use tare_profile::{
-    CallTree, EventId, Function, Key, Options, Order, Profile, RowKeys, Samples, Selected,
+    CallTree, EventId, Filter, Function, Key, Options, Order, Profile, RowKeys, Samples, Selected,
     Selection, Table, Term, Weight, table,
 };
 use tare_render::View;
@@ -13,7 +13,9 @@ use super::Model;
 pub(crate) struct Query {
     /// The event; `None` before any is known.
     pub(crate) event: Option<EventId>,
-    /// The conditions.
+    /// What counts at all: percentages are of these, as if there were nothing else.
+    pub(crate) base: Vec<Term>,
+    /// The filters.
     pub(crate) terms: Vec<Term>,
     /// Percentages are of what is shown.
     pub(crate) relative: bool,
@@ -21,11 +23,20 @@ pub(crate) struct Query {
 
 impl Query {
     fn selection(&self, model: &Model) -> Selection {
-        let mut terms = self.terms.clone();
-        if let from_ns @ 1.. = model.since_ns() {
-            terms.push(Term::Time(from_ns, u64::MAX));
-        }
+        let terms = self.base(model).iter().chain(&self.terms).cloned().collect();
         Selection { event: self.event, terms, without_tids: model.own_tids() }
+    }
+
+    /// What counts at all, of what is loaded by now.
+    pub(super) fn base(&self, model: &Model) -> Vec<Term> {
+        let since = Some(model.since_ns()).filter(|from_ns| *from_ns > 0);
+        let since = since.map(|from_ns| Term::Time(from_ns, u64::MAX));
+        self.base.iter().cloned().chain(since).collect()
+    }
+
+    /// All that has to hold, as it was asked for.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &Term> {
+        self.base.iter().chain(&self.terms)
     }
 
     /// The selection, for all that is loaded by now.
@@ -41,12 +52,21 @@ impl Query {
             Term::Time(from_ns, to_ns) => (from.max(*from_ns), to.min(*to_ns)),
             _ => (from, to),
         };
-        self.terms.iter().fold((0, u64::MAX), of)
+        self.conditions().fold((0, u64::MAX), of)
     }
 
-    /// Whether a row of this frame is shown: conditions on files and functions are on rows too.
-    fn takes_frame(&self, profile: &Profile, frame: Option<tare_profile::FrameId>) -> bool {
-        self.terms.iter().all(|term| term.takes_frame(profile, frame))
+    /// Which rows are shown: conditions on files and functions are on rows too.
+    fn rows(&self) -> Filter {
+        let mut filter = Filter::default();
+        for term in self.terms.iter().flat_map(Term::alternatives) {
+            match term {
+                Term::Dso(name) => filter.dsos.push(name.clone()),
+                Term::Function(name) => filter.symbols.push(name.clone()),
+                Term::Symbol(part) => filter.symbol_part = Some(part.clone()),
+                _ => {}
+            }
+        }
+        filter
     }
 }
 
@@ -71,7 +91,7 @@ impl Model {
     /// weigh.
     fn fill(&mut self, query: &Query, keys: RowKeys) -> Weight {
         let selected = query.selected(self);
-        let all = self.events().into_iter().find(|(event, _)| Some(*event) == query.event);
+        let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);
         let (profile, samples) = self.sink.parts();
         samples.fill_rows(profile, &selected, keys);
         all.map_or(Weight::default(), |(_, weight)| weight)
@@ -91,9 +111,8 @@ impl Model {
     pub(crate) fn functions(&mut self, query: &Query, view: &View) -> Option<Functions> {
         let event = query.event?;
         let all = self.fill(query, view.row_keys());
-        let profile = self.profile();
-        let mut table = tare_render::rows(profile, event, view);
-        table.entries.retain(|entry| query.takes_frame(profile, entry.frame));
+        let view = View { filter: query.rows(), ..view.clone() };
+        let mut table = tare_render::rows(self.profile(), event, &view);
         if !query.relative {
             table.all = all;
         }
@@ -101,16 +120,8 @@ impl Model {
     }
 }
 
-/// What all samples of each event from a time on weigh, in the order of the events, but for those of
-/// some threads.
-pub(super) fn totals(
-    profile: &Profile,
-    samples: &Samples,
-    without_tids: Vec<i32>,
-    from_ns: u64,
-) -> Vec<Weight> {
-    let terms = vec![Term::Time(from_ns, u64::MAX)];
-    let selection = Selection { without_tids, terms, ..Selection::default() };
+/// What the samples of each event weigh, in the order of the events.
+pub(super) fn totals(profile: &Profile, samples: &Samples, selection: &Selection) -> Vec<Weight> {
     let selected = selection.of(profile, samples);
     let events: Vec<EventId> = profile.events().map(|(id, _)| id).collect();
     let mut totals = vec![Weight::default(); events.len()];
@@ -151,7 +162,13 @@ pub(crate) fn callers_and_callees(
     let profile = model.profile();
     [Order::Callee, Order::Caller].map(|order| {
         let keys = vec![Key::Symbol];
-        let options = Options { keys, children: true, trees: Some(order), ..Options::default() };
+        let options = Options {
+            keys,
+            children: true,
+            trees: Some(order),
+            from_entries: true,
+            ..Options::default()
+        };
         let table = table(profile, event, &options);
         let all = if query.relative { table.all } else { all };
         let of = |entry: &&tare_profile::Entry| entry.function(profile) == function;

@@ -9,6 +9,10 @@ use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
 use tare_annotate::{Annotated, Sources};
 
+/// Cells of a percentage or of samples, and of a period.
+const PERCENT: usize = 8;
+const PERIOD: usize = 15;
+
 /// The view of a function's instructions.
 #[derive(Default)]
 pub(crate) struct AnnotateView {
@@ -17,6 +21,16 @@ pub(crate) struct AnnotateView {
     annotated: Option<Annotated>,
     rows: Vec<Row>,
     hides_source: bool,
+    figure: Figure,
+}
+
+/// What stands before an instruction.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Figure {
+    #[default]
+    Percent,
+    Period,
+    Samples,
 }
 
 /// A line of the screen.
@@ -73,6 +87,17 @@ impl AnnotateView {
     pub(crate) fn toggle_source(&mut self) {
         self.hides_source = !self.hides_source;
         self.lay_out();
+    }
+
+    /// The next figure before instructions, and what it is called.
+    pub(crate) fn next_figure(&mut self) -> &'static str {
+        let (figure, name) = match self.figure {
+            Figure::Percent => (Figure::Period, "period"),
+            Figure::Period => (Figure::Samples, "samples"),
+            Figure::Samples => (Figure::Percent, "percentage"),
+        };
+        self.figure = figure;
+        name
     }
 
     /// The places of rows with samples, the hottest first.
@@ -153,14 +178,22 @@ impl AnnotateView {
         let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
         match self.rows.get(at) {
             Some(Row::Source(text)) => {
-                pen.field("", 9, Style::new()).text("│ ", Style::new()).text(text, theme.title());
+                let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
+                pen.field("", cells, Style::new())
+                    .text(" │ ", Style::new())
+                    .text(text, theme.title());
             }
             Some(Row::Instruction(at)) => {
                 let Some(line) = annotated.lines.get(*at) else { return };
                 let percent = tare_render::percent(line.weight, annotated.own);
-                let text =
-                    if line.weight.samples > 0 { format!("{percent:.2}") } else { String::new() };
-                pen.right(&text, 8, theme.percent(percent)).text(" │", Style::new());
+                let text = match self.figure {
+                    _ if line.weight.samples == 0 => String::new(),
+                    Figure::Percent => format!("{percent:.2}"),
+                    Figure::Period => line.weight.period.to_string(),
+                    Figure::Samples => line.weight.samples.to_string(),
+                };
+                let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
+                pen.right(&text, cells, theme.percent(percent)).text(" │", Style::new());
                 let mark = match (line.jumps_from.is_empty(), line.instruction.jump) {
                     (false, _) => "→",
                     (true, Some(to)) if to < line.instruction.address => "↑",

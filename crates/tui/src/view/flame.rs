@@ -126,15 +126,21 @@ impl FlameView {
 
     /// Moves the cursor to the next node, the heaviest first, whose name has this text.
     pub(crate) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
-        let count = self.tree.tree.nodes().len();
-        let from = self.current(profile).unwrap_or(0);
-        let found = (1..=count)
-            .map(|step| if forward { (from + step) % count } else { (from + count - step) % count })
-            .find(|at| self.is_found(profile, *at, wanted));
-        if let Some(at) = found {
-            self.path = self.path_of(profile, at);
+        let nodes = self.tree.tree.nodes();
+        let mut found: Vec<_> =
+            (0..nodes.len()).filter(|at| self.is_found(profile, *at, wanted)).collect();
+        found.sort_by_key(|at| std::cmp::Reverse(nodes[*at].total.period));
+        let current = self.current(profile);
+        let now = found.iter().position(|at| Some(*at) == current);
+        let next = match (now, forward) {
+            (Some(now), true) => (now + 1) % found.len(),
+            (Some(now), false) => (now + found.len() - 1) % found.len(),
+            (None, _) => 0,
+        };
+        if let Some(at) = found.get(next) {
+            self.path = self.path_of(profile, *at);
         }
-        found.is_some()
+        !found.is_empty()
     }
 
     fn is_found(&self, profile: &Profile, at: usize, wanted: &str) -> bool {

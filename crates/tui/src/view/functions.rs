@@ -51,6 +51,12 @@ impl FunctionsView {
         }
     }
 
+    /// Begins anew with other columns.
+    pub(crate) fn set(&mut self, view: View) {
+        self.usual.clone_from(&view.order);
+        self.view = view;
+    }
+
     /// Takes in what is loaded by now.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);
@@ -92,7 +98,8 @@ impl FunctionsView {
         true
     }
 
-    /// Opens what is below the cursor: one level, or all of the row.
+    /// Opens what is below the cursor: one level; or all of the row, which it closes where it is
+    /// open.
     pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let mut at = self.list.cursor;
         if all {
@@ -101,8 +108,13 @@ impl FunctionsView {
                 at -= 1;
             }
         }
-        if let Some(item) = self.list.items.get(at).copied() {
-            self.open(profile, &item, all);
+        match self.list.items.get(at).copied() {
+            Some(item) if all && item.mark == Mark::Open => {
+                self.list.cursor = at;
+                self.close(profile);
+            }
+            Some(item) => self.open(profile, &item, all),
+            None => {}
         }
     }
 
@@ -141,7 +153,27 @@ impl FunctionsView {
         let columns = &self.view.columns;
         let now = self.view.order.first().and_then(|by| columns.iter().position(|at| at == by));
         let next = now.map_or(0, |now| (now + 1) % columns.len().max(1));
-        let Some(by) = columns.get(next).copied() else { return "" };
+        columns.get(next).copied().map_or("", |by| self.sort_by(by))
+    }
+
+    /// Orders rows by the column whose title stands in a cell of the screen, or turns their order
+    /// around where they are ordered by it.
+    pub(crate) fn sort_at(&mut self, cell: u16, cells: u16) -> Option<&'static str> {
+        let mut end = 2;
+        let columns = self.columns(cells);
+        let found = columns.iter().find(|(_, width)| {
+            let begin = end;
+            end += width + 2;
+            (begin..end).contains(&usize::from(cell))
+        });
+        let by = found?.0;
+        if self.view.order.first() == Some(&by) {
+            self.reverse();
+        }
+        Some(self.sort_by(by))
+    }
+
+    fn sort_by(&mut self, by: Column) -> &'static str {
         let rest = self.usual.iter().copied().filter(|column| *column != by);
         self.view.order = std::iter::once(by).chain(rest).collect();
         by.title(self.view.children).trim()
@@ -207,7 +239,7 @@ impl FunctionsView {
     }
 
     /// The columns that there is room for, with their widths: on a narrow screen figures and the
-    /// last column. Names other than the last get a quarter of the screen at most.
+    /// last column. Names other than the last get three of 14 cells at most.
     fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
         let cells = usize::from(cells);
         let columns: Vec<_> =
@@ -218,7 +250,8 @@ impl FunctionsView {
             let is_name = column.figure_width().is_none();
             let is_shown = needed <= cells || cells >= 60 || !is_name || at == last;
             let width = if is_name && at != last && needed > cells {
-                (*width).min(cells / 6)
+                // As wide as the kernel's name from 80 cells on.
+                (*width).min(cells * 3 / 14)
             } else {
                 *width
             };

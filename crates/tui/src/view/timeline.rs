@@ -28,6 +28,8 @@ pub(crate) struct TimelineView {
     /// The columns of a range that was begun or chosen.
     begin: Option<usize>,
     end: Option<usize>,
+    /// Where a drag of the mouse began.
+    pressed: Option<usize>,
 }
 
 impl TimelineView {
@@ -87,9 +89,18 @@ impl TimelineView {
 
     /// Moves the cursor to a cell of the screen.
     pub(crate) fn click(&mut self, column: u16, cells: u16) {
+        self.pressed = None;
         if let Some(at) = column.checked_sub(names(cells) + 1) {
             self.cursor = usize::from(at).min(self.columns.saturating_sub(1));
         }
+    }
+
+    /// Chooses the range between the cell that was clicked on and this one.
+    pub(crate) fn drag(&mut self, column: u16, cells: u16) {
+        let from = *self.pressed.get_or_insert(self.cursor);
+        self.click(column, cells);
+        self.pressed = Some(from);
+        (self.begin, self.end) = (Some(from.min(self.cursor)), Some(from.max(self.cursor)));
     }
 
     /// What the cursor is on.

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_profile::{Function, Profile};
+use tare_profile::{FrameId, Function, Profile};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
@@ -25,6 +25,10 @@ pub(crate) struct Part {
     /// The heading; empty: none.
     pub(crate) title: String,
     pub(crate) tree: Tree,
+    /// The function that the heading names.
+    pub(crate) of: Option<FrameId>,
+    /// What is in a function itself is told: of callers there is nothing to tell.
+    pub(crate) has_own: bool,
     /// Its root is where call chains begin.
     pub(crate) from_root: bool,
 }
@@ -65,9 +69,12 @@ impl TreesView {
         true
     }
 
-    /// Opens what is below the cursor: one level or all of it.
+    /// Opens what is below the cursor: one level; or all of it, which it closes where it is open.
     pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let Some(item) = self.list.current().copied() else { return };
+        if all && item.mark == Mark::Open {
+            return self.close(profile);
+        }
         if let LineKind::Node(tree, _) = item.kind
             && let Some(nodes) = nodes(&self.parts, profile).get(tree)
         {
@@ -91,10 +98,12 @@ impl TreesView {
     /// What the cursor is on.
     pub(crate) fn subject(&self, profile: &Profile) -> Subject {
         let found = self.list.current().and_then(|item| match item.kind {
-            LineKind::Node(tree, at) => Some((self.parts.get(tree)?, at)),
-            _ => None,
+            LineKind::Node(tree, at) => Some((self.parts.get(tree)?, Some(at))),
+            LineKind::Heading(tree) => Some((self.parts.get(tree)?, None)),
+            LineKind::Row(_) => None,
         });
         let Some((part, at)) = found else { return Subject::default() };
+        let Some(at) = at else { return Subject { frame: part.of, ..Subject::default() } };
         let nodes = part.tree.tree.nodes();
         let mut stack = Vec::new();
         let mut next = Some(at).filter(|_| part.from_root);
@@ -150,7 +159,8 @@ impl TreesView {
                 let total = percent(node.total, part.tree.all);
                 let own = percent(node.own, part.tree.all);
                 pen.right(&format!("{total:.2}%"), 8, theme.percent(total));
-                pen.right(&format!("{own:.2}%"), 9, theme.percent(own));
+                let own_text = if part.has_own { format!("{own:.2}%") } else { String::new() };
+                pen.right(&own_text, 9, theme.percent(own));
                 let indent = (item.depth * 2 + 2).min(pen.room() / 2);
                 pen.text(&" ".repeat(indent), Default::default());
                 pen.text(item.mark.sign(), Default::default()).text(" ", Default::default());

@@ -12,7 +12,7 @@ use crate::cli::resolved::{Extent, script, symbols};
 use crate::exit::Refusal;
 
 /// What `tare report` is to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Report {
     /// The recording; `-` is standard input.
     pub input: PathBuf,

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use tare_format::file::Description;
-use tare_profile::Term;
+use tare_profile::{Filter, Term};
 use tare_replay::{Recording, TimeRange};
 
 use crate::Outcome;
@@ -19,11 +19,7 @@ use tare_tui::{Ended, Shown};
 /// only text has are reasons for text.
 pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
     let is_table = report.part == Part::Table && !report.json;
-    let is_filtered = report.hides_unresolved
-        || report.filter.symbol_part.is_some()
-        || [&report.filter.pids, &report.filter.tids].iter().any(|ids| !ids.is_empty());
-    let wants_text =
-        is_filtered || report.quiet || !report.cpus.is_empty() || report.threads || report.exact;
+    let wants_text = report.threads || report.exact;
     let is_terminal = std::io::stdout().is_terminal();
     let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     match report.interface {
@@ -34,7 +30,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
             "--tui: the terminal can't move its cursor, as TERM has it (without --tui the report is text)",
         )),
         Interface::Terminal if !is_table || wants_text => Err(Refusal::usage(
-            "--tui: --header, --header-only, --stats, --json, --threads, --weight=exact, --pid, --tid, -C, -U and --symbol-filter are text",
+            "--tui: --header, --header-only, --stats, --json, --threads and --weight=exact are text",
         )),
         Interface::Terminal => Ok(true),
         Interface::Text | Interface::Pager => Ok(false),
@@ -48,7 +44,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
 /// Shows it.
 pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     let known = recorded(recording.description());
-    let terms = terms(report, recording.description())?;
+    let base = base(report, recording.description())?;
     let ended = tare_tui::run(Shown {
         name: report.input.display().to_string(),
         // What a download says of itself would stand in the middle of the screen.
@@ -57,8 +53,16 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         lines: report.asks_for_lines(),
         inline: report.inline,
         include_self: report.include_self,
-        view: report.view(known),
-        terms,
+        // The interface filters samples.
+        view: {
+            let report = report.clone();
+            Box::new(move |description| tare_render::View {
+                filter: Filter::default(),
+                ..report.view(recorded(description))
+            })
+        },
+        base,
+        terms: terms(&report.filter),
         is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         panics: report.tui_panic,
         header: header::lines,
@@ -72,15 +76,40 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     }
 }
 
-/// The filters that were typed and that the interface can take back; those of several names stay
-/// where they are.
-fn terms(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>> {
-    if report.time == TimeRange::All {
-        return Ok(Vec::new());
+/// What counts at all, as in the text: percentages are of these samples.
+fn base(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>> {
+    let mut base: Vec<_> = any_of(&report.cpus, |cpu| Term::Cpu(*cpu)).into_iter().collect();
+    if report.hides_unresolved {
+        base.push(Term::Named);
     }
-    let (from_ns, to_ns) = report
-        .time
-        .bounds(description)
-        .map_err(|error| Refusal::usage(format!("--time in percent: {error}")))?;
-    Ok(vec![Term::Time(from_ns, to_ns)])
+    if report.time != TimeRange::All {
+        let (from_ns, to_ns) = report
+            .time
+            .bounds(description)
+            .map_err(|error| Refusal::usage(format!("--time in percent: {error}")))?;
+        base.push(Term::Time(from_ns, to_ns));
+    }
+    Ok(base)
+}
+
+/// The filters that were typed: percentages are of all, as in perf.
+fn terms(filter: &Filter) -> Vec<Term> {
+    let lists = [
+        any_of(&filter.comms, |name| Term::Comm(name.clone())),
+        any_of(&filter.pids, |pid| Term::Pid(*pid)),
+        any_of(&filter.tids, |tid| Term::Tid(*tid)),
+        any_of(&filter.dsos, |name| Term::Dso(name.clone())),
+        any_of(&filter.symbols, |name| Term::Function(name.clone())),
+        filter.symbol_part.clone().map(Term::Symbol),
+    ];
+    lists.into_iter().flatten().collect()
+}
+
+/// One condition of all that a list names.
+fn any_of<T>(wanted: &[T], term: impl Fn(&T) -> Term) -> Option<Term> {
+    let mut terms: Vec<_> = wanted.iter().map(term).collect();
+    match terms.len() {
+        0 | 1 => terms.pop(),
+        _ => Some(Term::AnyOf(terms)),
+    }
 }

@@ -1,0 +1,75 @@
+//! Screens of the interactive report, of a recording that is the same everywhere.
+
+use std::path::Path;
+
+use crate::made::Made;
+use crate::tmux::{Terminal, tare as binary};
+
+const GOLDEN: &str = include_str!("../../../../tests/golden/tui.txt");
+
+/// Two threads that serve requests, one of which parses more; some records were lost.
+fn made(folder: &Path) {
+    const MAIN: u64 = 1;
+    const SERVE: u64 = 2;
+    const PARSE: u64 = 3;
+    const ALLOCATE: u64 = 4;
+    const COPY: u64 = 5;
+    let mut made = Made::new(&[10, 11]);
+    let names = [(MAIN, "main"), (SERVE, "serve"), (PARSE, "parse_request")];
+    for (function, name) in names.into_iter().chain([(ALLOCATE, "allocate"), (COPY, "copy_bytes")])
+    {
+        made.name(function, name);
+    }
+    let chains: [&[u64]; 8] = [
+        &[PARSE, SERVE, MAIN],
+        &[PARSE, SERVE, MAIN],
+        &[ALLOCATE, PARSE, SERVE, MAIN],
+        &[ALLOCATE, PARSE, SERVE, MAIN],
+        &[PARSE, SERVE, MAIN],
+        &[COPY, SERVE, MAIN],
+        &[COPY, ALLOCATE, PARSE, SERVE, MAIN],
+        &[SERVE, MAIN],
+    ];
+    for number in 0..800_u64 {
+        let tid = if number < 200 || number % 4 == 0 { 10 } else { 11 };
+        let chain = chains[usize::try_from(number % 8).unwrap()];
+        made.sample(tid, 5_000_000_000 + number * 1_000_000, chain);
+    }
+    made.lost(25, 5_800_000_000);
+    made.write(folder, "made.data");
+}
+
+#[test]
+fn screens_are_as_they_were_looked_at() {
+    let Some(terminal) = Terminal::new(80, 16) else { return };
+    made(terminal.folder());
+    terminal.run(&format!("cd {}", terminal.folder().display()));
+    terminal.run(&format!("{} report -i made.data --symfs .", binary().display()));
+    terminal.wait_loaded();
+    let mut shown = String::new();
+    let mut show = |title: &str, wanted: &str| {
+        let screen = terminal.wait_for(wanted);
+        let lines = screen.lines().map(|line| line.trim_end().to_owned() + "\n");
+        shown += &format!("== {title}\n{}", lines.collect::<String>());
+    };
+    terminal.press(&["E"]);
+    show("functions, all call chains open", "- 100.00% main");
+    terminal.press(&["C-f"]);
+    terminal.type_in("allocate");
+    terminal.press(&["Enter", "2"]);
+    show("who calls a function, and what it calls", "What allocate calls");
+    terminal.press(&["4"]);
+    terminal.press(&["Down", "Down"]);
+    show("flame graph", "parse_request  ");
+    terminal.press(&["5", "b"]);
+    show("time by thread", "11 made");
+    terminal.resize(40, 12);
+    terminal.press(&["1", "C"]);
+    show("functions on a narrow screen", "Children▼     Self  Symbol");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/tui.txt");
+    if std::env::var_os("TARE_WRITE_GOLDEN").is_some() {
+        std::fs::write(path, &shown).unwrap();
+        return;
+    }
+    assert_eq!(shown, GOLDEN, "a change that was looked at: TARE_WRITE_GOLDEN=1");
+}
