@@ -8,6 +8,7 @@ mod record;
 mod report_speed;
 mod symbols;
 mod three;
+mod top;
 mod trace;
 mod true_cost;
 mod tui;
@@ -144,6 +145,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "tui",
         about: "the interactive report of 5 million samples, until its first screen and its last",
         run: tui::run,
+    },
+    Benchmark {
+        name: "top",
+        about: "CPU time of the live report at 99 Hz, beside perf top's",
+        run: top::run,
+    },
+    Benchmark {
+        name: "top-memory",
+        about: "memory of the live report over a day of 100,000 short processes",
+        run: top::memory,
     },
     Benchmark {
         name: "record-paths",

@@ -31,6 +31,16 @@ pub struct Signals {
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
+/// Stops this process, and returns when it goes on. The signal is sent to the calling thread: one that
+/// is sent to the process may stop another thread first, and this one some steps later.
+pub fn stop() {
+    // SAFETY: raise(3) takes a number and touches no memory.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::raise(libc::SIGSTOP);
+    }
+}
+
 impl Signals {
     /// Blocks the signals and opens the file that they are read from.
     ///

@@ -81,7 +81,7 @@ impl LiveScreen {
         let Pace { window, delay, is_zeroed } = pace;
         let live = LiveModel {
             replay: Live::new(options),
-            figures: LiveFigures::default(),
+            figures: LiveFigures { window_s: window.as_secs_f64(), ..LiveFigures::default() },
             window,
             delay,
             is_zeroed,

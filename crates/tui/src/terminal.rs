@@ -64,7 +64,7 @@ impl Screen {
         // Others of the group stop too, as where the terminal had sent it. This process holds the
         // signal back, and going on takes it away.
         let _ = rustix::process::kill_current_process_group(Signal::TSTP);
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        tare_kernel::signals::stop();
         take_over()?;
         // `Terminal::clear` would ask the terminal where its cursor is, and wait for the answer behind
         // whoever reads keys.

@@ -84,10 +84,15 @@ fn finding(what: &str, measured: Estimate, bound: f64) -> Finding {
 }
 
 /// A terminal that is gone with its guard.
-struct Terminal(tempfile::TempDir);
+pub(super) struct Terminal(tempfile::TempDir);
 
 impl Terminal {
-    fn tmux(&self, words: &[&str]) -> anyhow::Result<String> {
+    /// None is started yet.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        Ok(Self(tempfile::tempdir()?))
+    }
+
+    pub(super) fn tmux(&self, words: &[&str]) -> anyhow::Result<String> {
         let mut tmux = Command::new("tmux");
         tmux.arg("-S").arg(self.0.path().join("socket")).args(words).env_remove("TMUX");
         let output = tmux.output().context("tmux is needed: apt-get install tmux")?;
@@ -108,7 +113,7 @@ fn shown(
     is_begun: impl Fn(&str) -> bool,
     is_whole: impl Fn(&str) -> bool,
 ) -> anyhow::Result<Took> {
-    let terminal = Terminal(tempfile::tempdir()?);
+    let terminal = Terminal::new()?;
     let line = format!("exec {line}");
     let started = Instant::now();
     terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &line])?;

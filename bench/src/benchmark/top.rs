@@ -1,0 +1,152 @@
+//! What watching costs: `tare top` and `perf top` on the whole machine at 99 Hz, each on a terminal
+//! of its own, after their first ten seconds; and the memory of a day of short processes.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::tui::Terminal;
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::in_random_order;
+use crate::setting::Setting;
+
+/// Both read symbols and draw their first screens meanwhile.
+const BEGINNING: Duration = Duration::from_secs(10);
+const MEASURED: Duration = Duration::from_secs(8);
+
+/// The load: two threads that are busy for three quarters of the time.
+const LOAD: [&str; 3] = ["100000", "75", "2"];
+
+/// A day of two CPUs at 99 Hz.
+const SAMPLES: u64 = 99 * 2 * 86_400;
+const PROCESSES: u64 = 100_000;
+
+/// A process that goes when its guard does.
+struct Load(std::process::Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The CPU time of each, in nanoseconds a second.
+#[derive(Debug, Serialize)]
+struct Round {
+    tare: f64,
+    perf: f64,
+    tare_with_chains: f64,
+    perf_with_chains: f64,
+}
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let tare = setting.tare.canonicalize()?.display().to_string();
+    let load = Command::new(setting.workload("mix")).args(LOAD).stdout(Stdio::null()).spawn();
+    let _load = Load(load.context("the workload can't be started")?);
+    let lines = [
+        format!("{tare} top -a -F 99"),
+        "perf top -a -F 99".to_owned(),
+        format!("{tare} top -a -F 99 -g"),
+        "perf top -a -F 99 -g".to_owned(),
+    ];
+    let mut rounds = Vec::new();
+    for _ in 0..setting.rounds.unwrap_or(6) {
+        let (_, used) = in_random_order(&lines, |line| cpu_ns_a_second(line))?;
+        let [tare, perf, tare_with_chains, perf_with_chains] = used[..] else { continue };
+        rounds.push(Round { tare, perf, tare_with_chains, perf_with_chains });
+    }
+    let ratio = |of: fn(&Round) -> f64| Estimate::of_ratios(rounds.iter().map(of));
+    let bound = Bound::AtMost(1.0 / 3.0);
+    let finding = |what: &str, measured| Finding { what: what.to_owned(), measured, bound };
+    let findings = vec![
+        finding("CPU time, tare/perf", ratio(|round| round.tare / round.perf)),
+        finding(
+            "CPU time with call chains, tare/perf",
+            ratio(|round| round.tare_with_chains / round.perf_with_chains),
+        ),
+    ];
+    let line = |round: &Round| {
+        let percent = |ns: f64| ns / 1e7;
+        format!(
+            "of a CPU: tare {:.3}%, perf {:.3}%; with call chains tare {:.3}%, perf {:.3}%",
+            percent(round.tare),
+            percent(round.perf),
+            percent(round.tare_with_chains),
+            percent(round.perf_with_chains)
+        )
+    };
+    let table = rounds.iter().map(line).collect();
+    Ok(Report { table, findings, raw: json!({ "load": LOAD, "rounds": rounds }) })
+}
+
+/// The CPU time that a program on a terminal takes after its beginning.
+fn cpu_ns_a_second(line: &str) -> anyhow::Result<f64> {
+    let terminal = Terminal::new()?;
+    let line = format!("exec {line}");
+    terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &line])?;
+    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"])?;
+    std::thread::sleep(BEGINNING);
+    let ended = || format!("'{line}' has ended");
+    let before = cpu_ns(pid.trim()).with_context(ended)?;
+    std::thread::sleep(MEASURED);
+    let after = cpu_ns(pid.trim()).with_context(ended)?;
+    let screen = terminal.tmux(&["capture-pane", "-p"])?;
+    ensure!(screen.contains('%'), "'{line}' shows nothing:\n{screen}");
+    Ok(after.saturating_sub(before) as f64 / MEASURED.as_secs_f64())
+}
+
+/// The CPU time of all threads of a process, in nanoseconds: the first field of
+/// `/proc/PID/task/TID/schedstat`.
+fn cpu_ns(pid: &str) -> Option<u64> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        // A thread may end meanwhile.
+        let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
+        sum += stat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Some(sum)
+}
+
+/// What the library's example prints.
+#[derive(Debug, Deserialize, Serialize)]
+struct Played {
+    samples: u64,
+    shown: u64,
+    warm_resident: u64,
+    warm_peak: u64,
+    end_resident: u64,
+    end_peak: u64,
+}
+
+pub(crate) fn memory(_setting: &Setting) -> anyhow::Result<Report> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "-p", "tare-replay", "--example", "live_memory"]);
+    ensure!(cargo.status()?.success(), "the example of the library can't be built");
+    let mut example = Command::new("target/release/examples/live_memory");
+    let output = example.args([SAMPLES, PROCESSES].map(|number| number.to_string())).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let played: Played = serde_json::from_slice(&output.stdout)?;
+    let grown = |before: u64, after: u64| (after as f64 - before as f64) / f64::from(1 << 20);
+    let finding = |what: &str, mib| Finding {
+        what: what.to_owned(),
+        measured: Estimate::exact(mib),
+        bound: Bound::AtMost(1.0),
+    };
+    let findings = vec![
+        finding("resident memory grows by, MiB", grown(played.warm_resident, played.end_resident)),
+        finding("peak memory grows by, MiB", grown(played.warm_peak, played.end_peak)),
+    ];
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let table = vec![format!(
+        "{} samples of {PROCESSES} processes: peak {:.1} MiB after the first twentieth, {:.1} MiB at the end; {} samples shown",
+        played.samples,
+        mib(played.warm_peak),
+        mib(played.end_peak),
+        played.shown
+    )];
+    Ok(Report { table, findings, raw: json!(played) })
+}

@@ -1,0 +1,16 @@
+//! Memory of a live replay, in a process of its own.
+#![allow(clippy::unwrap_used, reason = "all of this file is tests")]
+
+#[path = "../examples/live_memory/played.rs"]
+mod played;
+
+/// A seventeenth of what `./x bench top-memory` plays: the same density of processes.
+#[test]
+fn memory_stays_flat_over_a_million_samples_of_short_processes() {
+    let played = played::play(1_000_000, 5848).unwrap();
+    let grown = |before: u64, after: u64| after.saturating_sub(before);
+    // Two CPUs at 99 Hz, for ten seconds.
+    assert!((1800..=2000).contains(&played.shown), "{played}");
+    assert!(grown(played.warm.resident, played.end.resident) <= 1 << 20, "{played}");
+    assert!(grown(played.warm.peak, played.end.peak) <= 1 << 20, "{played}");
+}
