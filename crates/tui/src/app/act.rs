@@ -53,12 +53,7 @@ impl App {
             | Action::ZoomKernel
             | Action::ZoomCpu
             | Action::ZoomStack => self.zoom(model, action),
-            Action::Unfilter => {
-                if self.query.terms.pop().or_else(|| self.query.base.pop()).is_none() {
-                    self.message = "there is no filter".to_owned();
-                }
-                self.is_stale = true;
-            }
+            Action::Unfilter => self.unfilter(),
             Action::UnfilterAll => {
                 self.query.terms.clear();
                 self.query.base.clear();
@@ -154,6 +149,14 @@ impl App {
             (None, View::Annotate) => &mut self.annotate.list,
             _ => &mut self.functions.list,
         }
+    }
+
+    /// Takes the last filter back.
+    fn unfilter(&mut self) {
+        if self.query.terms.pop().or_else(|| self.query.base.pop()).is_none() {
+            self.message = "there is no filter".to_owned();
+        }
+        self.is_stale = true;
     }
 
     /// Moves by screens.
