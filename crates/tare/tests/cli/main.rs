@@ -64,6 +64,7 @@ mod stat_time;
 mod symbols;
 mod symbols_debuginfod;
 mod symbols_found;
+mod symbols_hostile;
 mod three;
 mod tmux;
 mod top;

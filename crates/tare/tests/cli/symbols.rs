@@ -203,7 +203,7 @@ fn a_stripped_programs_debug_file_is_found_by_its_link() {
 }
 
 /// A recording of the program above, its process and the address of its code.
-fn record_jit(folder: &Path) -> Option<(PathBuf, String, u64)> {
+pub(crate) fn record_jit(folder: &Path) -> Option<(PathBuf, String, u64)> {
     let file = folder.join("perf.data");
     let binary = compile(folder, JIT, "jit", &[])?;
     let output = record(&binary, &file)?;
