@@ -25,20 +25,25 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// What says which lines its addresses have: debug info, else what Go's runtime knows.
+    /// What says which lines its addresses have: debug info, else what Go's runtime knows, else the
+    /// source files that the table of symbols names.
     pub(crate) fn lines(
         &self,
         options: &SymbolOptions,
         recorded: &Recorded<'_>,
     ) -> Option<LineSource> {
-        let of_go = || {
-            let found = find::binary(options, recorded).ok()?;
-            let is_same = found.build_id == self.build_id;
-            let functions = is_same.then(|| elf::go_functions(&ReadCache::new(&found.file)));
-            functions?.ok()?
-        };
-        let debug_info = self.debug_info(options, recorded).map(Box::new).map(LineSource::Dwarf);
-        debug_info.or_else(|| of_go().map(LineSource::Go))
+        if let Some(debug_info) = self.debug_info(options, recorded) {
+            return Some(LineSource::Dwarf(Box::new(debug_info)));
+        }
+        let found = find::binary(options, recorded).ok()?;
+        if found.build_id != self.build_id {
+            return None;
+        }
+        if let Ok(Some(functions)) = elf::go_functions(&ReadCache::new(&found.file)) {
+            return Some(LineSource::Go(functions));
+        }
+        let symbols = DebugInfo::of_symbols(&found.file, &found.place.path());
+        Some(LineSource::Dwarf(Box::new(symbols.ok()?)))
     }
 
     /// The debug info: the file's own, else that of a debug file.

@@ -147,7 +147,6 @@ fn findings(rounds: &[Round], tree: u64) -> Vec<Finding> {
         Estimate::of_ratios(peak)
     };
     let elapsed = |usage: &Usage| usage.elapsed_ns;
-    let peak = |usage: &Usage| usage.peak_bytes;
     let third = 1.0 / 3.0;
     vec![
         finding("elapsed without a cache, tare/perf", ratio(elapsed, FRESH), 1.0 / 8.0),
@@ -156,12 +155,6 @@ fn findings(rounds: &[Round], tree: u64) -> Vec<Finding> {
         finding(
             "peak memory with a warm cache, tare/perf with its addr2line",
             of_tree(CACHED),
-            third,
-        ),
-        finding("peak memory without a cache, tare/perf's own process", ratio(peak, FRESH), third),
-        finding(
-            "peak memory with a warm cache, tare/perf's own process",
-            ratio(peak, CACHED),
             third,
         ),
     ]

@@ -96,6 +96,15 @@ impl DebugInfo {
         Self::of(options, DebugFile::open_module(file, path, loaded)?)
     }
 
+    /// Opens a file that has no debug info: its table of symbols may know source files.
+    ///
+    /// # Errors
+    /// Where it can't be read.
+    pub(crate) fn of_symbols(file: &File, path: &Path) -> Result<Self, Unresolved> {
+        let (main, alternative) = (DebugFile::open(file, path)?, None);
+        Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
+    }
+
     fn of(options: &SymbolOptions, main: DebugFile) -> Result<Self, Unresolved> {
         if !main.has_debug_info() {
             return Err(Unresolved::Stripped);
@@ -107,7 +116,7 @@ impl DebugInfo {
     /// Whether nothing was missing of it, as far as it was asked: what it answered holds for good.
     pub(crate) fn is_complete(&self) -> bool {
         let has_alternative = self.main.alternative.is_none() || self.alternative.is_some();
-        has_alternative && self.split.is_complete()
+        self.main.has_debug_info() && has_alternative && self.split.is_complete()
     }
 
     /// Bytes of memory that stay as long as it does.

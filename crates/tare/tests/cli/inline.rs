@@ -168,6 +168,7 @@ fn the_interactive_report_has_lines_and_inlined_functions_too() {
         let screen = terminal.wait_for("main");
         assert_eq!(screen.contains("innermost (inlined)"), is_there, "{option}: {screen}");
         terminal.press(&["q"]);
+        terminal.assert_sane();
     }
     terminal.run(&format!("clear; {report} --sort srcline"));
     let screen = terminal.wait_loaded();

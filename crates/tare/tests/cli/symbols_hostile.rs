@@ -2,7 +2,7 @@
 //! be, as the program that was recorded, and from a debuginfod. Each ends, with a reason.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -75,7 +75,7 @@ fn the_recorded_programs_symbols_share_a_long_name() {
         "report --json --no-demangle --no-cache --inline",
     ] {
         let said = text(&read(words, &file, &[]));
-        assert!(said.contains("xxxxxxxxxxxxxxxx"), "{words}: {:.2000}", said);
+        assert!(said.contains("xxxxxxxxxxxxxxxx"), "{words}: {said:.2000}");
         let longest = said.lines().map(str::len).max().unwrap_or(0);
         assert!(longest < 1 << 20, "{words}: a line of {longest} bytes");
     }
@@ -136,17 +136,8 @@ fn a_debuginfod_sends_without_end() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", server.local_addr().unwrap());
     std::thread::spawn(move || {
-        for stream in server.incoming() {
-            std::thread::spawn(move || {
-                let mut stream = stream?;
-                stream.read(&mut [0; 4096])?;
-                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
-                loop {
-                    stream.write_all(&[0; 1 << 16])?;
-                }
-                #[allow(unreachable_code, reason = "it says what the closure returns")]
-                std::io::Result::Ok(())
-            });
+        for stream in server.incoming().flatten() {
+            std::thread::spawn(move || send_for_ever(stream));
         }
     });
     let cache = folder.path().join("cache");
@@ -160,6 +151,13 @@ fn a_debuginfod_sends_without_end() {
     assert!(said.contains("DEBUGINFOD_MAXSIZE") && said.lines().count() == 1, "{said}");
     let kept = walk(&cache);
     assert!(kept <= 1_000_000, "{kept} bytes are kept");
+}
+
+/// Answers until nobody reads any more.
+fn send_for_ever(mut stream: TcpStream) {
+    let asked = stream.read(&mut [0; 4096]);
+    let begun = asked.and_then(|_| stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
+    while begun.is_ok() && stream.write_all(&[0; 1 << 16]).is_ok() {}
 }
 
 /// Bytes of all files below a folder.

@@ -36,6 +36,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         let file = scratch.path("perf.data");
         recorded.record(&scratch, &file)?;
         let (ours, theirs) = (of_tare(&scratch, &file)?, of_perf(&scratch, &file)?);
+        let ours = name_variants_as_perf(ours, &theirs);
         recorded.clear_up();
         let all = compare(&ours, &theirs)?;
         let stubs_named_alike = name_stubs_as_perf(&ours, &theirs);
@@ -55,19 +56,17 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
                 share.tare, share.perf
             ));
         }
-        let exact = furthest(&all);
-        let finding = |what: &str, points| Finding {
-            what: format!(
-                "{}: furthest share of a symbol from perf's{what}, points",
-                recorded.name
-            ),
-            measured: Estimate::exact(points),
-            bound: Bound::AtMost(POINTS),
-        };
-        findings.push(finding("", exact));
-        if exact > but_for_stubs {
-            findings.push(finding(" but for stubs that perf calls _init", but_for_stubs));
+        // perf's `_init` lies in the section `.init`, and a stub never does: where perf calls one so,
+        // it is perf that is wrong.
+        let (exact, right) = (furthest(&all), but_for_stubs.min(furthest(&all)));
+        if exact > right {
+            table.push(format!("  {exact:.3} points with the stubs that perf calls _init"));
         }
+        findings.push(Finding {
+            what: format!("{}: furthest share of a symbol from perf's, points", recorded.name),
+            measured: Estimate::exact(right),
+            bound: Bound::AtMost(POINTS),
+        });
         let differ: Vec<Value> = differ
             .iter()
             .map(|share| json!({ "symbol": share.of, "tare": share.tare, "perf": share.perf }))
@@ -109,6 +108,24 @@ fn name_stubs_as_perf(ours: &Rows, theirs: &Rows) -> Rows {
         let is_hidden = symbol.ends_with("@plt") && !theirs.contains_key(&own);
         let key = if is_hidden && theirs.contains_key(&init) { init } else { own };
         *rows.entry(key).or_default() += samples;
+    }
+    rows
+}
+
+/// A constructor's or destructor's variants, which have one address and are called alike in source
+/// code, called as perf calls them.
+fn name_variants_as_perf(ours: Rows, theirs: &Rows) -> Rows {
+    let mut rows = Rows::new();
+    for ((dso, symbol), samples) in ours {
+        let variants = symbol.match_indices(['1', '2']).filter_map(|(at, digit)| {
+            let is_variant = symbol[..at].ends_with(['C', 'D']);
+            let other = if digit == "1" { "2" } else { "1" };
+            is_variant.then(|| format!("{}{other}{}", &symbol[..at], &symbol[at + 1..]))
+        });
+        let mut keys = variants.map(|variant| (dso.clone(), variant));
+        let own = (dso.clone(), symbol.clone());
+        let theirs_too = keys.find(|key| !theirs.contains_key(&own) && theirs.contains_key(key));
+        *rows.entry(theirs_too.unwrap_or(own)).or_default() += samples;
     }
     rows
 }
@@ -180,6 +197,18 @@ mod tests {
             shares.iter().map(|share| (share.of.1.as_str(), share.tare, share.perf)).collect();
         assert_eq!(found, [("f", 75.0, 50.0)]);
         assert_eq!(dso("/tmp/perf-12.map"), dso("[JIT] tid 12"));
+    }
+
+    #[test]
+    fn variants_are_named_as_by_perf() {
+        let rows = |names: &[&str]| -> Rows {
+            names.iter().map(|name| (("a".to_owned(), (*name).to_owned()), 1)).collect()
+        };
+        let theirs = rows(&["_ZN1AC1Ev", "_ZN1BD2Ev", "_ZN2C1D0Ev"]);
+        assert_eq!(
+            name_variants_as_perf(rows(&["_ZN1AC2Ev", "_ZN1BD2Ev", "_ZN2C1D0Ev"]), &theirs),
+            theirs
+        );
     }
 
     #[test]
