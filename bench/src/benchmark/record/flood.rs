@@ -14,6 +14,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let flood = vec![setting.workload("flood")];
     let each = vec!["sh".to_owned(), "-c".to_owned(), on_each_cpu(&setting.workload("flood"))];
+    let direct = format!("{EVENTS} --output-path=direct");
     let trials = [
         trial("tare", Tool::Tare, EVENTS, &flood),
         trial("perf, default rings", Tool::Perf, EVENTS, &flood),
@@ -26,6 +27,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             &format!("{EVENTS} --overwrite"),
             &flood,
         ),
+        trial("tare, past the page cache", Tool::Tare, &direct, &flood),
     ];
     let both = [
         trial("tare, on each CPU", Tool::Tare, EVENTS, &each),
@@ -39,7 +41,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     for (at, trial) in trials.iter().enumerate() {
         let (calls, cpu) =
             (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
-        let cpu = if at < 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
+        let cpu = if at != 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
         lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
     }
     Ok(Report {
@@ -52,7 +54,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 /// What the rounds with one loop and those with a loop on each CPU show, in the order of the trials
 /// of [`run`].
 fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
-    let lost = rounds.iter().map(|round| round.runs[0].lost).max().unwrap_or(0);
+    let lost = |at: usize| {
+        Estimate::exact(rounds.iter().map(|round| round.runs[at].lost).max().unwrap_or(0) as f64)
+    };
     let share = |run: &Run| run.lost as f64 / (run.lost + run.samples).max(1) as f64;
     let more = on_each.iter().map(|round| share(&round.runs[0]) - share(&round.runs[1])).collect();
     let reached = rounds
@@ -63,8 +67,18 @@ fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
     vec![
         Finding {
             what: "samples lost, tare, the most of any run".into(),
-            measured: Estimate::exact(lost as f64),
+            measured: lost(0),
             bound: Bound::AtMost(0.0),
+        },
+        Finding {
+            what: "samples lost, tare past the page cache, the most of any run".into(),
+            measured: lost(4),
+            bound: Bound::AtMost(0.0),
+        },
+        Finding {
+            what: "recorder CPU per GB, tare past the page cache/perf at its default rings".into(),
+            measured: ratio(rounds, 4, 1, Run::cpu_per_gb),
+            bound: Bound::AtMost(1.0 / 16.0),
         },
         Finding {
             what: "recorder CPU per GB, tare/perf at its default rings".into(),
