@@ -83,6 +83,7 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
             format!("stack=…;{last} ({} deep)", stack.len())
         }
         Term::NotIn(Space::Kernel) => "without the kernel".to_owned(),
+        Term::NotIn(Space::User) => "without programs".to_owned(),
         Term::NotIn(space) => format!("without [{}]", space.letter()),
         Term::Time(from_ns, to_ns) => {
             let seconds = |ns: u64| ns as f64 / 1e9;
