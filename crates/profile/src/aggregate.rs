@@ -6,11 +6,11 @@ use indexmap::IndexSet;
 
 use crate::call_tree::{CallTree, CallTrees, Chain, Order};
 use crate::filter::Filter;
-use crate::ids::{EventId, FrameId, StackId, StringId, ThreadId};
+use crate::ids::{DetailsId, EventId, FrameId, StackId, StringId, ThreadId};
 use crate::key::{Function, Key};
 use crate::numbers::{FrameGroups, Functions};
 use crate::profile::{Profile, Row};
-use crate::tables::Weight;
+use crate::tables::{Space, Weight};
 
 /// How rows are put together.
 #[derive(Clone, Debug, Default)]
@@ -40,10 +40,15 @@ pub struct Entry {
     pub cpu: Option<u32>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
+    /// What else tells it apart.
+    pub details: Option<DetailsId>,
     /// The frame: with [`Key::Symbol`], [`Key::Dso`] or a key of lines all samples have its.
     pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
     pub own: Weight,
+    /// Its parts in the kernel, in programs, in guests' kernels and in guests' programs, where
+    /// samples' places in code are known.
+    pub own_by_space: [u64; 4],
     /// What samples weigh that were in it or in what it called; without [`Options::children`] the
     /// same.
     pub total: Weight,
@@ -112,6 +117,7 @@ struct RowGroup {
     tgid: Option<i32>,
     cpu: Option<u32>,
     trace: Option<StringId>,
+    details: Option<DetailsId>,
 }
 
 impl RowGroup {
@@ -125,6 +131,8 @@ impl RowGroup {
                 Key::Tgid => group.tgid = thread().map(|thread| thread.pid),
                 Key::Cpu => group.cpu = row.cpu,
                 Key::Trace => group.trace = row.trace,
+                // A profile has those details that are sort keys.
+                Key::Detail(_) => group.details = row.details,
                 // Frames have groups of their own, and a table is of one event.
                 Key::Dso | Key::Symbol | Key::SrcLine | Key::SrcFile | Key::Event => {}
             }
@@ -235,6 +243,7 @@ impl Filling<'_> {
             let frames = self.profile.frames_of(row.row.stack);
             if let Some(entry) = self.entry(row, row.row.leaf) {
                 self.entries[entry].own.add(row.weight);
+                self.add_space(entry, row);
                 if !self.from_entries || frames.is_empty() {
                     self.add(entry, (id, row.weight), 0, frames.len());
                 }
@@ -260,13 +269,40 @@ impl Filling<'_> {
         let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
         let at = *self.by_key.entry(key).or_insert(next) as usize;
         if at == self.entries.len() {
-            let Row { comm, thread, cpu, trace, .. } = row.row;
-            let (own, total) = Default::default();
+            let Row { comm, thread, cpu, trace, details, .. } = row.row;
+            let (own, own_by_space, total) = Default::default();
             let (depth, last, chain) = (0, NONE, NONE);
-            let new = Entry { comm, thread, cpu, trace, frame, own, total, depth, last, chain };
+            let new = Entry {
+                comm,
+                thread,
+                cpu,
+                trace,
+                details,
+                frame,
+                own,
+                own_by_space,
+                total,
+                depth,
+                last,
+                chain,
+            };
             self.entries.push(new);
         }
         Some(at)
+    }
+
+    /// Adds to the part of an entry that its row is of.
+    fn add_space(&mut self, entry: usize, row: &Merged) {
+        let leaf = row.row.leaf.and_then(|leaf| self.profile.frame(leaf));
+        let place = match leaf.map(|leaf| leaf.space) {
+            Some(Space::Kernel) => 0,
+            Some(Space::User) => 1,
+            Some(Space::GuestKernel) => 2,
+            Some(Space::GuestUser) => 3,
+            _ => return,
+        };
+        let sum = &mut self.entries[entry].own_by_space[place];
+        *sum = sum.saturating_add(row.weight.period);
     }
 
     /// Adds a merged row whose chain has `depth` frames behind those to skip.

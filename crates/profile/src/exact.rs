@@ -77,6 +77,7 @@ impl Profile {
                 leaf: None,
                 stack: None,
                 trace: None,
+                details: None,
             };
             add(row, Weight { period: known.counted, samples: 0 });
         }
@@ -134,6 +135,7 @@ mod tests {
                     leaf: None,
                     stack: None,
                     trace: None,
+                    details: None,
                 },
                 Weight { period, samples: 1 },
             );

@@ -1,5 +1,6 @@
 //! Which samples and entries are shown.
 
+use crate::detail::{Detail, Value};
 use crate::ids::{FrameId, StringId};
 use crate::key::short_name;
 use crate::profile::{Profile, Row};
@@ -21,6 +22,8 @@ pub struct Filter {
     pub pids: Vec<i32>,
     /// Numbers of threads.
     pub tids: Vec<i32>,
+    /// Only what has a [`Detail::Parent`].
+    pub has_parent: bool,
 }
 
 impl Filter {
@@ -34,6 +37,7 @@ impl Filter {
         is_among(profile, &self.comms, row.comm)
             && among(&self.pids, &|thread| thread.pid)
             && among(&self.tids, &|thread| thread.tid)
+            && (!self.has_parent || profile.detail(row.details, Detail::Parent) != Value::None)
     }
 
     /// Whether all frames pass.

@@ -54,6 +54,8 @@ ids! {
     FrameId
     /// A call chain.
     StackId
+    /// What tells rows apart beside thread, CPU and place in code.
+    DetailsId
     /// Samples that are alike.
     RowId
     /// Who was sampled.

@@ -1,5 +1,6 @@
 //! Sort keys: what of a sample decides which entry it belongs to.
 
+use crate::detail::Detail;
 use crate::ids::{DsoId, FrameId, StringId, SymbolId};
 use crate::profile::{Profile, Row};
 
@@ -26,6 +27,8 @@ pub enum Key {
     Event,
     /// The fields of a tracepoint.
     Trace,
+    /// Something else of the sample.
+    Detail(Detail),
 }
 
 /// A function where it has a name, else an address.

@@ -16,6 +16,8 @@
 
 mod aggregate;
 mod call_tree;
+mod detail;
+mod details;
 mod diff;
 mod exact;
 mod filter;
@@ -32,11 +34,12 @@ mod unwinding;
 
 pub use aggregate::{Entry, Options, Table, table};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
+pub use detail::{Detail, Value};
 pub use diff::{DiffEntry, DiffOptions, Of, Runs, Sliced, source_name};
 pub use filter::Filter;
 pub use ids::{
-    DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId, TaskId,
-    ThreadId,
+    DetailsId, DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId,
+    TaskId, ThreadId,
 };
 pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses};

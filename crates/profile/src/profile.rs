@@ -5,8 +5,9 @@ use std::hash::{Hash, Hasher};
 
 use indexmap::IndexMap;
 
+use crate::detail::{Detail, Value};
 use crate::ids::{
-    DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId, pair,
+    DetailsId, DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId, pair,
 };
 use crate::losses::Losses;
 use crate::stacks::Stacks;
@@ -30,6 +31,8 @@ pub struct Row {
     pub stack: Option<StackId>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
+    /// What else tells it apart; `None` where nothing else is asked for.
+    pub details: Option<DetailsId>,
 }
 
 impl Hash for Row {
@@ -37,7 +40,8 @@ impl Hash for Row {
         state.write_u64(pair(self.thread, self.comm));
         state.write_u64(pair(self.leaf, self.stack));
         state.write_u64(pair(Some(self.event), self.trace));
-        state.write_u32(self.cpu.unwrap_or(u32::MAX));
+        let details = pair(None::<EventId>, self.details);
+        state.write_u64(u64::from(self.cpu.unwrap_or(u32::MAX)) << 32 | details);
     }
 }
 
@@ -51,6 +55,8 @@ pub struct Profile {
     symbols: Set<Symbol>,
     frames: Set<Frame>,
     stacks: Stacks,
+    pub(crate) detail_keys: Vec<Detail>,
+    pub(crate) details: Set<Box<[Value]>>,
     pub(crate) rows: Set<Row>,
     pub(crate) weights: Vec<Weight>,
     names: IndexMap<ThreadId, StringId>,

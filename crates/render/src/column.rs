@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
+use crate::details;
+
 use tare_format::printable;
 use tare_profile::{
     Entry, FrameId, Function, Key, Profile, Space, StringId, Table, Weight, short_name,
@@ -19,6 +21,8 @@ pub enum Column {
     Samples,
     /// The sum of their periods.
     Period,
+    /// The share of what samples weigh that were in it in this part of an address space.
+    OverheadOf(Space),
     /// A sort key.
     Key(Key),
 }
@@ -33,6 +37,11 @@ impl Column {
             Self::Overhead => "Overhead",
             Self::Samples => "Samples",
             Self::Period => "Period",
+            Self::OverheadOf(Space::Kernel) => "sys",
+            Self::OverheadOf(Space::GuestKernel) => "guest sys",
+            Self::OverheadOf(Space::GuestUser) => "guest usr",
+            Self::OverheadOf(_) => "usr",
+            Self::Key(Key::Detail(detail)) => details::title(detail),
             Self::Key(Key::Comm) => "Command",
             Self::Key(Key::Tid) => "    Pid:Command",
             Self::Key(Key::Tgid) => "   Tgid",
@@ -62,6 +71,8 @@ impl Column {
         match self {
             Self::Children | Self::Overhead => Some(8),
             Self::Samples | Self::Period => Some(12),
+            Self::OverheadOf(Space::Kernel | Space::User) => Some(8),
+            Self::OverheadOf(_) => Some(9),
             Self::Key(_) => None,
         }
     }
@@ -79,6 +90,10 @@ impl Column {
             Self::Overhead => write!(out, "{:.2}%", percent(entry.own, table.all)),
             Self::Samples => write!(out, "{}", entry.own.samples),
             Self::Period => write!(out, "{}", entry.own.period),
+            Self::OverheadOf(space) => {
+                let part = Weight { period: of_space(entry, space), samples: 0 };
+                write!(out, "{:.2}%", percent(part, table.all))
+            }
             Self::Key(key) => key_cell(out, key, profile, table, entry),
         }
     }
@@ -92,6 +107,8 @@ impl Column {
                 .period
                 .cmp(&left.total.period)
                 .then_with(|| nearer_the_root(left, right)),
+            Self::OverheadOf(space) => of_space(right, space).cmp(&of_space(left, space)),
+            Self::Key(Key::Detail(detail)) => details::compare(detail, profile, left, right),
             Self::Overhead | Self::Period => right.own.period.cmp(&left.own.period),
             Self::Samples => right.own.samples.cmp(&left.own.samples),
             Self::Key(Key::Comm) => text(left.comm).cmp(&text(right.comm)),
@@ -124,6 +141,17 @@ impl Column {
                 name(left).cmp(&name(right)).then_with(|| left.cmp(&right))
             }
         }
+    }
+}
+
+/// What was in an entry in a part of an address space.
+fn of_space(entry: &Entry, space: Space) -> u64 {
+    let [kernel, user, guest_kernel, guest_user] = entry.own_by_space;
+    match space {
+        Space::Kernel => kernel,
+        Space::GuestKernel => guest_kernel,
+        Space::GuestUser => guest_user,
+        _ => user,
     }
 }
 
@@ -165,6 +193,7 @@ fn key_cell(
             text(out, entry.thread.and_then(|thread| profile.name_of(thread)))
         }
         (Key::Trace, _) => text(out, entry.trace),
+        (Key::Detail(detail), _) => details::cell(out, detail, profile, entry),
         (Key::Dso, _) => text(out, short_name(profile, entry.frame)),
         (Key::SrcLine | Key::SrcFile, _) => source(out, key, profile, entry),
         (Key::Cpu, _) => match entry.cpu {

@@ -4,25 +4,38 @@
 //! and are made safe before they are written: see [`tare_format::printable`].
 #![forbid(unsafe_code)]
 
+mod chains;
 mod column;
+mod column_names;
 mod counts;
+mod details;
 pub mod diff;
 pub mod export;
 pub mod flame;
+mod graph;
+mod group;
+mod header;
+mod hierarchy;
 mod json;
+mod layout;
 mod ledger;
 mod live;
 mod losses;
 mod plural;
 mod rows;
 mod samples;
+pub mod script;
+mod table;
 mod text;
 mod tree;
 mod unwinding;
 
 pub use column::{Column, function_name, inlined, percent};
 pub use counts::{counted, counts};
+pub use graph::{Amount, Graph, Style};
+pub use header::header;
 pub use json::{json, json_line, live_json};
+pub use layout::{Group, Layout};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use live::{LiveFigures, live_line};
 pub use losses::loss_lines;
@@ -30,7 +43,6 @@ pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
 pub use samples::{FrameText, Kind, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
-pub use tree::Graph;
 pub use unwinding::CopiedStacks;
 
 use tare_profile::{Filter, Key, RowKeys};
@@ -52,6 +64,10 @@ pub struct View {
     pub most_rows: Option<usize>,
     /// Which threads, files and functions are shown.
     pub filter: Filter,
+    /// Shares are of what the filter shows, instead of all samples.
+    pub is_relative: bool,
+    /// How text is laid out.
+    pub layout: Layout,
 }
 
 impl View {

@@ -37,6 +37,13 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A count as `perf report` rounds it: thousands are K, millions M.
+pub(crate) fn rounded(count: u64) -> String {
+    let units = ["", "K", "M", "G"];
+    let power = (0..3).take_while(|power| count / 1000_u64.pow(*power) > 1000).count();
+    format!("{}{}", count / 1000_u64.pow(u32::try_from(power).unwrap_or(0)), units[power])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

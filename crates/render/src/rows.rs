@@ -23,6 +23,10 @@ pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
         filter: view.filter.clone(),
     };
     let mut table = table(profile, event, &options);
+    if view.is_relative {
+        table.all = Weight::default();
+        table.entries.iter().for_each(|entry| table.all.add(entry.own));
+    }
     let all = table.all;
     table.entries.retain(|entry| is_shown(entry, all, view));
     table.entries.sort_by(|left, right| compare(profile, view, left, right));

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use tare_profile::{Entry, Event, Key, Profile, StringId, Table, Weight};
-use unicode_width::UnicodeWidthStr;
+use tare_profile::{Event, Key, Profile, StringId, Table, Weight};
 
 use crate::column::percent;
 use crate::losses::loss_lines;
+use crate::plural::rounded;
 use crate::rows::rows;
+use crate::table::Lines;
 use crate::tree::tree;
-use crate::{Column, View};
+use crate::{Column, View, group, hierarchy};
 use tare_format::printable;
 
 /// Writes the account of what is missing, and a table for each event that has samples.
@@ -29,7 +30,14 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
         writeln!(out, "# {}", printable(line.as_bytes()))?;
     }
     writeln!(out, "#")?;
-    for (id, event) in profile.events() {
+    for (place, (id, event)) in profile.events().enumerate() {
+        let of_group = |group: &&crate::Group| group.events.contains(&place);
+        if let Some(group) = view.layout.groups.iter().find(of_group) {
+            if group.events.first() == Some(&place) {
+                group::section(out, profile, &elided.view, group)?;
+            }
+            continue;
+        }
         let table = rows(profile, id, &elided.view);
         if table.all.samples > 0 {
             section(out, profile, event, &elided.view, &table)?;
@@ -83,10 +91,16 @@ fn section(
         writeln!(out, "# {line}")?;
     }
     writeln!(out, "#")?;
+    if view.layout.hierarchy {
+        hierarchy::section(out, profile, view, table)?;
+        return writeln!(out, "\n");
+    }
     let mut lines = Lines::new(profile, view, table);
     out.write_all(lines.titles(view).as_bytes())?;
-    let dots: Vec<_> = lines.columns.iter().map(|(_, width)| ".".repeat(*width)).collect();
-    writeln!(out, "# {}\n#", dots.join("  "))?;
+    if view.layout.separator.is_none() {
+        let dots: Vec<_> = lines.columns.iter().map(|(_, width)| ".".repeat(*width)).collect();
+        writeln!(out, "# {}\n#", dots.join("  "))?;
+    }
     let mut trees = view
         .graph
         .and_then(|graph| Some((graph, table.call_trees(profile, graph.least(table.all))?)));
@@ -98,82 +112,6 @@ fn section(
         }
     }
     writeln!(out, "\n")
-}
-
-/// Writes the lines of a table, each into the same memory.
-struct Lines<'a> {
-    profile: &'a Profile,
-    table: &'a Table,
-    /// With their widths.
-    columns: Vec<(Column, usize)>,
-    text: String,
-    cell: String,
-}
-
-impl<'a> Lines<'a> {
-    /// Goes through all entries for the widths of the columns.
-    fn new(profile: &'a Profile, view: &View, table: &'a Table) -> Self {
-        let (text, cell) = Default::default();
-        let mut lines = Self { profile, table, columns: Vec::new(), text, cell };
-        for column in &view.columns {
-            let title = column.title(view.children).width();
-            let least = title.max(column.figure_width().unwrap_or(0));
-            let widths = table.entries.iter().map(|entry| lines.format(*column, entry));
-            let width = widths.max().unwrap_or(0).max(least);
-            lines.columns.push((*column, width));
-        }
-        lines
-    }
-
-    fn titles(&mut self, view: &View) -> &str {
-        self.line("# ", |lines, column| {
-            lines.cell.clear();
-            lines.cell.push_str(column.title(view.children));
-            lines.cell.width()
-        })
-    }
-
-    fn entry(&mut self, entry: &Entry) -> &str {
-        self.line("  ", |lines, column| lines.format(column, entry))
-    }
-
-    /// Cells with two spaces between them, nothing behind the last. `cell` makes each one, and
-    /// returns its width.
-    fn line(&mut self, front: &str, mut cell: impl FnMut(&mut Self, Column) -> usize) -> &str {
-        self.text.clear();
-        self.text.push_str(front);
-        for at in 0..self.columns.len() {
-            let (column, width) = self.columns[at];
-            let filling = width.saturating_sub(cell(self, column));
-            let blanks = std::iter::repeat_n(' ', filling);
-            self.text.push_str(if at > 0 { "  " } else { "" });
-            if column.figure_width().is_some() {
-                self.text.extend(blanks);
-                self.text.push_str(&self.cell);
-            } else {
-                self.text.push_str(&self.cell);
-                self.text.extend(blanks);
-            }
-        }
-        let end = self.text.trim_end().len().max(front.len());
-        self.text.truncate(end);
-        self.text.push('\n');
-        &self.text
-    }
-
-    /// Formats a cell, and returns its width.
-    fn format(&mut self, column: Column, entry: &Entry) -> usize {
-        self.cell.clear();
-        // A string takes all that is written to it.
-        let _ = column.cell(&mut self.cell, self.profile, self.table, entry);
-        if self.cell.is_ascii() { self.cell.len() } else { self.cell.width() }
-    }
-}
-/// A count as `perf report` rounds it: thousands are K, millions M.
-fn rounded(count: u64) -> String {
-    let units = ["", "K", "M", "G"];
-    let power = (0..3).take_while(|power| count / 1000_u64.pow(*power) > 1000).count();
-    format!("{}{}", count / 1000_u64.pow(u32::try_from(power).unwrap_or(0)), units[power])
 }
 
 /// The share of samples whose place in code has no name, by reason; `None` where all have one.

@@ -2,28 +2,10 @@
 
 use std::io::{self, Write};
 
-use tare_profile::{CallTree, Function, Node, Order, Profile, Weight};
+use tare_profile::{CallTree, Node, Profile, Weight};
 
-use crate::column::{inlined, percent};
-use tare_format::printable;
-
-/// Which call graphs are shown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Graph {
-    /// Which end of the stacks is the root.
-    pub order: Order,
-    /// Branches that weigh less than so many percent of all samples are left out.
-    pub percent_limit: f64,
-    /// Leave out the first function where it is the only one: the row has named it.
-    pub skips_first: bool,
-}
-
-impl Graph {
-    /// The least period of a branch that is shown.
-    pub(crate) fn least(&self, all: Weight) -> f64 {
-        (all.period as f64 * self.percent_limit / 100.0).floor()
-    }
-}
+use crate::chains::chains;
+use crate::graph::{Graph, Style, frame_name};
 
 /// Columns before a graph.
 const MARGIN: usize = 12;
@@ -42,7 +24,11 @@ pub(crate) fn tree(
     own: Weight,
     all: Weight,
 ) -> io::Result<()> {
-    let drawing = Drawing { profile, tree, all };
+    if matches!(graph.style, Style::Flat | Style::Folded) {
+        return chains(out, profile, tree, graph, all);
+    }
+    let whole = if graph.style == Style::Fractal { own } else { all };
+    let drawing = Drawing { profile, tree, graph };
     let mut roots = tree.roots();
     let mut margin = MARGIN;
     let mut written = false;
@@ -55,9 +41,9 @@ pub(crate) fn tree(
         let (trunk, last) = drawing.trunk(only);
         for node in trunk.into_iter().skip(usize::from(graph.skips_first)) {
             if written {
-                writeln!(out, "{:margin$}{}", "", drawing.name(node))?;
+                writeln!(out, "{:margin$}{}", "", frame_name(profile, node))?;
             } else {
-                writeln!(out, "{:margin$}|\n{:margin$}---{}", "", "", drawing.name(node))?;
+                writeln!(out, "{:margin$}|\n{:margin$}---{}", "", "", frame_name(profile, node))?;
                 margin += 3;
                 written = true;
             }
@@ -65,37 +51,19 @@ pub(crate) fn tree(
         roots = &last.children;
     }
     written |= !roots.is_empty();
-    drawing.branches(out, roots, margin, &mut vec![true])?;
+    drawing.branches(out, (roots, whole), margin, &mut vec![true])?;
     if written { writeln!(out) } else { Ok(()) }
 }
 
 struct Drawing<'a> {
     profile: &'a Profile,
     tree: &'a CallTree,
-    all: Weight,
+    graph: Graph,
 }
 
 impl<'a> Drawing<'a> {
     fn node(&self, at: usize) -> Option<&'a Node> {
         self.tree.nodes().get(at)
-    }
-
-    fn name(&self, node: &Node) -> String {
-        let frame = self.profile.frame(node.frame);
-        match Function::of(self.profile, Some(node.frame)) {
-            Function::Named(symbol) => {
-                self.profile.symbol(symbol).map_or_else(String::new, |symbol| {
-                    let name = printable(self.profile.string(symbol.name)).into_owned();
-                    name + inlined(self.profile, Some(node.frame))
-                })
-            }
-            _ => frame.map_or_else(
-                || "[unknown]".into(),
-                |frame| {
-                    if frame.address == 0 { "0".into() } else { format!("{:#x}", frame.address) }
-                },
-            ),
-        }
     }
 
     /// A node, and those below it as long as no chain ends or branches off. The last one has the
@@ -112,46 +80,85 @@ impl<'a> Drawing<'a> {
         (trunk, last)
     }
 
-    /// `open` says for each level whether its line goes on below.
+    /// The branches that are drawn, and what the others weigh, where they are shown as one.
+    fn shown(&self, nodes: &[usize]) -> (Vec<&'a Node>, Option<Weight>) {
+        let nodes = || nodes.iter().filter_map(|at| self.node(*at));
+        if self.graph.style != Style::Fractal {
+            return (nodes().collect(), None);
+        }
+        let mut sum = Weight::default();
+        nodes().for_each(|node| sum.add(node.total));
+        let least = (sum.period as f64 * self.graph.percent_limit / 100.0).ceil();
+        let (shown, others): (Vec<_>, Vec<_>) =
+            nodes().partition(|node| node.total.period as f64 >= least);
+        let mut rest = Weight::default();
+        others.iter().for_each(|node| rest.add(node.total));
+        let rest = Some(rest).filter(|rest| rest.samples > 0 && !shown.is_empty());
+        (shown, rest)
+    }
+
+    /// Draws nodes, of which shares are those of `whole`. `open` says for each level whether its
+    /// line goes on below.
     fn branches(
         &self,
         out: &mut dyn Write,
-        nodes: &[usize],
+        (nodes, whole): (&[usize], Weight),
         margin: usize,
         open: &mut Vec<bool>,
     ) -> io::Result<()> {
-        for (place, at) in nodes.iter().enumerate() {
-            let Some(node) = self.node(*at) else { continue };
+        let (shown, rest) = self.shown(nodes);
+        let mut left = shown.len() + usize::from(rest.is_some());
+        for node in shown {
             writeln!(out, "{:margin$}{}", "", lines(open))?;
             if open.len() > DEEPEST {
                 return writeln!(out, "{:margin$}{}[more is below]", "", lines(open));
             }
-            if let Some(last) = open.last_mut().filter(|_| place + 1 == nodes.len()) {
-                *last = false;
-            }
+            left -= 1;
             let (trunk, last) = self.trunk(node);
             for (line, node) in trunk.into_iter().enumerate() {
-                let name = self.name(node);
+                let name = frame_name(self.profile, node);
                 if line == 0 {
-                    let (upper, is_open) =
-                        (lines(&open[..open.len() - 1]), open.last() == Some(&true));
-                    let value = format!("{:.2}%", percent(node.total, self.all));
-                    writeln!(
-                        out,
-                        "{:margin$}{upper}{}--{value}--{name}",
-                        "",
-                        if is_open { '|' } else { ' ' }
-                    )?;
+                    self.first_line(out, (node.total, whole, &name), (margin, left == 0), open)?;
                 } else {
                     writeln!(out, "{:margin$}{}{name}", "", lines(open))?;
                 }
             }
+            let whole = if self.graph.style == Style::Fractal { below(self, last) } else { whole };
             open.push(true);
-            self.branches(out, &last.children, margin, open)?;
+            self.branches(out, (&last.children, whole), margin, open)?;
             open.pop();
+        }
+        if let Some(rest) = rest {
+            writeln!(out, "{:margin$}{}", "", lines(open))?;
+            self.first_line(out, (rest, whole, "[...]"), (margin, true), open)?;
         }
         Ok(())
     }
+
+    /// The line of a branch that says what it weighs.
+    fn first_line(
+        &self,
+        out: &mut dyn Write,
+        (total, whole, name): (Weight, Weight, &str),
+        (margin, is_last): (usize, bool),
+        open: &mut [bool],
+    ) -> io::Result<()> {
+        if let Some(last) = open.last_mut().filter(|_| is_last) {
+            *last = false;
+        }
+        let upper = lines(&open[..open.len() - 1]);
+        let begin = if open.last() == Some(&true) { '|' } else { ' ' };
+        let value = self.graph.amount.text(total, whole);
+        writeln!(out, "{:margin$}{upper}{begin}--{value}--{name}", "")
+    }
+}
+
+/// What the children of a node weigh.
+fn below(drawing: &Drawing<'_>, node: &Node) -> Weight {
+    let mut sum = Weight::default();
+    let children = node.children.iter().filter_map(|at| drawing.node(*at));
+    children.for_each(|child| sum.add(child.total));
+    sum
 }
 
 /// What stands before the names of a level: a line for each level above that goes on.

@@ -35,6 +35,15 @@ impl Tracepoints {
         event.name.clone().or_else(tracepoint).unwrap_or_else(|| of_attr(&event.attr).into_bytes())
     }
 
+    /// The names of a tracepoint's own fields; `None` where the recording doesn't describe it.
+    #[must_use]
+    pub fn field_names(&self, event: &Event) -> Option<Vec<String>> {
+        let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;
+        let fields = data.format(event.attr.config)?.fields.iter().map(|field| field.name.clone());
+        // What all tracepoints have stands before.
+        Some(fields.filter(|name| !name.starts_with("common_")).collect())
+    }
+
     /// The fields of a sample of a tracepoint as text, by the tracepoint's own format; empty where
     /// the recording doesn't describe it. `id` is the event's `config`. Untrusted.
     pub fn fields(&mut self, machine: &mut Machine, id: u64, raw: &[u8]) -> &[u8] {

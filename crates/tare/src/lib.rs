@@ -32,6 +32,10 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw.0),
         Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw.0),
         Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
+        Ok(Tare { command: Command::Evlist(raw) }) => command::evlist::run(&raw),
+        Ok(Tare { command: Command::BuildidList(raw) }) => command::buildid_list::run(&raw),
+        Ok(Tare { command: Command::Kallsyms(raw) }) => command::kallsyms::run(&raw),
+        Ok(Tare { command: Command::Version(raw) }) => command::version::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };
     // Nobody else writes out what stdout still holds: there is no runtime around this function.

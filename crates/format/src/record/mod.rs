@@ -9,6 +9,7 @@
 //! `tools/lib/perf/include/perf/event.h`.
 
 mod auxtrace;
+mod data_source;
 pub mod encode;
 mod header;
 pub mod kind;
@@ -22,6 +23,7 @@ mod stat;
 mod task;
 
 pub use auxtrace::{Aux, Auxtrace, AuxtraceError, AuxtraceInfo};
+pub use data_source::DataSource;
 pub use header::{RecordHeader, TooLong};
 pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};

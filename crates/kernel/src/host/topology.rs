@@ -9,6 +9,9 @@ use super::{CpuList, Host};
 /// nodes.
 const UNKNOWN: i32 = -1;
 
+/// Levels of caches that are told apart, as in perf.
+const LEVELS: usize = 4;
+
 /// CPUs that are counted together (perf's `aggr_cpu_id`): those of a part of the machine. Numbers are the kernel's own: not dense,
 /// and -1 where it doesn't tell.
 ///
@@ -36,6 +39,26 @@ pub enum CpuGroup {
         /// `core_id`, unique within its package or die only.
         core: i32,
     },
+    /// Cores of a die that share more than the die does, such as a cache.
+    Cluster {
+        /// `physical_package_id`.
+        package: i32,
+        /// `die_id`; 0 where there is none, as perf has it.
+        die: i32,
+        /// `cluster_id`.
+        cluster: i32,
+    },
+    /// The CPUs that share a cache.
+    Cache {
+        /// `physical_package_id`.
+        package: i32,
+        /// `die_id`; 0 where there is none, as perf has it.
+        die: i32,
+        /// The cache's level; 0 where there is none.
+        level: u8,
+        /// The first CPU that shares it, as in perf.
+        cache: i32,
+    },
     /// A NUMA node.
     Node {
         /// The number in `/sys/devices/system/node/nodeN`.
@@ -49,6 +72,12 @@ impl fmt::Display for CpuGroup {
             Self::Package { package } => write!(f, "S{package}"),
             Self::Die { package, die } => write!(f, "S{package}-D{die}"),
             Self::Core { package, die, core } => write!(f, "S{package}-D{die}-C{core}"),
+            Self::Cluster { package, die, cluster } => {
+                write!(f, "S{package}-D{die}-CLS{cluster}")
+            }
+            Self::Cache { package, die, level, cache } => {
+                write!(f, "S{package}-D{die}-L{level}-ID{cache}")
+            }
             Self::Node { node } => write!(f, "N{node}"),
         }
     }
@@ -59,6 +88,9 @@ struct Numbers {
     package: i32,
     die: i32,
     core: i32,
+    cluster: i32,
+    /// By level, from 1 on: the first CPU that shares the cache.
+    caches: [i32; LEVELS],
     node: i32,
 }
 
@@ -85,10 +117,29 @@ impl Host {
                 package: known(id("physical_package_id")).unwrap_or(UNKNOWN),
                 die: known(id("die_id")).unwrap_or(0),
                 core: known(id("core_id")).unwrap_or(UNKNOWN),
+                cluster: known(id("cluster_id")).unwrap_or(UNKNOWN),
+                caches: self.caches(cpu),
                 node,
             }
         };
         Topology(cpus.as_slice().iter().map(|&cpu| (cpu, numbers(cpu))).collect())
+    }
+
+    /// Who shares a CPU's caches.
+    fn caches(&self, cpu: u32) -> [i32; LEVELS] {
+        let mut caches = [UNKNOWN; LEVELS];
+        for index in 0..2 * LEVELS {
+            let file =
+                |name: &str| format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}");
+            let Some(level) = self.number::<usize>(&file("level")) else { break };
+            let shared = self.read(file("shared_cpu_list")).ok();
+            let shared = shared.and_then(|list| list.parse::<CpuList>().ok());
+            let first = shared.and_then(|list| i32::try_from(*list.as_slice().first()?).ok());
+            if let Some(cache) = level.checked_sub(1).and_then(|at| caches.get_mut(at)) {
+                *cache = first.filter(|_| *cache == UNKNOWN).unwrap_or(*cache);
+            }
+        }
+        caches
     }
 
     /// The memory nodes with their CPUs; a node whose list can't be read is left out.
@@ -115,6 +166,8 @@ impl Topology {
             package: UNKNOWN,
             die: 0,
             core: UNKNOWN,
+            cluster: UNKNOWN,
+            caches: [UNKNOWN; LEVELS],
             node: UNKNOWN,
         })
     }
@@ -130,6 +183,23 @@ impl Topology {
     pub fn die_of(&self, cpu: u32) -> CpuGroup {
         let Numbers { package, die, .. } = self.numbers(cpu);
         CpuGroup::Die { package, die }
+    }
+
+    /// The cluster of a CPU (`--per-cluster`).
+    #[must_use]
+    pub fn cluster_of(&self, cpu: u32) -> CpuGroup {
+        let Numbers { package, die, cluster, .. } = self.numbers(cpu);
+        CpuGroup::Cluster { package, die, cluster }
+    }
+
+    /// The cache of a CPU at a level, counted from 1; `None`: the last one (`--per-cache`).
+    #[must_use]
+    pub fn cache_of(&self, cpu: u32, level: Option<u8>) -> CpuGroup {
+        let Numbers { package, die, caches, .. } = self.numbers(cpu);
+        let last = caches.iter().rposition(|cache| *cache != UNKNOWN).map_or(0, |at| at + 1);
+        let level = level.unwrap_or(u8::try_from(last).unwrap_or(0));
+        let known = usize::from(level).checked_sub(1).and_then(|at| caches.get(at));
+        CpuGroup::Cache { package, die, level, cache: known.copied().unwrap_or(UNKNOWN) }
     }
 
     /// The core of a CPU (`--per-core`).

@@ -25,6 +25,10 @@ pub enum Aggregation {
     Socket,
     /// The CPUs of a NUMA node.
     Node,
+    /// The CPUs of a cluster of cores.
+    Cluster,
+    /// The CPUs that share a cache of this level, counted from 1; 0: the last level.
+    Cache(u8),
 }
 
 /// What a row is about.
@@ -156,6 +160,11 @@ fn key(at: Location, by: Aggregation, topology: &Topology) -> Key {
         (Aggregation::Core, Location::Cpu(cpu)) => Key::Topology(topology.core_of(cpu)),
         (Aggregation::Die, Location::Cpu(cpu)) => Key::Topology(topology.die_of(cpu)),
         (Aggregation::Socket, Location::Cpu(cpu)) => Key::Topology(topology.package_of(cpu)),
+        (Aggregation::Cluster, Location::Cpu(cpu)) => Key::Topology(topology.cluster_of(cpu)),
+        (Aggregation::Cache(level), Location::Cpu(cpu)) => {
+            let level = Some(level).filter(|level| *level > 0);
+            Key::Topology(topology.cache_of(cpu, level))
+        }
         (Aggregation::Node, Location::Cpu(cpu)) => Key::Topology(topology.node_of(cpu)),
         (Aggregation::Cpu | Aggregation::Thread, Location::Cpu(cpu)) => Key::Cpu(cpu),
     }

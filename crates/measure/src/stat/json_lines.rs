@@ -56,6 +56,8 @@ fn key(fields: &mut Vec<(&str, String)>, line: &Line) {
         Key::Topology(CpuGroup::Package { .. }) => "socket",
         Key::Topology(CpuGroup::Die { .. }) => "die",
         Key::Topology(CpuGroup::Core { .. }) => "core",
+        Key::Topology(CpuGroup::Cluster { .. }) => "cluster",
+        Key::Topology(CpuGroup::Cache { .. }) => "cache",
         Key::Topology(CpuGroup::Node { .. }) => "node",
     };
     let Key::Topology(place) = line.key else { return };

@@ -37,6 +37,7 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
             leaf,
             stack,
             trace: None,
+            details: None,
         };
         profile.add_samples(row, Weight { period: *period, samples: 1 });
     }

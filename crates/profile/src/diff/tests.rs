@@ -23,7 +23,7 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<Sliced>) {
     for (at, period) in weights.into_iter().enumerate() {
         let stack = profile.add_stack(&[frames[at + 1], frames[0]]);
         let leaf = Some(frames[at + 1]);
-        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None };
+        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
         let slice = u32::try_from(at).unwrap();
         samples.push(Sliced { row, slice, weight: Weight { period, samples: 1 } });
     }

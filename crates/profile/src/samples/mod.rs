@@ -233,7 +233,7 @@ impl Samples {
         let (thread, comm, cpu) = (None, None, None);
         let row = |SampleLocation { leaf, stack, trace }: &SampleLocation| {
             let (leaf, stack, trace) = (*leaf, *stack, *trace);
-            Row { event, thread, comm, cpu, leaf, stack, trace }
+            Row { event, thread, comm, cpu, leaf, stack, trace, details: None }
         };
         let rows: Vec<_> = self
             .locations

@@ -260,6 +260,7 @@ impl Samples {
                 leaf,
                 stack,
                 trace,
+                details: None,
             };
             profile.add_samples(row, weight);
         }

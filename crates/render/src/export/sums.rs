@@ -19,7 +19,7 @@ impl Key {
     /// The frames, the innermost first.
     pub(super) fn frames(&self, profile: &Profile, frames: &mut Vec<FrameId>) {
         let Self { event, thread, comm, leaf, stack } = *self;
-        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None };
+        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
         profile.frames_of_row(&row, frames);
     }
 }

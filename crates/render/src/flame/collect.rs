@@ -77,7 +77,8 @@ impl Collector {
     pub fn sliced(&self) -> impl Iterator<Item = Sliced> {
         self.rows.iter().map(|(key, weight)| {
             let Key { event, thread, comm, leaf, stack, slice } = *key;
-            let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None };
+            let row =
+                Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
             Sliced { row, slice, weight: *weight }
         })
     }
@@ -116,7 +117,7 @@ mod tests {
         let name = profile.add_string(b"cycles");
         let event = profile.name_event(0, name);
         let (thread, comm, cpu, leaf, stack, trace) = Default::default();
-        let row = Row { event, thread, comm, cpu, leaf, stack, trace };
+        let row = Row { event, thread, comm, cpu, leaf, stack, trace, details: None };
         for second in 0..1000 {
             let weight = Weight { period: 3, samples: 1 };
             let time_ns = Some(5_000_000_000 + second * 1_000_000_000);

@@ -286,6 +286,7 @@ impl Building {
             leaf: key.leaf,
             stack: key.stack,
             trace: None,
+            details: None,
         };
         let mut frames = Vec::new();
         profile.frames_of_row(&row, &mut frames);

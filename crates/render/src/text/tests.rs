@@ -2,6 +2,7 @@ use tare_profile::{Dso, Frame, Order, Row, Space, Symbol, Thread};
 
 use super::*;
 use crate::Graph;
+use crate::{Amount, Style};
 
 /// Two commands, one of them with a hostile name; stacks of functions, the outermost first.
 fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
@@ -38,6 +39,7 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
                 leaf,
                 stack,
                 trace: None,
+                details: None,
             },
             Weight { period: *period, samples: 1 },
         );
@@ -77,7 +79,13 @@ fn columns_are_aligned_and_names_are_safe() {
 #[test]
 fn a_graph_has_its_trunk_and_its_branches() {
     let profile = profile(&[("x", &["a", "b", "c"], 60), ("x", &["a", "b", "d", "e"], 40)]);
-    let graph = Graph { order: Order::Caller, percent_limit: 0.5, skips_first: false };
+    let graph = Graph {
+        order: Order::Caller,
+        percent_limit: 0.5,
+        skips_first: false,
+        style: Style::Graph,
+        amount: Amount::Percent,
+    };
     let columns = vec![Column::Overhead, Column::Key(Key::Comm)];
     let text = shown(
         &profile,

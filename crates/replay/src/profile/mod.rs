@@ -1,5 +1,6 @@
 //! A recording as a profile: a sink that sums samples up.
 
+mod details;
 mod frame_pointers;
 mod frames;
 mod lines;
@@ -13,12 +14,13 @@ use std::num::NonZero;
 
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_profile::Profile;
+use tare_profile::{Detail, Profile};
 
 use crate::error::Error;
-use crate::options::{Detail, Options};
+use crate::options::{self, Options};
 use crate::recording::Recording;
 use crate::replay::Replay;
+use crate::switch::Switch;
 
 pub use samples::{SampleSink, SampleSinkOptions};
 pub use sink::{ProfileSink, has_callchains};
@@ -40,6 +42,24 @@ pub struct ProfileOptions {
     pub inline: bool,
     /// Rows are told apart by the fields of tracepoints.
     pub trace: bool,
+    /// What else tells rows apart.
+    pub details: Vec<Detail>,
+    /// Nanoseconds of a slice of [`Detail::Time`]; 0: each time is a slice of its own.
+    pub time_quantum_ns: u64,
+    /// Times are named in nanoseconds, else in microseconds.
+    pub nanoseconds: bool,
+    /// Each branch that a sample has is a row, which weighs 1, instead of the sample.
+    pub branches: bool,
+    /// Samples weigh what their access cost, at least 1.
+    pub by_cost: bool,
+    /// Addresses of a call chain beyond this number are left out; `None`: none are.
+    pub max_stack: Option<usize>,
+    /// With `max_stack`: the outermost callers are kept instead of the innermost functions.
+    pub keeps_callers: bool,
+    /// Only samples of CPUs of this socket are taken.
+    pub socket: Option<u64>,
+    /// Samples are taken from one event to another.
+    pub switch: Switch,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// Samples weigh what their commands' tasks counted.
@@ -48,6 +68,13 @@ pub struct ProfileOptions {
     pub symbols: tare_symbols::SymbolOptions,
     /// See [`Options::threads`].
     pub threads: Option<NonZero<usize>>,
+}
+
+impl ProfileOptions {
+    /// Whether fields behind a sample's first ones are looked at, but for the call chain.
+    fn needs_all_fields(&self) -> bool {
+        self.trace || self.branches || self.by_cost || !self.details.is_empty()
+    }
 }
 
 /// How much of a sample's place in code tells rows of a profile apart: the less, the faster.
@@ -92,10 +119,10 @@ pub struct Summary {
 pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<Summary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
     let detail = match options.code {
-        _ if options.trace => Detail::Full,
-        Code::None => Detail::Front,
-        Code::Leaf => Detail::Leaf,
-        Code::Stack => Detail::Full,
+        _ if options.needs_all_fields() => options::Detail::Full,
+        Code::None => options::Detail::Front,
+        Code::Leaf => options::Detail::Leaf,
+        Code::Stack => options::Detail::Full,
     };
     let replay =
         Replay::new(Options { detail, symbols: options.symbols.clone(), threads: options.threads });

@@ -1,15 +1,18 @@
 //! Sums samples up.
 
+mod more;
+
 use std::ops::ControlFlow;
 
 use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_format::record::{Record, Sample, TaskRead};
+use tare_format::record::{Record, Sample};
 use tare_profile::{
     EventId, FrameId, Losses, Profile, ReplacedRows, Row, RowId, StackId, StringId, Thread, Weight,
 };
 
+use super::details::{Details, Subject};
 use super::frame_pointers::Chains;
 use super::frames::Frames;
 use super::lines::Lines;
@@ -22,6 +25,7 @@ use crate::error::Error;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
+use crate::switch::Switched;
 use crate::tracepoints::Tracepoints;
 
 /// A profile while it is filled.
@@ -43,6 +47,13 @@ pub struct ProfileSink {
     cpus: Vec<u32>,
     by_cpu: bool,
     by_trace: bool,
+    details: Details,
+    by_branch: bool,
+    by_cost: bool,
+    max_stack: usize,
+    keeps_callers: bool,
+    socket: Option<u64>,
+    switched: Switched,
     include_self: bool,
     exact: bool,
 }
@@ -84,6 +95,7 @@ impl Sink for ProfileSink {
                 let name = comm.map(|comm| self.profile.add_string(comm));
                 self.threads.rename(task.tid, name);
             }
+            Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
             Record::Read => self.count(machine, record),
             _ => {}
         }
@@ -125,9 +137,17 @@ impl ProfileSink {
             cpus: options.cpus.clone(),
             by_cpu: options.by_cpu,
             by_trace: options.trace,
+            details: Details::new(&options.details, options.time_quantum_ns, options.nanoseconds),
+            by_branch: options.branches,
+            by_cost: options.by_cost,
+            max_stack: options.max_stack.unwrap_or(usize::MAX),
+            keeps_callers: options.keeps_callers,
+            socket: options.socket,
+            switched: Switched::new(&options.switch),
             include_self: options.include_self,
             exact: options.exact,
         };
+        sink.profile.set_details(&options.details);
         let swapper = sink.profile.add_string(b"swapper");
         sink.threads.rename(0, Some(swapper));
         sink.learn(description);
@@ -157,7 +177,10 @@ impl ProfileSink {
 
     fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
         let Some((at, row, weight)) = self.front(machine, sample, index) else { return };
-        if self.frames.is_none() && !self.by_trace {
+        if self.by_branch {
+            return self.add_branches(machine, sample, row);
+        }
+        if self.frames.is_none() && !self.by_trace && self.details.is_empty() {
             return match self.threads.row(at, row.event, row.cpu) {
                 Some(row) => self.profile.add_to_row(row, weight),
                 None => {
@@ -215,18 +238,27 @@ impl ProfileSink {
         index: usize,
     ) -> Option<(Index, Row, Weight)> {
         let event = self.events.get(index).copied()?;
+        if !self.is_among_those(sample, event) {
+            return None;
+        }
         let head = &sample.fields.head;
         if !self.cpus.is_empty() && !head.cpu.is_some_and(|cpu| self.cpus.contains(&cpu)) {
             return None;
         }
         // What doesn't say how many occurrences it stands for has its event's period, as in perf.
         let of_event = self.periods.get(index).copied().unwrap_or(0);
-        let weight = Weight { period: head.period.unwrap_or(of_event), samples: 1 };
+        let period = if self.by_cost {
+            sample.fields.weight.map_or(1, |weight| (weight & u64::from(u32::MAX)).max(1))
+        } else {
+            head.period.unwrap_or(of_event)
+        };
+        let weight = Weight { period, samples: 1 };
         let cpu = head.cpu.filter(|_| self.by_cpu);
         let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
         let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let (thread, comm) = (Some(thread.id), Some(thread.comm));
-        let row = Row { event, thread, comm, cpu, leaf: None, stack: None, trace: None };
+        let (leaf, stack, trace, details) = Default::default();
+        let row = Row { event, thread, comm, cpu, leaf, stack, trace, details };
         Some((at, row, weight))
     }
 
@@ -239,7 +271,9 @@ impl ProfileSink {
     ) -> Row {
         let (leaf, stack) = self.place(machine, sample);
         let trace = self.trace(machine, sample, index);
-        Row { leaf, stack, trace, ..row }
+        let Self { profile, frames, details, .. } = self;
+        let details = details.of(profile, machine, frames, Subject { sample, branch: None });
+        Row { leaf, stack, trace, details, ..row }
     }
 
     /// Where a sample was, and how it came there.
@@ -248,6 +282,7 @@ impl ProfileSink {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> (Option<FrameId>, Option<StackId>) {
+        let (most, keeps_callers) = (self.max_stack, self.keeps_callers);
         let Self { profile, frames: Some(frames), chain, frame_pointers, .. } = self else {
             return (None, None);
         };
@@ -258,7 +293,11 @@ impl ProfileSink {
         if sample.fields.callchain.is_none() {
             return (leaf, None);
         }
-        machine.callchain(sample, usize::MAX, chain);
+        machine.callchain(sample, if keeps_callers { usize::MAX } else { most }, chain);
+        if chain.len() > most {
+            // As in perf, what stands next to the root of the graph is kept.
+            chain.drain(..chain.len() - most);
+        }
         let stack = frames.stack(profile, machine, pid, chain);
         let by_frame_pointers =
             sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
@@ -279,27 +318,6 @@ impl ProfileSink {
         let event = sample.description.events().get(index)?;
         let fields = self.tracepoints.fields(machine, event.attr.config, raw);
         (!fields.is_empty()).then(|| self.profile.add_string(fields))
-    }
-
-    /// Takes in the count of a task that ended. Events in a group have the counts of all: the
-    /// record's own is the one with its id.
-    fn count(&mut self, machine: &Machine, record: &Replayed<'_, Record<'_>>) {
-        let lookup = record.description.lookup();
-        let Some((index, layout)) =
-            record.event.and_then(|index| Some((index, lookup.layouts().get(index)?)))
-        else {
-            return;
-        };
-        let Some(event) = self.events.get(index).copied() else { return };
-        let Ok(read) = TaskRead::decode(&record.raw, layout) else { return };
-        let own = read
-            .values
-            .values()
-            .find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(index)));
-        let Some(value) = own.map(|own| own.value) else { return };
-        let (_, thread) = self.threads.find(&mut self.profile, machine, (read.pid, read.tid));
-        self.counts.add(index, thread.comm, &read, value);
-        self.profile.add_count(thread.id, event, value);
     }
 
     /// The profile of all that was replayed; `losses` is what the replay missed.

@@ -3,15 +3,18 @@
 use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
-use tare_replay::{Machine, Replayed};
+use tare_replay::{CpuMode, Machine, Replayed, Switched, Tracepoints};
 
 pub(crate) struct Passing<'a> {
     filter: &'a Filter,
+    switched: Switched,
+    tracepoints: Tracepoints,
 }
 
 impl<'a> Passing<'a> {
     pub(crate) fn new(filter: &'a Filter) -> Self {
-        Self { filter }
+        let tracepoints = Tracepoints::default();
+        Self { filter, switched: Switched::new(&filter.switch), tracepoints }
     }
 
     /// Whether everything that is still to come is too late.
@@ -32,6 +35,46 @@ impl<'a> Passing<'a> {
                 let comm = comm.unwrap_or_default();
                 comms.iter().any(|wanted| wanted.as_bytes() == comm)
             })
+            && self.passes_by_place(machine, sample)
+            && self.is_switched_on(sample)
+    }
+
+    /// Whether samples are taken at this time.
+    fn is_switched_on(&mut self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        if self.switched.is_idle() {
+            return true;
+        }
+        self.tracepoints.learn(sample.description);
+        let event = sample.event.and_then(|event| sample.description.events().get(event));
+        event.is_some_and(|event| self.switched.takes(&self.tracepoints.event_name(event)))
+    }
+
+    /// Whether the file and the function that the CPU was in are among those that are wanted.
+    fn passes_by_place(&self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        let Filter { dsos, symbols, addresses, .. } = self.filter;
+        if dsos.is_empty() && symbols.is_empty() {
+            return true;
+        }
+        let (mode, ip) = (CpuMode::of_misc(sample.raw.misc), sample.fields.head.ip.unwrap_or(0));
+        let at = machine.dso_address(mode, sample.fields.head.pid.unwrap_or(-1), ip);
+        let is_dso = |path: &[u8]| {
+            let short = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            dsos.iter().any(|wanted| [path, short].contains(&wanted.as_bytes()))
+        };
+        let is_symbol = || {
+            let symbol = at.and_then(|at| machine.symbol(at).ok());
+            symbol.is_some_and(|symbol| {
+                symbols.iter().any(|wanted| wanted == machine.symbol_name(symbol))
+            })
+        };
+        let is_address = || {
+            let in_file = at.map_or(ip, |at| at.address);
+            let takes =
+                |address| addresses.iter().any(|(first, last)| (first..=last).contains(&&address));
+            takes(ip) || takes(in_file)
+        };
+        (dsos.is_empty() || at.is_some_and(|at| is_dso(machine.dso_name(at.dso))))
+            && (symbols.is_empty() || is_symbol() || is_address())
     }
 
     fn passes_by_numbers(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {

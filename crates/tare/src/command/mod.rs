@@ -6,14 +6,17 @@
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
+pub(crate) mod buildid_list;
 mod control;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod evlist;
 pub(crate) mod export;
 mod filter;
 pub(crate) mod flame;
 pub(crate) mod header;
 mod interrupt;
+pub(crate) mod kallsyms;
 pub(crate) mod list;
 mod output;
 pub(crate) mod overhead;
@@ -27,4 +30,5 @@ pub(crate) mod stat;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod unnamed;
+pub(crate) mod version;
 mod vmlinux;

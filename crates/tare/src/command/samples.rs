@@ -46,17 +46,14 @@ pub(crate) fn replay(
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols)?;
     let options = ProfileOptions {
-        cpus: Vec::new(),
         time: samples.time,
         by_cpu: true,
         code: Code::Stack,
-        lines: false,
         inline: samples.inline,
         trace,
         include_self: true,
-        exact: false,
         symbols: symbols.clone(),
-        threads: None,
+        ..ProfileOptions::default()
     };
     let inner =
         ProfileSink::new(&options, recording.description()).map_err(|error| match error {

@@ -37,7 +37,17 @@ fn recording(name: &str) -> Scratch {
 }
 
 /// What follows an option.
-const VALUES: [(&str, &str); 45] = [
+const VALUES: [(&str, &str); 55] = [
+    ("report field-separator", ";"),
+    ("column-widths", "8,10"),
+    ("parent", "main"),
+    ("ignore-callees", "main"),
+    ("percentage", "relative"),
+    ("socket-filter", "0"),
+    ("switch-on", "cpu-clock"),
+    ("switch-off", "cpu-clock"),
+    ("time-quantum", "10ms"),
+    ("group-sort-idx", "0"),
     ("report fields", "overhead,comm"),
     ("script fields", "comm,tid,time"),
     ("report call-graph", "caller,0.5"),
@@ -86,7 +96,8 @@ const VALUES: [(&str, &str); 45] = [
 ];
 
 /// What must stand before some options.
-const BEFORE: [(&str, &[&str]); 12] = [
+const BEFORE: [(&str, &[&str]); 13] = [
+    ("interval-clear", &["-I", "10"]),
     ("record cgroup", &["-e", "cpu-clock"]),
     ("filter", &["-e", "sched:sched_switch"]),
     ("strict-freq", &["-F", "99"]),
@@ -138,7 +149,8 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     }
     let then: &[&str] = match name {
         "tui" => &["--stdio"],
-        "per-core" | "per-die" | "per-node" | "per-socket" | "no-aggr" => &["-a"],
+        "per-cache" | "per-cluster" | "per-core" | "per-die" | "per-node" | "per-socket"
+        | "no-aggr" => &["-a"],
         _ => &[],
     };
     words.extend(then.iter().map(|&word| word.to_owned()));

@@ -20,7 +20,9 @@ mod follow;
 mod list;
 mod overhead;
 pub mod record;
+mod recorded;
 mod report;
+mod report_layout;
 mod samples;
 mod script;
 mod stat;
@@ -40,7 +42,9 @@ pub use follow::Follow;
 pub use list::List;
 pub use overhead::{Overhead, With};
 pub use record::Record;
+pub use recorded::{BuildidList, Evlist, Kallsyms, Version};
 pub use report::{Report, Weight};
+pub use report_layout::ReportLayout;
 pub use samples::Samples;
 pub use script::Script;
 pub use stat::Stat;
@@ -111,6 +115,18 @@ pub enum Command {
     /// Show what this machine and user can do, and what would lift each limit.
     #[command(args_override_self = true)]
     Doctor(Doctor),
+    /// List the events of a recording.
+    #[command(args_override_self = true)]
+    Evlist(Deferred<Evlist>),
+    /// List the files of a recording by their build ids.
+    #[command(args_override_self = true)]
+    BuildidList(Deferred<BuildidList>),
+    /// Say where symbols of the kernel lie.
+    #[command(args_override_self = true)]
+    Kallsyms(Deferred<Kallsyms>),
+    /// Say which version this is, and what it was built with.
+    #[command(args_override_self = true)]
+    Version(Deferred<Version>),
 }
 
 impl Tare {
@@ -159,6 +175,10 @@ impl Tare {
             | Command::Diff(_)
             | Command::Flame(_)
             | Command::Export(_)
+            | Command::Evlist(_)
+            | Command::BuildidList(_)
+            | Command::Kallsyms(_)
+            | Command::Version(_)
             | Command::Doctor(_) => None,
         };
         if let (Some(filter_positions), Some((_, matches))) =

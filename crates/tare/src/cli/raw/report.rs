@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
 use super::SymbolSearch;
+use super::diff::Percentage;
+use super::report_layout::ReportLayout;
 use super::samples::Tasks;
 
 const EXAMPLES: &str = "\
@@ -13,7 +15,12 @@ Examples:
   tare report --stats                    how many records of each kind
   tare record -o - ./prog | tare report -i -
 
-Sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid, dso, sym, srcline, srcfile, cpu, event, trace (the fields of\na tracepoint; the default where all events are tracepoints).";
+Columns and sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid,
+dso, sym, srcline, srcfile, cpu, socket, event, trace (the fields of a tracepoint; the default where all
+events are tracepoints), parent, time, cgroup, cgroup_id, weight, local_weight, addr, transaction,
+code_page_size, data_page_size; of memory accesses mem, snoop, tlb, locked, blocked, symbol_daddr,
+dso_daddr, phys_daddr; of branches (-b) symbol_from, symbol_to, dso_from, dso_to, mispredict, in_tx,
+abort, cycles; overhead_sys, overhead_us, overhead_guest_sys, overhead_guest_us.";
 
 /// Arguments of `tare report`.
 #[derive(Debug, clap::Args)]
@@ -75,8 +82,9 @@ pub struct Report {
     #[arg(long, help_heading = "Rows")]
     pub no_children: bool,
 
-    /// Call graphs: caller, callee or none, and the percentage below which branches are not shown
-    #[arg(short = 'g', long, value_name = "ORDER[,PERCENT]", num_args = 0..=1, default_missing_value = "graph", help_heading = "Rows")]
+    /// Call graphs: graph, fractal, flat, folded or none, from the caller or the callee on, with
+    /// percent, period or count, and the percentage below which branches are not shown
+    #[arg(short = 'g', long, value_name = "STYLE,ORDER,PERCENT", num_args = 0..=1, default_missing_value = "graph", help_heading = "Rows")]
     pub call_graph: Option<String>,
 
     /// No call graphs, and no rows for what only calls others
@@ -94,6 +102,69 @@ pub struct Report {
     /// Call graphs from the callers on, as -g caller
     #[arg(short = 'G', long, help_heading = "Rows")]
     pub inverted: bool,
+
+    /// At most so many addresses of a call chain
+    #[arg(long, value_name = "N", help_heading = "Rows")]
+    pub max_stack: Option<usize>,
+
+    /// Functions that this pattern fits are what a call chain's samples are counted for (the key
+    /// parent) [default: ^sys_|^do_page_fault]
+    #[arg(short = 'p', long, value_name = "REGEX", help_heading = "Rows")]
+    pub parent: Option<String>,
+
+    /// Only what has such a function in its call chain
+    #[arg(short = 'x', long, help_heading = "Which")]
+    pub exclude_other: bool,
+
+    /// What functions that this pattern fits call is counted for them
+    #[arg(long, value_name = "REGEX", help_heading = "Rows")]
+    pub ignore_callees: Option<String>,
+
+    /// A row for each branch that was recorded, instead of samples
+    #[arg(short = 'b', long, help_heading = "Rows", conflicts_with = "mem_mode")]
+    pub branch_stack: bool,
+
+    /// Samples weigh what their memory accesses cost
+    #[arg(long, help_heading = "Rows")]
+    pub mem_mode: bool,
+
+    /// The slices of the key time: such as 10ms
+    #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Rows")]
+    pub time_quantum: String,
+
+    /// Columns with the shares in the kernel and in programs
+    #[arg(long, alias = "showcpuutilization", help_heading = "Rows")]
+    pub show_cpu_utilization: bool,
+
+    /// Shares of all samples, or of those that the filters let pass
+    #[arg(
+        long,
+        value_name = "OF",
+        default_value = "absolute",
+        hide_default_value = true,
+        help_heading = "Rows"
+    )]
+    pub percentage: Percentage,
+
+    /// Only samples of this socket
+    #[arg(long, value_name = "N", help_heading = "Which")]
+    pub socket_filter: Option<u64>,
+
+    /// Samples from a sample of this event on
+    #[arg(long, value_name = "EVENT", help_heading = "Which")]
+    pub switch_on: Option<String>,
+
+    /// Samples up to a sample of this event
+    #[arg(long, value_name = "EVENT", help_heading = "Which")]
+    pub switch_off: Option<String>,
+
+    /// Also the samples that switch on and off
+    #[arg(long, help_heading = "Which")]
+    pub show_on_off_events: bool,
+
+    /// How text is laid out.
+    #[command(flatten)]
+    pub layout: ReportLayout,
 
     /// Hide rows below so many percent
     #[arg(long, value_name = "PERCENT", help_heading = "Which")]
@@ -192,6 +263,18 @@ pub struct Report {
     /// How many records of each kind there are
     #[arg(long, group = "part", help_heading = "Output")]
     pub stats: bool,
+
+    /// The tasks that were seen, with what they descend from
+    #[arg(long = "tasks", group = "part", help_heading = "Output")]
+    pub tasks_list: bool,
+
+    /// The same, with what each process had mapped
+    #[arg(long, group = "part", help_heading = "Output")]
+    pub mmaps: bool,
+
+    /// Each record, byte by byte and decoded
+    #[arg(short = 'D', long, group = "part", help_heading = "Output")]
+    pub dump_raw_trace: bool,
 
     /// One versioned JSON document
     #[arg(long, conflicts_with = "part", help_heading = "Output")]

@@ -27,6 +27,7 @@ pub struct Script {
     /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and
     /// the ledger
     #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
+    #[arg(conflicts_with_all = ["dump_raw_trace", "show_bpf_events", "show_text_poke_events"])]
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
     #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events", "show_cgroup_events"])]
     pub json: bool,
@@ -70,6 +71,40 @@ pub struct Script {
     /// Only samples of these CPUs, such as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST")]
     pub cpu: Option<String>,
+
+    /// Only samples in these files
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', action = clap::ArgAction::Set)]
+    pub dsos: Vec<String>,
+
+    /// Only samples in these functions, or at these addresses (0x4007a0)
+    #[arg(short = 'S', long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
+    pub symbols: Vec<String>,
+
+    /// With addresses: so many bytes from each
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "symbols",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub addr_range: u64,
+
+    /// Samples from a sample of this event on
+    #[arg(long, value_name = "EVENT")]
+    pub switch_on: Option<String>,
+
+    /// Samples up to a sample of this event
+    #[arg(long, value_name = "EVENT")]
+    pub switch_off: Option<String>,
+
+    /// Also the samples that switch on and off
+    #[arg(long)]
+    pub show_on_off_events: bool,
+
+    /// Print each record, byte by byte and decoded, in the order of the file
+    #[arg(short = 'D', long, alias = "dump-unsorted-raw-trace")]
+    pub dump_raw_trace: bool,
 
     /// Only samples of this time: START,STOP in seconds, either may be left out
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
@@ -123,6 +158,18 @@ pub struct Script {
     /// Print records about namespaces too
     #[arg(long)]
     pub show_namespace_events: bool,
+
+    /// Print records about BPF programs and other code of the kernel that comes and goes too
+    #[arg(long)]
+    pub show_bpf_events: bool,
+
+    /// Print records about changes of the kernel's code too
+    #[arg(long)]
+    pub show_text_poke_events: bool,
+
+    /// Print whole paths of source files
+    #[arg(long)]
+    pub full_source_path: bool,
 
     /// Print records about cgroups too
     #[arg(long)]

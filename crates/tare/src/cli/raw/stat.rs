@@ -106,6 +106,10 @@ pub struct Stat {
     #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub interval_print: Option<u64>,
 
+    /// Clear the screen before each interval
+    #[arg(long, requires = "interval_print", help_heading = "When")]
+    pub interval_clear: bool,
+
     /// Stop after so many intervals
     #[arg(long, value_name = "N", requires = "interval_print", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
     pub interval_count: Option<u64>,
@@ -162,6 +166,14 @@ pub struct Stat {
     /// One row for each socket
     #[arg(long, group = "rows", help_heading = "Rows")]
     pub per_socket: bool,
+
+    /// One row for each cache of a level, such as L2; without one, of the last
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = cache_level, group = "rows", help_heading = "Rows")]
+    pub per_cache: Option<u8>,
+
+    /// One row for each cluster of cores
+    #[arg(long, group = "rows", help_heading = "Rows")]
+    pub per_cluster: bool,
 
     /// One row for each NUMA node
     #[arg(long, group = "rows", help_heading = "Rows")]
@@ -226,4 +238,10 @@ pub struct Stat {
     /// The command to count, and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// `L2` or `2`, as perf has it; 0 is the last level.
+fn cache_level(typed: &str) -> Result<u8, String> {
+    let level = typed.trim_start_matches(['l', 'L']).parse::<u8>().ok().filter(|level| *level <= 4);
+    level.ok_or_else(|| "a level of caches looks like L2".to_owned())
 }

@@ -199,11 +199,11 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
         return Err(Refusal::usage("-: standard input is one recording"));
     }
     let filter = script::Filter {
-        comms: Vec::new(),
         pids: raw.tasks.pid,
         tids: raw.tasks.tid,
         cpus: script::cpus(raw.cpu.as_deref())?,
         time_ns: (0, u64::MAX),
+        ..script::Filter::default()
     };
     let time = raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?;
     let symbols = symbols::resolve(raw.symbol_search);

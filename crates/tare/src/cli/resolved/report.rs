@@ -2,13 +2,21 @@
 
 use std::path::PathBuf;
 
-use tare_profile::{Filter, Key, Order};
-use tare_render::{Column, Graph, View};
+use regex_lite::Regex;
+use tare_format::file::Description;
+use tare_format::file::features::GroupDesc;
+use tare_profile::{Detail, Filter, Key, Order};
+use tare_render::{Amount, Column, Graph, Group, Layout, Style, View};
 use tare_replay::{Code, ProfileOptions, TimeRange};
 use tare_symbols::SymbolOptions;
 
+use super::report_columns::Columns;
+pub use super::report_graph::CallGraphs;
+use super::report_graph::{CallGraph, call_graph};
+use super::report_options as options;
+pub use super::report_options::Part;
 use crate::cli::raw;
-use crate::cli::resolved::{Extent, script, symbols};
+use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
 /// What `tare report` is to do.
@@ -36,6 +44,20 @@ pub struct Report {
     pub graph: CallGraphs,
     /// Branches below so many percent are not shown.
     pub graph_limit: f64,
+    /// The form of call graphs, and what stands at their branches.
+    pub graph_style: (Style, Amount),
+    /// How text is laid out; groups are known with the recording.
+    pub layout: Layout,
+    /// Groups of events are shown side by side, by the figures of the event with this number.
+    pub group: Option<usize>,
+    /// Shares are of what the filters let pass.
+    pub is_relative: bool,
+    /// Which functions are parents.
+    pub parent: Option<Regex>,
+    /// Of which functions the callees are ignored.
+    pub ignored_callees: Option<Regex>,
+    /// How samples are summed up, as far as options say.
+    pub summed: ProfileOptions,
     /// Rows below so many percent are not shown.
     pub percent_limit: f64,
     /// Which samples are shown.
@@ -60,19 +82,6 @@ pub struct Report {
     pub symbols: SymbolOptions,
 }
 
-/// What is printed of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The table.
-    Table,
-    /// What the recording says of itself, then the table.
-    HeaderAndTable(Extent),
-    /// What the recording says of itself.
-    Header(Extent),
-    /// How many records of each kind there are.
-    Stats,
-}
-
 /// How a report reaches its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
@@ -84,19 +93,6 @@ pub enum Interface {
     Pager,
     /// On the terminal.
     Terminal,
-}
-
-/// Which call graphs were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallGraphs {
-    /// Those that fit, where call chains were recorded.
-    IfRecorded,
-    /// Those from the callers on (`-G`), where call chains were recorded.
-    Inverted,
-    /// With this end as the root; `None`: the one that fits.
-    Asked(Option<Order>),
-    /// None; rows for what only calls others stay.
-    None,
 }
 
 /// What a recording has that decides what is shown of it.
@@ -112,24 +108,24 @@ impl Report {
     /// # Errors
     /// Wrong usage, in one line.
     pub fn resolve(raw: raw::Report) -> Result<Self, Refusal> {
-        let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
-        let part = match (raw.header || raw.show_info, raw.header_only, raw.stats) {
-            (_, true, _) => Part::Header(extent),
-            (true, _, false) => Part::HeaderAndTable(extent),
-            (.., true) => Part::Stats,
-            _ => Part::Table,
-        };
-        let (mut graph, graph_limit) =
-            raw.call_graph.as_deref().map_or(Ok((CallGraphs::IfRecorded, None)), call_graph)?;
+        let typed = raw.call_graph.as_deref().map_or(Ok(CallGraph::default()), call_graph)?;
+        let CallGraph { wanted: mut graph, limit: graph_limit, style, amount } = typed;
         if raw.inverted && graph != CallGraphs::None {
             graph = CallGraphs::Inverted;
         }
+        // As in perf: what is a row once can't be part of what calls it too.
+        let is_one_row = raw.layout.hierarchy || raw.branch_stack || raw.mem_mode;
         let children = raw.children || !(raw.no_children || raw.no_call_graph);
-        let bytes = |names: Vec<String>| names.into_iter().map(String::into_bytes).collect();
+        let children = children && !is_one_row;
         let Columns { fields, sort, figures } = Columns::resolve(&raw)?;
         Ok(Self {
+            parent: options::parent(&raw)?,
+            ignored_callees: options::ignored_callees(&raw)?,
+            summed: options::summed(&raw)?,
+            filter: options::filter(&raw),
+            layout: options::layout(&raw.layout),
+            part: options::part(&raw),
             input: raw.input,
-            part,
             json: raw.json,
             interface: match (raw.stdio, raw.tui, raw.pager) {
                 (_, true, _) => Interface::Terminal,
@@ -145,15 +141,10 @@ impl Report {
             graph: if raw.no_call_graph { CallGraphs::None } else { graph },
             // As in perf, what is too little for a row is too little for a branch.
             graph_limit: graph_limit.or(raw.percent_limit).unwrap_or(0.5),
+            graph_style: (style, amount),
+            group: raw.layout.group.then_some(raw.layout.group_sort_idx),
+            is_relative: raw.percentage == raw::Percentage::Relative,
             percent_limit: raw.percent_limit.unwrap_or(0.0),
-            filter: Filter {
-                comms: bytes(raw.comms),
-                dsos: bytes(raw.dsos),
-                symbols: bytes(raw.symbols),
-                symbol_part: raw.symbol_filter.map(String::into_bytes),
-                pids: raw.tasks.pid,
-                tids: raw.tasks.tid,
-            },
             hides_unresolved: raw.hide_unresolved,
             cpus: script::cpus(raw.cpu.as_deref())?,
             quiet: raw.quiet,
@@ -170,7 +161,10 @@ impl Report {
     #[must_use]
     pub fn code(&self, recorded: Recorded, may_have_chains: bool) -> Code {
         let needs_places = self.needs_places(recorded);
-        let shows_chains = self.graph != CallGraphs::None || self.children && needs_places;
+        let shows_chains = self.graph != CallGraphs::None
+            || self.children && needs_places
+            || self.parent.is_some()
+            || self.ignored_callees.is_some();
         if may_have_chains && shows_chains {
             Code::Stack
         } else if needs_places {
@@ -206,7 +200,42 @@ impl Report {
             exact: self.exact,
             symbols: self.symbols.clone(),
             threads: None,
+            details: self.details(recorded),
+            keeps_callers: self.order(recorded) == Some(Order::Caller),
+            ..self.summed.clone()
         }
+    }
+
+    /// What rows are told apart by beside thread, CPU and place in code.
+    fn details(&self, recorded: Recorded) -> Vec<Detail> {
+        let mut details = Vec::new();
+        for column in self.columns(recorded) {
+            if let Column::Key(Key::Detail(detail)) = column
+                && !details.contains(&detail)
+            {
+                details.push(detail);
+            }
+        }
+        details
+    }
+
+    /// The groups of events that are shown side by side.
+    #[must_use]
+    pub fn groups(&self, description: &Description) -> Vec<Group> {
+        let Some(sort_by) = self.group else { return Vec::new() };
+        let recorded = description.features().group_desc().unwrap_or_default();
+        let of = |group: &GroupDesc<'_>| {
+            let (first, members) = (group.leader as usize, group.members as usize);
+            let name = String::from_utf8_lossy(group.name).into_owned();
+            let name = if name == "{anon_group}" { "anon group".to_owned() } else { name };
+            Group { name, events: (first..first.saturating_add(members)).collect(), sort_by }
+        };
+        let groups: Vec<_> = recorded.iter().map(of).collect();
+        if groups.is_empty() {
+            let events = (0..description.events().len()).collect();
+            return vec![Group { name: "anon group".to_owned(), events, sort_by }];
+        }
+        groups
     }
 
     /// Whether rows are told apart by the fields of tracepoints.
@@ -215,18 +244,24 @@ impl Report {
         self.columns(recorded).any(|column| column == Column::Key(Key::Trace))
     }
 
+    /// From which end call graphs go on, where there are any.
+    fn order(&self, recorded: Recorded) -> Option<Order> {
+        let children = recorded.has_callchains && self.children;
+        match self.graph {
+            CallGraphs::Asked(Some(order)) => Some(order),
+            CallGraphs::None => None,
+            _ if !recorded.has_callchains => None,
+            CallGraphs::Inverted => Some(Order::Caller),
+            _ => Some(if children { Order::Caller } else { Order::Callee }),
+        }
+    }
+
     /// What is shown of a recording.
     #[must_use]
     pub fn view(&self, recorded: Recorded) -> View {
         let has_chains = recorded.has_callchains;
         let children = has_chains && self.children;
-        let order = match self.graph {
-            CallGraphs::Asked(Some(order)) => Some(order),
-            CallGraphs::None => None,
-            _ if !has_chains => None,
-            CallGraphs::Inverted => Some(Order::Caller),
-            _ => Some(if children { Order::Caller } else { Order::Callee }),
-        };
+        let order = self.order(recorded);
         let keys = self.keys(recorded);
         let skips_first = keys.first() == Some(&Column::Key(Key::Symbol))
             && self.fields.is_none()
@@ -261,10 +296,18 @@ impl Report {
             columns,
             order: order_by,
             children,
-            graph: order.map(|order| Graph { order, percent_limit: self.graph_limit, skips_first }),
+            graph: order.map(|order| Graph {
+                order,
+                percent_limit: self.graph_limit,
+                skips_first,
+                style: self.graph_style.0,
+                amount: self.graph_style.1,
+            }),
             percent_limit: self.percent_limit,
             most_rows: None,
             filter: self.filter.clone(),
+            is_relative: self.is_relative,
+            layout: self.layout.clone(),
         }
     }
 
@@ -285,6 +328,33 @@ impl Report {
         shown.into_iter().chain(self.sort.clone())
     }
 
+    /// Whether only a part of the samples is taken, by what the interface can't take back.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        let switch = &self.summed.switch;
+        self.summed.socket.is_some() || switch.on.is_some() || switch.off.is_some()
+    }
+
+    /// Whether something is asked for that text alone has.
+    #[must_use]
+    pub fn is_text_alone(&self) -> bool {
+        let has_figures = self.figures.iter().any(|column| matches!(column, Column::OverheadOf(_)));
+        let mut columns = self.sort.iter().chain(self.fields.iter().flatten());
+        has_figures
+            || columns
+                .any(|column| matches!(column, Column::Key(Key::Detail(_)) | Column::OverheadOf(_)))
+            || self.is_partial()
+            || self.layout != Layout::default()
+            || self.group.is_some()
+            || self.is_relative
+            || self.parent.is_some()
+            || self.ignored_callees.is_some()
+            || self.graph_style != (Style::Graph, Amount::Percent)
+            || self.summed.branches
+            || self.summed.by_cost
+            || self.summed.max_stack.is_some()
+    }
+
     /// Whether rows are told apart by command name alone.
     #[must_use]
     pub fn is_by_command(&self) -> bool {
@@ -294,98 +364,18 @@ impl Report {
     /// Whether anything that is asked for depends on where in code samples lie.
     #[must_use]
     pub fn needs_places(&self, recorded: Recorded) -> bool {
-        let by_place = |column| matches!(column, Column::Key(key) if key.is_of_frames());
-        self.columns(recorded).any(by_place)
+        let by_place = |column| match column {
+            Column::Key(Key::Detail(detail)) => detail.is_of_places(),
+            Column::Key(key) => key.is_of_frames(),
+            Column::OverheadOf(_) => true,
+            _ => false,
+        };
+        self.columns(recorded).chain(self.figures.iter().copied()).any(by_place)
             || !self.filter.dsos.is_empty()
             || !self.filter.symbols.is_empty()
             || self.filter.symbol_part.is_some()
             || self.hides_unresolved
     }
-}
-
-/// What rows are made of, as it was typed.
-struct Columns {
-    fields: Vec<Column>,
-    sort: Vec<Column>,
-    figures: Vec<Column>,
-}
-
-impl Columns {
-    fn resolve(raw: &raw::Report) -> Result<Self, Refusal> {
-        let (mut fields, adds_fields) = columns(&raw.fields)?;
-        let (mut sort, adds_keys) = columns(&raw.sort)?;
-        let figures =
-            [(raw.show_nr_samples, Column::Samples), (raw.show_total_period, Column::Period)];
-        let mut figures: Vec<_> =
-            figures.iter().filter(|(wanted, _)| *wanted).map(|(_, column)| *column).collect();
-        if adds_keys {
-            sort.splice(0..0, [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key));
-        }
-        if adds_fields {
-            let (keys, more): (Vec<_>, Vec<_>) =
-                fields.drain(..).partition(|column| matches!(column, Column::Key(_)));
-            figures.extend(more);
-            if sort.is_empty() && !keys.is_empty() {
-                sort.extend([Key::Comm, Key::Dso, Key::Symbol].map(Column::Key));
-            }
-            sort.extend(keys);
-        }
-        Ok(Self { fields, sort, figures })
-    }
-}
-
-/// Columns by name, and whether they are added to the usual ones (`+` before the first).
-fn columns(words: &[String]) -> Result<(Vec<Column>, bool), Refusal> {
-    let adds = words.first().is_some_and(|word| word.starts_with('+'));
-    let names = words.iter().map(|word| word.trim_start_matches('+'));
-    Ok((names.map(column).collect::<Result<_, _>>()?, adds))
-}
-
-fn column(word: &str) -> Result<Column, Refusal> {
-    Ok(match word {
-        "overhead" => Column::Overhead,
-        "overhead_children" => Column::Children,
-        "sample" => Column::Samples,
-        "period" => Column::Period,
-        "comm" => Column::Key(Key::Comm),
-        "pid" | "tid" => Column::Key(Key::Tid),
-        "tgid" => Column::Key(Key::Tgid),
-        "dso" => Column::Key(Key::Dso),
-        "sym" | "symbol" => Column::Key(Key::Symbol),
-        "srcline" => Column::Key(Key::SrcLine),
-        "srcfile" => Column::Key(Key::SrcFile),
-        "cpu" => Column::Key(Key::Cpu),
-        "event" => Column::Key(Key::Event),
-        "trace" => Column::Key(Key::Trace),
-        _ => {
-            let known = "overhead, overhead_children, sample, period, comm, pid, tid, tgid, dso, sym, srcline, srcfile, cpu, event and trace";
-            return Err(Refusal::usage(format!(
-                "there is no column or sort key '{word}': there are {known}"
-            )));
-        }
-    })
-}
-
-/// `graph,0.5,caller,function,percent` and parts of it, as `perf report -g` has it.
-fn call_graph(text: &str) -> Result<(CallGraphs, Option<f64>), Refusal> {
-    let (mut wanted, mut limit) = (CallGraphs::Asked(None), None);
-    for word in text.split(',').filter(|word| !word.is_empty()) {
-        match word {
-            "none" => wanted = CallGraphs::None,
-            "caller" => wanted = CallGraphs::Asked(Some(Order::Caller)),
-            "callee" => wanted = CallGraphs::Asked(Some(Order::Callee)),
-            "graph" | "function" | "percent" => {}
-            _ => match word.parse() {
-                Ok(percent) if (0.0..=100.0).contains(&percent) => limit = Some(percent),
-                _ => {
-                    return Err(Refusal::usage(format!(
-                        "-g {text}: '{word}' is none of caller, callee, none and a percentage"
-                    )));
-                }
-            },
-        }
-    }
-    Ok((wanted, limit))
 }
 
 /// `12.5,13`, `10%-20%`, or `10%/2`, which is the same.
@@ -430,16 +420,5 @@ mod tests {
         for wrong in ["10%/0", "10%/11", "x", "1,y", "10%", "10%-x%", "10%-101%"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn graphs_are_asked_for_as_in_perf() {
-        assert_eq!(call_graph("graph").unwrap(), (CallGraphs::Asked(None), None));
-        assert_eq!(
-            call_graph("caller,0.1,function,percent").unwrap(),
-            (CallGraphs::Asked(Some(Order::Caller)), Some(0.1))
-        );
-        assert_eq!(call_graph("none").unwrap().0, CallGraphs::None);
-        assert!(call_graph("fractal").is_err());
     }
 }

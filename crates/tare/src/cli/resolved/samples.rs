@@ -39,6 +39,7 @@ impl Samples {
             tids: raw.tasks.tid,
             cpus: script::cpus(raw.cpu.as_deref())?,
             time_ns: (0, u64::MAX),
+            ..Filter::default()
         };
         Ok(Self {
             input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
@@ -53,13 +54,7 @@ impl Samples {
 
     /// All samples of a recording, with symbols from where they usually are.
     pub(crate) fn all_of(input: PathBuf) -> Self {
-        let filter = Filter {
-            comms: Vec::new(),
-            pids: Vec::new(),
-            tids: Vec::new(),
-            cpus: Vec::new(),
-            time_ns: (0, u64::MAX),
-        };
+        let filter = Filter { time_ns: (0, u64::MAX), ..Filter::default() };
         let symbols = symbols::resolve(raw::SymbolSearch::default());
         let (events, time, include_self) = (Vec::new(), TimeRange::All, false);
         Self { input, events, filter, time, include_self, inline: false, symbols }

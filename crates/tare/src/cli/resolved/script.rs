@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use tare_replay::TimeRange;
+use tare_replay::{Switch, TimeRange};
 use tare_symbols::SymbolOptions;
 
 use super::script_fields::Selection;
@@ -33,15 +33,22 @@ pub(crate) struct Shown {
     pub(crate) rounds: bool,
     pub(crate) namespaces: bool,
     pub(crate) cgroups: bool,
+    pub(crate) bpf: bool,
+    pub(crate) text_pokes: bool,
 }
 
 /// Which samples are printed. Empty lists are all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) comms: Vec<String>,
     pub(crate) pids: Vec<i32>,
     pub(crate) tids: Vec<i32>,
     pub(crate) cpus: Vec<u32>,
+    pub(crate) dsos: Vec<String>,
+    pub(crate) symbols: Vec<String>,
+    /// First and last address.
+    pub(crate) addresses: Vec<(u64, u64)>,
+    pub(crate) switch: Switch,
     /// First and last time.
     pub(crate) time_ns: (u64, u64),
 }
@@ -53,6 +60,8 @@ pub(crate) enum ScriptForm {
     Text(Option<Extent>),
     /// That alone.
     Header(Extent),
+    /// Each record, byte by byte.
+    Dump,
     /// An object a line.
     Json,
 }
@@ -68,6 +77,8 @@ pub(crate) struct Script {
     pub(crate) callchains: bool,
     /// Inlined functions are shown.
     pub(crate) inline: bool,
+    /// Source files are printed with their whole paths.
+    pub(crate) full_source_paths: bool,
     pub(crate) max_stack: usize,
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
@@ -88,6 +99,14 @@ impl Script {
             pids: raw.pid.clone(),
             tids: raw.tid.clone(),
             cpus: cpus(raw.cpu.as_deref())?,
+            dsos: raw.dsos.clone(),
+            symbols: raw.symbols.clone(),
+            addresses: addresses(raw),
+            switch: Switch {
+                on: raw.switch_on.clone().map(String::into_bytes),
+                off: raw.switch_off.clone().map(String::into_bytes),
+                shows: raw.show_on_off_events,
+            },
             time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
         };
         let shown = Shown {
@@ -98,6 +117,8 @@ impl Script {
             rounds: raw.show_round_events,
             namespaces: raw.show_namespace_events,
             cgroups: raw.show_cgroup_events,
+            bpf: raw.show_bpf_events,
+            text_pokes: raw.show_text_poke_events,
         };
         Ok(Self {
             input: raw.input.clone().unwrap_or_else(usual_input),
@@ -111,6 +132,7 @@ impl Script {
             filter,
             callchains: !raw.hide_call_graph,
             inline: raw.inline,
+            full_source_paths: raw.full_source_path,
             max_stack: raw.max_stack,
             stop_at: raw.stop_bt.clone(),
             symbols: symbols::resolve(raw.symbol_search.clone()),
@@ -122,13 +144,22 @@ impl Script {
 
 fn output(raw: &raw::Script) -> ScriptForm {
     let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
-    if raw.json {
+    if raw.dump_raw_trace {
+        ScriptForm::Dump
+    } else if raw.json {
         ScriptForm::Json
     } else if raw.header_only {
         ScriptForm::Header(extent)
     } else {
         ScriptForm::Text((raw.header || raw.show_info).then_some(extent))
     }
+}
+
+/// Those of `-S` that are addresses, with what `--addr-range` adds.
+fn addresses(raw: &raw::Script) -> Vec<(u64, u64)> {
+    let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
+    let range = |first: u64| (first, first.saturating_add(raw.addr_range));
+    raw.symbols.iter().filter_map(address).map(range).collect()
 }
 
 /// `perf.data`, or standard input where it is a pipe.

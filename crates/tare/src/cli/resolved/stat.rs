@@ -171,6 +171,8 @@ pub struct StatOutput {
     pub each_run: bool,
     /// Whether the sums have a first column `summary` in CSV.
     pub summary_column: bool,
+    /// Whether the screen is cleared before each interval.
+    pub clears: bool,
 }
 
 impl StatOutput {
@@ -325,6 +327,8 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
         (raw.per_die, Aggregation::Die, "--per-die"),
         (raw.per_socket, Aggregation::Socket, "--per-socket"),
         (raw.per_node, Aggregation::Node, "--per-node"),
+        (raw.per_cluster, Aggregation::Cluster, "--per-cluster"),
+        (raw.per_cache.is_some(), Aggregation::Cache(raw.per_cache.unwrap_or(0)), "--per-cache"),
     ];
     let counts_cpus =
         matches!(target, Target::Cpus { .. } | Target::Cgroups { .. } | Target::CommandInCgroup(_));
@@ -431,5 +435,6 @@ fn output(raw: &raw::Stat) -> StatOutput {
         big_numbers: !raw.no_big_num,
         each_run: raw.table,
         summary_column: raw.summary && !raw.no_csv_summary,
+        clears: raw.interval_clear,
     }
 }

@@ -125,7 +125,7 @@ fn view(raw: &raw::Trace, calls: Chosen) -> Result<View, Refusal> {
 }
 
 /// A short time with its unit.
-fn nanoseconds(text: &str) -> Option<u64> {
+pub(super) fn nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
     let unit = match unit {
         "ns" => 1.0,

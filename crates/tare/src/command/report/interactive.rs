@@ -19,7 +19,7 @@ use tare_tui::{Ended, Shown};
 /// only text has are reasons for text.
 pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
     let is_table = report.part == Part::Table && !report.json;
-    let wants_text = report.threads || report.exact;
+    let wants_text = report.is_text_alone() || report.threads || report.exact;
     let is_terminal = std::io::stdout().is_terminal();
     let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     match report.interface {
@@ -30,7 +30,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
             "--tui: the terminal can't move its cursor, as TERM has it (without --tui the report is text)",
         )),
         Interface::Terminal if !is_table || wants_text => Err(Refusal::usage(
-            "--tui: --header, --header-only, --stats, --json, --threads and --weight=exact are text",
+            "--tui: --header, --header-only, --stats, --tasks, --mmaps, -D, --json, --threads, --weight=exact, what lays text out, and the rarer sort keys are text",
         )),
         Interface::Terminal => Ok(true),
         Interface::Text | Interface::Pager => Ok(false),

@@ -3,15 +3,18 @@
 mod interactive;
 mod pager;
 mod stats;
+mod tasks;
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
+use regex_lite::Regex;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header};
 use tare_format::printable;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
-use tare_profile::Losses;
+use tare_profile::{Losses, Profile};
 use tare_replay::{Error, Recording, has_callchains};
 
 use crate::Outcome;
@@ -55,6 +58,8 @@ fn write_rows(out: &mut dyn Write, recording: Recording, report: &Report) -> any
 fn write(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
     match report.part {
         Part::Stats => stats::write(out, recording),
+        Part::Tasks { mmaps } => tasks::write(out, recording, mmaps),
+        Part::Dump => dump(out, recording, &report.input),
         Part::Header(extent) => header::write_only(out, recording, extent),
         Part::Table | Part::HeaderAndTable(_) => table(out, recording, report),
     }
@@ -77,6 +82,7 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
     }
     unnamed::fill_in(&mut summary.profile.losses, &report.symbols);
+    find_functions(&mut summary.profile, report);
     if report.hides_unresolved {
         summary.profile.remove_rows(|profile, row| {
             let frame = row.leaf.and_then(|leaf| profile.frame(leaf));
@@ -95,15 +101,14 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
         return Err(Refusal::usage(why).into());
     }
-    let is_filtered = report.hides_unresolved || !report.cpus.is_empty();
-    let is_empty = summary.profile.rows().next().is_none();
-    if is_empty && !is_filtered && summary.profile.losses.own_samples == 0 {
+    if summary.profile.rows().next().is_none() && must_have_rows(report, &summary.profile.losses) {
         return Err(no_samples(report, &summary.profile.losses).into());
     }
     if let Part::HeaderAndTable(extent) = report.part {
         header::write(out, &summary.description, extent)?;
     }
-    let view = report.view(recorded);
+    let mut view = report.view(recorded);
+    view.layout.groups = report.groups(&summary.description);
     if report.json {
         tare_render::json(out, &summary.profile, &view, summary.ledger.as_ref())?;
         return Ok(());
@@ -117,6 +122,40 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
     }
     let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
+    Ok(())
+}
+
+/// Whether it is the recording's fault where nothing is shown.
+fn must_have_rows(report: &Report, losses: &Losses) -> bool {
+    let is_filtered = report.hides_unresolved || !report.cpus.is_empty() || report.is_partial();
+    !is_filtered && !report.summed.branches && losses.own_samples == 0
+}
+
+/// Looks for the functions that options have patterns of.
+fn find_functions(profile: &mut Profile, report: &Report) {
+    let fits = |pattern: &Regex, name: &[u8]| pattern.is_match(&String::from_utf8_lossy(name));
+    if let Some(pattern) = &report.ignored_callees {
+        profile.ignore_callees(|name| fits(pattern, name));
+    }
+    if let Some(pattern) = &report.parent {
+        profile.find_parents(|name| fits(pattern, name));
+    }
+}
+
+/// `-D`: each record as it lies in the recording.
+pub(crate) fn dump(
+    out: &mut dyn Write,
+    mut recording: Recording,
+    input: &Path,
+) -> anyhow::Result<()> {
+    let name = input.display().to_string();
+    let name = printable(name.as_bytes());
+    while let Some(entry) = recording.next_record()? {
+        tare_render::script::dump(out, &entry, &name)?;
+    }
+    for gap in recording.losses().gaps() {
+        writeln!(out, "\nnot read: {} bytes at byte {}: {}", gap.bytes, gap.offset, gap.why)?;
+    }
     Ok(())
 }
 

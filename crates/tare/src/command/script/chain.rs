@@ -28,6 +28,7 @@ pub(super) struct Chains {
     stop_at: Vec<String>,
     chain: Vec<CodeAddress>,
     inline: bool,
+    with_paths: bool,
     /// Lines for which debug info is to be asked.
     pub(super) open: OpenLines,
 }
@@ -36,7 +37,8 @@ impl Chains {
     pub(super) fn new(script: &Script) -> Self {
         let (named, chain, open) = Default::default();
         let (max_stack, stop_at) = (script.max_stack, script.stop_at.clone());
-        Self { named, max_stack, stop_at, chain, inline: script.inline, open }
+        let (inline, with_paths) = (script.inline, script.full_source_paths);
+        Self { named, max_stack, stop_at, chain, inline, with_paths, open }
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.
@@ -56,7 +58,8 @@ impl Chains {
         let with_line =
             at.filter(|at| fields.contains(Fields::SRCLINE) && may_have_lines(machine, *at));
         if let Some(at) = with_line {
-            let asked = Asked { at, within: at, fields, with_inlined: false };
+            let with_paths = self.with_paths;
+            let asked = Asked { at, within: at, fields, with_inlined: false, with_paths };
             self.open.push(text.len(), (b"", b""), asked);
         } else {
             self.symbol(text, machine, at, fields);
@@ -89,7 +92,8 @@ impl Chains {
             let is_last = match at.filter(|at| asks && may_have_lines(machine, *at)) {
                 Some(at) => {
                     let within = within(at, is_caller);
-                    let asked = Asked { at, within, fields, with_inlined: self.inline };
+                    let (with_inlined, with_paths) = (self.inline, self.with_paths);
+                    let asked = Asked { at, within, fields, with_inlined, with_paths };
                     self.open.push(begin, (&text[begin..], b"\n"), asked);
                     text.truncate(begin);
                     !self.stop_at.is_empty() && self.name(machine, at, Fields::SYM).is_last

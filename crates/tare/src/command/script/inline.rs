@@ -27,6 +27,8 @@ pub(super) struct Asked {
     pub(super) fields: Fields,
     /// In a call chain, each inlined function has a line.
     pub(super) with_inlined: bool,
+    /// Paths of source files are whole.
+    pub(super) with_paths: bool,
 }
 
 /// A place in the text that waits for its lines.
@@ -150,7 +152,8 @@ fn pieces(machine: &Machine, asked: &Asked, frames: &[Frame<'_>]) -> Vec<Box<[u8
         let location = if asked.with_inlined { frame.location } else { innermost };
         if let Some(location) = location.filter(|_| fields.contains(Fields::SRCLINE)) {
             text.extend_from_slice(b"\n  ");
-            let file = location.file.rsplit('/').next().unwrap_or(location.file);
+            let base = location.file.rsplit('/').next().unwrap_or(location.file);
+            let file = if asked.with_paths { location.file } else { base };
             line::name(&mut text, file.as_bytes());
             text.push(b':');
             line::decimal(&mut text, location.line.into(), 0, b' ');

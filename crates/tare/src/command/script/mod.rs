@@ -24,6 +24,7 @@ use crate::cli::resolved::script::{Script, ScriptForm};
 use crate::command::filter::Passing;
 use crate::command::header;
 use crate::command::recording::open;
+use crate::command::report::dump;
 use crate::exit::{self, Exit, Refusal};
 use json::Objects;
 use line::Lines;
@@ -39,6 +40,7 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
     match script.output {
         ScriptForm::Header(extent) => header::write_only(lines.text(), recording, extent)?,
         ScriptForm::Text(extent) => text(&script, recording, extent, &mut lines)?,
+        ScriptForm::Dump => dump(lines.text(), recording, &script.input)?,
         ScriptForm::Json => objects(&script, recording, &mut lines)?,
     }
     lines.flush()?;

@@ -197,7 +197,7 @@ impl<'a> Printer<'a> {
             };
             self.front(text, machine, &who, fields, has_chain);
         }
-        events::record(text, record);
+        tare_render::script::record(text, &record.raw, record.fields);
         Ok(())
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Writer {
     /// What the sums are called in CSV.
     total: Span,
     intervals: document::Intervals,
+    /// The screen is cleared before each interval.
+    clears: bool,
     /// Lines since the last heading of intervals.
     since_heading: usize,
 }
@@ -35,6 +37,7 @@ impl Writer {
                 keys,
             },
             total: if output.summary_column { Span::Summary } else { Span::Total },
+            clears: output.clears,
             intervals: document::Intervals::default(),
             since_heading: 0,
         })
@@ -42,6 +45,11 @@ impl Writer {
 
     /// Writes what was counted in an interval that ended `at` after the start.
     pub(super) fn interval(&mut self, at: Duration, lines: &[Line]) -> anyhow::Result<()> {
+        if self.clears && self.form != Form::Document {
+            // Home, then everything from there on; each screen has its heading.
+            self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
+            self.since_heading = 0;
+        }
         let (out, columns, span) = (&mut self.out, self.columns, Span::Interval(at));
         match &self.form {
             Form::Text => text::interval(out, columns, at, lines, &mut self.since_heading),

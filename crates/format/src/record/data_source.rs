@@ -1,0 +1,124 @@
+//! `data_src` of a sample in words: where in the memory hierarchy the data were.
+//!
+//! Source: `union perf_mem_data_src` of `include/uapi/linux/perf_event.h`; the words are those of
+//! `tools/perf/util/mem-events.c`.
+
+/// `data_src` of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSource(pub u64);
+
+const LEVELS: [&str; 14] = [
+    "N/A",
+    "HIT",
+    "MISS",
+    "L1",
+    "LFB",
+    "L2",
+    "L3",
+    "Local RAM",
+    "Remote RAM (1 hop)",
+    "Remote RAM (2 hops)",
+    "Remote Cache (1 hop)",
+    "Remote Cache (2 hops)",
+    "I/O",
+    "Uncached",
+];
+const SNOOPS: [&str; 5] = ["N/A", "None", "Hit", "Miss", "HitM"];
+const TLBS: [&str; 7] = ["N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"];
+const HOPS: [&str; 5] =
+    ["N/A", "core, same node", "node, same socket", "socket, same board", "board"];
+
+/// Bits that say whether it was there, in levels and TLBs.
+const HIT: u64 = 1 << 1;
+const MISS: u64 = 1 << 2;
+
+impl DataSource {
+    fn field(self, from: u32, bits: u32) -> u64 {
+        self.0 >> from & ((1 << bits) - 1)
+    }
+
+    /// The level of the memory hierarchy: `L1 hit`.
+    #[must_use]
+    pub fn level(self) -> String {
+        let bits = self.field(5, 14);
+        let mut words = Vec::new();
+        let hops = usize::try_from(self.field(43, 3)).ok().filter(|hops| *hops > 0);
+        let mut front = if self.field(37, 1) == 1 { "Remote ".to_owned() } else { String::new() };
+        if let Some(hops) = hops.and_then(|hops| HOPS.get(hops)) {
+            front = format!("{front}{hops} ");
+        }
+        words.extend(named(bits & !(HIT | MISS), &LEVELS).map(str::to_owned));
+        match self.field(33, 4) {
+            0 => {}
+            0x9 => words.push("CXL".to_owned()),
+            0xa => words.push("I/O".to_owned()),
+            0xb => words.push("Any cache".to_owned()),
+            0xc => words.push("LFB".to_owned()),
+            0xd => words.push("RAM".to_owned()),
+            0xe => words.push("PMEM".to_owned()),
+            0xf => words.push("N/A".to_owned()),
+            number => words.push(format!("L{number}")),
+        }
+        let text = format!("{front}{}", words.join(" or "));
+        with_outcome(if text.is_empty() { "N/A".to_owned() } else { text }, bits)
+    }
+
+    /// What other caches said: `None`, `HitM`.
+    #[must_use]
+    pub fn snoop(self) -> String {
+        let mut words: Vec<_> = named(self.field(19, 5), &SNOOPS).collect();
+        words.extend(named(self.field(38, 2), &["Fwd", "Peer"]));
+        if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
+    }
+
+    /// Where the address was translated: `L1 or L2 hit`.
+    #[must_use]
+    pub fn tlb(self) -> String {
+        let bits = self.field(26, 7);
+        let words: Vec<_> = named(bits & !(HIT | MISS), &TLBS).collect();
+        with_outcome(if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }, bits)
+    }
+
+    /// Whether the access was locked.
+    #[must_use]
+    pub fn locked(self) -> &'static str {
+        match self.field(24, 2) {
+            bits if bits & 2 != 0 => "Yes",
+            bits if bits & 1 != 0 => "N/A",
+            _ => "No",
+        }
+    }
+
+    /// What held the access up.
+    #[must_use]
+    pub fn blocked(self) -> String {
+        let words: Vec<_> = named(self.field(40, 3) & !1, &["N/A", "Data", "Addr"]).collect();
+        if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
+    }
+}
+
+/// The names of the bits that are set.
+fn named<'a>(bits: u64, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    names.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name)
+}
+
+fn with_outcome(mut text: String, bits: u64) -> String {
+    text.push_str(if bits & HIT != 0 { " hit" } else { "" });
+    text.push_str(if bits & MISS != 0 { " miss" } else { "" });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value that an Intel CPU gives a load that hits the first cache; words as perf script
+    /// prints them for it.
+    #[test]
+    fn a_load_from_the_first_cache_is_read() {
+        let source = DataSource(0x6810_0142);
+        assert_eq!((source.level().as_str(), source.snoop().as_str()), ("L1 hit", "None"));
+        assert_eq!((source.tlb().as_str(), source.locked()), ("L1 or L2 hit", "No"));
+        assert_eq!(source.blocked(), "N/A");
+    }
+}

@@ -1,0 +1,100 @@
+//! What of a sample tells rows apart beside its thread, CPU and place in code.
+
+use crate::ids::StringId;
+
+/// What of a sample can tell rows apart beside its thread, CPU and place in code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Detail {
+    /// The innermost caller that a pattern fits.
+    Parent,
+    /// The path of the cgroup.
+    Cgroup,
+    /// Device and inode of the cgroup namespace.
+    CgroupId,
+    /// The time, in slices of the quantum.
+    Time,
+    /// What the sample's access or transaction cost.
+    LocalWeight,
+    /// That of all samples together.
+    Weight,
+    /// The CPU's socket.
+    Socket,
+    /// The address of the instruction.
+    Address,
+    /// The size of the page that the code lies in, in bytes.
+    CodePageSize,
+    /// The size of the page that the data lie in, in bytes.
+    DataPageSize,
+    /// The flags of a transaction.
+    Transaction,
+    /// The physical address of the data.
+    PhysicalAddress,
+    /// What lies where the data are.
+    DataSymbol,
+    /// The file that the data lie in.
+    DataDso,
+    /// Where in the memory hierarchy the data were.
+    Memory,
+    /// What other caches said.
+    Snoop,
+    /// Where the address was translated.
+    Tlb,
+    /// Whether the access was locked.
+    Locked,
+    /// What held the access up.
+    Blocked,
+    /// Where a branch came from.
+    SymbolFrom,
+    /// Where a branch went to.
+    SymbolTo,
+    /// The file that a branch came from.
+    DsoFrom,
+    /// The file that a branch went to.
+    DsoTo,
+    /// Whether a branch was predicted.
+    Mispredict,
+    /// Whether a branch was in a transaction.
+    InTransaction,
+    /// Whether a branch was the abort of a transaction.
+    Abort,
+    /// Cycles since the branch before.
+    Cycles,
+}
+
+impl Detail {
+    /// Whether it looks at functions or files.
+    #[must_use]
+    pub const fn is_of_places(self) -> bool {
+        let of_branch =
+            matches!(self, Self::SymbolFrom | Self::SymbolTo | Self::DsoFrom | Self::DsoTo);
+        of_branch || matches!(self, Self::Parent | Self::DataSymbol | Self::DataDso)
+    }
+
+    /// Whether it is of a branch.
+    #[must_use]
+    pub const fn is_of_branch(self) -> bool {
+        matches!(
+            self,
+            Self::SymbolFrom
+                | Self::SymbolTo
+                | Self::DsoFrom
+                | Self::DsoTo
+                | Self::Mispredict
+                | Self::InTransaction
+                | Self::Abort
+                | Self::Cycles
+        )
+    }
+}
+
+/// The value of a [`Detail`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// Not recorded.
+    #[default]
+    None,
+    /// A figure.
+    Number(u64),
+    /// A text. Untrusted.
+    Text(StringId),
+}

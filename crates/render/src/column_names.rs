@@ -1,0 +1,77 @@
+//! What columns and sort keys are called, as in `perf report`.
+
+use tare_profile::{Detail, Key, Space};
+
+use crate::Column;
+
+/// Figures and keys by perf's names.
+const COLUMNS: [(&str, Column); 50] = [
+    ("overhead", Column::Overhead),
+    ("overhead_children", Column::Children),
+    ("overhead_sys", Column::OverheadOf(Space::Kernel)),
+    ("overhead_us", Column::OverheadOf(Space::User)),
+    ("overhead_guest_sys", Column::OverheadOf(Space::GuestKernel)),
+    ("overhead_guest_us", Column::OverheadOf(Space::GuestUser)),
+    ("sample", Column::Samples),
+    ("period", Column::Period),
+    ("comm", Column::Key(Key::Comm)),
+    ("pid", Column::Key(Key::Tid)),
+    ("tid", Column::Key(Key::Tid)),
+    ("tgid", Column::Key(Key::Tgid)),
+    ("dso", Column::Key(Key::Dso)),
+    ("sym", Column::Key(Key::Symbol)),
+    ("symbol", Column::Key(Key::Symbol)),
+    ("srcline", Column::Key(Key::SrcLine)),
+    ("srcfile", Column::Key(Key::SrcFile)),
+    ("cpu", Column::Key(Key::Cpu)),
+    ("event", Column::Key(Key::Event)),
+    ("trace", Column::Key(Key::Trace)),
+    ("parent", detail(Detail::Parent)),
+    ("cgroup", detail(Detail::Cgroup)),
+    ("cgroup_id", detail(Detail::CgroupId)),
+    ("time", detail(Detail::Time)),
+    ("local_weight", detail(Detail::LocalWeight)),
+    ("weight", detail(Detail::Weight)),
+    ("socket", detail(Detail::Socket)),
+    ("addr", detail(Detail::Address)),
+    ("code_page_size", detail(Detail::CodePageSize)),
+    ("data_page_size", detail(Detail::DataPageSize)),
+    ("transaction", detail(Detail::Transaction)),
+    ("phys_daddr", detail(Detail::PhysicalAddress)),
+    ("symbol_daddr", detail(Detail::DataSymbol)),
+    ("dso_daddr", detail(Detail::DataDso)),
+    ("mem", detail(Detail::Memory)),
+    ("snoop", detail(Detail::Snoop)),
+    ("tlb", detail(Detail::Tlb)),
+    ("locked", detail(Detail::Locked)),
+    ("blocked", detail(Detail::Blocked)),
+    ("symbol_from", detail(Detail::SymbolFrom)),
+    ("symbol_to", detail(Detail::SymbolTo)),
+    ("dso_from", detail(Detail::DsoFrom)),
+    ("dso_to", detail(Detail::DsoTo)),
+    ("mispredict", detail(Detail::Mispredict)),
+    ("in_tx", detail(Detail::InTransaction)),
+    ("abort", detail(Detail::Abort)),
+    ("cycles", detail(Detail::Cycles)),
+    // As `perf report --sort` shortens them.
+    ("sym_from", detail(Detail::SymbolFrom)),
+    ("sym_to", detail(Detail::SymbolTo)),
+    ("local_cycles", detail(Detail::Cycles)),
+];
+
+const fn detail(detail: Detail) -> Column {
+    Column::Key(Key::Detail(detail))
+}
+
+impl Column {
+    /// The column of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        COLUMNS.iter().find(|(known, _)| *known == name).map(|(_, column)| *column)
+    }
+
+    /// All names, but for those that only shorten others.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        COLUMNS[..COLUMNS.len() - 3].iter().map(|(name, _)| *name)
+    }
+}

@@ -1,0 +1,192 @@
+//! `--group`: the figures of several events side by side, as `perf report --group` has them.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use tare_format::printable;
+use tare_profile::{Entry, EventId, Function, Key, Profile, Table, Weight};
+use unicode_width::UnicodeWidthStr;
+
+use crate::column::percent;
+use crate::layout::Group;
+use crate::plural::rounded;
+use crate::rows::rows;
+use crate::table::cut;
+use crate::tree::tree;
+use crate::{Column, View};
+
+/// What several events have for the same sort keys.
+struct Joined {
+    /// What stands in the columns of sort keys.
+    names: Vec<String>,
+    /// Of each event: whether it has the row.
+    entries: Vec<Option<Entry>>,
+}
+
+impl Joined {
+    fn weight(&self, event: usize, column: Column) -> Weight {
+        let entry = self.entries.get(event).copied().flatten();
+        let of = |entry: Entry| if column == Column::Children { entry.total } else { entry.own };
+        entry.map(of).unwrap_or_default()
+    }
+}
+
+/// Writes the table of a group of events.
+pub(crate) fn section(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    group: &Group,
+) -> io::Result<()> {
+    let of_group = |place: &usize| profile.events().nth(*place).map(|(id, _)| id);
+    let events: Vec<EventId> = group.events.iter().filter_map(of_group).collect();
+    let everything = View { percent_limit: 0.0, ..view.clone() };
+    let tables: Vec<Table> = events.iter().map(|id| rows(profile, *id, &everything)).collect();
+    let mut all = Weight::default();
+    tables.iter().for_each(|table| all.add(table.all));
+    if all.samples == 0 {
+        return Ok(());
+    }
+    let names = events.iter().filter_map(|id| profile.event(*id));
+    let names: Vec<_> = names.map(|event| printable(profile.string(event.name))).collect();
+    let (samples, name) = (rounded(all.samples), printable(group.name.as_bytes()));
+    writeln!(out, "# Samples: {samples} of events '{name} {{ {} }}'", names.join(", "))?;
+    writeln!(out, "# Event count (approx.): {}\n#", all.period)?;
+    let joined = Side { profile, view, tables: &tables, group };
+    joined.write(out)
+}
+
+struct Side<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+    tables: &'a [Table],
+    group: &'a Group,
+}
+
+impl Side<'_> {
+    /// The rows of all events, those of one name and function together.
+    fn joined(&self) -> Vec<Joined> {
+        let mut joined: Vec<Joined> = Vec::new();
+        let mut places: HashMap<(Vec<String>, Option<Function>), usize> = HashMap::new();
+        let is_key = |column: &&Column| matches!(column, Column::Key(_));
+        let keys: Vec<_> = self.view.columns.iter().filter(is_key).collect();
+        for (event, table) in self.tables.iter().enumerate() {
+            for entry in &table.entries {
+                let names: Vec<_> =
+                    keys.iter().map(|key| key.text(self.profile, table, entry)).collect();
+                // Two functions may have one name.
+                let by_function = keys.contains(&&Column::Key(Key::Symbol));
+                let function = by_function.then(|| entry.function(self.profile));
+                let key = (names.clone(), function);
+                let at = *places.entry(key).or_insert(joined.len());
+                if at == joined.len() {
+                    joined.push(Joined { names, entries: vec![None; self.tables.len()] });
+                }
+                joined[at].entries[event] = Some(*entry);
+            }
+        }
+        joined
+    }
+
+    /// The event that decides comes first, then the others in their order.
+    fn compare(&self, left: &Joined, right: &Joined) -> Ordering {
+        let first = if self.view.children { Column::Children } else { Column::Overhead };
+        let others = (0..self.tables.len()).filter(|event| *event != self.group.sort_by);
+        let share =
+            |row: &Joined, event: usize| percent(row.weight(event, first), self.tables[event].all);
+        std::iter::once(self.group.sort_by)
+            .chain(others)
+            .filter(|event| *event < self.tables.len())
+            .map(|event| share(right, event).total_cmp(&share(left, event)))
+            .find(|order| order.is_ne())
+            .unwrap_or_else(|| left.names.cmp(&right.names))
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut rows = self.joined();
+        let leader = self.tables.first().map(|table| table.all).unwrap_or_default();
+        let first = if self.view.children { Column::Children } else { Column::Overhead };
+        let is_shown =
+            |row: &Joined| percent(row.weight(0, first), leader) >= self.view.percent_limit;
+        rows.retain(is_shown);
+        rows.sort_by(|left, right| self.compare(left, right));
+        let cells: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row)).collect();
+        let widths = self.widths(&cells);
+        let titles = self.view.columns.iter().map(|column| column.title(self.view.children));
+        let titles: Vec<_> = titles.map(str::to_owned).collect();
+        out.write_all(self.line("# ", &titles, &widths).as_bytes())?;
+        if self.view.layout.separator.is_none() {
+            let dots: Vec<_> = widths.iter().map(|width| ".".repeat(*width)).collect();
+            writeln!(out, "# {}\n#", dots.join("  "))?;
+        }
+        for (row, cells) in rows.iter().zip(&cells) {
+            let front = if self.view.layout.separator.is_some() { "" } else { "  " };
+            out.write_all(self.line(front, cells, &widths).as_bytes())?;
+            self.graph(out, row)?;
+        }
+        writeln!(out, "\n")
+    }
+
+    /// Figures of all events in one cell each; then the sort keys.
+    fn cells(&self, row: &Joined) -> Vec<String> {
+        let mut names = row.names.iter();
+        let cell = |column: &Column| {
+            let figure = |event: usize| {
+                let weight = row.weight(event, *column);
+                match column {
+                    Column::Samples => format!("{:>12}", weight.samples),
+                    Column::Period => format!("{:>12}", weight.period),
+                    _ => format!("{:>7.2}%", percent(weight, self.tables[event].all)),
+                }
+            };
+            match column {
+                Column::Key(_) => names.next().cloned().unwrap_or_default(),
+                _ => (0..self.tables.len()).map(figure).collect(),
+            }
+        };
+        self.view.columns.iter().map(cell).collect()
+    }
+
+    fn widths(&self, cells: &[Vec<String>]) -> Vec<usize> {
+        let width = |(at, column): (usize, &Column)| {
+            let title = column.title(self.view.children).width();
+            let cells = cells.iter().filter_map(|cells| cells.get(at));
+            let fits = cells.map(|cell| cell.width()).max().unwrap_or(0);
+            let wanted = self.view.layout.widths.get(at).copied().filter(|width| *width > 0);
+            wanted.filter(|_| column.figure_width().is_none()).unwrap_or(fits.max(title))
+        };
+        self.view.columns.iter().enumerate().map(width).collect()
+    }
+
+    fn line(&self, front: &str, cells: &[String], widths: &[usize]) -> String {
+        if let Some(separator) = &self.view.layout.separator {
+            let cells: Vec<_> =
+                cells.iter().map(|cell| cell.trim_start().replace(separator, ".")).collect();
+            return format!("{front}{}\n", cells.join(separator));
+        }
+        let columns = self.view.columns.iter().zip(cells).zip(widths);
+        let padded = columns.map(|((column, cell), width)| {
+            let cell = cut(cell, *width);
+            let blanks = " ".repeat(width.saturating_sub(cell.width()));
+            if column.figure_width().is_some() { blanks + cell } else { format!("{cell}{blanks}") }
+        });
+        let line = padded.collect::<Vec<_>>().join("  ");
+        format!("{}\n", format!("{front}{line}").trim_end())
+    }
+
+    /// The call graph of the first event that has the row.
+    fn graph(&self, out: &mut dyn Write, row: &Joined) -> io::Result<()> {
+        let found = row
+            .entries
+            .iter()
+            .zip(self.tables)
+            .find_map(|(entry, table)| Some((self.view.graph?, (*entry)?, table)));
+        let Some((graph, entry, table)) = found else { return Ok(()) };
+        let Some(mut trees) = table.call_trees(self.profile, graph.least(table.all)) else {
+            return Ok(());
+        };
+        let own = if self.view.children { entry.total } else { entry.own };
+        tree(out, self.profile, &table.call_tree(&mut trees, &entry), graph, own, table.all)
+    }
+}

@@ -1,0 +1,171 @@
+//! `--hierarchy`: each sort key is a level of a tree, as `perf report --hierarchy` draws it.
+
+use std::io::{self, Write};
+
+use indexmap::IndexMap;
+use tare_profile::{Entry, Profile, Table, Weight};
+use unicode_width::UnicodeWidthStr;
+
+use crate::column::percent;
+use crate::rows::rows;
+use crate::tree::tree;
+use crate::{Column, View};
+
+/// Columns that each level is set off by.
+const INDENT: usize = 3;
+
+/// Rows that have the first sort keys in common.
+struct Level {
+    own: Weight,
+    below: Below,
+}
+
+enum Below {
+    Levels(IndexMap<String, Level>),
+    /// What the last key tells apart.
+    Entry(Box<Entry>),
+}
+
+impl Level {
+    fn new() -> Self {
+        Self { own: Weight::default(), below: Below::Levels(IndexMap::new()) }
+    }
+
+    /// Adds an entry below the levels that its sort keys name.
+    fn add(&mut self, names: &[String], entry: &Entry, number: usize) {
+        self.own.add(entry.own);
+        let Below::Levels(levels) = &mut self.below else { return };
+        match names {
+            [] => self.below = Below::Entry(Box::new(*entry)),
+            // Two functions may have one name.
+            [last] => levels.entry(format!("{last}\0{number}")).or_insert_with(Self::new).add(
+                &[],
+                entry,
+                number,
+            ),
+            [first, rest @ ..] => {
+                levels.entry(first.clone()).or_insert_with(Self::new).add(rest, entry, number);
+            }
+        }
+    }
+
+    /// The heaviest come first.
+    fn sort(&mut self) {
+        if let Below::Levels(levels) = &mut self.below {
+            levels.sort_by(|left_name, left, right_name, right| {
+                right.own.period.cmp(&left.own.period).then_with(|| left_name.cmp(right_name))
+            });
+            levels.values_mut().for_each(Self::sort);
+        }
+    }
+}
+
+/// Writes the tree of an event's rows.
+pub(crate) fn section(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    all: &Table,
+) -> io::Result<()> {
+    // Of a branch that is shown, what is too little counts too.
+    let table = rows(profile, all.event, &View { percent_limit: 0.0, ..view.clone() });
+    let is_key = |column: &&Column| matches!(column, Column::Key(_));
+    let keys: Vec<Column> = view.columns.iter().filter(is_key).copied().collect();
+    let mut top = Level::new();
+    for (number, entry) in table.entries.iter().enumerate() {
+        let names: Vec<_> = keys.iter().map(|key| key.text(profile, &table, entry)).collect();
+        top.add(&names, entry, number);
+    }
+    top.sort();
+    let figures: Vec<Column> =
+        view.columns.iter().filter(|column| !is_key(column)).copied().collect();
+    let drawing = Drawing { profile, view, table: &table, figures, levels: keys.len() };
+    drawing.titles(out, &keys, &top)?;
+    drawing.levels(out, &top, 0)
+}
+
+struct Drawing<'a> {
+    profile: &'a Profile,
+    view: &'a View,
+    table: &'a Table,
+    figures: Vec<Column>,
+    levels: usize,
+}
+
+impl Drawing<'_> {
+    /// Columns that the figures take, with the room for the levels.
+    fn figures_width(&self) -> usize {
+        let width =
+            |column: &Column| column.figure_width().unwrap_or(0).max(column.title(false).width());
+        let figures = self.figures.iter().map(width).sum::<usize>();
+        self.levels.saturating_sub(1) * INDENT + figures + 2 * self.figures.len().saturating_sub(1)
+    }
+
+    fn titles(&self, out: &mut dyn Write, keys: &[Column], top: &Level) -> io::Result<()> {
+        let title = |column: &Column| {
+            let width = column.figure_width().unwrap_or(0);
+            format!("{:>width$}", column.title(false))
+        };
+        let figures: Vec<_> = self.figures.iter().map(title).collect();
+        let names: Vec<_> = keys.iter().map(|key| key.title(false).trim().to_owned()).collect();
+        let names = names.join(" / ");
+        let width = self.figures_width();
+        writeln!(out, "# {:>width$}  {names}", figures.join("  "))?;
+        let widest = widest(top, 0).max(names.width());
+        writeln!(out, "# {}  {}\n#", ".".repeat(width), ".".repeat(widest))
+    }
+
+    fn levels(&self, out: &mut dyn Write, level: &Level, depth: usize) -> io::Result<()> {
+        let Below::Levels(levels) = &level.below else { return Ok(()) };
+        let limit = self.view.percent_limit;
+        let is_shown = |level: &Level| percent(level.own, self.table.all) >= limit;
+        let mut is_empty = true;
+        for (name, level) in levels.iter().filter(|(_, level)| is_shown(level)) {
+            is_empty = false;
+            self.line(out, name, level, depth)?;
+            match &level.below {
+                Below::Levels(_) => self.levels(out, level, depth + 1)?,
+                Below::Entry(entry) => self.graph(out, entry)?,
+            }
+        }
+        if is_empty && depth > 0 {
+            let indent = self.figures_width() + 4 + depth * INDENT;
+            writeln!(out, "{:indent$}no entry >= {limit:.2}%", "")?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, out: &mut dyn Write, name: &str, level: &Level, depth: usize) -> io::Result<()> {
+        let figure = |column: &Column| {
+            let text = match column {
+                Column::Samples => level.own.samples.to_string(),
+                Column::Period => level.own.period.to_string(),
+                _ => format!("{:.2}%", percent(level.own, self.table.all)),
+            };
+            format!("  {text:>width$}", width = column.figure_width().unwrap_or(0))
+        };
+        let figures: String = self.figures.iter().map(figure).collect();
+        let name = name.split('\0').next().unwrap_or(name);
+        let (before, between) = (depth * INDENT, self.levels.saturating_sub(1) * INDENT + 2);
+        let line = format!("{:before$}{figures}{:between$}{name}", "", "");
+        writeln!(out, "{}", line.trim_end())
+    }
+
+    fn graph(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+        let Some(graph) = self.view.graph else { return Ok(()) };
+        let least = graph.least(self.table.all);
+        let Some(mut trees) = self.table.call_trees(self.profile, least) else { return Ok(()) };
+        let chains = self.table.call_tree(&mut trees, entry);
+        tree(out, self.profile, &chains, graph, entry.own, self.table.all)
+    }
+}
+
+/// The columns of the widest name, with those that it is set off by.
+fn widest(level: &Level, depth: usize) -> usize {
+    let Below::Levels(levels) = &level.below else { return 0 };
+    let width = |(name, level): (&String, &Level)| {
+        let name = name.split('\0').next().unwrap_or(name);
+        (depth * INDENT + name.width()).max(widest(level, depth + 1))
+    };
+    levels.iter().map(width).max().unwrap_or(0)
+}

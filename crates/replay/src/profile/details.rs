@@ -1,0 +1,245 @@
+//! What samples say beside their thread, CPU and place in code, for sort keys that ask for it.
+
+use std::collections::HashMap;
+
+use tare_format::file::Description;
+use tare_format::record::{Branch, DataSource, Namespaces, Sample};
+use tare_profile::{Detail, DetailsId, FrameId, Function, Profile, Value};
+
+use super::frames::Frames;
+use crate::callchain::CodeAddress;
+use crate::cpumode::CpuMode;
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+
+/// The place of the cgroup's among a task's namespaces (`CGROUP_NS_INDEX`).
+const CGROUP_NAMESPACE: usize = 6;
+
+/// Works out what is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Details {
+    wanted: Vec<Detail>,
+    /// Nanoseconds of a slice of time.
+    quantum_ns: u64,
+    /// Times are shown in nanoseconds, else in microseconds.
+    nanoseconds: bool,
+    sockets: Option<Vec<u64>>,
+    cgroup_namespaces: HashMap<i32, (u64, u64)>,
+    values: Vec<Value>,
+}
+
+/// The sample that details are of, and the branch, where each is a row of its own.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) sample: &'a Replayed<'a, Sample<'a>>,
+    pub(super) branch: Option<&'a Branch>,
+}
+
+impl Subject<'_> {
+    fn pid(&self) -> i32 {
+        self.sample.fields.head.pid.unwrap_or(-1)
+    }
+
+    /// Where a branch begins or ends: which half of the address space it is tells user from kernel.
+    pub(super) fn code(address: u64) -> CodeAddress {
+        let mode = if address >> 63 == 1 { CpuMode::Kernel } else { CpuMode::User };
+        CodeAddress { mode, address }
+    }
+}
+
+impl Details {
+    /// `quantum_ns` is the length of a slice of [`Detail::Time`].
+    pub(super) fn new(wanted: &[Detail], quantum_ns: u64, nanoseconds: bool) -> Self {
+        Self { wanted: wanted.to_vec(), quantum_ns, nanoseconds, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Takes in a task's namespaces.
+    pub(super) fn learn_namespaces(&mut self, namespaces: &Namespaces<'_>) {
+        if !self.wanted.contains(&Detail::CgroupId) {
+            return;
+        }
+        if let Some(link) = namespaces.links().nth(CGROUP_NAMESPACE) {
+            self.cgroup_namespaces.insert(namespaces.tid, (link.dev, link.inode));
+        }
+    }
+
+    /// The details of a sample.
+    pub(super) fn of(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        frames: &mut Option<Frames>,
+        subject: Subject<'_>,
+    ) -> Option<DetailsId> {
+        if self.wanted.is_empty() {
+            return None;
+        }
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        for at in 0..self.wanted.len() {
+            values.push(self.value(profile, machine, frames, (self.wanted[at], subject)));
+        }
+        let details = profile.add_details(&values);
+        self.values = values;
+        Some(details)
+    }
+
+    fn value(
+        &mut self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        frames: &mut Option<Frames>,
+        (detail, subject): (Detail, Subject<'_>),
+    ) -> Value {
+        let sample = subject.sample.fields;
+        let number = |number: Option<u64>| number.map_or(Value::None, Value::Number);
+        let text = |profile: &mut Profile, text: Option<String>| {
+            text.map_or(Value::None, |text| Value::Text(profile.add_string(text.as_bytes())))
+        };
+        let source = sample.data_src.map(DataSource);
+        match detail {
+            Detail::Parent => Value::None,
+            Detail::Cgroup => cgroup(profile, machine, sample.cgroup),
+            Detail::CgroupId => {
+                let known = sample.head.tid.and_then(|tid| self.cgroup_namespaces.get(&tid));
+                let known = known.map(|(device, inode)| format!("{device}/{inode:#x}"));
+                text(profile, known)
+            }
+            Detail::Time => {
+                let time = subject.sample.time_ns.map(|time_ns| self.slice(time_ns));
+                text(profile, time)
+            }
+            // Of the three numbers of a structure the first is the weight.
+            Detail::LocalWeight | Detail::Weight => {
+                number(sample.weight.map(|weight| weight & u64::from(u32::MAX)))
+            }
+            Detail::Socket => number(self.socket(subject.sample.description, sample.head.cpu)),
+            Detail::Address => number(sample.head.ip),
+            Detail::CodePageSize => number(sample.code_page_size),
+            Detail::DataPageSize => number(sample.data_page_size),
+            Detail::Transaction => text(profile, sample.transaction.map(transaction)),
+            Detail::PhysicalAddress => number(sample.phys_addr),
+            Detail::Memory => text(profile, source.map(DataSource::level)),
+            Detail::Snoop => text(profile, source.map(DataSource::snoop)),
+            Detail::Tlb => text(profile, source.map(DataSource::tlb)),
+            Detail::Locked => text(profile, source.map(|source| source.locked().to_owned())),
+            Detail::Blocked => text(profile, source.map(DataSource::blocked)),
+            Detail::DataSymbol | Detail::DataDso => {
+                let place = sample.head.addr.map(Subject::code);
+                place_value(profile, machine, frames, (subject.pid(), place), detail)
+            }
+            _ => self.of_branch(profile, machine, frames, (detail, subject)),
+        }
+    }
+
+    fn of_branch(
+        &self,
+        profile: &mut Profile,
+        machine: &mut Machine,
+        frames: &mut Option<Frames>,
+        (detail, subject): (Detail, Subject<'_>),
+    ) -> Value {
+        let Some(branch) = subject.branch else { return Value::None };
+        let flag = |profile: &mut Profile, is_set: bool, set: &str, other: &str| {
+            Value::Text(profile.add_string(if is_set { set } else { other }.as_bytes()))
+        };
+        match detail {
+            Detail::Mispredict if !branch.mispredicted && !branch.predicted => Value::None,
+            Detail::Mispredict => flag(profile, branch.mispredicted, "Y", "N"),
+            Detail::InTransaction => flag(profile, branch.in_transaction, "T", "."),
+            Detail::Abort => flag(profile, branch.abort, "A", "."),
+            Detail::Cycles if branch.cycles == 0 => Value::None,
+            Detail::Cycles => Value::Number(branch.cycles.into()),
+            Detail::SymbolFrom | Detail::DsoFrom => {
+                let place = (subject.pid(), Some(Subject::code(branch.from)));
+                place_value(profile, machine, frames, place, detail)
+            }
+            _ => {
+                let place = (subject.pid(), Some(Subject::code(branch.to)));
+                place_value(profile, machine, frames, place, detail)
+            }
+        }
+    }
+
+    /// The beginning of the slice that a time lies in, in seconds.
+    fn slice(&self, time_ns: u64) -> String {
+        let begin_ns = time_ns - time_ns.checked_rem(self.quantum_ns).unwrap_or(0);
+        let (seconds, rest_ns) = (begin_ns / 1_000_000_000, begin_ns % 1_000_000_000);
+        if self.nanoseconds {
+            format!("{seconds}.{rest_ns:09}")
+        } else {
+            format!("{seconds}.{:06}", rest_ns / 1000)
+        }
+    }
+
+    /// The socket of a CPU.
+    pub(super) fn socket(&mut self, description: &Description, cpu: Option<u32>) -> Option<u64> {
+        let sockets = self.sockets.get_or_insert_with(|| {
+            let topology = description.features().cpu_topology();
+            let cpus = topology.map(|topology| topology.cpus).unwrap_or_default();
+            cpus.into_iter().map(|place| u64::from(place.socket)).collect()
+        });
+        sockets.get(usize::try_from(cpu?).ok()?).copied()
+    }
+}
+
+fn cgroup(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Value {
+    let Some(id) = id.filter(|id| *id != 0) else { return Value::None };
+    Value::Text(profile.add_string(machine.cgroup(id).unwrap_or(b"unknown")))
+}
+
+/// The function or the file of an address.
+fn place_value(
+    profile: &mut Profile,
+    machine: &mut Machine,
+    frames: &mut Option<Frames>,
+    (pid, place): (i32, Option<CodeAddress>),
+    detail: Detail,
+) -> Value {
+    let (Some(frames), Some(place)) = (frames, place) else { return Value::None };
+    let frame = frames.frame(profile, machine, pid, place);
+    if matches!(detail, Detail::DsoFrom | Detail::DsoTo | Detail::DataDso) {
+        return tare_profile::short_name(profile, Some(frame)).map_or(Value::None, Value::Text);
+    }
+    let text = function(profile, frame, place.address);
+    Value::Text(profile.add_string(&text))
+}
+
+/// `[k] name`, or the address where there is no name.
+fn function(profile: &Profile, id: FrameId, address: u64) -> Vec<u8> {
+    let letter = profile.frame(id).map_or('?', |frame| frame.space.letter());
+    let mut text = format!("[{letter}] ").into_bytes();
+    match Function::of(profile, Some(id)) {
+        Function::Named(symbol) => {
+            let name = profile.symbol(symbol).map(|symbol| profile.string(symbol.name));
+            text.extend_from_slice(name.unwrap_or_default());
+        }
+        _ => text.extend_from_slice(format!("{address:#018x}").as_bytes()),
+    }
+    text
+}
+
+/// The bits of a transaction that ended early, in the words of `perf report`.
+fn transaction(bits: u64) -> String {
+    const NAMES: [(u64, &str); 8] = [
+        (1, "EL "),
+        (1 << 1, "TX "),
+        (1 << 2, "SYNC "),
+        (1 << 3, "ASYNC "),
+        (1 << 4, "RETRY "),
+        (1 << 5, "CON "),
+        (1 << 6, "CAP-WRITE "),
+        (1 << 7, "CAP-READ "),
+    ];
+    let names = NAMES.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
+    let mut text: String = names.collect();
+    let code = bits >> 32;
+    if code != 0 {
+        text.push_str(&format!(":{code:x}"));
+    }
+    text
+}

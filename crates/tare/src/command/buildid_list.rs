@@ -1,0 +1,126 @@
+//! `tare buildid-list`: files by their build ids, as `perf buildid-list` lists them.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use object::Object;
+use serde_json::{Value, json};
+use tare_format::printable;
+use tare_format::record::{FileId, Record};
+use tare_replay::{Code, ProfileOptions};
+use tare_symbols::SymbolOptions;
+
+use crate::Outcome;
+use crate::cli::raw::BuildidList;
+use crate::command::evlist::learn;
+use crate::command::recording::open;
+use crate::exit::{Exit, Refusal};
+
+/// A build id in hexadecimal digits, and the file that has it.
+type Listed = (String, Vec<u8>);
+
+pub(crate) fn run(raw: &BuildidList) -> Outcome {
+    let mut listed = if raw.kernel {
+        vec![(running_kernel()?, Vec::new())]
+    } else if let Some(id) = of_binary(&raw.input)? {
+        vec![(id, Vec::new())]
+    } else {
+        recorded(&raw.input)?
+    };
+    if raw.with_hits {
+        let hits = hits(&raw.input)?;
+        listed.retain(|(_, path)| hits.contains(path));
+    }
+    let mut out = std::io::stdout().lock();
+    if raw.json {
+        let file = |(id, path): &Listed| -> Value {
+            json!({ "build_id": id, "path": String::from_utf8_lossy(path) })
+        };
+        let files: Vec<Value> = listed.iter().map(file).collect();
+        tare_render::json_line(&mut out, &json!({ "version": 1, "files": files }))?;
+        return Ok(Exit::Success);
+    }
+    for (id, path) in &listed {
+        writeln!(out, "{}", format!("{id} {}", printable(path)).trim_end())?;
+    }
+    Ok(Exit::Success)
+}
+
+fn digits(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The build id in a binary; `None` where the file is none.
+fn of_binary(path: &Path) -> anyhow::Result<Option<String>> {
+    let mut magic = [0; 4];
+    let is_elf = path.is_file()
+        && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"\x7fELF";
+    if !is_elf {
+        return Ok(None);
+    }
+    let data = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
+    let id = object::File::parse(&*data).ok().and_then(|file| file.build_id().ok()?.map(digits));
+    let message = format!("{}: it has no build id (link it with --build-id)", path.display());
+    Ok(Some(id.ok_or(Refusal { exit: Exit::Failure, message })?))
+}
+
+/// That of the kernel that runs here: in the note of that name in `/sys/kernel/notes`.
+fn running_kernel() -> anyhow::Result<String> {
+    const NOTES: &str = "/sys/kernel/notes";
+    let notes = std::fs::read(NOTES).context(NOTES)?;
+    // Length of the name, of the id, type 3 (NT_GNU_BUILD_ID), and the name.
+    let at = notes.windows(8).position(|bytes| bytes == b"\x03\0\0\0GNU\0");
+    let id = at.and_then(|at| {
+        let length = notes.get(at.checked_sub(4)?..at)?.first_chunk::<4>()?;
+        notes.get(at + 8..at + 8 + u32::from_ne_bytes(*length).min(64) as usize)
+    });
+    Ok(digits(id.context("/sys/kernel/notes: there is no build id")?))
+}
+
+/// Those that a recording lists, then those that its mappings have.
+fn recorded(path: &Path) -> anyhow::Result<Vec<Listed>> {
+    let mut recording = open(path, &mut SymbolOptions::default())?;
+    learn(&mut recording)?;
+    let mut listed = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut add = |id: &[u8], path: &[u8]| {
+        if seen.insert(path.to_vec()) {
+            listed.push((digits(id), path.to_vec()));
+        }
+    };
+    let features = recording.description().features();
+    for known in features.build_ids().into_iter().flatten() {
+        add(known.build_id, known.path);
+    }
+    while let Some(entry) = recording.next_record()? {
+        match entry.record.decode() {
+            Ok(Record::Mmap(mmap)) => {
+                if let FileId::BuildId(id) = mmap.file {
+                    add(id, mmap.path);
+                }
+            }
+            Ok(Record::BuildId(known)) => add(known.build_id, known.path),
+            _ => {}
+        }
+    }
+    Ok(listed)
+}
+
+/// The files that samples lie in.
+fn hits(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+    let mut symbols = SymbolOptions::default();
+    let recording = open(path, &mut symbols)?;
+    let options = ProfileOptions {
+        code: Code::Leaf,
+        include_self: true,
+        symbols,
+        ..ProfileOptions::default()
+    };
+    let profile = tare_replay::summarize(recording, &options)?.profile;
+    let dso = |row: &tare_profile::Row| profile.dso(profile.frame(row.leaf?)?.dso?);
+    let dsos = profile.rows().filter_map(|(row, _)| dso(row));
+    Ok(dsos.map(|dso| profile.string(dso.path).to_vec()).collect())
+}

@@ -1,0 +1,75 @@
+//! `--tasks` and `--mmaps`: the tasks of a recording, as `perf report` lists them.
+
+use std::io::Write;
+
+use tare_format::printable;
+use tare_replay::{Detail, Options, Recording, Replay, TaskList, TaskMapping, TaskSeen};
+
+/// Tasks that descend from each other so far are set off: a recording can claim any descent.
+const DEEPEST: usize = 256;
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    mut recording: Recording,
+    mmaps: bool,
+) -> anyhow::Result<()> {
+    let mut list = TaskList::default();
+    // Leaf: mappings are wanted, no fields behind a sample's first ones.
+    let replay = Replay::new(Options { detail: Detail::Leaf, ..Options::default() });
+    replay.run(&mut recording, &mut list)?;
+    writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
+    let listing = Listing { list: &list, mmaps };
+    let is_known = |task: &TaskSeen| list.tasks().any(|(tid, _)| tid == task.ppid);
+    for (tid, task) in list.tasks() {
+        if tid == task.ppid || task.ppid < 0 || !is_known(task) {
+            listing.task(out, (tid, task), 0)?;
+        }
+    }
+    Ok(())
+}
+
+struct Listing<'a> {
+    list: &'a TaskList,
+    mmaps: bool,
+}
+
+impl Listing<'_> {
+    /// A task, what it had mapped, and those that descend from it.
+    fn task(
+        &self,
+        out: &mut dyn Write,
+        (tid, task): (i32, &TaskSeen),
+        level: usize,
+    ) -> anyhow::Result<()> {
+        let (TaskSeen { pid, ppid, comm }, blank) = (task, "");
+        writeln!(out, "  {pid:8} {tid:8} {ppid:8} |{blank:level$}{}", printable(comm))?;
+        if self.mmaps {
+            self.list.mappings(tid).try_for_each(|mapping| line(out, mapping, level))?;
+        }
+        if level >= DEEPEST {
+            return Ok(());
+        }
+        let children = self.list.tasks().filter(|(child, of)| of.ppid == tid && *child != tid);
+        children.into_iter().try_for_each(|child| self.task(out, child, level + 1))
+    }
+}
+
+fn line(
+    out: &mut dyn Write,
+    (start, mapping): (u64, &TaskMapping),
+    level: usize,
+) -> anyhow::Result<()> {
+    let TaskMapping { end, prot, flags, pgoff, inode, path } = mapping;
+    let flag = |is_set: bool, letter: char| if is_set { letter } else { '-' };
+    let letters: String = [
+        flag(prot & 1 != 0, 'r'),
+        flag(prot & 2 != 0, 'w'),
+        flag(prot & 4 != 0, 'x'),
+        if flags & 1 != 0 { 's' } else { 'p' },
+    ]
+    .iter()
+    .collect();
+    let (indent, path) = (32 + level, printable(path));
+    writeln!(out, "{:indent$}{start:x}-{end:x} {letters} {pgoff:08x} {inode} {path}", "")?;
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! How `tare report` lays rows out, beside `perf report` with the same options on the same
+//! recording.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{status, stderr, tare};
+
+/// A recording of a shell that starts programs, in a folder of its own.
+struct Recorded(tempfile::TempDir);
+
+impl Recorded {
+    fn new(options: &[&str]) -> Self {
+        let recorded = Self(tempfile::tempdir().unwrap());
+        let line = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; expr 1 + 1; ls / >/dev/null";
+        let mut tare = tare();
+        tare.args(["record", "-F", "4000", "--sample-cpu", "-o"]).arg(recorded.file());
+        let output = tare.args(options).args(["--", "sh", "-c", line]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        recorded
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("perf.data")
+    }
+
+    /// The rows that both print, without blanks beside `separator`s, in order of text: rows of the
+    /// same weight may stand in any order.
+    fn compare(&self, options: &[&str]) {
+        let (ours, theirs) =
+            (self.rows(&mut tare(), options), self.rows(&mut Command::new("perf"), options));
+        if theirs.is_empty() {
+            return println!("skipped: perf report {options:?} prints nothing");
+        }
+        assert_eq!(ours, theirs, "{options:?}");
+    }
+
+    fn rows(&self, program: &mut Command, options: &[&str]) -> Vec<String> {
+        let text = report(program, &self.file(), options);
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        // What has no name is shown by its address in the file, in perf by that in memory.
+        let lines = lines.filter(|line| !line.contains("0x"));
+        let mut rows: Vec<_> =
+            lines.map(words).map(|row| row.replace(" ;", ";").replace(" ,", ",")).collect();
+        rows.sort();
+        rows
+    }
+}
+
+fn report(program: &mut Command, file: &Path, options: &[&str]) -> String {
+    let usual = ["report", "--stdio", "-i"];
+    let Ok(output) = program.args(usual).arg(file).args(options).stdin(Stdio::null()).output()
+    else {
+        return String::new();
+    };
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn rows_are_laid_out_as_perf_lays_them_out() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let flat = ["--no-children", "-g", "none"];
+    for options in [
+        &["-t", ";", "-s", "comm,dso"][..],
+        &["-w", "0,3,7", "-s", "comm,dso"],
+        &["-H", "-s", "comm,dso", "-n"],
+        &["-H", "-s", "comm,dso,sym", "--percent-limit", "5"],
+        &["--percentage", "relative", "-c", "sh", "-s", "comm,dso"],
+        &["--percentage", "absolute", "-c", "sh", "-s", "comm,dso"],
+        &["-p", "sys_", "-s", "comm,parent"],
+        &["-p", "sys_", "-x", "-s", "comm,parent"],
+        &["-s", "comm,socket"],
+        &["-s", "time"],
+        &["-s", "time,comm", "--time-quantum", "1ms", "--ns"],
+        &["-s", "cgroup,comm"],
+        &["-s", "cgroup_id,comm"],
+        &["-s", "weight,local_weight,comm"],
+        &["-s", "comm,transaction"],
+        &["-s", "code_page_size"],
+        &["--show-cpu-utilization", "-s", "comm"],
+        &["-F", "overhead_us,overhead_sys,comm"],
+    ] {
+        recorded.compare(&[&flat, options].concat());
+    }
+    recorded.compare(&["--tasks"]);
+    recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,count,callee,0"]);
+    recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,period,caller,0"]);
+    recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,0,caller", "--max-stack", "4"]);
+    recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,0,callee", "--max-stack", "4"]);
+    let ignored = ["--ignore-callees", "do_syscall_64", "-s", "sym", "-S", "do_syscall_64"];
+    recorded.compare(&[&flat[..], &ignored].concat());
+}
+
+/// Both name each chain, and what it weighs, in the same order.
+#[test]
+fn a_flat_graph_has_the_chains_of_a_folded_one() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let shown = |style: &str| {
+        let options = ["-q", "--no-children", "-s", "comm", "-c", "sh", "-g", style];
+        report(&mut tare(), &recorded.file(), &options)
+    };
+    let folded: Vec<String> = shown("folded,0,count").lines().skip(1).map(str::to_owned).collect();
+    let flat = shown("flat,0,count");
+    let chains = flat.split("\n\n").map(|chain| {
+        let mut words = chain.lines().map(str::trim).filter(|line| !line.is_empty());
+        let weight = words.by_ref().find(|line| !line.contains('%')).unwrap_or_default();
+        format!("{weight} {}", words.collect::<Vec<_>>().join(";"))
+    });
+    let chains: Vec<_> = chains.filter(|chain| chain.len() > 1).collect();
+    let folded: Vec<_> = folded.into_iter().filter(|line| !line.is_empty()).collect();
+    assert!(folded.len() > 5, "{folded:?}");
+    assert_eq!(chains, folded);
+}
+
+#[test]
+fn events_of_a_group_stand_side_by_side() {
+    let recorded = Recorded::new(&["-e", "{cpu-clock,page-faults}"]);
+    for options in [&["-s", "comm"][..], &["-s", "comm,dso", "-n"], &["-s", "comm", "-t", ","]] {
+        recorded.compare(&[&["--group", "--no-children", "-g", "none"], options].concat());
+    }
+    let by_second = report(
+        &mut tare(),
+        &recorded.file(),
+        &["--group", "--group-sort-idx", "1", "--no-children", "-g", "none"],
+    );
+    let share = |line: &str| -> Option<f64> {
+        line.split_whitespace().nth(1)?.strip_suffix('%')?.parse().ok()
+    };
+    let shares: Vec<f64> = by_second.lines().filter_map(share).collect();
+    assert!(shares.len() > 3 && shares.is_sorted_by(|left, right| left >= right), "{by_second}");
+}
+
+/// A graph whose shares are those of the branch above names what it leaves out.
+#[test]
+fn a_fractal_graph_is_relative_to_the_branch_above() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let options = ["--no-children", "-s", "comm", "-c", "sh", "-g", "fractal,callee,0"];
+    let text = report(&mut tare(), &recorded.file(), &options);
+    // The branches of the first level are set off by twelve blanks.
+    let share = |line: &str| -> Option<f64> {
+        let branch = line.strip_prefix("            ")?.trim_start_matches(['|', ' ']);
+        let level = line.len() - line.trim_start_matches([' ', '|']).len();
+        let share = branch.strip_prefix("--")?.split('%').next()?;
+        (level < 15).then(|| share.parse().ok())?
+    };
+    let sum: f64 = text.lines().filter_map(share).sum();
+    assert!((99.0..101.0).contains(&sum), "{sum}: {text}");
+}
+
+#[test]
+fn a_dump_has_each_byte_of_each_record() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let lines = |program: &mut Command, command: &str| -> Vec<String> {
+        let output = program.args([command, "-D", "-i"]).arg(recorded.file()).stdin(Stdio::null());
+        let Ok(output) = output.output() else { return Vec::new() };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_dumped = |line: &&str| line.starts_with(".  ") || line.starts_with(". ...");
+        let mut lines: Vec<_> = text.lines().filter(is_dumped).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let ours = lines(&mut tare(), "report");
+    assert!(ours.len() > 100, "{}", ours.len());
+    assert_eq!(ours, lines(&mut tare(), "script"));
+    let theirs = lines(&mut Command::new("perf"), "script");
+    if theirs.is_empty() {
+        return println!("skipped: perf script -D prints nothing");
+    }
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn samples_of_script_are_chosen_by_file_function_and_address() {
+    let recorded = Recorded::new(&["-e", "cpu-clock"]);
+    let lines = |program: &mut Command, options: &[&str]| -> Option<Vec<String>> {
+        let output = program.args(["script", "-G", "-F", "comm,tid,time,ip,sym", "-i"]);
+        let output =
+            output.arg(recorded.file()).args(options).stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Some(text.lines().map(|line| line.trim().to_owned()).collect())
+    };
+    let all = lines(&mut tare(), &[]).unwrap();
+    let mut symbols = all.iter().filter_map(|line| line.split_whitespace().nth(4));
+    let symbol = symbols.find(|name| !name.starts_with('[')).unwrap().to_owned();
+    let of_dso = lines(&mut tare(), &["--dsos", "[kernel.kallsyms]"]).unwrap();
+    assert!(!of_dso.is_empty() && of_dso.len() < all.len());
+    for options in [&["--dsos", "[kernel.kallsyms]"][..], &["-S", &symbol]] {
+        let ours = lines(&mut tare(), options).unwrap();
+        assert!(!ours.is_empty(), "{options:?}");
+        match lines(&mut Command::new("perf"), options) {
+            Some(theirs) => assert_eq!(ours, theirs, "{options:?}"),
+            None => println!("skipped: perf is not installed"),
+        }
+    }
+    let ip = all[0].split_whitespace().nth(3).unwrap();
+    let at = lines(&mut tare(), &["-S", &format!("0x{ip}"), "--addr-range", "16"]).unwrap();
+    assert!(at.contains(&all[0]), "{at:?}");
+}
+
+#[test]
+fn a_pattern_or_a_layout_that_makes_no_sense_is_refused() {
+    for options in [
+        &["-p", "("][..],
+        &["-t", ""],
+        &["--hierarchy", "--json"],
+        &["--time-quantum", "10"],
+        &["-g", "address"],
+        &["-s", "type"],
+    ] {
+        let output = tare().arg("report").args(options).output().unwrap();
+        assert_eq!(status(&output), 2, "{options:?}: {}", stderr(&output));
+    }
+}
