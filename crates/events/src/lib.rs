@@ -8,6 +8,7 @@
 mod breakpoint;
 mod error;
 mod filter;
+pub mod list;
 mod modifiers;
 pub mod names;
 mod nearest;

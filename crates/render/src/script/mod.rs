@@ -3,9 +3,13 @@
 mod attr;
 mod digits;
 mod dump;
+mod extra;
+mod fields;
 mod record;
 
 pub use attr::attr_line;
 pub use digits::{decimal, hex, name, padded, padded_name, signed};
 pub use dump::dump;
+pub use extra::{branch_flags, has_data_address, page_size, registers};
+pub use fields::{Fields, Selection};
 pub use record::record;

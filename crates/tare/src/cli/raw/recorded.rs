@@ -8,7 +8,7 @@ use std::path::PathBuf;
 Examples:
   tare evlist                the events of perf.data
   tare evlist -v             with all that the kernel was asked for
-  tare evlist -g --json      groups, for programs")]
+  tare evlist --json         for programs")]
 pub struct Evlist {
     /// The recording (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]

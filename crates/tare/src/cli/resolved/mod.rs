@@ -12,7 +12,6 @@ mod report_graph;
 mod report_options;
 pub(crate) mod samples;
 pub(crate) mod script;
-pub(crate) mod script_fields;
 mod size;
 pub mod stat;
 pub(crate) mod symbols;

@@ -3,10 +3,10 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use tare_render::script::Selection;
 use tare_replay::{Switch, TimeRange};
 use tare_symbols::SymbolOptions;
 
-use super::script_fields::Selection;
 use super::symbols;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;

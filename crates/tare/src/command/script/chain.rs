@@ -7,7 +7,7 @@ use tare_format::record::Sample;
 use super::inline::{Asked, OpenLines, may_have_lines, within};
 use super::line;
 use crate::cli::resolved::script::Script;
-use crate::cli::resolved::script_fields::Fields;
+use tare_render::script::Fields;
 use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
 /// Texts that are kept: most addresses come many times.

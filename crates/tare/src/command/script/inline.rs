@@ -9,7 +9,7 @@ use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{DsoKind, Frame};
 
 use super::line;
-use crate::cli::resolved::script_fields::Fields;
+use tare_render::script::Fields;
 
 /// Bytes of text after which open lines are filled in.
 pub(super) const BLOCK: usize = 1 << 22;

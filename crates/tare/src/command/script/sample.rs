@@ -9,7 +9,7 @@ use super::events::{self, About};
 use super::extra;
 use super::line;
 use crate::cli::resolved::script::{Clock, Script};
-use crate::cli::resolved::script_fields::{Fields, Selection};
+use tare_render::script::{Fields, Selection};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
 /// Writes samples.
@@ -77,7 +77,7 @@ impl<'a> Printer<'a> {
             name,
             fields: selection.of(event.attr.kind),
             has_chain: self.script.callchains && event.attr.has_callchain(),
-            has_data_address: extra::has_data_address(&event.attr),
+            has_data_address: tare_render::script::has_data_address(&event.attr),
             config: event.attr.config,
             period: match event.attr.sampling {
                 Sampling::None => 0,

@@ -1,8 +1,8 @@
 //! What this machine has, by kind.
 
+use crate::Sources;
+use crate::names::{HARDWARE, Named, SOFTWARE, cache_names};
 use serde::Serialize;
-use tare_events::Sources;
-use tare_events::names::{HARDWARE, Named, SOFTWARE, cache_names};
 use tare_kernel::host::{Host, Pmu};
 use tare_kernel::open::Kernel;
 

@@ -1,38 +1,28 @@
 //! `tare list`: which events this machine has, and why it lacks others.
 
-mod inventory;
-mod probe;
-mod selection;
-mod text;
-
 use std::io::{BufWriter, Write};
 
+use tare_events::list::{Listing, VENDOR_EVENTS};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 
 use crate::Outcome;
 use crate::cli::raw::List;
 use crate::exit::{Exit, Refusal};
-use inventory::Section;
-use selection::Selection;
 
 /// The version of the JSON document: it changes when a field changes its meaning or goes.
 const VERSION: u32 = 1;
 
-/// What users of `perf` look for in vain, and what to do instead.
-const VENDOR_EVENTS: &str = "Names from vendors' event tables are not included. Take the numbers from the vendor's manual: rNNN, or pmu/event=N,umask=N/ with the terms of `tare list raw`.";
-
 #[derive(serde::Serialize)]
 struct Document<'a> {
     version: u32,
-    sections: &'a [Section],
+    sections: &'a Listing,
     notes: [&'a str; 1],
 }
 
 pub(crate) fn run(raw: &List) -> Outcome {
-    let selection = Selection::new(&raw.what);
-    let sections = inventory::sections(&selection, &Host::default(), &System);
-    if sections.is_empty() {
+    let listing = Listing::new(&raw.what, &Host::default(), &System);
+    if listing.is_empty() {
         let message = format!(
             "nothing on this machine is called {}: `tare list` shows what is",
             raw.what.join(" or ")
@@ -41,14 +31,11 @@ pub(crate) fn run(raw: &List) -> Outcome {
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     if raw.json {
-        serde_json::to_writer_pretty(
-            &mut out,
-            &Document { version: VERSION, sections: &sections, notes: [VENDOR_EVENTS] },
-        )
-        .map_err(std::io::Error::from)?;
+        let document = Document { version: VERSION, sections: &listing, notes: [VENDOR_EVENTS] };
+        serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        text::write(&mut out, &sections, selection.is_everything().then_some(VENDOR_EVENTS))?;
+        listing.write(&mut out)?;
     }
     out.flush()?;
     Ok(Exit::Success)

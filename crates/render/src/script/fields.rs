@@ -1,5 +1,6 @@
 //! Which fields a line has, by type of event: the defaults, and what `-F` makes of them. Names and
 //! rules are those of `perf-script(1)`.
+#![allow(missing_docs)] // the names are perf's, and FIELDS lists them
 
 use bitflags::bitflags;
 use tare_format::abi::Attr;
@@ -15,7 +16,7 @@ use tare_format::abi::bindings::{
 bitflags! {
     /// What a line can have.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub(crate) struct Fields: u32 {
+    pub struct Fields: u32 {
         const COMM = 1;
         const TID = 1 << 1;
         const PID = 1 << 2;
@@ -96,7 +97,7 @@ fn place_of(kind: u32) -> usize {
 
 /// The fields of each type of event.
 #[derive(Clone, Debug)]
-pub(crate) struct Selection {
+pub struct Selection {
     fields: [Fields; TYPES.len()],
     /// What the user asked for by name: it is an error where samples don't have it.
     asked: [Fields; TYPES.len()],
@@ -130,7 +131,7 @@ impl Selection {
     ///
     /// # Errors
     /// A line that says what is wrong with it.
-    pub(crate) fn change(&mut self, typed: &str) -> Result<(), String> {
+    pub fn change(&mut self, typed: &str) -> Result<(), String> {
         let (kinds, list) = match typed.split_once(':') {
             None => (0..TYPES.len(), typed),
             Some((name, list)) => {
@@ -182,7 +183,7 @@ impl Selection {
     ///
     /// # Errors
     /// The user asked for something that they don't have.
-    pub(crate) fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
+    pub fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
         for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
             let Some((attr, name)) = events.iter().find(|(attr, _)| place_of(attr.kind) == kind)
             else {
@@ -216,7 +217,7 @@ impl Selection {
     }
 
     /// The fields of a type of event (`PERF_TYPE_*`).
-    pub(crate) fn of(&self, kind: u32) -> Fields {
+    pub fn of(&self, kind: u32) -> Fields {
         self.fields[place_of(kind)]
     }
 }

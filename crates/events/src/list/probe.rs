@@ -1,8 +1,8 @@
 //! Asks the kernel whether it counts an event, by opening it once.
 
+use crate::is_kernel_only;
+use crate::{Event, PmuCpus, Sources, parse};
 use rustix::io::Errno;
-use tare_events::is_kernel_only;
-use tare_events::{Event, PmuCpus, Sources, parse};
 use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;

@@ -1,4 +1,4 @@
-use tare_events::glob_matches;
+use crate::glob_matches;
 
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
