@@ -9,6 +9,7 @@ use ratatui::style::Style;
 use tare_render::diff::{
     Diff, DiffOrder, DiffRow, DiffVerdict, DiffView, EventDiff, amount, cells, titles,
 };
+use tare_render::flame::Graph;
 
 use super::app::Next;
 use super::app::overlay::{Answer, Asked, Prompt};
@@ -16,8 +17,12 @@ use super::input::Input;
 use super::list::{Item, LineKind, List, Mark, key};
 use super::paint::{Pen, Theme, has};
 use super::terminal::Screen;
+use super::view::compared::ComparedView;
 use super::view::text::{TextView, wrapped};
 use super::{Ended, Error, asked_by, follow, keys};
+
+/// The least share of a function in the flame graph.
+const LEAST: f64 = 0.0005;
 
 /// Lines above the rows, and below them.
 const ABOVE: u16 = 3;
@@ -39,18 +44,21 @@ const HELP: &[&str] = &[
     "b                  only what A has, or all",
     "TAB UNTAB          next event, event before",
     "i                  what was compared, what decides, what is missing",
-    "A flame graph of the same: tare diff --flame out.html",
+    "f                  differential flame graph, or the table again",
+    "x                  there: as wide as in A, or as in B",
+    "LEFT RIGHT ENTER   there: to the function beside, make it as wide as the screen",
+    "The graph as a page: tare diff --flame out.html",
 ];
 
-/// Shows a comparison until the user has seen enough.
+/// Shows a comparison, and its call chains, B's first, until the user has seen enough.
 ///
 /// # Errors
 /// See [`Error`].
-pub fn run(diff: Diff, view: DiffView, is_plain: bool) -> Result<Ended, Error> {
+pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<Ended, Error> {
     let input = Input::new().map_err(Error::Signals)?;
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
-    let mut table = Table::new(diff, view, Theme { color: !is_plain });
+    let mut table = Table::new((diff, chains), view, Theme { color: !is_plain });
     loop {
         let picture = table.picture(screen.area());
         screen.show(&picture).map_err(Error::Screen)?;
@@ -76,13 +84,16 @@ struct Table {
     prompt: Option<Prompt>,
     text: Option<TextView>,
     message: String,
+    chains: Graph,
+    /// The differential flame graph, while it is shown.
+    flame: Option<ComparedView>,
     theme: Theme,
     height: u16,
     width: u16,
 }
 
 impl Table {
-    fn new(diff: Diff, view: DiffView, theme: Theme) -> Self {
+    fn new((diff, chains): (Diff, Graph), view: DiffView, theme: Theme) -> Self {
         let mut table = Self {
             limit: 0.0,
             is_reversed: false,
@@ -93,6 +104,8 @@ impl Table {
             prompt: None,
             text: None,
             message: String::new(),
+            chains,
+            flame: None,
             height: 24,
             width: 80,
             diff,
@@ -139,6 +152,11 @@ impl Table {
                 match event.kind {
                     MouseEventKind::ScrollDown => self.shown().go(1),
                     MouseEventKind::ScrollUp => self.shown().go(-1),
+                    MouseEventKind::Down(MouseButton::Left) if self.is_flame() => {
+                        if let Some(flame) = &mut self.flame {
+                            flame.click(event.column, event.row);
+                        }
+                    }
                     MouseEventKind::Down(MouseButton::Left) => {
                         let above = if self.text.is_some() { 1 } else { ABOVE };
                         let row = event.row.checked_sub(above);
@@ -172,11 +190,17 @@ impl Table {
             }
             return Next::Show;
         }
+        if self.is_flame() && self.flame.as_mut().is_some_and(|flame| flame.key(name)) {
+            return Next::Show;
+        }
         let page = isize::try_from(self.height.saturating_sub(ABOVE + BELOW)).unwrap_or(1).max(1);
         match name {
             "q" | "CTRL-c" => return Next::Quit,
-            "ESC" if self.text.take().is_none() => return Next::Quit,
+            "ESC" if self.text.take().is_none() && self.flame.take().is_none() => {
+                return Next::Quit;
+            }
             "ESC" => {}
+            "f" => self.toggle_flame(),
             "CTRL-z" => return Next::Suspend,
             "UP" => self.shown().go(-1),
             "DOWN" => self.shown().go(1),
@@ -201,6 +225,21 @@ impl Table {
             _ => self.arrange(name),
         }
         Next::Show
+    }
+
+    /// Whether the flame graph is what keys are for.
+    fn is_flame(&self) -> bool {
+        self.flame.is_some() && self.text.is_none()
+    }
+
+    fn toggle_flame(&mut self) {
+        self.text = None;
+        if self.flame.take().is_none() {
+            let event = self.event().map(|event| event.name.clone()).unwrap_or_default();
+            self.flame = Some(ComparedView::new(self.chains.compared(&event, LEAST)));
+            self.message =
+                "red, +: a larger share in B; blue, -: a smaller one; f: back".to_owned();
+        }
     }
 
     /// Keys that change which rows are shown, and in which order.
@@ -234,7 +273,9 @@ impl Table {
 
     fn find(&mut self, forward: bool) {
         let is_found = |text: &str| has(text, &self.search);
-        let found = if let Some(text) = &mut self.text {
+        let found = if let (Some(flame), None) = (&mut self.flame, &self.text) {
+            flame.find(&self.search, forward)
+        } else if let Some(text) = &mut self.text {
             let mut list = std::mem::take(&mut text.list);
             let found = list.find(forward, |item| is_found(&text.text(item)));
             text.list = list;
@@ -258,6 +299,9 @@ impl Table {
         if let Some(text) = &mut self.text {
             let height = area.height.saturating_sub(1);
             text.draw(&mut buffer, Rect { height, ..area }, (self.theme, &self.search));
+        } else if let Some(flame) = &mut self.flame {
+            let height = area.height.saturating_sub(1);
+            flame.draw(&mut buffer, Rect { height, ..area }, (self.theme, &self.search));
         } else {
             self.above(&mut buffer, area);
             self.lines(&mut buffer, area);
@@ -267,7 +311,10 @@ impl Table {
         match &self.prompt {
             Some(prompt) => prompt.draw(&mut pen, self.theme),
             None if self.message.is_empty() => {
-                pen.text("? keys  / search  s order  i what was compared  q quit", Style::new());
+                pen.text(
+                    "? keys  / search  s order  f flame graph  i what was compared  q quit",
+                    Style::new(),
+                );
             }
             None => {
                 pen.text(&self.message, self.theme.warning());

@@ -7,12 +7,14 @@
 //! ```
 
 mod collect;
+mod compared;
 mod encode;
 mod graph;
 mod page;
 mod svg;
 
 pub use collect::Collector;
+pub use compared::ComparedNode;
 pub use graph::Graph;
 pub use page::{PAGE_BYTES, page};
 pub use svg::svg;

@@ -5,6 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::made::Made;
 use crate::support::{status, stderr, tare, workload};
 use crate::tmux::{Terminal, tare as binary};
 
@@ -171,6 +172,41 @@ fn on_a_terminal_the_table_is_interactive() {
     terminal.wait_for("Stopped");
     terminal.run("fg");
     terminal.wait_for("? keys");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
+}
+
+#[test]
+fn call_chains_of_both_sides_are_a_graph_of_cells() {
+    let Some(terminal) = Terminal::new(100, 20) else { return };
+    for (name, parsed) in [("before.data", 20), ("now.data", 60)] {
+        let mut made = Made::new(&[10]);
+        for (number, name) in ["main", "parse", "send"].into_iter().enumerate() {
+            made.name(number as u64 + 1, name);
+        }
+        for number in 0..100 {
+            let chain = if number < parsed { [2, 1] } else { [3, 1] };
+            made.sample(10, 1_000_000_000 + number * 1_000_000, &chain);
+        }
+        made.write(terminal.folder(), name);
+    }
+    let line = "diff --symfs . before.data now.data";
+    terminal.run(&format!("cd {}; {} {line}", terminal.folder().display(), binary().display()));
+    terminal.wait_for("? keys");
+    terminal.press(&["f", "Down", "Down"]);
+    terminal.wait_for("100.00% -> 100.00% (+0.00) main");
+    terminal.press(&["Down"]);
+    let screen = terminal.wait_for("80.00% -> 40.00% (-40.00) send");
+    let drawn = screen.lines().any(|line| line.starts_with("-send ") && line.contains("▕+parse "));
+    assert!(drawn, "{screen}");
+    terminal.press(&["Right"]);
+    terminal.wait_for("20.00% -> 60.00% (+40.00) parse");
+    terminal.press(&["Enter"]);
+    terminal.wait_without("-send");
+    terminal.press(&["x", "Escape"]);
+    terminal.wait_for("-send");
+    terminal.press(&["f"]);
+    terminal.wait_for("Baseline");
     terminal.press(&["q"]);
     assert_eq!(terminal.assert_sane(), 0);
 }

@@ -1,6 +1,7 @@
 //! What is shown of a model, each view by itself.
 
 pub(super) mod annotate;
+pub(super) mod compared;
 pub(super) mod flame;
 pub(super) mod functions;
 pub(super) mod text;

@@ -49,17 +49,19 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     let mut taken: [Vec<Taken>; 2] = Default::default();
     for (side, recordings) in diff.sides.iter().enumerate() {
         for samples in recordings {
-            taken[side].push(take(samples, &mut runs, side, diff.flame.is_some())?);
+            let is_drawn = diff.flame.is_some() || is_interactive;
+            taken[side].push(take(samples, &mut runs, side, is_drawn)?);
         }
     }
     let compared = rows::compare(&diff, &runs, &taken)?;
     let failed = compared.gates.iter().any(|gate| gate.failed);
+    let chains = chains(&mut taken);
     if let Some(output) = &diff.flame {
-        draw(output, taken)?;
+        draw(output, chains.clone(), &taken)?;
     }
     if is_interactive {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let ended = tare_tui::diff::run(compared, diff.view, is_plain)?;
+        let ended = tare_tui::diff::run(compared, chains, diff.view, is_plain)?;
         if let Ended::Signal(number) = ended {
             return Ok(Exit::by_signal(number));
         }
@@ -129,8 +131,14 @@ impl SampleSink for Taking {
     }
 }
 
+/// The call chains of B, and those of A to compare them with.
+fn chains(taken: &mut [Vec<Taken>; 2]) -> Graph {
+    let [a, b] = taken.each_mut().map(|side| side.iter_mut().filter_map(Taken::recorded).collect());
+    Graph::new(vec![b, a], Order::Caller)
+}
+
 /// Draws the differential flame graph: B, coloured by what differs from A.
-fn draw(output: &Path, mut taken: [Vec<Taken>; 2]) -> anyhow::Result<()> {
+fn draw(output: &Path, mut graph: Graph, taken: &[Vec<Taken>; 2]) -> anyhow::Result<()> {
     let of_side = |side: &Vec<Taken>| {
         let accounts: Vec<RecordingInfo> =
             side.iter().map(|taken| RecordingInfo::of(&taken.name, &taken.read.whole())).collect();
@@ -139,9 +147,6 @@ fn draw(output: &Path, mut taken: [Vec<Taken>; 2]) -> anyhow::Result<()> {
     let [a, b] = taken.each_ref().map(of_side);
     let title = format!("{} against {}", b.name, a.name);
     let style = Style { title, icicle: false, callee: false };
-    let [a_side, b_side] =
-        taken.each_mut().map(|side| side.iter_mut().filter_map(Taken::recorded).collect());
-    let mut graph = Graph::new(vec![b_side, a_side], Order::Caller);
     let accounts = [b, a];
     write_to(output, |out| {
         if is_svg(output) {
