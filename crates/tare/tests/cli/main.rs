@@ -75,6 +75,7 @@ mod trace_lines;
 mod tui;
 mod tui_filters;
 mod tui_keys;
+mod tui_mouse;
 mod tui_screens;
 mod uprobe;
 mod versus;
