@@ -6,10 +6,11 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::Sample as RecordedSample;
 use tare_profile::{
-    EventId, FrameId, LocationId, Profile, Renumbered, Sample, SampleLocation, Samples, StringId,
-    SymbolId, Task, Unnamed, Weight,
+    EventId, FrameId, FramePointers, LocationId, Profile, Renumbered, Sample, SampleLocation,
+    Samples, StringId, SymbolId, Task, Unnamed, Weight,
 };
 
+use super::frame_pointers::Chains;
 use super::frames::Frames;
 use super::lines::Lines;
 use super::threads::ThreadTable;
@@ -30,6 +31,9 @@ pub struct SampleSinkOptions {
     pub lines: bool,
     /// Inlined functions are frames of call chains then, with their lines.
     pub inline: bool,
+    /// Call chains by frame pointers are looked at for callers that they miss
+    /// ([`SampleSink::frame_pointers`]). Not for samples of which some are forgotten.
+    pub judges_chains: bool,
 }
 
 /// Samples while they come: the tables of a profile without rows, and each sample by itself.
@@ -42,6 +46,7 @@ pub struct SampleSink {
     events: Vec<Event>,
     frames: Frames,
     chain: Vec<CodeAddress>,
+    frame_pointers: Chains,
     offsets: Offsets,
     cgroup: Option<(u64, StringId)>,
     by_trace: bool,
@@ -79,8 +84,9 @@ impl SampleSink {
             threads: ThreadTable::default(),
             tracepoints: Tracepoints::default(),
             events: Vec::new(),
-            frames: Frames::new(lines, false),
+            frames: Frames::new(lines, options.judges_chains),
             chain: Vec::new(),
+            frame_pointers: Chains::default(),
             offsets: Offsets::default(),
             cgroup: None,
             by_trace: options.trace,
@@ -175,6 +181,11 @@ impl SampleSink {
             machine.callchain(sample, usize::MAX, &mut self.chain);
             frames.stack(profile, machine, pid, &self.chain)
         });
+        let by_frame_pointers =
+            sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
+        if let (Some(stack), Some(kept)) = (stack.filter(|_| by_frame_pointers), frames.kept()) {
+            self.frame_pointers.add(profile, kept, stack, frames.last_chain());
+        }
         let trace = self.trace(machine, sample);
         (self.samples.add_location(SampleLocation { leaf, stack, trace }), offset)
     }
@@ -224,6 +235,12 @@ impl SampleSink {
         self.offsets.0.fill(None);
         self.cgroup = None;
         now
+    }
+
+    /// Which call chains miss callers for want of frame pointers, where that was asked for.
+    #[must_use]
+    pub fn frame_pointers(&self) -> Option<FramePointers> {
+        self.frame_pointers.summary(&self.profile)
     }
 
     /// What most samples without a function's name lack.

@@ -108,7 +108,7 @@ fn filters_that_are_typed_stack_and_are_shown() {
         terminal.press(&["Enter"]);
         let filter = if filter == "time=0," { "time=0.000000," } else { filter };
         shown.push(filter.to_owned());
-        let wanted = shown.join("  ");
+        let wanted = format!("Filter: {}: ", shown.join("  "));
         let line = terminal.wait_for(&wanted);
         assert!(line.contains("% of all"), "{line}");
     }

@@ -40,7 +40,7 @@ impl Model {
     pub(crate) fn new(source: &Source) -> Self {
         let description = source.recording.description().clone();
         let Source { trace, lines, inline, .. } = *source;
-        let options = SampleSinkOptions { trace, lines, inline };
+        let options = SampleSinkOptions { trace, lines, inline, judges_chains: true };
         Self {
             sink: SampleSink::new(options, &description),
             ledger: ledger(&description),
@@ -86,6 +86,7 @@ pub(crate) fn load(shared: &Shared, source: Source) {
             model.sink.learn_events(description);
             model.sink.locate(replay.machine());
             model.losses.unnamed = model.sink.unnamed();
+            model.losses.frame_pointers = model.sink.frame_pointers();
             mend(&mut model.losses, &symbols);
             model.ledger = ledger(description);
             model.description = description.clone();
