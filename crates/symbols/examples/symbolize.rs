@@ -7,15 +7,17 @@
 //! ```
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{Read, Write};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroUsize, ParseIntError};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, Frames, SymbolOptions, Symbolizer};
 
 /// Addresses whose frames are made text at a time.
-const BLOCK: usize = 1 << 12;
+const BLOCK: usize = 1 << 13;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
@@ -37,13 +39,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dso = dso.ok_or("one file is not too many")?;
     let symbolizer = Symbolizer::new(options);
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    let mut addresses = Vec::new();
-    for word in text.split_ascii_whitespace() {
-        let address = u64::from_str_radix(word.trim_start_matches("0x"), 16)?;
-        let address = symbolizer.file_offset(&dsos, dso, address).unwrap_or(u64::MAX);
-        addresses.push(DsoAddress { dso, address });
-    }
+    // A file tells how long it is.
+    File::from(std::io::stdin().as_fd().try_clone_to_owned()?).read_to_string(&mut text)?;
+    let place = |address| DsoAddress {
+        dso,
+        address: symbolizer.file_offset(&dsos, dso, address).unwrap_or(u64::MAX),
+    };
+    let addresses = parsed(&text, threads, place)?;
     let frames = symbolizer.frames(&dsos, &addresses, threads);
     let mut out = std::io::stdout().lock();
     let mut texts = vec![String::new(); threads.get()];
@@ -64,6 +66,48 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         texts.iter().try_for_each(|text| out.write_all(text.as_bytes()))?;
     }
     Ok(())
+}
+
+/// What each address of a text is made to, by as many threads.
+fn parsed(
+    text: &str,
+    threads: NonZeroUsize,
+    place: impl Fn(u64) -> DsoAddress + Copy + Send + Sync,
+) -> Result<Vec<DsoAddress>, Box<dyn std::error::Error>> {
+    let parse = move |text: &str| -> Result<Vec<DsoAddress>, ParseIntError> {
+        // No address is shorter by far.
+        let mut all = Vec::with_capacity(text.len() / 4);
+        text.split_ascii_whitespace().try_for_each(|word| {
+            let digits = word.strip_prefix("0x").unwrap_or(word);
+            all.push(place(u64::from_str_radix(digits, 16)?));
+            Ok(())
+        })?;
+        Ok(all)
+    };
+    std::thread::scope(|scope| {
+        let mut parts = lines(text, threads.get()).into_iter();
+        let own = parts.next().unwrap_or_default();
+        let spawned: Vec<_> = parts.map(|part| scope.spawn(move || parse(part))).collect();
+        let mut all = parse(own)?;
+        for thread in spawned {
+            all.extend(thread.join().map_err(|_| "a thread ended early")??);
+        }
+        Ok(all)
+    })
+}
+
+/// Divides a text into so many parts at most, at ends of lines.
+fn lines(text: &str, parts: usize) -> Vec<&str> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    for left in (1..=parts).rev() {
+        let at = rest.len() / left;
+        let end = rest.as_bytes()[at..].iter().position(|byte| *byte == b'\n');
+        let (part, behind) = rest.split_at(end.map_or(rest.len(), |end| at + end));
+        all.push(part);
+        rest = behind;
+    }
+    all
 }
 
 /// The frames of addresses, as text.

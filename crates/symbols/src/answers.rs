@@ -1,6 +1,8 @@
 //! What debug info says of addresses, as numbers and texts: what is looked up, handed on, and may
 //! be kept.
 
+use std::ops::Range;
+
 use crate::texts::{TextId, Texts};
 
 /// A function that an address lies in, and where in its source: a row of [`Answers`].
@@ -61,6 +63,22 @@ impl Answers {
         let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
         let end = self.ends.get(number).copied().unwrap_or(0) as usize;
         self.frames.get(begin.unwrap_or(0) as usize..end).unwrap_or_default()
+    }
+
+    /// How many addresses there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Adds answers of another that has the same numbers for texts, those of the addresses with these
+    /// numbers.
+    pub(crate) fn extend(&mut self, other: &Self, numbers: Range<usize>) {
+        let end = |number: usize| number.checked_sub(1).and_then(|at| other.ends.get(at)).copied();
+        let (first, last) = (end(numbers.start).unwrap_or(0), end(numbers.end).unwrap_or(0));
+        let before = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.frames.extend_from_slice(&other.frames[first as usize..last as usize]);
+        let ends = other.ends[numbers].iter();
+        self.ends.extend(ends.map(|end| (end - first).saturating_add(before)));
     }
 
     /// Adds all answers of another, in their order.

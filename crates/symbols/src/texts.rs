@@ -48,11 +48,11 @@ impl Texts {
     }
 
     fn add_text(&mut self, text: &str) -> TextId {
-        if let Some(id) = self.ids.get(text) {
-            return *id;
-        }
+        self.ids.get(text).copied().unwrap_or_else(|| self.add_new(text.into()))
+    }
+
+    fn add_new(&mut self, text: Arc<str>) -> TextId {
         let id = TextId::new(self.texts.len());
-        let text: Arc<str> = text.into();
         self.bytes += text.len();
         self.texts.push(Arc::clone(&text));
         self.ids.insert(text, id);
@@ -61,7 +61,11 @@ impl Texts {
 
     /// Takes over all texts of another; the result has their numbers here, by their numbers there.
     pub(crate) fn append(&mut self, other: &Self) -> Vec<TextId> {
-        other.texts.iter().map(|text| self.add_text(text)).collect()
+        let add = |text: &Arc<str>| {
+            let known = self.ids.get(text).copied();
+            known.unwrap_or_else(|| self.add_new(Arc::clone(text)))
+        };
+        other.texts.iter().map(add).collect()
     }
 
     /// A text; empty for an id of others.

@@ -14,6 +14,7 @@ mod file;
 mod front;
 mod functions;
 mod lines;
+mod merge;
 mod names;
 mod relocations;
 mod split;
@@ -26,11 +27,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::answers::{AnswerFrame, Answers};
+use crate::answers::Answers;
 use crate::elf::Loaded;
 use crate::search::SymbolOptions;
 use crate::search::find;
-use crate::texts::{TextId, Texts};
+use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 use file::DebugFile;
 use split::SplitFiles;
@@ -43,10 +44,6 @@ const THREAD_BYTES: usize = 1 << 20;
 /// Bytes of units after which pages are given back. Pages that are needed again come from the page
 /// cache, 16 at a time.
 const GIVE_BACK_BYTES: usize = 1 << 24;
-
-/// What is known of a function that debug info doesn't know.
-const SILENT: AnswerFrame =
-    AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false };
 
 /// The debug info of a file.
 #[derive(Debug)]
@@ -175,50 +172,7 @@ impl DebugInfo {
             return Err(Unresolved::NoFile);
         }
         let parts = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.put_together(&tasks, &parts, addresses))
-    }
-
-    /// Brings the answers of all threads into the order of the addresses. Where there is no line the
-    /// table of symbols may know the file.
-    fn put_together(&self, tasks: &[Task], parts: &[Part], addresses: &[u64]) -> Answers {
-        let mut texts = Texts::new(self.main.name_bytes());
-        // By address: part, answers in it, number in these.
-        let mut places: Vec<Option<(usize, usize, usize)>> = vec![None; addresses.len()];
-        let mut ids = Vec::new();
-        for (part, found) in parts.iter().enumerate() {
-            ids.push(texts.append(&found.texts));
-            for (at, (task, _)) in found.answers.iter().enumerate() {
-                let addresses = tasks[*task].runs.iter().flat_map(|run| run.addresses.clone());
-                for (number, address) in addresses.enumerate() {
-                    places[address] = Some((part, at, number));
-                }
-            }
-        }
-        let mut answers = Answers::new(texts);
-        let all = parts.iter().flat_map(|part| &part.answers);
-        answers.reserve(addresses.len(), all.map(|(_, found)| found.frame_count()).sum());
-        for (place, address) in places.into_iter().zip(addresses) {
-            let found =
-                place.map(|(part, at, number)| (part, parts[part].answers[at].1.get(number)));
-            let (part, frames) = found.unwrap_or((0, &[]));
-            let id = |id: TextId| ids.get(part)?.get(id.number() as usize).copied();
-            let frame = |frame: &AnswerFrame| AnswerFrame {
-                name: frame.name.and_then(id),
-                file: frame.file.and_then(id),
-                ..*frame
-            };
-            let has_file = frames.last().is_some_and(|outer| outer.file.is_some());
-            match (!has_file).then(|| self.main.symbol_file(*address)).flatten() {
-                Some(file) => {
-                    let file = Some(answers.texts.add(file));
-                    let (outer, inner) = frames.split_last().unwrap_or((&SILENT, &[]));
-                    let outer = AnswerFrame { file, ..frame(outer) };
-                    answers.push(inner.iter().map(frame).chain([outer]));
-                }
-                None => answers.push(frames.iter().map(frame)),
-            }
-        }
-        answers
+        Ok(merge::merge(&self.main, &tasks, parts, addresses, threads))
     }
 }
 

@@ -142,24 +142,31 @@ impl Units {
         self.starts.get(at + 1).map_or(0, |next| next - start)
     }
 
-    /// The unit that an address lies in: of several the one whose range begins last.
-    fn of(&self, address: u64) -> Option<u32> {
+    /// The unit that an address lies in, of several the one whose range begins last, and the first
+    /// address behind it that may lie in another.
+    fn range_of(&self, address: u64) -> Option<(u32, u64)> {
         let behind = self.ranges.partition_point(|range| range.begin <= address);
         let near = &self.ranges[behind.saturating_sub(LOOK_BACK)..behind];
         let mut before = near.iter().rev().take_while(|range| range.highest > address);
-        before.find(|range| address < range.end).map(|range| range.unit)
+        let found = before.find(|range| address < range.end)?;
+        let next = self.ranges.get(behind).map_or(u64::MAX, |next| next.begin);
+        Some((found.unit, found.end.min(next)))
     }
 
     /// The units of sorted addresses, in the order of their numbers.
     pub(super) fn runs(&self, addresses: &[u64]) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        for (at, address) in addresses.iter().enumerate() {
-            let Some(unit) = self.of(*address) else { continue };
+        let mut at = 0;
+        while let Some(address) = addresses.get(at) {
+            let first = at;
+            at += 1;
+            let Some((unit, end)) = self.range_of(*address) else { continue };
+            at += addresses[at..].iter().take_while(|address| **address < end).count();
             match runs.last_mut() {
-                Some(last) if last.unit == unit && last.addresses.end == at => {
-                    last.addresses.end += 1;
+                Some(last) if last.unit == unit && last.addresses.end == first => {
+                    last.addresses.end = at;
                 }
-                _ => runs.push(Run { unit, addresses: at..at + 1 }),
+                _ => runs.push(Run { unit, addresses: first..at }),
             }
         }
         runs.sort_by_key(|run| (run.unit, run.addresses.start));
@@ -202,7 +209,8 @@ mod tests {
             ranges,
             left: 0,
         };
-        let found = [9, 10, 19, 20, 29, 30, 99, 100, 110].map(|address| units.of(address));
+        let found = [9, 10, 19, 20, 29, 30, 99, 100, 110]
+            .map(|address| units.range_of(address).map(|(unit, _)| unit));
         let expected = [None, Some(0), Some(0), Some(1), Some(1), Some(0), Some(0), Some(2), None];
         assert_eq!(found, expected);
         let run = |unit, addresses| Run { unit, addresses };

@@ -1,0 +1,163 @@
+//! Brings what several threads found into the order of the addresses.
+
+use std::ops::Range;
+
+use super::file::DebugFile;
+use super::{Part, Task};
+use crate::answers::{AnswerFrame, Answers};
+use crate::texts::{TextId, Texts};
+
+/// Addresses that another thread is started for.
+const THREAD_ADDRESSES: usize = 1 << 14;
+
+/// What is known of a function that debug info doesn't know.
+const SILENT: AnswerFrame =
+    AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false };
+
+/// Addresses, one behind the other, that have their answers one behind the other too.
+struct Stretch<'p> {
+    addresses: Range<usize>,
+    part: usize,
+    answers: &'p Answers,
+    /// The first address's number in the answers.
+    first: usize,
+}
+
+/// What is known of some of the addresses, one behind the other.
+struct Merged<'f> {
+    answers: Answers,
+    /// By number, addresses of which only the table of symbols knows the file.
+    files: Vec<(usize, &'f [u8])>,
+}
+
+/// The answers of all parts, by as many threads.
+pub(super) fn merge(
+    main: &DebugFile,
+    tasks: &[Task],
+    mut parts: Vec<Part>,
+    addresses: &[u64],
+    threads: usize,
+) -> Answers {
+    let mut texts = Texts::new(main.name_bytes());
+    let mut ids = Vec::new();
+    for (number, part) in parts.iter_mut().enumerate() {
+        let own = std::mem::take(&mut part.texts);
+        if number == 0 {
+            // Its numbers stay.
+            texts = own;
+            ids.push(None);
+        } else {
+            ids.push(Some(texts.append(&own)));
+        }
+    }
+    let stretches = stretches(tasks, &parts);
+    let frames = parts.iter().flat_map(|part| &part.answers).map(|(_, found)| found.frame_count());
+    let frames: usize = frames.sum();
+    let look_up = |range: Range<usize>, mut answers: Answers| {
+        let share = range.len() * 9 / 8;
+        answers.reserve(range.len(), frames / addresses.len().max(1) * share);
+        found((main, addresses), (&stretches, &ids), range, answers)
+    };
+    let threads = threads.clamp(1, 1 + addresses.len() / THREAD_ADDRESSES);
+    let each = addresses.len().div_ceil(threads).max(1);
+    let range = |number: usize| {
+        let first = (number * each).min(addresses.len());
+        first..(first + each).min(addresses.len())
+    };
+    std::thread::scope(|scope| {
+        let spawned: Vec<_> = (1..threads)
+            .map(|number| scope.spawn(move || look_up(range(number), Answers::default())))
+            .collect();
+        // What others find goes behind what this thread does.
+        let mut all = Answers::default();
+        all.reserve(addresses.len(), frames);
+        let own = look_up(range(0), all);
+        let mut all = with_files(own, texts);
+        for thread in spawned {
+            match thread.join() {
+                Ok(found) => add(&mut all, &found.answers, &found.files),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    })
+}
+
+/// The first answers, with texts, and with the files that only the table of symbols knows.
+fn with_files(merged: Merged<'_>, texts: Texts) -> Answers {
+    let Merged { mut answers, files } = merged;
+    if files.is_empty() {
+        answers.texts = texts;
+        return answers;
+    }
+    let mut all = Answers::new(texts);
+    all.reserve(answers.len(), answers.frame_count());
+    add(&mut all, &answers, &files);
+    all
+}
+
+/// Where the answers of all addresses are, in the order of these.
+fn stretches<'p>(tasks: &[Task], parts: &'p [Part]) -> Vec<Stretch<'p>> {
+    let mut stretches = Vec::new();
+    for (part, found) in parts.iter().enumerate() {
+        for (task, answers) in &found.answers {
+            let mut first = 0;
+            for run in &tasks[*task].runs {
+                let addresses = run.addresses.clone();
+                let len = addresses.len();
+                stretches.push(Stretch { addresses, part, answers, first });
+                first += len;
+            }
+        }
+    }
+    stretches.sort_unstable_by_key(|stretch| stretch.addresses.start);
+    stretches
+}
+
+/// The answers of addresses in a range of them.
+fn found<'f>(
+    (main, addresses): (&'f DebugFile, &[u64]),
+    (stretches, ids): (&[Stretch<'_>], &[Option<Vec<TextId>>]),
+    range: Range<usize>,
+    answers: Answers,
+) -> Merged<'f> {
+    let mut merged = Merged { answers, files: Vec::new() };
+    let mut at = stretches.partition_point(|stretch| stretch.addresses.end <= range.start);
+    for (number, place) in range.enumerate() {
+        while stretches.get(at).is_some_and(|stretch| stretch.addresses.end <= place) {
+            at += 1;
+        }
+        let stretch = stretches.get(at).filter(|stretch| stretch.addresses.start <= place);
+        let frames = stretch.map_or(&[][..], |stretch| {
+            stretch.answers.get(stretch.first + place - stretch.addresses.start)
+        });
+        let of_part = stretch.and_then(|stretch| ids.get(stretch.part)?.as_ref());
+        let id =
+            |id: TextId| of_part.map_or(Some(id), |ids| ids.get(id.number() as usize).copied());
+        if frames.last().is_none_or(|outer| outer.file.is_none())
+            && let Some(file) = main.symbol_file(addresses[place])
+        {
+            merged.files.push((number, file));
+        }
+        merged.answers.push(frames.iter().map(|frame| AnswerFrame {
+            name: frame.name.and_then(id),
+            file: frame.file.and_then(id),
+            ..*frame
+        }));
+    }
+    merged
+}
+
+/// Adds answers behind those before, with the files that only the table of symbols knows.
+fn add(all: &mut Answers, answers: &Answers, files: &[(usize, &[u8])]) {
+    let mut next = 0;
+    for (number, file) in files {
+        all.extend(answers, next..*number);
+        let file = Some(all.texts.add(file));
+        let frames = answers.get(*number);
+        let (outer, inner) = frames.split_last().unwrap_or((&SILENT, &[]));
+        all.push(inner.iter().copied().chain([AnswerFrame { file, ..*outer }]));
+        next = number + 1;
+    }
+    all.extend(answers, next..answers.len());
+}
