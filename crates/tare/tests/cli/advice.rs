@@ -49,7 +49,7 @@ fn a_tip_is_near_and_runs_nothing() {
     for args in [
         &["record", "--aux-sample", "true"][..],
         &["stat", "--topdown", "true"],
-        &["report", "--mem-mode"],
+        &["report", "--gtk"],
         &["script", "--per-event-dump"],
         &["stat", "-W", "true"],
     ] {

@@ -25,6 +25,7 @@ mod keep_binaries;
 mod kernel_files;
 mod list;
 mod made;
+mod manual;
 mod overhead;
 mod perf_options;
 mod perf_options_run;
