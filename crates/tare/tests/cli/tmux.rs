@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 /// A shell in a terminal of its own. The terminal is gone with its guard.
 pub(crate) struct Terminal {
     folder: tempfile::TempDir,
@@ -113,8 +115,7 @@ impl Terminal {
     /// In the shell: asserts that lines are edited and shown, as a sane terminal has it, and that
     /// the screen, the cursor and the mouse are the shell's; returns the last exit status.
     pub(crate) fn assert_sane(&self) -> u32 {
-        // What is typed before the program has ended is the program's.
-        self.wait_without("Missing: ");
+        self.wait_for_shell();
         let mark = self.marks.get() + 1;
         self.marks.set(mark);
         self.run(&format!("echo st''atus{mark} $?; clear -x"));
@@ -138,14 +139,24 @@ impl Terminal {
         status.unwrap_or_else(|| panic!("no status in\n{history}")).trim().parse().unwrap()
     }
 
-    /// The process that runs in the foreground of the terminal.
-    pub(crate) fn foreground(&self) -> rustix::process::Pid {
+    /// Waits until the program has ended or stopped: what is typed before is the program's.
+    pub(crate) fn wait_for_shell(&self) {
+        self.wait("the shell", |_| self.foreground() == self.shell());
+    }
+
+    fn shell(&self) -> Pid {
         let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
-        let shell: i32 = String::from_utf8_lossy(&shell.stdout).trim().parse().unwrap();
+        let shell = String::from_utf8_lossy(&shell.stdout).trim().parse().unwrap();
+        Pid::from_raw(shell).unwrap()
+    }
+
+    /// The process that runs in the foreground of the terminal.
+    pub(crate) fn foreground(&self) -> Pid {
+        let shell = self.shell().as_raw_nonzero();
         let stat = std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();
         let fields = stat.rsplit(')').next().unwrap();
         let group = fields.split_whitespace().nth(5).unwrap().parse().unwrap();
-        rustix::process::Pid::from_raw(group).unwrap()
+        Pid::from_raw(group).unwrap()
     }
 }
 

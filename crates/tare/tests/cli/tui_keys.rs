@@ -214,6 +214,10 @@ impl Walk {
             self.press(ON_OUTER);
         }
         self.press(&[key]);
+        if view == View::Flame {
+            // A search goes on from what was found before: nothing else is called main.
+            self.press(&["C-f", "m", "a", "i", "n", "Enter"]);
+        }
     }
 
     fn try_out(&self, view: View, binding: &Binding, key: &str) {
