@@ -24,13 +24,15 @@ pub struct Options {
     /// With children, trees hold what begins at their entry: else samples in the entry itself have
     /// their whole chain there, as in perf.
     pub from_entries: bool,
+    /// Keep what of an entry was in the kernel, in programs and in guests.
+    pub by_space: bool,
     /// What is shown.
     pub filter: Filter,
 }
 
 /// Samples that have the sort keys in common. Of what is no sort key it has that of its first
 /// sample.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The thread's name.
     pub comm: Option<StringId>,
@@ -46,9 +48,9 @@ pub struct Entry {
     pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
     pub own: Weight,
-    /// Its parts in the kernel, in programs, in guests' kernels and in guests' programs, where
-    /// samples' places in code are known.
-    pub own_by_space: [u64; 4],
+    /// With [`Options::by_space`] its parts in the kernel, in programs, in guests' kernels and in
+    /// guests' programs, where samples' places in code are known.
+    pub own_by_space: Option<Box<[u64; 4]>>,
     /// What samples weigh that were in it or in what it called; without [`Options::children`] the
     /// same.
     pub total: Weight,
@@ -184,6 +186,7 @@ pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
         groups: FrameGroups::new(profile, &functions, &options.keys, &options.filter),
         trees: options.trees,
         from_entries: options.from_entries && children,
+        by_space: options.by_space,
         entries: Vec::new(),
         by_key: HashMap::default(),
         chains: Vec::new(),
@@ -228,6 +231,7 @@ struct Filling<'a> {
     groups: FrameGroups<'a>,
     trees: Option<Order>,
     from_entries: bool,
+    by_space: bool,
     entries: Vec<Entry>,
     /// By the groups of row and frame.
     by_key: HashMap<u64, u32, foldhash::fast::RandomState>,
@@ -293,6 +297,9 @@ impl Filling<'_> {
 
     /// Adds to the part of an entry that its row is of.
     fn add_space(&mut self, entry: usize, row: &Merged) {
+        if !self.by_space {
+            return;
+        }
         let leaf = row.row.leaf.and_then(|leaf| self.profile.frame(leaf));
         let place = match leaf.map(|leaf| leaf.space) {
             Some(Space::Kernel) => 0,
@@ -301,7 +308,8 @@ impl Filling<'_> {
             Some(Space::GuestUser) => 3,
             _ => return,
         };
-        let sum = &mut self.entries[entry].own_by_space[place];
+        let parts = self.entries[entry].own_by_space.get_or_insert_default();
+        let sum = &mut parts[place];
         *sum = sum.saturating_add(row.weight.period);
     }
 

@@ -146,7 +146,8 @@ impl Column {
 
 /// What was in an entry in a part of an address space.
 fn of_space(entry: &Entry, space: Space) -> u64 {
-    let [kernel, user, guest_kernel, guest_user] = entry.own_by_space;
+    let parts = entry.own_by_space.as_deref().copied();
+    let [kernel, user, guest_kernel, guest_user] = parts.unwrap_or_default();
     match space {
         Space::Kernel => kernel,
         Space::GuestKernel => guest_kernel,

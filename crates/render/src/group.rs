@@ -26,8 +26,8 @@ struct Joined {
 
 impl Joined {
     fn weight(&self, event: usize, column: Column) -> Weight {
-        let entry = self.entries.get(event).copied().flatten();
-        let of = |entry: Entry| if column == Column::Children { entry.total } else { entry.own };
+        let entry = self.entries.get(event).and_then(Option::as_ref);
+        let of = |entry: &Entry| if column == Column::Children { entry.total } else { entry.own };
         entry.map(of).unwrap_or_default()
     }
 }
@@ -83,7 +83,7 @@ impl Side<'_> {
                 if at == joined.len() {
                     joined.push(Joined { names, entries: vec![None; self.tables.len()] });
                 }
-                joined[at].entries[event] = Some(*entry);
+                joined[at].entries[event] = Some(entry.clone());
             }
         }
         joined
@@ -181,12 +181,12 @@ impl Side<'_> {
             .entries
             .iter()
             .zip(self.tables)
-            .find_map(|(entry, table)| Some((self.view.graph?, (*entry)?, table)));
+            .find_map(|(entry, table)| Some((self.view.graph?, entry.as_ref()?, table)));
         let Some((graph, entry, table)) = found else { return Ok(()) };
         let Some(mut trees) = table.call_trees(self.profile, graph.least(table.all)) else {
             return Ok(());
         };
         let own = if self.view.children { entry.total } else { entry.own };
-        tree(out, self.profile, &table.call_tree(&mut trees, &entry), graph, own, table.all)
+        tree(out, self.profile, &table.call_tree(&mut trees, entry), graph, own, table.all)
     }
 }

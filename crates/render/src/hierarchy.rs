@@ -36,7 +36,7 @@ impl Level {
         self.own.add(entry.own);
         let Below::Levels(levels) = &mut self.below else { return };
         match names {
-            [] => self.below = Below::Entry(Box::new(*entry)),
+            [] => self.below = Below::Entry(Box::new(entry.clone())),
             // Two functions may have one name.
             [last] => levels.entry(format!("{last}\0{number}")).or_insert_with(Self::new).add(
                 &[],

@@ -20,6 +20,11 @@ pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
         children: view.children,
         trees,
         from_entries: false,
+        by_space: view
+            .columns
+            .iter()
+            .chain(&view.order)
+            .any(|column| matches!(column, Column::OverheadOf(_))),
         filter: view.filter.clone(),
     };
     let mut table = table(profile, event, &options);

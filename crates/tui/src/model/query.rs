@@ -167,6 +167,7 @@ pub(crate) fn callers_and_callees(
             children: true,
             trees: Some(order),
             from_entries: true,
+            by_space: false,
             ..Options::default()
         };
         let table = table(profile, event, &options);
