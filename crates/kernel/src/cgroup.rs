@@ -16,6 +16,8 @@ use crate::host::{CpuList, Host};
 use crate::mounts::{Mount, mounts};
 
 pub(crate) use transient::move_to;
+#[cfg(test)]
+pub(crate) use transient::tests::alone;
 pub use transient::{CpuTime, Removed, TransientCgroup, TransientError, TransientParent};
 
 /// The controller whose hierarchy events of cgroups go by.

@@ -347,6 +347,7 @@ mod tests {
     /// Also where the kernel's own way is refused: then the child is moved.
     #[test]
     fn a_child_begins_inside_its_cgroup() {
+        let _alone = crate::cgroup::alone();
         let host = crate::host::Host::default();
         let cgroup = match crate::cgroup::TransientParent::find(&host)
             .and_then(|place| place.create(&host))

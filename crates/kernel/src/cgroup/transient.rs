@@ -27,6 +27,10 @@ const PREFIX: &str = "tare-";
 /// fork while it is moved.
 const ROUNDS: usize = 20;
 
+/// The pause between such rounds where no process was left to move. A task that has been waited for
+/// holds its cgroup (`EBUSY`) until the CPU that it died on has switched away from it.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Why a command can't have a cgroup of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransientError {
@@ -224,6 +228,9 @@ impl TransientCgroup {
             if removed.gone || (moved == 0 && !still.is_empty()) {
                 break;
             }
+            if still.is_empty() {
+                std::thread::sleep(PAUSE);
+            }
         }
         removed
     }
@@ -352,4 +359,4 @@ impl Owner {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,16 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
 use super::*;
 use crate::host::fixture::{self, FixtureHost};
+
+/// Whoever makes a cgroup sweeps what dead owners left, also what another test has just made as
+/// such: tests on the running kernel hold this, one at a time.
+static RUNNING_KERNEL: Mutex<()> = Mutex::new(());
+
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    RUNNING_KERNEL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn machine(more: &[(&str, &str)]) -> FixtureHost {
     let mut files = vec![
@@ -64,16 +75,12 @@ fn what_dead_owners_left_is_swept() {
 /// On the running kernel: a process goes in and is moved out, and nothing stays.
 #[test]
 fn made_and_removed() {
-    let host = Host::default();
-    let transient = match TransientParent::find(&host).and_then(|place| place.create(&host)) {
-        Ok(transient) => transient,
-        Err(error) => return println!("skipped: {error}"),
-    };
+    let _alone = alone();
+    let Some((transient, path)) = transient() else { return };
     let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
     assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
     assert!(transient.cpu_time().is_ok());
-    let path = below(&host, &TransientParent::find(&host).unwrap().parent).join(transient.name());
     assert!(path.is_dir());
     assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
     assert!(!path.exists());
@@ -117,6 +124,7 @@ impl Drop for Sleeping {
 /// A command may make cgroups below its own, and leave processes in them.
 #[test]
 fn cgroups_below_are_removed_and_their_processes_moved() {
+    let _alone = alone();
     let Some((transient, path)) = transient() else { return };
     std::fs::create_dir_all(path.join("a/deep")).unwrap();
     std::fs::create_dir_all(path.join("b")).unwrap();
@@ -130,6 +138,7 @@ fn cgroups_below_are_removed_and_their_processes_moved() {
 /// What a killed run left is swept with the cgroups below it, unless a process lives in one.
 #[test]
 fn trees_of_dead_owners_are_swept() {
+    let _alone = alone();
     let Some((transient, path)) = transient() else { return };
     let host = Host::default();
     let dead = Owner { namespace: pid_namespace(&host), pid: 1, started: 1 };
@@ -140,6 +149,11 @@ fn trees_of_dead_owners_are_swept() {
     place.sweep(&host);
     assert!(left.join("sub/empty").exists(), "a process lives there");
     drop(daemon);
+    // A task that has been waited for can hold its cgroup for a moment.
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_unpopulated(&left) && Instant::now() < until {
+        std::thread::sleep(PAUSE);
+    }
     place.sweep(&host);
     let is_gone = !left.exists();
     _ = remove_tree(&left);
