@@ -1,6 +1,7 @@
 //! One module a benchmark.
 
 mod diff;
+mod flame_page;
 mod follow;
 mod forks;
 mod overhead;
@@ -145,6 +146,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "tui",
         about: "the interactive report of 5 million samples, until its first screen and its last",
         run: tui::run,
+    },
+    Benchmark {
+        name: "flame-page",
+        about: "the page of 100,000 call chains in Chromium: until it is drawn, searches, bytes",
+        run: flame_page::run,
     },
     Benchmark {
         name: "top",

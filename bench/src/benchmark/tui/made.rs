@@ -38,10 +38,10 @@ const PERIOD_NS: u64 = 1_000_000;
 const ROUND: u64 = 10_000;
 
 /// What is drawn.
-pub(super) struct Made {
-    pub(super) samples: u64,
-    pub(super) chains: u32,
-    pub(super) seed: u64,
+pub(in crate::benchmark) struct Made {
+    pub(in crate::benchmark) samples: u64,
+    pub(in crate::benchmark) chains: u32,
+    pub(in crate::benchmark) seed: u64,
 }
 
 /// Where the instructions of a library lie in its file.
@@ -79,7 +79,7 @@ impl Library {
 
 impl Made {
     /// Writes the recording, and the library that its samples lie in beside it. Returns its bytes.
-    pub(super) fn write(&self, path: &Path) -> anyhow::Result<u64> {
+    pub(in crate::benchmark) fn write(&self, path: &Path) -> anyhow::Result<u64> {
         let library = Library::build(path.parent().context("a file lies in a folder")?)?;
         let sample_type = PERF_SAMPLE_IP
             | PERF_SAMPLE_TID

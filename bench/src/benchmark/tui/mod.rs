@@ -1,7 +1,7 @@
 //! The interactive report of 5 million samples with 120,000 different call chains, against perf's,
 //! each in a terminal of tmux.
 
-mod made;
+pub(super) mod made;
 
 use std::path::Path;
 use std::process::Command;

@@ -36,8 +36,11 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         (shown(&machine.host), shown(&machine.kernel), shown(&machine.cpu_model));
     writeln!(
         out,
-        " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {:.0} s",
-        machine.cpus, study.cpu, study.seconds
+        " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {}, {:.0} s",
+        machine.cpus,
+        study.cpu,
+        date(study.time),
+        study.seconds
     )?;
     table(
         out,
@@ -69,6 +72,30 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         .chain(&study.notes)
         .try_for_each(|note| writeln!(out, " {}", shown(note)))?;
     writeln!(out)
+}
+
+/// A moment in seconds since 1970, to the minute, where the page's next reader may be: in UTC.
+pub(super) fn date(seconds: u64) -> String {
+    let (mut days, minutes) = (seconds / 86_400, seconds / 60 % 1440);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    // The calendar repeats itself every 400 years.
+    let mut year = 1970 + days / 146_097 * 400;
+    days %= 146_097;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", days + 1, minutes / 60, minutes % 60)
 }
 
 /// A line of headings, and lines of cells: the first column to the left, the others to the right.
@@ -289,4 +316,24 @@ pub(super) fn conclusion(study: &Study) -> Vec<String> {
         lines.push(format!("Handler and interrupt: by the kernel's trace events, whose own cost ({event} us each) is taken off."));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        for (seconds, wanted) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_868_799, "2000-02-29 23:59 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_767_225_599, "2025-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+            (32_503_680_000, "3000-01-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(seconds), wanted);
+        }
+    }
 }

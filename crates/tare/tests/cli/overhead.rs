@@ -390,6 +390,9 @@ fn the_page_draws_in_a_browser() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(dom.matches("<svg").count(), 3, "{dom}");
     assert!(dom.contains("<polyline") && dom.contains("What sampling costs"));
+    // A date as people read it, and rates as they write them.
+    assert!(dom.contains(" UTC, for ") && dom.contains("Hz (logarithmic)"), "{dom}");
+    assert!(dom.contains("\n500\n") && dom.contains("\n1,000\n"), "{dom}");
     assert!(!stderr(&output).contains("CONSOLE"), "{}", stderr(&output));
     let net: String = std::fs::read_to_string(&log).unwrap_or_default();
     // What Chromium asks for by itself, whatever the page: its updates, its dictionary, the time.

@@ -3,6 +3,7 @@
 use crate::overhead::handler::SHARES;
 use crate::overhead::published::XEON_E5530;
 use crate::overhead::rates::{Figure, Row};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use tare_format::ledger::Estimate;
 
@@ -35,19 +36,78 @@ struct Marks<'a> {
     line: Vec<(f64, f64)>,
 }
 
-/// A plot's title, what its axes say, and how far they go.
+/// A plot's title, what its axes say, and where the upright one ends: above all that is drawn where
+/// that is 0.
 struct Frame {
     title: &'static str,
     x: &'static str,
     y: &'static str,
-    from: (f64, f64),
-    to: (f64, f64),
+    top: f64,
+}
+
+/// Rates in Hz. They differ a thousandfold, so their axis is logarithmic, and what is measured at 0
+/// Hz has no place on it.
+struct Rates {
+    lowest: f64,
+    highest: f64,
+}
+
+/// Room at both ends of an axis of rates, as a factor.
+const ROOM: f64 = 1.3;
+
+/// Points of a line, which is a curve on a logarithmic axis.
+const CURVE: u32 = 100;
+
+impl Rates {
+    /// From the lowest of these to the highest.
+    fn of(hz: impl Iterator<Item = f64>) -> Self {
+        let (lowest, highest) =
+            hz.fold((f64::MAX, 0.0_f64), |(low, high), hz| (low.min(hz), high.max(hz)));
+        let (lowest, highest) = if lowest > highest { (1.0, 10.0) } else { (lowest, highest) };
+        Self { lowest, highest }
+    }
+
+    /// What the axis shows.
+    fn shown(&self) -> std::ops::Range<f64> {
+        self.lowest / ROOM..self.highest * ROOM
+    }
+
+    /// 1, 2 and 5 of each power of ten.
+    fn ticks(&self) -> Vec<f64> {
+        let powers = (0..10).map(|power| 10_f64.powi(power));
+        let ticks = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * power));
+        ticks.filter(|hz| self.shown().contains(hz)).collect()
+    }
+
+    fn axis(&self) -> impl AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>> + use<> {
+        self.shown().log_scale().with_key_points(self.ticks())
+    }
+
+    /// Rates between the lowest and the highest, at equal distances on the axis.
+    fn between(&self) -> impl Iterator<Item = f64> {
+        let factor = self.highest / self.lowest;
+        (0..=CURVE).map(move |at| self.lowest * factor.powf(f64::from(at) / f64::from(CURVE)))
+    }
+}
+
+/// A rate as people write it: 20,000.
+fn with_separators(hz: &f64) -> String {
+    let digits = format!("{hz:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Shares of CPU time against the delivered rate, with the lines; throttled rates are left out.
 pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
-    let rows: Vec<&Row> = study.rows.iter().filter(|row| !row.throttled()).collect();
-    let highest = rows.iter().map(|row| row.delivered_hz).fold(1.0, f64::max);
+    let sampled = study.rows.iter().filter(|row| row.asked_hz > 0 && row.delivered_hz > 0.0);
+    let rows: Vec<&Row> = sampled.filter(|row| !row.throttled()).collect();
+    let rates = Rates::of(rows.iter().map(|row| row.delivered_hz));
     let mut all: Vec<Marks<'_>> = Figure::ALL
         .iter()
         .map(|&figure| {
@@ -56,7 +116,7 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
                 .filter_map(|row| Some((row.delivered_hz, row.share(figure)?.times(100.0))))
                 .collect();
             let line = study.fit(figure).map_or_else(Vec::new, |fitted| {
-                [0.0, highest].map(|hz| (hz, fitted.fit.predict(hz).value * 100.0)).to_vec()
+                rates.between().map(|hz| (hz, fitted.fit.predict(hz).value * 100.0)).collect()
             });
             Marks { name: figure.name(), colour: colour(figure), points, line }
         })
@@ -65,7 +125,7 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
         let published = |of: fn(&crate::overhead::published::Published) -> f64| {
             XEON_E5530
                 .iter()
-                .filter(|one| one.hz <= highest * 1.01)
+                .filter(|one| rates.shown().contains(&one.hz))
                 .map(|one| (one.hz, Estimate::exact(of(one) * 100.0)))
                 .collect()
         };
@@ -84,15 +144,14 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
     }
     let frame = Frame {
         title: "Cost against rate",
-        x: "samples a second, delivered",
+        x: "delivered rate, Hz (logarithmic)",
         y: "% of CPU time",
-        from: (0.0, 0.0),
-        to: (highest * 1.02, 0.0),
+        top: 0.0,
     };
-    draw(&frame, &all)
+    draw(&frame, rates.axis(), with_separators, &all)
 }
 
-/// What one sample costs, by rate: the places are the rates' order, as they differ a thousandfold.
+/// What one sample costs, by rate.
 pub(super) fn sample(study: &Study) -> Drawn {
     let figures = [Figure::Handler, Figure::Interrupt, Figure::Stolen];
     let of = |row: &Row, figure: Figure| match figure {
@@ -101,30 +160,23 @@ pub(super) fn sample(study: &Study) -> Drawn {
         _ => row.cost.stolen_us,
     };
     let sampled: Vec<&Row> = study.rows.iter().filter(|row| row.asked_hz > 0).collect();
-    let hz = |row: &Row| (row.asked_hz as f64).log10();
+    let hz = |row: &Row| row.asked_hz as f64;
     let marks = figures.map(|figure| {
         let points: Vec<(f64, Estimate)> =
             sampled.iter().filter_map(|row| Some((hz(row), of(row, figure)?))).collect();
         let line = points.iter().map(|(x, y)| (*x, y.value)).collect();
         Marks { name: figure.name(), colour: colour(figure), points, line }
     });
-    let lowest = sampled.first().map_or(0.0, |row| hz(row)) - 0.1;
-    let highest = sampled.last().map_or(1.0, |row| hz(row)) + 0.1;
-    let frame = Frame {
-        title: "One sample",
-        x: "asked rate, log10 of Hz",
-        y: "us",
-        from: (lowest, 0.0),
-        to: (highest, 0.0),
-    };
-    draw(&frame, &marks)
+    let rates = Rates::of(sampled.iter().map(|row| hz(row)));
+    let frame = Frame { title: "One sample", x: "asked rate, Hz (logarithmic)", y: "us", top: 0.0 };
+    draw(&frame, rates.axis(), with_separators, &marks)
 }
 
 /// The distribution of the stolen time: which share of samples takes at most how long.
 pub(super) fn distribution(study: &Study) -> Drawn {
     let rows = study.rows.iter().filter(|row| row.cost.stolen_quantiles_us.len() == SHARES.len());
     let names: Vec<(String, &Row)> =
-        rows.map(|row| (format!("{} Hz", row.asked_hz), row)).collect();
+        rows.map(|row| (format!("{} Hz", with_separators(&(row.asked_hz as f64))), row)).collect();
     // The last quantile is the single worst sample: it would flatten all others.
     let shown = SHARES.len() - 1;
     let marks: Vec<Marks<'_>> = names
@@ -147,21 +199,21 @@ pub(super) fn distribution(study: &Study) -> Drawn {
         title: "Stolen time of a sample",
         x: "us",
         y: "% of samples take at most",
-        from: (0.0, 0.0),
-        to: (longest * 1.02, 100.0),
+        top: 100.0,
     };
-    draw(&frame, &marks)
+    draw(&frame, 0.0..longest * 1.02, |us| format!("{us:.1}"), &marks)
 }
 
-fn draw(frame: &Frame, marks: &[Marks<'_>]) -> Drawn {
+fn draw<X>(frame: &Frame, axis: X, label: fn(&f64) -> String, marks: &[Marks<'_>]) -> Drawn
+where
+    X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+{
     let tops = marks.iter().flat_map(|one| {
         one.points.iter().map(|(_, y)| y.high).chain(one.line.iter().map(|(_, y)| *y))
     });
-    let bottoms = marks
-        .iter()
-        .flat_map(|one| one.points.iter().map(|(_, y)| y.low))
-        .fold(frame.from.1, f64::min);
-    let top = if frame.to.1 > 0.0 { frame.to.1 } else { tops.fold(1e-6, f64::max) * 1.05 };
+    let bottoms =
+        marks.iter().flat_map(|one| one.points.iter().map(|(_, y)| y.low)).fold(0.0, f64::min);
+    let top = if frame.top > 0.0 { frame.top } else { tops.fold(1e-6, f64::max) * 1.05 };
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -172,11 +224,11 @@ fn draw(frame: &Frame, marks: &[Marks<'_>]) -> Drawn {
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(60);
-        let mut chart =
-            builder.build_cartesian_2d(frame.from.0..frame.to.0, bottoms..top).map_err(text)?;
+        let mut chart = builder.build_cartesian_2d(axis, bottoms..top).map_err(text)?;
         chart
             .configure_mesh()
             .x_desc(frame.x)
+            .x_label_formatter(&label)
             .y_desc(frame.y)
             .light_line_style(WHITE)
             .draw()
@@ -210,4 +262,19 @@ fn draw(frame: &Frame, marks: &[Marks<'_>]) -> Drawn {
 /// The drawing library's errors borrow what they are about.
 fn text(error: impl std::fmt::Display) -> Box<dyn std::error::Error + Send + Sync> {
     error.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_marked_as_people_count() {
+        let rates = Rates::of([100.0, 500.0, 20_000.0].into_iter());
+        let marked: Vec<String> = rates.ticks().iter().map(with_separators).collect();
+        assert_eq!(marked, ["100", "200", "500", "1,000", "2,000", "5,000", "10,000", "20,000"]);
+        let between: Vec<f64> = rates.between().collect();
+        let ratio = |at: usize| between[at + 1] / between[at];
+        assert!((ratio(0) - ratio(99)).abs() < 1e-9, "equal distances on the axis");
+    }
 }

@@ -17,7 +17,7 @@ const HEAD: &str = r#"<!DOCTYPE html>
 <title>What sampling costs</title>
 <style>
 body { font: 15px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 1em 0; font-size: 13px; }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }
 td, th { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
 svg { max-width: 100%; height: auto; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; background: #f6f6f6; padding: 1em; }
@@ -71,10 +71,7 @@ fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
         ),
         (
             "measured",
-            format!(
-                "{} s after 1970, for {:.0} s, on CPU {}",
-                study.time, study.seconds, study.cpu
-            ),
+            format!("{}, for {:.0} s, on CPU {}", text::date(study.time), study.seconds, study.cpu),
         ),
         (
             "slices",
