@@ -4,6 +4,7 @@ pub mod cli;
 pub mod command;
 mod download;
 pub mod exit;
+mod terminal;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -3,7 +3,7 @@
 mod judge;
 mod rows;
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use tare_profile::{DiffOptions, Order, Profile, Runs};
@@ -20,6 +20,7 @@ use crate::command::output::write_to;
 use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
 use crate::exit::{Exit, Refusal};
+use crate::terminal;
 use tare_tui::Ended;
 
 /// A recording that was read, and what its samples weigh where they are drawn.
@@ -60,8 +61,7 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
         draw(output, chains.clone(), &taken)?;
     }
     if is_interactive {
-        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let ended = tare_tui::diff::run(compared, chains, diff.view, is_plain)?;
+        let ended = tare_tui::diff::run(compared, chains, diff.view, terminal::is_plain())?;
         if let Ended::Signal(number) = ended {
             return Ok(Exit::by_signal(number));
         }
@@ -78,15 +78,10 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
 
 /// Whether the comparison is shown on the whole screen.
 fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
-    let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    let is_terminal = io::stdout().is_terminal() && is_able;
     match diff.form {
-        Form::Terminal if !is_terminal => Err(Refusal::usage(
-            "--tui: stdout is no terminal that can move its cursor (without --tui the comparison is text)",
-        )),
-        Form::Terminal => Ok(true),
+        Form::Terminal => terminal::need_screen("the comparison").map(|()| true),
         Form::Text | Form::Json => Ok(false),
-        Form::Fitting => Ok(is_terminal && diff.gates.is_empty()),
+        Form::Fitting => Ok(terminal::has_screen() && diff.gates.is_empty()),
     }
 }
 

@@ -18,6 +18,7 @@ use self::item::{Group, Item};
 use crate::Outcome;
 use crate::cli::raw::Doctor;
 use crate::exit::Exit;
+use crate::terminal;
 
 /// The version of the `--json` document: raised when a field or an id changes its meaning or goes.
 const VERSION: u32 = 1;
@@ -39,8 +40,7 @@ pub(crate) fn run(raw: &Doctor) -> Outcome {
     let output = if raw.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        text::render(&report, stdout.is_terminal() && !no_color)
+        text::render(&report, stdout.is_terminal() && !terminal::is_plain())
     };
     stdout.lock().write_all(output.as_bytes())?;
     Ok(Exit::Success)

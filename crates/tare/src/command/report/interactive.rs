@@ -1,6 +1,5 @@
 //! The report on a terminal.
 
-use std::io::IsTerminal;
 use std::path::Path;
 
 use tare_format::file::Description;
@@ -13,6 +12,7 @@ use crate::command::header;
 use crate::command::report::{no_samples, recorded};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
+use crate::terminal;
 use tare_tui::{Ended, Shown};
 
 /// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
@@ -20,23 +20,20 @@ use tare_tui::{Ended, Shown};
 pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
     let is_table = report.part == Part::Table && !report.json;
     let wants_text = report.is_text_alone() || report.threads || report.exact;
-    let is_terminal = std::io::stdout().is_terminal();
-    let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     match report.interface {
-        Interface::Terminal if !is_terminal => {
-            Err(Refusal::usage("--tui: stdout is no terminal (without --tui the report is text)"))
+        Interface::Terminal => {
+            terminal::need_screen("the report")?;
+            if !is_table || wants_text {
+                return Err(Refusal::usage(
+                    "--tui: --header, --header-only, --stats, --tasks, --mmaps, -D, --json, --threads, --weight=exact, what lays text out, and the rarer sort keys are text",
+                ));
+            }
+            Ok(true)
         }
-        Interface::Terminal if !is_able => Err(Refusal::usage(
-            "--tui: the terminal can't move its cursor, as TERM has it (without --tui the report is text)",
-        )),
-        Interface::Terminal if !is_table || wants_text => Err(Refusal::usage(
-            "--tui: --header, --header-only, --stats, --tasks, --mmaps, -D, --json, --threads, --weight=exact, what lays text out, and the rarer sort keys are text",
-        )),
-        Interface::Terminal => Ok(true),
         Interface::Text | Interface::Pager => Ok(false),
         Interface::Fitting => {
             let is_stream = report.input == Path::new("-");
-            Ok(is_table && !wants_text && is_terminal && is_able && !is_stream)
+            Ok(is_table && !wants_text && !is_stream && terminal::has_screen())
         }
     }
 }
@@ -63,7 +60,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         },
         base,
         terms: terms(&report.filter),
-        is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        is_plain: terminal::is_plain(),
         panics: report.tui_panic,
         header: header::lines,
         mend: unnamed::fill_in,

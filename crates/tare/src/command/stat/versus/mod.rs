@@ -23,6 +23,7 @@ use crate::Outcome;
 use crate::cli::resolved::stat::{Destination, Form, Stat};
 use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::exit::{Exit, Refusal, say};
+use crate::terminal;
 
 /// What a comparison found.
 struct Comparison<'a> {
@@ -41,7 +42,7 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
         Destination::Stdout => std::io::stdout().is_terminal(),
         _ => false,
     };
-    let colour = to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = to_terminal && !terminal::is_plain();
     let shows_bar =
         versus.command_output != CommandOutput::Inherit && std::io::stderr().is_terminal();
     let mut runner = Runner::new(stat, versus, host, shows_bar.then(Bar::default))?;
