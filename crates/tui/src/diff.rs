@@ -1,7 +1,5 @@
 //! The interactive comparison: a table, and what is known of the row that the cursor is on.
 
-use std::ops::ControlFlow;
-
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
@@ -19,7 +17,7 @@ use super::paint::{Pen, Theme, has};
 use super::terminal::Screen;
 use super::view::compared::ComparedView;
 use super::view::text::{TextView, wrapped};
-use super::{Ended, Error, asked_by, follow, keys};
+use super::{Ended, Error, keys, take_in};
 
 /// The least share of a function in the flame graph.
 const LEAST: f64 = 0.0005;
@@ -62,9 +60,7 @@ pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<
     loop {
         let picture = table.picture(screen.area());
         screen.show(&picture).map_err(Error::Screen)?;
-        let message = input.messages().recv().map_err(|_| Error::Input)?;
-        let asked = asked_by(message, |event| table.take(event));
-        if let ControlFlow::Break(ended) = follow(asked, &input, &mut screen)? {
+        if let Some(ended) = take_in(&input, &mut screen, None, |event| table.take(event))? {
             return Ok(ended);
         }
     }

@@ -36,7 +36,8 @@ use paint::Theme;
 use terminal::Screen;
 
 pub use keys::{Action, BINDINGS, Binding, LIVE_BINDINGS, View};
-pub use live::{Feed, LiveScreen, LiveShown, Pace, Running};
+pub use live::{Feed, LiveScreen, LiveShown, Running};
+pub use model::Pace;
 
 /// How often the screen changes while a recording is loaded.
 const TICK: Duration = Duration::from_millis(100);
@@ -174,35 +175,40 @@ impl Session<'_> {
             drop(model);
             self.screen.show(&picture).map_err(Error::Screen)?;
             assert!(!self.panics, "this panic was asked for");
-            if let Some(ended) = self.wait(&mut app, is_loading)? {
+            let take = |event: &Event| app.take(&mut self.shared.show(), event);
+            let wait = is_loading.then_some(TICK);
+            if let Some(ended) = take_in(self.input, self.screen, wait, take)? {
                 return Ok(ended);
             }
         }
     }
-
-    /// Waits until something happens, and takes in all that happened by then.
-    fn wait(&mut self, app: &mut App, is_loading: bool) -> Result<Option<Ended>, Error> {
-        let messages = self.input.messages();
-        let mut next = if is_loading {
-            match messages.recv_timeout(TICK) {
-                Err(RecvTimeoutError::Timeout) => None,
-                received => Some(received.map_err(|_| Error::Input)?),
-            }
-        } else {
-            Some(messages.recv().map_err(|_| Error::Input)?)
-        };
-        while let Some(message) = next {
-            let asked = asked_by(message, |event| app.take(&mut self.shared.show(), event));
-            if let ControlFlow::Break(ended) = follow(asked, self.input, self.screen)? {
-                return Ok(Some(ended));
-            }
-            next = messages.try_recv().ok();
-        }
-        Ok(None)
-    }
 }
 
-/// What a message asks for: [`ControlFlow::Break`] for the end by a signal.
+/// Waits until something happens, where a time is given at most so long, and takes in all that
+/// happened by then. Says how the interface ended, if that did it.
+fn take_in(
+    input: &Input,
+    screen: &mut Screen,
+    wait: Option<Duration>,
+    mut take: impl FnMut(&Event) -> Next,
+) -> Result<Option<Ended>, Error> {
+    let messages = input.messages();
+    let mut next = match wait.map(|wait| messages.recv_timeout(wait)) {
+        Some(Err(RecvTimeoutError::Timeout)) => None,
+        Some(received) => Some(received.map_err(|_| Error::Input)?),
+        None => Some(messages.recv().map_err(|_| Error::Input)?),
+    };
+    while let Some(message) = next {
+        let asked = asked_by(message, &mut take);
+        if let ControlFlow::Break(ended) = follow(asked, input, screen)? {
+            return Ok(Some(ended));
+        }
+        next = messages.try_recv().ok();
+    }
+    Ok(None)
+}
+
+/// What a message asks for: [`ControlFlow::Break`] for the end.
 fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<Ended, Next> {
     ControlFlow::Continue(match message {
         Message::Terminal(event) => take(&event),
@@ -210,6 +216,7 @@ fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<
         Message::Signal(number) if is_ending(number) => {
             return ControlFlow::Break(Ended::Signal(number));
         }
+        Message::Over => return ControlFlow::Break(Ended::Quit),
         Message::Gone => return ControlFlow::Break(Ended::Signal(Signal::HUP.as_raw())),
         Message::Signal(_) | Message::Loaded => Next::Show,
     })

@@ -5,10 +5,11 @@
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ratatui::crossterm::event::Event;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tare_format::file::Description;
 use tare_profile::Term;
@@ -17,10 +18,10 @@ use tare_replay::{Live, LiveOptions, SampleSink};
 
 use crate::app::{App, Settings};
 use crate::input::{Input, Message};
-use crate::model::{LiveModel, Model, Shared};
+use crate::model::{LiveModel, Model, Pace, Shared};
 use crate::paint::Theme;
 use crate::terminal::Screen;
-use crate::{Ended, Error, asked_by, follow};
+use crate::{Ended, Error, take_in};
 
 /// How soon something is shown at first, and how often it is looked whether there is something.
 const SOON: Duration = Duration::from_millis(250);
@@ -38,17 +39,6 @@ pub struct LiveShown {
     pub is_plain: bool,
     /// What a recording says of its machine and its events, in lines.
     pub header: fn(&Description) -> Vec<String>,
-}
-
-/// How long and how often samples are shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// How long.
-    pub window: Duration,
-    /// How often what is shown changes.
-    pub delay: Duration,
-    /// Only what came since the last change is shown.
-    pub is_zeroed: bool,
 }
 
 /// An interface that is not shown yet.
@@ -78,13 +68,10 @@ impl LiveScreen {
     /// [`Error::Signals`].
     pub fn new(options: LiveOptions, pace: Pace, trace: bool) -> Result<Self, Error> {
         let input = Input::new().map_err(Error::Signals)?;
-        let Pace { window, delay, is_zeroed } = pace;
         let live = LiveModel {
             replay: Live::new(options),
-            figures: LiveFigures { window_s: window.as_secs_f64(), ..LiveFigures::default() },
-            window,
-            delay,
-            is_zeroed,
+            figures: LiveFigures { window_s: pace.window.as_secs_f64(), ..LiveFigures::default() },
+            pace,
             is_paused: false,
         };
         let model = Model::of_live(live, trace);
@@ -139,8 +126,8 @@ impl Feed {
     pub fn set_figures(&self, figures: &LiveFigures) -> Duration {
         let mut model = self.0.fill();
         let Some(live) = model.live() else { return SOON };
-        live.figures = LiveFigures { window_s: live.span().as_secs_f64(), ..figures.clone() };
-        live.delay
+        live.figures = LiveFigures { window_s: live.pace.span().as_secs_f64(), ..figures.clone() };
+        live.pace.delay
     }
 
     /// Whether the user has stopped recording for a while.
@@ -163,7 +150,7 @@ impl Running {
     /// See [`Error`].
     pub fn end(self) -> Result<Ended, Error> {
         // It may have ended.
-        let _ = self.sender.send(Message::Loaded);
+        let _ = self.sender.send(Message::Over);
         self.thread.join().map_err(|_| Error::Input)?
     }
 }
@@ -182,7 +169,7 @@ impl Session {
             let mut model = self.shared.show();
             let now = Instant::now();
             let (delay, is_paused) =
-                model.live().map_or((SOON, false), |live| (live.delay, live.is_paused));
+                model.live().map_or((SOON, false), |live| (live.pace.delay, live.is_paused));
             let is_due = due <= now && !is_paused;
             if is_due && let Some(renumbered) = model.renew() {
                 app.renumber(&renumbered);
@@ -195,31 +182,11 @@ impl Session {
             let picture = app.picture(&mut model, self.screen.area());
             drop(model);
             self.screen.show(&picture).map_err(Error::Screen)?;
-            if let Some(ended) = self.wait(&mut app, due)? {
+            let left = due.saturating_duration_since(Instant::now());
+            let take = |event: &Event| app.take(&mut self.shared.show(), event);
+            if let Some(ended) = take_in(&self.input, &mut self.screen, Some(left), take)? {
                 return Ok(ended);
             }
         }
-    }
-
-    /// Waits until something happens or the time has come, and takes in all that happened by then.
-    fn wait(&mut self, app: &mut App, until: Instant) -> Result<Option<Ended>, Error> {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut next = match self.input.messages().recv_timeout(left) {
-            Err(RecvTimeoutError::Timeout) => None,
-            received => Some(received.map_err(|_| Error::Input)?),
-        };
-        while let Some(message) = next {
-            if matches!(message, Message::Loaded) {
-                return Ok(Some(Ended::Quit));
-            }
-            let asked = asked_by(message, |event| app.take(&mut self.shared.show(), event));
-            if let std::ops::ControlFlow::Break(ended) =
-                follow(asked, &self.input, &mut self.screen)?
-            {
-                return Ok(Some(ended));
-            }
-            next = self.input.messages().try_recv().ok();
-        }
-        Ok(None)
     }
 }

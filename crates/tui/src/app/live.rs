@@ -1,16 +1,11 @@
 //! Keys of what is recorded now, and what stays shown while the oldest of it is forgotten.
 
-use std::time::Duration;
-
 use tare_profile::{Function, Renumbered, Space, Term};
 
 use super::App;
 use super::overlay::Asked;
 use crate::keys::Action;
-use crate::model::Model;
-
-/// Seconds between refreshes.
-const DELAYS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+use crate::model::{Model, Pace};
 
 impl App {
     /// Does what a key of what is recorded now does; `false`: it is none.
@@ -24,8 +19,8 @@ impl App {
                 self.message = now.to_owned();
             }
             Action::Zero => {
-                live.is_zeroed = !live.is_zeroed;
-                self.message = format!("the last {} s are shown", live.span().as_secs_f64());
+                live.pace.is_zeroed = !live.pace.is_zeroed;
+                self.message = format!("the last {} s are shown", live.pace.span().as_secs_f64());
                 self.is_stale = true;
             }
             Action::Delay => self.ask(Asked::Delay),
@@ -46,9 +41,8 @@ impl App {
     }
 
     pub(super) fn set_delay(&mut self, model: &mut Model, text: &str) {
-        let seconds = text.trim().parse::<f64>().ok().filter(|seconds| DELAYS.contains(seconds));
-        match (seconds, model.live()) {
-            (Some(seconds), Some(live)) => live.delay = Duration::from_secs_f64(seconds),
+        match (Pace::seconds(text), model.live()) {
+            (Some(delay), Some(live)) => live.pace.delay = delay,
             _ => self.message = format!("'{text}' is no number of seconds from 0.1 to 3600"),
         }
     }

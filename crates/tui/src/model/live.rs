@@ -8,26 +8,44 @@ use tare_replay::{Live, SampleSink, SampleSinkOptions};
 
 use super::{Model, Progress};
 
+/// Seconds that a delay and a window may have.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+/// How long and how often samples are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long.
+    pub window: Duration,
+    /// How often what is shown changes.
+    pub delay: Duration,
+    /// Only what came since the last change is shown.
+    pub is_zeroed: bool,
+}
+
+impl Pace {
+    /// How far back samples are shown.
+    #[must_use]
+    pub fn span(&self) -> Duration {
+        if self.is_zeroed { self.delay.min(self.window) } else { self.window }
+    }
+
+    /// A delay or a window that a user gives in seconds; `None` where it is no number from 0.1 to
+    /// 3600.
+    #[must_use]
+    pub fn seconds(text: &str) -> Option<Duration> {
+        let seconds = text.trim().parse::<f64>().ok().filter(|seconds| SECONDS.contains(seconds));
+        seconds.map(Duration::from_secs_f64)
+    }
+}
+
 /// What is recorded now, and how much of it is shown.
 #[derive(Debug)]
 pub(crate) struct LiveModel {
     pub(crate) replay: Live,
     pub(crate) figures: LiveFigures,
-    /// How long samples are shown.
-    pub(crate) window: Duration,
-    /// How often what is shown changes.
-    pub(crate) delay: Duration,
-    /// Only what came since the last change is shown.
-    pub(crate) is_zeroed: bool,
+    pub(crate) pace: Pace,
     /// Recording stops for a while, and what is shown stays.
     pub(crate) is_paused: bool,
-}
-
-impl LiveModel {
-    /// How far back samples are shown.
-    pub(crate) fn span(&self) -> Duration {
-        if self.is_zeroed { self.delay.min(self.window) } else { self.window }
-    }
 }
 
 impl Model {
@@ -63,7 +81,7 @@ impl Model {
 
     /// From when on samples are shown, in nanoseconds of the recording's clock.
     pub(super) fn since_ns(&self) -> u64 {
-        self.live.as_ref().map_or(0, |live| live.replay.since_ns(live.span()))
+        self.live.as_ref().map_or(0, |live| live.replay.since_ns(live.pace.span()))
     }
 
     /// Takes in what is recorded by now, and forgets what is too old. Returns what has become of ids

@@ -17,6 +17,7 @@ use tare_profile::{EventId, Losses, Profile, Samples, Selection, Term, Weight};
 use tare_replay::{Replay, SampleSink};
 
 pub(crate) use live::LiveModel;
+pub use live::Pace;
 pub(crate) use loader::{Source, load};
 pub(crate) use query::{Functions, Query, Tree, callers_and_callees, whole_tree};
 pub(crate) use timeline::{By, Of, Timeline};

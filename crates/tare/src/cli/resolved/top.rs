@@ -1,6 +1,5 @@
 //! What `tare top` is to do.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use tare_events::CallGraph;
@@ -16,6 +15,7 @@ use crate::cli::raw;
 use crate::cli::resolved::record::Record;
 use crate::cli::resolved::report::{Recorded, Report};
 use crate::exit::Refusal;
+use crate::terminal;
 
 /// What sampling may cost where the user doesn't say, and the least rate.
 const BUDGET: Budget = Budget { share: 0.01, min_hz: 19 };
@@ -24,9 +24,6 @@ const BUDGET: Budget = Budget { share: 0.01, min_hz: 19 };
 const LOOKS: u32 = 4;
 const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
-
-/// Seconds that a delay and a window may have.
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// What `tare top` is to do.
 #[derive(Debug)]
@@ -120,26 +117,17 @@ impl Top {
 }
 
 fn form(raw: &raw::Top) -> Result<Form, Refusal> {
-    let is_terminal = std::io::stdout().is_terminal();
-    let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     match (raw.json, raw.tui, raw.stdio) {
         (true, ..) => Ok(Form::Json),
-        (_, true, _) if !is_terminal => {
-            Err(Refusal::usage("--tui: stdout is no terminal (without --tui it is text)"))
-        }
-        (_, true, _) if !is_able => Err(Refusal::usage(
-            "--tui: the terminal can't move its cursor, as TERM has it (without --tui it is text)",
-        )),
-        (_, false, false) if !(is_terminal && is_able) => Ok(Form::Text),
+        (_, true, _) => terminal::need_screen("it").map(|()| Form::Screen),
         (_, _, true) => Ok(Form::Text),
-        _ => Ok(Form::Screen),
+        _ => Ok(if terminal::has_screen() { Form::Screen } else { Form::Text }),
     }
 }
 
 fn seconds(option: &str, text: &str) -> Result<Duration, Refusal> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| SECONDS.contains(seconds));
     let refuse = || Refusal::usage(format!("{option} {text}: give seconds from 0.1 to 3600"));
-    seconds.map(Duration::from_secs_f64).ok_or_else(refuse)
+    Pace::seconds(text).ok_or_else(refuse)
 }
 
 /// The arguments of another command, as if nothing was typed.

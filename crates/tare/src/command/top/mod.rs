@@ -28,6 +28,7 @@ use crate::cli::resolved::top::{Form, Top};
 use crate::command::record::{sample_cost, wording};
 use crate::command::{header, remedy};
 use crate::exit::{Exit, Refusal, say};
+use crate::terminal;
 
 pub(crate) fn run(raw: &raw::Top) -> Outcome {
     let host = Host::default();
@@ -123,7 +124,7 @@ fn on_screen(top: &Top, host: &Host) -> Outcome {
         name: "SPACE pause".to_owned(),
         view: view(top, &recording, None),
         terms: top.terms.clone(),
-        is_plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        is_plain: terminal::is_plain(),
         header: header::lines,
     };
     let running = screen.start(shown)?;

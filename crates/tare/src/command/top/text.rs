@@ -33,13 +33,12 @@ impl Printer {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let is_screen = !is_json && io::stdout().is_terminal();
         let rows = size.filter(|_| is_screen).map(|size| usize::from(size.ws_row));
-        let pace = top.pace;
         Self {
             view: view(rows.map(|rows| rows.saturating_sub(OTHER_LINES).max(1))),
             terms: top.terms.clone(),
             is_json,
             is_screen,
-            span: if pace.is_zeroed { pace.delay.min(pace.window) } else { pace.window },
+            span: top.pace.span(),
             result: Ok(()),
         }
     }
