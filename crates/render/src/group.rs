@@ -12,8 +12,8 @@ use crate::column::percent;
 use crate::layout::Group;
 use crate::plural::rounded;
 use crate::rows::rows;
-use crate::table::cut;
-use crate::tree::tree;
+use crate::table::Lines;
+use crate::tree::Graphs;
 use crate::{Column, View};
 
 /// What several events have for the same sort keys.
@@ -112,18 +112,15 @@ impl Side<'_> {
         rows.retain(is_shown);
         rows.sort_by(|left, right| self.compare(left, right));
         let cells: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row)).collect();
-        let widths = self.widths(&cells);
-        let titles = self.view.columns.iter().map(|column| column.title(self.view.children));
-        let titles: Vec<_> = titles.map(str::to_owned).collect();
-        out.write_all(self.line("# ", &titles, &widths).as_bytes())?;
-        if self.view.layout.separator.is_none() {
-            let dots: Vec<_> = widths.iter().map(|width| ".".repeat(*width)).collect();
-            writeln!(out, "# {}\n#", dots.join("  "))?;
-        }
+        let mut lines = Lines::new(self.view, |at, _| {
+            cells.iter().map(|cells| cells[at].width()).max().unwrap_or(0)
+        });
+        lines.titles(out)?;
+        let graphs = |table| Graphs::new(self.profile, table, self.view);
+        let mut graphs: Vec<_> = self.tables.iter().map(graphs).collect();
         for (row, cells) in rows.iter().zip(&cells) {
-            let front = if self.view.layout.separator.is_some() { "" } else { "  " };
-            out.write_all(self.line(front, cells, &widths).as_bytes())?;
-            self.graph(out, row)?;
+            lines.row(out, |cell, at, _| cell.push_str(&cells[at]))?;
+            self.graph(out, row, &mut graphs)?;
         }
         writeln!(out, "\n")
     }
@@ -148,45 +145,20 @@ impl Side<'_> {
         self.view.columns.iter().map(cell).collect()
     }
 
-    fn widths(&self, cells: &[Vec<String>]) -> Vec<usize> {
-        let width = |(at, column): (usize, &Column)| {
-            let title = column.title(self.view.children).width();
-            let cells = cells.iter().filter_map(|cells| cells.get(at));
-            let fits = cells.map(|cell| cell.width()).max().unwrap_or(0);
-            let wanted = self.view.layout.widths.get(at).copied().filter(|width| *width > 0);
-            wanted.filter(|_| column.figure_width().is_none()).unwrap_or(fits.max(title))
-        };
-        self.view.columns.iter().enumerate().map(width).collect()
-    }
-
-    fn line(&self, front: &str, cells: &[String], widths: &[usize]) -> String {
-        if let Some(separator) = &self.view.layout.separator {
-            let cells: Vec<_> =
-                cells.iter().map(|cell| cell.trim_start().replace(separator, ".")).collect();
-            return format!("{front}{}\n", cells.join(separator));
-        }
-        let columns = self.view.columns.iter().zip(cells).zip(widths);
-        let padded = columns.map(|((column, cell), width)| {
-            let cell = cut(cell, *width);
-            let blanks = " ".repeat(width.saturating_sub(cell.width()));
-            if column.figure_width().is_some() { blanks + cell } else { format!("{cell}{blanks}") }
-        });
-        let line = padded.collect::<Vec<_>>().join("  ");
-        format!("{}\n", format!("{front}{line}").trim_end())
-    }
-
     /// The call graph of the first event that has the row.
-    fn graph(&self, out: &mut dyn Write, row: &Joined) -> io::Result<()> {
-        let found = row
-            .entries
-            .iter()
-            .zip(self.tables)
-            .find_map(|(entry, table)| Some((self.view.graph?, entry.as_ref()?, table)));
-        let Some((graph, entry, table)) = found else { return Ok(()) };
-        let Some(mut trees) = table.call_trees(self.profile, graph.least(table.all)) else {
+    fn graph(
+        &self,
+        out: &mut dyn Write,
+        row: &Joined,
+        graphs: &mut [Option<Graphs<'_>>],
+    ) -> io::Result<()> {
+        let mut found = row.entries.iter().zip(graphs);
+        let Some((entry, graphs)) =
+            found.find_map(|(entry, graphs)| Some((entry.as_ref()?, graphs)))
+        else {
             return Ok(());
         };
         let own = if self.view.children { entry.total } else { entry.own };
-        tree(out, self.profile, &table.call_tree(&mut trees, entry), graph, own, table.all)
+        graphs.as_mut().map_or(Ok(()), |graphs| graphs.write(out, entry, own))
     }
 }

@@ -7,8 +7,7 @@ use tare_profile::{Entry, Profile, Table, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
-use crate::rows::rows;
-use crate::tree::tree;
+use crate::tree::Graphs;
 use crate::{Column, View};
 
 /// Columns that each level is set off by.
@@ -60,32 +59,30 @@ impl Level {
     }
 }
 
-/// Writes the tree of an event's rows.
+/// Writes the tree of an event's rows, of which the table has all.
 pub(crate) fn section(
     out: &mut dyn Write,
     profile: &Profile,
     view: &View,
-    all: &Table,
+    table: &Table,
 ) -> io::Result<()> {
-    // Of a branch that is shown, what is too little counts too.
-    let table = rows(profile, all.event, &View { percent_limit: 0.0, ..view.clone() });
     let is_key = |column: &&Column| matches!(column, Column::Key(_));
     let keys: Vec<Column> = view.columns.iter().filter(is_key).copied().collect();
     let mut top = Level::new();
     for (number, entry) in table.entries.iter().enumerate() {
-        let names: Vec<_> = keys.iter().map(|key| key.text(profile, &table, entry)).collect();
+        let names: Vec<_> = keys.iter().map(|key| key.text(profile, table, entry)).collect();
         top.add(&names, entry, number);
     }
     top.sort();
     let figures: Vec<Column> =
         view.columns.iter().filter(|column| !is_key(column)).copied().collect();
-    let drawing = Drawing { profile, view, table: &table, figures, levels: keys.len() };
+    let mut graphs = Graphs::new(profile, table, view);
+    let drawing = Drawing { view, table, figures, levels: keys.len() };
     drawing.titles(out, &keys, &top)?;
-    drawing.levels(out, &top, 0)
+    drawing.levels(out, &top, 0, &mut graphs)
 }
 
 struct Drawing<'a> {
-    profile: &'a Profile,
     view: &'a View,
     table: &'a Table,
     figures: Vec<Column>,
@@ -115,7 +112,13 @@ impl Drawing<'_> {
         writeln!(out, "# {}  {}\n#", ".".repeat(width), ".".repeat(widest))
     }
 
-    fn levels(&self, out: &mut dyn Write, level: &Level, depth: usize) -> io::Result<()> {
+    fn levels(
+        &self,
+        out: &mut dyn Write,
+        level: &Level,
+        depth: usize,
+        graphs: &mut Option<Graphs<'_>>,
+    ) -> io::Result<()> {
         let Below::Levels(levels) = &level.below else { return Ok(()) };
         let limit = self.view.percent_limit;
         let is_shown = |level: &Level| percent(level.own, self.table.all) >= limit;
@@ -124,8 +127,12 @@ impl Drawing<'_> {
             is_empty = false;
             self.line(out, name, level, depth)?;
             match &level.below {
-                Below::Levels(_) => self.levels(out, level, depth + 1)?,
-                Below::Entry(entry) => self.graph(out, entry)?,
+                Below::Levels(_) => self.levels(out, level, depth + 1, graphs)?,
+                Below::Entry(entry) => {
+                    if let Some(graphs) = graphs {
+                        graphs.write(out, entry, entry.own)?;
+                    }
+                }
             }
         }
         if is_empty && depth > 0 {
@@ -149,14 +156,6 @@ impl Drawing<'_> {
         let (before, between) = (depth * INDENT, self.levels.saturating_sub(1) * INDENT + 2);
         let line = format!("{:before$}{figures}{:between$}{name}", "", "");
         writeln!(out, "{}", line.trim_end())
-    }
-
-    fn graph(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
-        let Some(graph) = self.view.graph else { return Ok(()) };
-        let least = graph.least(self.table.all);
-        let Some(mut trees) = self.table.call_trees(self.profile, least) else { return Ok(()) };
-        let chains = self.table.call_tree(&mut trees, entry);
-        tree(out, self.profile, &chains, graph, entry.own, self.table.all)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The lines of a table: cells, their widths, and what stands between them.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
 use tare_format::printable;
 use tare_profile::{Entry, Function, Key, Profile, Table};
@@ -8,75 +9,77 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::{Column, Layout, View};
 
-/// Writes the lines of a table, each into the same memory.
+/// Lays out the lines of a table, each into the same memory.
 pub(crate) struct Lines<'a> {
-    profile: &'a Profile,
-    table: &'a Table,
-    layout: &'a Layout,
-    /// With their widths.
-    pub(crate) columns: Vec<(Column, usize)>,
+    view: &'a View,
+    widths: Vec<usize>,
     text: String,
     cell: String,
 }
 
 impl<'a> Lines<'a> {
-    /// Goes through all entries for the widths of the columns.
-    pub(crate) fn new(profile: &'a Profile, view: &'a View, table: &'a Table) -> Self {
-        let (text, cell) = Default::default();
-        let layout = &view.layout;
-        let mut lines = Self { profile, table, layout, columns: Vec::new(), text, cell };
-        for (at, column) in view.columns.iter().enumerate() {
+    /// `widest` is the width of the widest cell of a column, by its place.
+    pub(crate) fn new(view: &'a View, mut widest: impl FnMut(usize, Column) -> usize) -> Self {
+        let width = |(at, column): (usize, &Column)| {
             let title = column.title(view.children).width();
-            let least = title.max(column.figure_width().unwrap_or(0));
-            let wanted = layout.widths.get(at).copied().filter(|width| *width > 0);
-            let width = match (wanted, column.figure_width()) {
-                (Some(wanted), Some(_)) => wanted.max(title),
+            let wanted = view.layout.widths.get(at).copied().filter(|width| *width > 0);
+            match (wanted, column.figure_width()) {
                 (Some(wanted), None) => wanted,
-                (None, _) => {
-                    let widths = table.entries.iter().map(|entry| lines.format(*column, entry));
-                    widths.max().unwrap_or(0).max(least)
-                }
-            };
-            lines.columns.push((*column, width));
+                (Some(wanted), Some(_)) => wanted.max(title).max(widest(at, *column)),
+                (None, figure) => title.max(figure.unwrap_or(0)).max(widest(at, *column)),
+            }
+        };
+        let widths = view.columns.iter().enumerate().map(width).collect();
+        Self { view, widths, text: String::new(), cell: String::new() }
+    }
+
+    /// Writes the titles of the columns, underlined where they are padded.
+    pub(crate) fn titles(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let children = self.view.children;
+        self.line(out, "# ", |cell, _, column| cell.push_str(column.title(children)))?;
+        if self.view.layout.separator.is_some() {
+            return Ok(());
         }
-        lines
+        let dots: Vec<_> = self.widths.iter().map(|width| ".".repeat(*width)).collect();
+        writeln!(out, "# {}\n#", dots.join("  "))
     }
 
-    pub(crate) fn titles(&mut self, view: &View) -> &str {
-        self.line("# ", |lines, column| {
-            lines.cell.clear();
-            lines.cell.push_str(column.title(view.children));
-            lines.cell.width()
-        })
+    /// Writes a row. `fill` fills an empty cell, by the place of its column.
+    pub(crate) fn row(
+        &mut self,
+        out: &mut dyn Write,
+        fill: impl FnMut(&mut String, usize, Column),
+    ) -> io::Result<()> {
+        let front = if self.view.layout.separator.is_some() { "" } else { "  " };
+        self.line(out, front, fill)
     }
 
-    pub(crate) fn entry(&mut self, entry: &Entry) -> &str {
-        let front = if self.layout.separator.is_some() { "" } else { "  " };
-        self.line(front, |lines, column| lines.format(column, entry))
-    }
-
-    /// Cells with two spaces between them, nothing behind the last. `cell` makes each one, and
-    /// returns its width.
-    fn line(&mut self, front: &str, mut cell: impl FnMut(&mut Self, Column) -> usize) -> &str {
+    /// Cells with two spaces between them, nothing behind the last.
+    fn line(
+        &mut self,
+        out: &mut dyn Write,
+        front: &str,
+        mut fill: impl FnMut(&mut String, usize, Column),
+    ) -> io::Result<()> {
         self.text.clear();
         self.text.push_str(front);
-        for at in 0..self.columns.len() {
-            let (column, width) = self.columns[at];
-            let filled = cell(self, column);
-            if let Some(separator) = &self.layout.separator {
+        for (at, (column, width)) in self.view.columns.iter().zip(&self.widths).enumerate() {
+            self.cell.clear();
+            fill(&mut self.cell, at, *column);
+            if let Some(separator) = &self.view.layout.separator {
                 self.text.push_str(if at > 0 { separator } else { "" });
                 self.text.push_str(self.cell.replace(separator, ".").trim_start());
                 continue;
             }
-            let filling = width.saturating_sub(filled);
-            let blanks = std::iter::repeat_n(' ', filling);
+            let filled = columns(&self.cell);
+            let blanks = std::iter::repeat_n(' ', width.saturating_sub(filled));
             self.text.push_str(if at > 0 { "  " } else { "" });
             if column.figure_width().is_some() {
                 self.text.extend(blanks);
                 self.text.push_str(&self.cell);
             } else {
-                self.text.push_str(if filled > width {
-                    cut(&self.cell, width)
+                self.text.push_str(if filled > *width {
+                    cut(&self.cell, *width)
                 } else {
                     &self.cell
                 });
@@ -86,24 +89,47 @@ impl<'a> Lines<'a> {
         let end = self.text.trim_end().len().max(front.len());
         self.text.truncate(end);
         self.text.push('\n');
-        &self.text
+        out.write_all(self.text.as_bytes())
     }
+}
 
-    /// Formats a cell, and returns its width.
-    fn format(&mut self, column: Column, entry: &Entry) -> usize {
-        self.cell.clear();
+/// What stands in the cells of a table's entries.
+pub(crate) struct Cells<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) table: &'a Table,
+    pub(crate) layout: &'a Layout,
+}
+
+impl Cells<'_> {
+    /// Fills an empty cell.
+    pub(crate) fn fill(&self, cell: &mut String, column: Column, entry: &Entry) {
         if self.layout.verbose {
-            verbose(&mut self.cell, column, self.profile, entry);
+            verbose(cell, column, self.profile, entry);
         }
         if self.layout.full_source_paths {
-            source_path(&mut self.cell, column, self.profile, entry);
+            source_path(cell, column, self.profile, entry);
         }
-        if self.cell.is_empty() || column == Column::Key(Key::Symbol) {
+        if cell.is_empty() || column == Column::Key(Key::Symbol) {
             // A string takes all that is written to it.
-            let _ = column.cell(&mut self.cell, self.profile, self.table, entry);
+            let _ = column.cell(cell, self.profile, self.table, entry);
         }
-        if self.cell.is_ascii() { self.cell.len() } else { self.cell.width() }
     }
+
+    /// The width of a column's widest cell.
+    pub(crate) fn widest(&self, column: Column) -> usize {
+        let mut cell = String::new();
+        let width = |entry: &Entry| {
+            cell.clear();
+            self.fill(&mut cell, column, entry);
+            columns(&cell)
+        };
+        self.table.entries.iter().map(width).max().unwrap_or(0)
+    }
+}
+
+/// The columns of a terminal that a text takes.
+fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
 /// Begins a cell with what `-v` adds: of a function its address, of a file the whole path.
@@ -142,7 +168,7 @@ fn source_path(cell: &mut String, column: Column, profile: &Profile, entry: &Ent
 }
 
 /// The beginning of a text that is at most so wide.
-pub(crate) fn cut(text: &str, width: usize) -> &str {
+fn cut(text: &str, width: usize) -> &str {
     let mut sum = 0;
     let end = text.char_indices().find(|(_, letter)| {
         sum += letter.width().unwrap_or(0);

@@ -9,8 +9,8 @@ use crate::column::percent;
 use crate::losses::loss_lines;
 use crate::plural::rounded;
 use crate::rows::rows;
-use crate::table::Lines;
-use crate::tree::tree;
+use crate::table::{Cells, Lines};
+use crate::tree::Graphs;
 use crate::{Column, View, group, hierarchy};
 use tare_format::printable;
 
@@ -38,7 +38,12 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
             }
             continue;
         }
-        let table = rows(profile, id, &elided.view);
+        // Of a branch of the hierarchy that is shown, what is too little counts too.
+        let table = if view.layout.hierarchy {
+            rows(profile, id, &View { percent_limit: 0.0, ..elided.view.clone() })
+        } else {
+            rows(profile, id, &elided.view)
+        };
         if table.all.samples > 0 {
             section(out, profile, event, &elided.view, &table)?;
         }
@@ -95,20 +100,14 @@ fn section(
         hierarchy::section(out, profile, view, table)?;
         return writeln!(out, "\n");
     }
-    let mut lines = Lines::new(profile, view, table);
-    out.write_all(lines.titles(view).as_bytes())?;
-    if view.layout.separator.is_none() {
-        let dots: Vec<_> = lines.columns.iter().map(|(_, width)| ".".repeat(*width)).collect();
-        writeln!(out, "# {}\n#", dots.join("  "))?;
-    }
-    let mut trees = view
-        .graph
-        .and_then(|graph| Some((graph, table.call_trees(profile, graph.least(table.all))?)));
+    let cells = Cells { profile, table, layout: &view.layout };
+    let mut lines = Lines::new(view, |_, column| cells.widest(column));
+    lines.titles(out)?;
+    let mut graphs = Graphs::new(profile, table, view);
     for entry in &table.entries {
-        out.write_all(lines.entry(entry).as_bytes())?;
-        if let Some((graph, trees)) = &mut trees {
-            let own = if view.children { entry.total } else { entry.own };
-            tree(out, profile, &table.call_tree(trees, entry), *graph, own, table.all)?;
+        lines.row(out, |cell, _, column| cells.fill(cell, column, entry))?;
+        if let Some(graphs) = &mut graphs {
+            graphs.write(out, entry, if view.children { entry.total } else { entry.own })?;
         }
     }
     writeln!(out, "\n")

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use tare_profile::{CallTree, Node, Profile, Weight};
+use tare_profile::{CallTree, CallTrees, Entry, Node, Profile, Table, Weight};
 
+use crate::View;
 use crate::chains::chains;
 use crate::graph::{Graph, Style, frame_name};
 
@@ -14,9 +15,37 @@ const MARGIN: usize = 12;
 /// lines below it longer.
 const DEEPEST: usize = 256;
 
+/// The graphs of a table's entries. What they have in common is summed up once a table.
+pub(crate) struct Graphs<'a> {
+    profile: &'a Profile,
+    table: &'a Table,
+    graph: Graph,
+    trees: CallTrees<'a>,
+}
+
+impl<'a> Graphs<'a> {
+    /// `None` where the view shows none, or the table has none.
+    pub(crate) fn new(profile: &'a Profile, table: &'a Table, view: &View) -> Option<Self> {
+        let graph = view.graph?;
+        let trees = table.call_trees(profile, graph.least(table.all))?;
+        Some(Self { profile, table, graph, trees })
+    }
+
+    /// Writes the graph of an entry whose shares are of `own`.
+    pub(crate) fn write(
+        &mut self,
+        out: &mut dyn Write,
+        entry: &Entry,
+        own: Weight,
+    ) -> io::Result<()> {
+        let chains = self.table.call_tree(&mut self.trees, entry);
+        tree(out, self.profile, &chains, self.graph, own, self.table.all)
+    }
+}
+
 /// Writes the graph of an entry that weighs `own`, and an empty line; nothing where the tree is
 /// empty.
-pub(crate) fn tree(
+fn tree(
     out: &mut dyn Write,
     profile: &Profile,
     tree: &CallTree,
