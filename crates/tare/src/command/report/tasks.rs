@@ -1,5 +1,6 @@
 //! `--tasks` and `--mmaps`: the tasks of a recording, as `perf report` lists them.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use tare_format::printable;
@@ -18,18 +19,23 @@ pub(super) fn write(
     let replay = Replay::new(Options { detail: Detail::Leaf, ..Options::default() });
     replay.run(&mut recording, &mut list)?;
     writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
-    let listing = Listing { list: &list, mmaps };
-    let is_known = |task: &TaskSeen| list.tasks().any(|(tid, _)| tid == task.ppid);
+    let known: BTreeSet<i32> = list.tasks().map(|(tid, _)| tid).collect();
+    let mut listing = Listing { list: &list, children: HashMap::new(), mmaps };
+    let mut first = Vec::new();
     for (tid, task) in list.tasks() {
-        if tid == task.ppid || task.ppid < 0 || !is_known(task) {
-            listing.task(out, (tid, task), 0)?;
+        if tid == task.ppid || task.ppid < 0 || !known.contains(&task.ppid) {
+            first.push((tid, task));
+        } else {
+            listing.children.entry(task.ppid).or_default().push((tid, task));
         }
     }
-    Ok(())
+    first.into_iter().try_for_each(|task| listing.task(out, task, 0))
 }
 
 struct Listing<'a> {
     list: &'a TaskList,
+    /// The tasks that descend from each, in the list's order.
+    children: HashMap<i32, Vec<(i32, &'a TaskSeen)>>,
     mmaps: bool,
 }
 
@@ -49,8 +55,8 @@ impl Listing<'_> {
         if level >= DEEPEST {
             return Ok(());
         }
-        let children = self.list.tasks().filter(|(child, of)| of.ppid == tid && *child != tid);
-        children.into_iter().try_for_each(|child| self.task(out, child, level + 1))
+        let children = self.children.get(&tid).into_iter().flatten();
+        children.copied().try_for_each(|child| self.task(out, child, level + 1))
     }
 }
 
