@@ -12,8 +12,8 @@ const UNKNOWN: i32 = -1;
 /// Levels of caches that are told apart, as in perf.
 const LEVELS: usize = 4;
 
-/// CPUs that are counted together (perf's `aggr_cpu_id`): those of a part of the machine. Numbers are the kernel's own: not dense,
-/// and -1 where it doesn't tell.
+/// CPUs that are counted together (perf's `aggr_cpu_id`): those of a part of the machine. Numbers
+/// are the kernel's own: not dense, and -1 where it doesn't tell.
 ///
 /// Cores sort by package, then die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,9 +100,19 @@ pub struct Topology(BTreeMap<u32, Numbers>);
 
 impl Host {
     /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number
-    /// -1, and the die 0.
+    /// -1, and the die 0. Who shares a cache isn't asked: some twenty files a CPU say it.
     #[must_use]
     pub fn topology(&self, cpus: &CpuList) -> Topology {
+        self.topology_by(cpus, |_| [UNKNOWN; LEVELS])
+    }
+
+    /// The same with caches.
+    #[must_use]
+    pub fn topology_with_caches(&self, cpus: &CpuList) -> Topology {
+        self.topology_by(cpus, |cpu| self.caches(cpu))
+    }
+
+    fn topology_by(&self, cpus: &CpuList, caches: impl Fn(u32) -> [i32; LEVELS]) -> Topology {
         let nodes = self.nodes();
         let numbers = |cpu: u32| {
             let id = |file: &str| {
@@ -118,7 +128,7 @@ impl Host {
                 die: known(id("die_id")).unwrap_or(0),
                 core: known(id("core_id")).unwrap_or(UNKNOWN),
                 cluster: known(id("cluster_id")).unwrap_or(UNKNOWN),
-                caches: self.caches(cpu),
+                caches: caches(cpu),
                 node,
             }
         };
@@ -192,7 +202,8 @@ impl Topology {
         CpuGroup::Cluster { package, die, cluster }
     }
 
-    /// The cache of a CPU at a level, counted from 1; `None`: the last one (`--per-cache`).
+    /// The cache of a CPU at a level, counted from 1; `None`: the last one (`--per-cache`). Known
+    /// by [`Host::topology_with_caches`] alone.
     #[must_use]
     pub fn cache_of(&self, cpu: u32, level: Option<u8>) -> CpuGroup {
         let Numbers { package, die, caches, .. } = self.numbers(cpu);

@@ -123,13 +123,15 @@ struct Live<'a> {
 
 /// Where the CPUs sit, for rows that are parts of the machine; other rows need none of it.
 fn topology(session: &Session<'_>, scope: &Scope) -> Topology {
-    match (session.stat.aggregation, scope) {
-        (Aggregation::All | Aggregation::Cpu | Aggregation::Thread, _) => Topology::default(),
-        (
-            _,
-            Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } | Scope::CommandInCgroup { cpus, .. },
-        ) => session.host.topology(cpus),
-        _ => Topology::default(),
+    let (Scope::Cpus(cpus) | Scope::Cgroups { cpus, .. } | Scope::CommandInCgroup { cpus, .. }) =
+        scope
+    else {
+        return Topology::default();
+    };
+    match session.stat.aggregation {
+        Aggregation::All | Aggregation::Cpu | Aggregation::Thread => Topology::default(),
+        Aggregation::Cache(_) => session.host.topology_with_caches(cpus),
+        _ => session.host.topology(cpus),
     }
 }
 
