@@ -48,7 +48,7 @@ pub(super) struct DirectWriter {
     /// Of them, those that are in the file already.
     clean: usize,
     /// The file is at least so long, unless somebody truncates it.
-    in_file: u64,
+    least_size: u64,
     /// Space is allocated up to here.
     allocated: u64,
     /// For so many bytes it is allocated next; 0 where it can't be.
@@ -83,7 +83,7 @@ impl DirectWriter {
             base,
             len,
             clean: len,
-            in_file: end,
+            least_size: end,
             allocated: end,
             allocation: FIRST_ALLOCATION,
             calls: 0,
@@ -151,7 +151,7 @@ impl DirectWriter {
     /// Writes the buffer, from the first block on that has something new, and whole blocks behind it:
     /// where there are some, the buffer holds whole ones too.
     fn write(&mut self, behind: &[u8]) -> Result<(), DirectError> {
-        let is_truncated = self.file.state().map_err(DirectError::Failed)?.bytes < self.in_file;
+        let is_truncated = self.file.state().map_err(DirectError::Failed)?.bytes < self.least_size;
         self.calls += 1;
         if is_truncated {
             return Err(DirectError::Truncated);
@@ -185,7 +185,7 @@ impl DirectWriter {
     /// So many bytes of the buffer are in the file, and so many that lie behind it. What is left in
     /// the buffer is the block that the data end in.
     fn advance(&mut self, of_buffer: usize, behind: usize) {
-        self.in_file = self.in_file.max(self.base + (of_buffer + behind) as u64);
+        self.least_size = self.least_size.max(self.base + (of_buffer + behind) as u64);
         self.clean = of_buffer.min(self.len);
         if behind > 0 {
             self.base += (self.len + behind) as u64;

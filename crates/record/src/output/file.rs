@@ -210,8 +210,7 @@ impl OutputFile {
         };
         self.has_table = written == Ok(true);
         if written == Err(Errno::STALE) || self.sink.is_torn() {
-            self.check()?;
-            return self.gone(OutputError::Truncated, self.start);
+            return self.torn();
         }
         if let Err(error) = written {
             let end = self.end_here(error);
@@ -237,6 +236,21 @@ impl OutputFile {
         } else {
             Ok(())
         }
+    }
+
+    /// Has everything that was written in the file.
+    fn write_out(&mut self) -> Result<()> {
+        match self.sink.write_out() {
+            Err(Errno::STALE) => self.torn(),
+            arrived => self.going_on_if(arrived),
+        }
+    }
+
+    /// Ends the data where the sink found the file shorter than it had written it: also where
+    /// somebody has made it long again meanwhile.
+    fn torn(&mut self) -> Result<()> {
+        self.check()?;
+        self.gone(OutputError::Truncated, self.start)
     }
 
     /// Ends the data at most at `limit`, for this reason.
@@ -269,8 +283,7 @@ impl OutputFile {
         self.still_going()?;
         self.pack()?;
         self.check()?;
-        let arrived = self.sink.write_out();
-        self.going_on_if(arrived)?;
+        self.write_out()?;
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let zeros = vec![0; usize::try_from(room).unwrap_or(0)];
         self.has_table = false;
@@ -296,13 +309,12 @@ impl OutputFile {
         let file = Arc::clone(file);
         self.failed.as_ref()?;
         self.go_plain();
-        let (why, cut) = self.failed.clone()?;
-        if matches!(why, OutputError::Full | OutputError::TooLong) {
+        if matches!(self.failed, Some((OutputError::Full | OutputError::TooLong, _))) {
             let room = room + self.beginning.feature_table.len() as u64;
-            let limit = self.sink.end().saturating_sub(room).max(self.start);
-            self.failed = Some((why, if limit < cut.end { self.cut(limit) } else { cut }));
+            self.end_before(self.sink.end().saturating_sub(room).max(self.start));
         }
-        let end = self.failed.as_ref().map_or(cut.end, |(_, cut)| cut.end);
+        let (_, cut) = self.failed.as_ref()?;
+        let end = cut.end;
         self.make_cut_known(end).ok()?;
         let end = end + self.beginning.feature_table.len() as u64;
         Some(CutFile { file, at: 0, end })
@@ -311,12 +323,18 @@ impl OutputFile {
     /// From here on by writes, so that the file may be cut. The data end before what finds no room.
     fn go_plain(&mut self) {
         let Err(error) = self.sink.go_plain() else { return };
-        match self.failed.take() {
-            None => drop(self.end_here(error)),
-            Some((why, cut)) => {
-                let limit = cut.end.min(self.sink.end());
-                self.failed = Some((why, if limit < cut.end { self.cut(limit) } else { cut }));
-            }
+        if self.failed.is_none() {
+            self.end_here(error);
+        } else {
+            self.end_before(self.sink.end());
+        }
+    }
+
+    /// Has data that have ended end at most at `limit`.
+    fn end_before(&mut self, limit: u64) {
+        if self.failed.as_ref().is_some_and(|(_, cut)| limit < cut.end) {
+            let cut = self.cut(limit);
+            self.failed = self.failed.take().map(|(why, _)| (why, cut));
         }
     }
 
@@ -385,11 +403,7 @@ impl OutputFile {
         if self.compressor.is_none() {
             self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });
         }
-        let arrived = self.sink.write_out();
-        if arrived == Err(Errno::STALE) {
-            return self.check();
-        }
-        self.going_on_if(arrived)?;
+        self.write_out()?;
         let told = write_at(&*file, &self.beginning.data_size(end), DATA_SIZE_OFFSET);
         self.going_on_if(told)?;
         self.known_end = self.sink.end();

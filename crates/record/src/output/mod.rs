@@ -72,7 +72,7 @@ pub struct Output {
 /// Who writes: whoever appends, or a thread.
 #[derive(Debug)]
 enum Writer {
-    Direct(Box<FileSeries>),
+    Series(Box<FileSeries>),
     Queued(Queue),
     Sink(SinkWriter),
 }
@@ -108,7 +108,7 @@ impl Output {
         let writer = if is_queued {
             Writer::Queued(Queue::start(recording, options.queue_bytes)?)
         } else {
-            Writer::Direct(Box::new(recording))
+            Writer::Series(Box::new(recording))
         };
         Ok(Self { writer, max_size: options.max_size, step: options.step() })
     }
@@ -123,7 +123,7 @@ impl Output {
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
         match &self.writer {
-            Writer::Direct(recording) => recording.thread().into_iter().collect(),
+            Writer::Series(recording) => recording.thread().into_iter().collect(),
             Writer::Queued(queue) => queue.threads(),
             Writer::Sink(_) => Vec::new(),
         }
@@ -142,7 +142,7 @@ impl Output {
     /// See [`OutputError`].
     pub fn begin(&mut self, description: &Description) -> Result<()> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.begin(description),
+            Writer::Series(recording) => recording.begin(description),
             Writer::Queued(queue) => queue.begin(description),
             Writer::Sink(sink) => sink.begin(description),
         }
@@ -157,7 +157,7 @@ impl Output {
     /// holds may fail later: then it is the next call that tells.
     pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.append(records),
+            Writer::Series(recording) => recording.append(records),
             Writer::Queued(queue) => queue.append(records),
             Writer::Sink(sink) => sink.append(records),
         }
@@ -170,7 +170,7 @@ impl Output {
     /// As [`Output::append`].
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.flush(),
+            Writer::Series(recording) => recording.flush(),
             Writer::Queued(queue) => queue.flush(),
             Writer::Sink(sink) => sink.flush(),
         }
@@ -180,7 +180,7 @@ impl Output {
     #[must_use]
     pub fn written(&self) -> u64 {
         match &self.writer {
-            Writer::Direct(recording) => recording.written(),
+            Writer::Series(recording) => recording.written(),
             Writer::Queued(queue) => queue.written(),
             Writer::Sink(sink) => sink.stats().bytes,
         }
@@ -202,7 +202,7 @@ impl Output {
     #[must_use]
     pub fn wants_switch(&self) -> bool {
         match &self.writer {
-            Writer::Direct(recording) => recording.wants_switch(),
+            Writer::Series(recording) => recording.wants_switch(),
             Writer::Queued(queue) => queue.wants_switch(),
             Writer::Sink(_) => false,
         }
@@ -212,7 +212,7 @@ impl Output {
     /// this; `None` where something failed before. A queue is waited for.
     pub fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.size_when_finished(closing),
+            Writer::Series(recording) => recording.size_when_finished(closing),
             Writer::Queued(queue) => queue.size_when_finished(closing),
             Writer::Sink(sink) => Some(sink.stats().bytes + closing.records.len() as u64),
         }
@@ -231,7 +231,7 @@ impl Output {
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.switch(closing, beginning, records),
+            Writer::Series(recording) => recording.switch(closing, beginning, records),
             Writer::Queued(queue) => queue.switch(closing, beginning, records),
             Writer::Sink(_) => Err(OutputError::NotSwitchable),
         }
@@ -244,7 +244,7 @@ impl Output {
     /// As [`Output::append`].
     pub fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.add_ids(description, ids),
+            Writer::Series(recording) => recording.add_ids(description, ids),
             Writer::Queued(queue) => queue.add_ids(description, ids),
             Writer::Sink(sink) => sink.add_ids(description),
         }
@@ -257,7 +257,7 @@ impl Output {
     /// As [`Output::append`].
     pub fn reserve(&mut self, room: u64) -> Result<()> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.reserve(room),
+            Writer::Series(recording) => recording.reserve(room),
             Writer::Queued(queue) => queue.reserve(room),
             Writer::Sink(_) => Ok(()),
         }
@@ -268,7 +268,7 @@ impl Output {
     /// not finished: for its samples to be counted.
     pub fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         match &mut self.writer {
-            Writer::Direct(recording) => recording.cut_back(room),
+            Writer::Series(recording) => recording.cut_back(room),
             Writer::Queued(queue) => queue.cut_back(room),
             Writer::Sink(_) => None,
         }
@@ -279,7 +279,7 @@ impl Output {
     #[must_use]
     pub fn so_far(&self) -> OutputStats {
         match &self.writer {
-            Writer::Direct(recording) => recording.so_far(),
+            Writer::Series(recording) => recording.so_far(),
             Writer::Queued(queue) => queue.so_far(),
             Writer::Sink(sink) => sink.stats(),
         }
@@ -289,7 +289,7 @@ impl Output {
     #[must_use]
     pub fn finish(self, closing: &Closing<'_>) -> OutputStats {
         match self.writer {
-            Writer::Direct(recording) => recording.finish(closing),
+            Writer::Series(recording) => recording.finish(closing),
             Writer::Queued(queue) => queue.finish(closing),
             Writer::Sink(sink) => sink.finish(closing),
         }
