@@ -5,7 +5,7 @@ use tare_profile::{Detail, Key, Space};
 use crate::Column;
 
 /// Figures and keys by perf's names.
-const COLUMNS: [(&str, Column); 50] = [
+const COLUMNS: [(&str, Column); 47] = [
     ("overhead", Column::Overhead),
     ("overhead_children", Column::Children),
     ("overhead_sys", Column::OverheadOf(Space::Kernel)),
@@ -53,7 +53,10 @@ const COLUMNS: [(&str, Column); 50] = [
     ("in_tx", detail(Detail::InTransaction)),
     ("abort", detail(Detail::Abort)),
     ("cycles", detail(Detail::Cycles)),
-    // As `perf report --sort` shortens them.
+];
+
+/// Names that only shorten others, as `perf report --sort` takes them.
+const SHORT: [(&str, Column); 3] = [
     ("sym_from", detail(Detail::SymbolFrom)),
     ("sym_to", detail(Detail::SymbolTo)),
     ("local_cycles", detail(Detail::Cycles)),
@@ -67,11 +70,12 @@ impl Column {
     /// The column of that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        COLUMNS.iter().find(|(known, _)| *known == name).map(|(_, column)| *column)
+        let mut all = COLUMNS.iter().chain(&SHORT);
+        all.find(|(known, _)| *known == name).map(|(_, column)| *column)
     }
 
     /// All names, but for those that only shorten others.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        COLUMNS[..COLUMNS.len() - 3].iter().map(|(name, _)| *name)
+        COLUMNS.iter().map(|(name, _)| *name)
     }
 }

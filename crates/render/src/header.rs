@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
 use tare_format::file::{Description, Event, Features};
-use tare_format::printable;
+use tare_format::{hex, printable};
 
 /// Writes what a recording says of its machine, its session and its events, which are called
 /// `names`; with what can be long, where that is asked for.
@@ -112,8 +112,7 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     }
     if let Ok(build_ids) = features.build_ids() {
         for id in build_ids {
-            let digits: String = id.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            writeln!(out, "# build id {digits} {}", printable(id.path))?;
+            writeln!(out, "# build id {} {}", hex(id.build_id), printable(id.path))?;
         }
     }
     Ok(())

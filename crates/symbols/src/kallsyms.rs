@@ -31,7 +31,10 @@ impl Kallsyms {
         for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
             let line = &text[from..end];
             from = (end + 1).min(text.len());
-            let Some(Line { address, kind, name, module }) = Line::parse(line) else { continue };
+            let Some(KallsymsLine { address, kind, name, module }) = KallsymsLine::parse(line)
+            else {
+                continue;
+            };
             if let Some(reference) = REFERENCES.iter().find(|reference| **reference == name) {
                 references.push((*reference, address));
             }
@@ -78,16 +81,24 @@ impl Kallsyms {
     }
 }
 
-struct Line<'a> {
-    address: u64,
-    kind: u8,
-    name: &'a [u8],
-    module: Option<&'a [u8]>,
+/// A line of `/proc/kallsyms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KallsymsLine<'a> {
+    /// The symbol's address; 0 where the kernel hides it.
+    pub address: u64,
+    /// The type's letter, as nm(1) has it.
+    pub kind: u8,
+    /// The symbol's name.
+    pub name: &'a [u8],
+    /// The module's name, without brackets.
+    pub module: Option<&'a [u8]>,
 }
 
-impl<'a> Line<'a> {
-    /// Takes a line apart: `ADDRESS TYPE NAME`, and the module behind a tab or a space.
-    fn parse(line: &'a [u8]) -> Option<Self> {
+impl<'a> KallsymsLine<'a> {
+    /// Takes a line apart: `ADDRESS TYPE NAME`, and the module behind a tab or a space; `None` where
+    /// it is none.
+    #[must_use]
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
         let (mut address, mut digits) = (0_u64, 0);
         while let Some(digit) = line.get(digits).and_then(|byte| hex_digit(*byte)) {
             address = address << 4 | digit;

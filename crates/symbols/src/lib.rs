@@ -85,6 +85,7 @@ pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, Renumb
 pub use frames::{Frame, Frames, Location};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
+pub use kallsyms::KallsymsLine;
 pub use kernel::RecordedKernel;
 pub use kernel_file::check_vmlinux;
 pub use name_source::NameSource;

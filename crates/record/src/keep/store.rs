@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use object::ReadCache;
 use rustix::fs::{AtFlags, CWD};
+use tare_format::hex;
 use tare_kernel::host::Host;
 
 use crate::describe::{elf_build_id, kernel_build_id, vdso_image};
@@ -148,7 +149,7 @@ impl Store {
     }
 
     fn place(&self, name: &Path, id: &[u8], kind: &str) -> io::Result<(PathBuf, PathBuf)> {
-        let folder = self.folder.join(name).join(digits(id));
+        let folder = self.folder.join(name).join(hex(id));
         make_folder(&folder)?;
         let path = folder.join(kind);
         Ok((folder, path))
@@ -156,7 +157,7 @@ impl Store {
 
     /// `.build-id/xx/yyyy` leads to the folder of a file.
     fn link_id(&self, name: &Path, id: &[u8]) -> io::Result<()> {
-        let digits = digits(id);
+        let digits = hex(id);
         let (front, rest) = digits.split_at(2);
         let folder = self.folder.join(".build-id").join(front);
         make_folder(&folder)?;
@@ -171,10 +172,6 @@ impl Store {
 
 fn bytes(content: &[u8]) -> impl FnOnce(&File) -> io::Result<Stored> + '_ {
     |mut to| to.write_all(content).map(|()| Stored::Copied(content.len() as u64))
-}
-
-fn digits(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Records other than samples, as `perf script` words them.
 
 use tare_format::abi::bindings::PERF_RECORD_MISC_MMAP_DATA;
+use tare_format::hex;
 use tare_format::record::{
     BpfEvent, Cgroup, FileId, Ksymbol, Mmap, Namespaces, RawRecord, Record, Switch, Task, TextPoke,
     kind,
@@ -56,7 +57,7 @@ pub fn record(text: &mut Vec<u8>, raw: &RawRecord<'_>, fields: &Record<'_>) {
 fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
     let Mmap { pid, tid, start, len, pgoff, .. } = mmap;
     text.extend_from_slice(
-        format!(" {pid}/{tid}: [{}({}) @ {}", hex(*start), hex(*len), hex(*pgoff)).as_bytes(),
+        format!(" {pid}/{tid}: [{}({}) @ {}", c_hex(*start), c_hex(*len), c_hex(*pgoff)).as_bytes(),
     );
     match mmap.file {
         FileId::None => {}
@@ -66,8 +67,7 @@ fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
             );
         }
         FileId::BuildId(id) => {
-            let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-            text.extend_from_slice(format!(" <{digits}>").as_bytes());
+            text.extend_from_slice(format!(" <{}>", hex(id)).as_bytes());
         }
     }
     let flag = |is_set: bool, letter: char| if is_set { letter } else { '-' };
@@ -88,7 +88,7 @@ fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
 }
 
 /// C's `%#x`, where 0 is `0`.
-fn hex(number: u64) -> String {
+fn c_hex(number: u64) -> String {
     if number == 0 { "0".to_owned() } else { format!("{number:#x}") }
 }
 
@@ -126,7 +126,7 @@ fn links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
                 "{at}/{}: {}/{}{end}",
                 NAMES.get(at).unwrap_or(&"unknown"),
                 link.dev,
-                hex(link.inode)
+                c_hex(link.inode)
             )
             .as_bytes(),
         );

@@ -7,8 +7,10 @@ use std::path::Path;
 use anyhow::Context;
 use object::Object;
 use serde_json::{Value, json};
-use tare_format::printable;
 use tare_format::record::{FileId, Record};
+use tare_format::{hex, printable};
+use tare_kernel::host::Host;
+use tare_record::describe::kernel_build_id;
 use tare_replay::{Code, ProfileOptions};
 use tare_symbols::SymbolOptions;
 
@@ -48,10 +50,6 @@ pub(crate) fn run(raw: &BuildidList) -> Outcome {
     Ok(Exit::Success)
 }
 
-fn digits(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The build id in a binary; `None` where the file is none.
 fn of_binary(path: &Path) -> anyhow::Result<Option<String>> {
     let mut magic = [0; 4];
@@ -62,22 +60,15 @@ fn of_binary(path: &Path) -> anyhow::Result<Option<String>> {
         return Ok(None);
     }
     let data = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
-    let id = object::File::parse(&*data).ok().and_then(|file| file.build_id().ok()?.map(digits));
+    let id = object::File::parse(&*data).ok().and_then(|file| file.build_id().ok()?.map(hex));
     let message = format!("{}: it has no build id (link it with --build-id)", path.display());
     Ok(Some(id.ok_or(Refusal { exit: Exit::Failure, message })?))
 }
 
-/// That of the kernel that runs here: in the note of that name in `/sys/kernel/notes`.
+/// That of the kernel that runs here.
 fn running_kernel() -> anyhow::Result<String> {
-    const NOTES: &str = "/sys/kernel/notes";
-    let notes = std::fs::read(NOTES).context(NOTES)?;
-    // Length of the name, of the id, type 3 (NT_GNU_BUILD_ID), and the name.
-    let at = notes.windows(8).position(|bytes| bytes == b"\x03\0\0\0GNU\0");
-    let id = at.and_then(|at| {
-        let length = notes.get(at.checked_sub(4)?..at)?.first_chunk::<4>()?;
-        notes.get(at + 8..at + 8 + u32::from_ne_bytes(*length).min(64) as usize)
-    });
-    Ok(digits(id.context("/sys/kernel/notes: there is no build id")?))
+    let id = kernel_build_id(&Host::default());
+    Ok(hex(&id.context("/sys/kernel/notes: there is no build id")?))
 }
 
 /// Those that a recording lists, then those that its mappings have.
@@ -88,7 +79,7 @@ fn recorded(path: &Path) -> anyhow::Result<Vec<Listed>> {
     let mut seen = BTreeSet::new();
     let mut add = |id: &[u8], path: &[u8]| {
         if seen.insert(path.to_vec()) {
-            listed.push((digits(id), path.to_vec()));
+            listed.push((hex(id), path.to_vec()));
         }
     };
     let features = recording.description().features();

@@ -85,18 +85,12 @@ fn details(raw: &Evlist, event: &Event, tracepoints: &Tracepoints) -> String {
 /// The events by their places, those of a group together.
 fn groups(description: &Description) -> impl Iterator<Item = Vec<usize>> {
     let recorded = description.features().group_desc().unwrap_or_default();
-    let ranges: Vec<_> = recorded
-        .iter()
-        .map(|group| {
-            group.leader as usize..(group.leader as usize).saturating_add(group.members as usize)
-        })
-        .collect();
-    (0..description.events().len()).filter_map(move |place| {
-        match ranges.iter().find(|range| range.contains(&place)) {
-            Some(range) if range.start == place => Some(range.clone().collect()),
-            Some(_) => None,
-            None => Some(vec![place]),
-        }
+    let events = description.events().len();
+    let ranges: Vec<_> = recorded.iter().map(|group| group.places(events)).collect();
+    (0..events).filter_map(move |place| match ranges.iter().find(|range| range.contains(&place)) {
+        Some(range) if range.start == place => Some(range.clone().collect()),
+        Some(_) => None,
+        None => Some(vec![place]),
     })
 }
 

@@ -32,6 +32,15 @@ pub struct GroupDesc<'a> {
     pub members: u32,
 }
 
+impl GroupDesc<'_> {
+    /// The places of its events, of `events` in all: a recording can claim any number.
+    #[must_use]
+    pub fn places(&self, events: usize) -> std::ops::Range<usize> {
+        let first = (self.leader as usize).min(events);
+        first..first.saturating_add(self.members as usize).min(events)
+    }
+}
+
 /// The recording's clock and the time of day, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockData {

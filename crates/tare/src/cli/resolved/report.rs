@@ -224,15 +224,15 @@ impl Report {
     pub fn groups(&self, description: &Description) -> Vec<Group> {
         let Some(sort_by) = self.group else { return Vec::new() };
         let recorded = description.features().group_desc().unwrap_or_default();
+        let events = description.events().len();
         let of = |group: &GroupDesc<'_>| {
-            let (first, members) = (group.leader as usize, group.members as usize);
             let name = String::from_utf8_lossy(group.name).into_owned();
             let name = if name == "{anon_group}" { "anon group".to_owned() } else { name };
-            Group { name, events: (first..first.saturating_add(members)).collect(), sort_by }
+            Group { name, events: group.places(events).collect(), sort_by }
         };
         let groups: Vec<_> = recorded.iter().map(of).collect();
         if groups.is_empty() {
-            let events = (0..description.events().len()).collect();
+            let events = (0..events).collect();
             return vec![Group { name: "anon group".to_owned(), events, sort_by }];
         }
         groups
