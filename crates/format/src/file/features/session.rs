@@ -165,3 +165,14 @@ impl Features {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::GroupDesc;
+
+    #[test]
+    fn a_group_has_no_more_events_than_there_are() {
+        let places = |leader, members| GroupDesc { name: b"", leader, members }.places(4);
+        assert_eq!((places(1, 2), places(1, u32::MAX), places(9, 1)), (1..3, 1..4, 4..4));
+    }
+}
