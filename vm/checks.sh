@@ -116,6 +116,39 @@ for hz in 0 1000 4000; do
 done
 verdict "the study has samples" yes "$([ "$(study traced_samples)" -gt 500 ] && echo yes)"
 
+# A module that measures its own functions when it is loaded. Its names come from the file that has its build id.
+functions() { # functions: the samples of each of its functions.
+    tare report -i /tmp/recording --stdio --no-children -g none --no-cache -F sample,dso,sym 2>/tmp/stderr |
+        awk '$2 == "[raid6_pq]" && $4 ~ /^raid6_/ { print $1, $4 }'
+}
+
+named() { # named: the samples that lie in its functions.
+    functions | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+plain() { # plain FILE: its bytes, decompressed.
+    case $1 in *.xz) unxz -c "$1" ;; *) cat "$1" ;; esac
+}
+
+module=$(find "/lib/modules/$(uname -r)" -name 'raid6_pq.ko*' 2>/dev/null | head -n 1)
+if [ -n "$module" ] && plain "$module" >/tmp/raid6_pq.ko && tare record -q -o /tmp/recording -a -e cycles -F 1000 -- insmod /tmp/raid6_pq.ko 2>/tmp/stderr; then
+    loaded=$(named)
+    functions >/tmp/functions
+    verdict "functions of a module that is loaded have names ($loaded samples)" yes "$([ "$loaded" -gt 50 ] && echo yes)"
+    rmmod raid6_pq
+    verdict "they have the same names when it is unloaded" "$(cat /tmp/functions)" "$(functions)"
+    rm "$module"
+    verdict "without its file there are none, and a reason" "0 yes" "$(named) $(tare report -i /tmp/recording --stdio --no-children -g none --no-cache 2>&1 | grep -q "Without a function's name: .*module is not loaded" && echo yes)"
+    gzip -c /tmp/raid6_pq.ko >"${module%/*}/raid6_pq.ko.gz"
+    echo raid6_pq.ko.gz: >"${module%/*}/modules.dep"
+    verdict "they come back with a compressed one" "$loaded" "$(named)"
+    tare record -q -o /tmp/recording -a -e cycles -F 1000 -- sh -c 'insmod /tmp/raid6_pq.ko; rmmod raid6_pq; sleep 1; insmod /tmp/raid6_pq.ko; rmmod raid6_pq; sleep 1' 2>/tmp/stderr
+    twice=$(named)
+    verdict "a module that comes, goes and comes again has names both times ($twice samples)" yes "$([ "$twice" -gt $((loaded * 3 / 2)) ] && echo yes)"
+else
+    echo "skipped: $(uname -r): no module to load: $(head -n 1 /tmp/stderr)"
+fi
+
 mkdir /tmp/cgroups
 mount -t cgroup2 none /tmp/cgroups
 tare record -o /tmp/recording -e cycles -F 4000 -- sh /tmp/forks 2>/tmp/stderr

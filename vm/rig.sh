@@ -62,20 +62,28 @@ unpack() {
     (cd "$cache/debs" && guest_apt apt-get -qq download "$1" && dpkg -x "$1"_*.deb "$2")
 }
 
-# kernel PACKAGE FILE: fetches a kernel for the guest.
+# kernel FILE PACKAGE…: fetches a kernel for the guest, and of its modules one that works for a while when it is loaded.
 kernel() {
+    local image=$1 package
+    shift
     rm -rf "$cache/kernel"
-    unpack "$1" "$cache/kernel" &&
-        find "$cache/kernel" -name 'vmlinuz*' -type f -exec mv {} "$2" \; &&
-        rm -rf "$cache/kernel" &&
-        [ -e "$2" ]
+    for package in "$@"; do unpack "$package" "$cache/kernel" || return; done
+    find "$cache/kernel" -name 'vmlinuz*' -type f -exec mv {} "$image" \;
+    # shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
+    find "$cache/kernel" -path '*/modules/*/raid6_pq.ko*' -exec sh -c '
+        release=${1#*/modules/}
+        folder=$2/${release%%/*}
+        mkdir -p "$folder" && mv "$1" "$folder/" && echo "${1##*/}:" >"$folder/modules.dep"' sh {} "$cache/modules" \;
+    rm -rf "$cache/kernel"
+    [ -e "$image" ]
 }
 
 # The file system that every guest starts with: busybox and init.
 base_file_system() {
     local root=$cache/base
     rm -rf "$root"
-    mkdir -p "$root"/{bin,sbin,usr/bin,usr/sbin,proc,sys,dev,tmp}
+    mkdir -p "$root"/{bin,sbin,usr/bin,usr/sbin,proc,sys,dev,tmp,lib}
+    cp -r "$cache/modules" "$root/lib/"
     cp "$cache/busybox/bin/busybox" "$root/bin/"
     ln -s busybox "$root/bin/sh"
     cp "$here/init" "$root/init"
@@ -86,19 +94,21 @@ base_file_system() {
 setup() {
     host_packages
     mkdir -p "$cache"
-    if [ ! -e "$cache/Image" ] || [ ! -e "$cache/Image-newest" ]; then
+    if [ ! -e "$cache/Image" ] || [ ! -e "$cache/Image-newest" ] || [ ! -e "$cache/modules" ]; then
         local version
         say "fetching two kernels and busybox for the guest into $cache"
         rm -rf "$cache/debs"
         guest_apt_setup
         unpack busybox-static "$cache/busybox"
-        kernel "$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)" "$cache/Image"
+        rm -rf "$cache/modules"
+        mkdir -p "$cache/modules"
+        kernel "$cache/Image" "$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)"
         # Newer ones come in a package of their own, which has no signature that a boot loader would ask for.
         version=$(guest_apt apt-cache pkgnames linux-binary-unsigned- | sed -n 's/^linux-binary-unsigned-\(.*-cloud-arm64\)$/\1/p' | sort -V | tail -n 1)
-        kernel "linux-binary-unsigned-$version" "$cache/Image-newest" || say "no newest kernel: $newest_suite has none, or can't be reached"
+        kernel "$cache/Image-newest" "linux-binary-unsigned-$version" "linux-modules-$version" || say "no newest kernel: $newest_suite has none, or can't be reached"
         rm -rf "$cache/debs"
     fi
-    if [ ! "$cache/base.cpio" -nt "$here/init" ]; then base_file_system; fi
+    if [ ! "$cache/base.cpio" -nt "$here/init" ] || [ ! "$cache/base.cpio" -nt "$cache/modules" ]; then base_file_system; fi
 }
 
 # Debian's Rust for this machine, with the guest's standard library beside its own.

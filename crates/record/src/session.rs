@@ -14,6 +14,7 @@ use tare_format::record::Layout;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
+use tare_kernel::procfs::Module;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
@@ -131,20 +132,25 @@ impl Session {
         self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM))
     }
 
+    /// Whether any event counts in the kernel.
+    pub(crate) fn counts_in_kernel(&self) -> bool {
+        let in_kernel =
+            |planned: &PlannedEvent| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL);
+        self.plan.events.iter().any(in_kernel)
+    }
+
     /// Hands out records of what runs: of these tasks, as far as they are wanted, and of the
-    /// kernel.
+    /// kernel. Returns the kernel's modules.
     pub(crate) fn synthesize(
         &self,
         targets: &synthesize::Targets,
         emit: &mut dyn FnMut(&[u8]) -> output::Result<()>,
-    ) -> Result<(), RecordError> {
-        let Some(tracking) = self.tracking() else { return Ok(()) };
+    ) -> Result<Vec<Module>, RecordError> {
+        let Some(tracking) = self.tracking() else { return Ok(Vec::new()) };
         let what = &self.options.synthesize;
         let nobody = synthesize::Targets::Processes(Vec::new());
-        let in_kernel =
-            |planned: &PlannedEvent| !planned.attr.flags.contains(Flags::EXCLUDE_KERNEL);
         let options = synthesize::Options {
-            kernel: self.plan.events.iter().any(in_kernel),
+            kernel: self.counts_in_kernel(),
             data: self.plan.events[tracking].attr.flags.contains(Flags::MMAP_DATA),
             namespaces: self.options.sampling.tracking.contains(Flags::NAMESPACES),
             cgroups: what.cgroups,
@@ -161,7 +167,7 @@ impl Session {
         };
         let host = &self.backend.host;
         match synthesize::synthesize(host, targets, &options, &layout, &mut write) {
-            Ok(_) => Ok(()),
+            Ok(done) => Ok(done.modules),
             Err(error) => Err(failed.map_or(RecordError::Synthesize(error), RecordError::Output)),
         }
     }

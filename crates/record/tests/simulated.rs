@@ -12,6 +12,7 @@ use tare_events::Sources;
 use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::file::Reader;
 use tare_format::ledger::Ledger;
+use tare_format::record::{FileId, Record};
 use tare_kernel::host::Host;
 use tare_kernel::simulated::{Emitted, Sample, Simulated};
 use tare_record::clock::Clock;
@@ -24,6 +25,9 @@ use tempfile::TempDir;
 
 /// What the recording is called.
 const FILE: &str = "simulated.data";
+
+/// `<elf.h>`
+const NT_GNU_BUILD_ID: u32 = 3;
 
 /// A machine of two CPUs that exists in a test alone.
 struct Machine {
@@ -95,12 +99,40 @@ impl Machine {
         self.clock.advance(Duration::from_millis(500));
     }
 
-    /// Samples in the file, and the ledger that it ends with.
-    fn read_back(&self) -> (u64, Ledger) {
+    /// Loads a module of the kernel, whose build id is its own name and this letter.
+    fn load(&self, name: &str, start: u64, build: u8) {
+        let words = [4_u32, 4, NT_GNU_BUILD_ID].map(u32::to_ne_bytes).concat();
+        let note = [&words[..], b"GNU\0", name.as_bytes(), &[build]].concat();
+        let folder = self.root.path().join("sys/module").join(name).join("notes");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(".note.gnu.build-id"), note).unwrap();
+        let before = std::fs::read_to_string(self.root.path().join("proc/modules"));
+        let line = format!("{name} 40960 0 - Live {start:#x}\n");
+        self.list(&(line + &before.unwrap_or_default()));
+    }
+
+    /// Unloads it.
+    fn unload(&self, name: &str) {
+        std::fs::remove_dir_all(self.root.path().join("sys/module").join(name)).unwrap();
+        let before = std::fs::read_to_string(self.root.path().join("proc/modules")).unwrap();
+        let left = before.lines().filter(|line| !line.starts_with(name));
+        self.list(&left.map(|line| format!("{line}\n")).collect::<String>());
+    }
+
+    fn list(&self, modules: &str) {
+        std::fs::write(self.root.path().join("proc/modules"), modules).unwrap();
+    }
+
+    fn reader(&self) -> Reader<std::fs::File> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&self.disk.snapshot().files[&PathBuf::from(FILE)]).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
-        let mut reader = Reader::open(file).unwrap();
+        Reader::open(file).unwrap()
+    }
+
+    /// Samples in the file, and the ledger that it ends with.
+    fn read_back(&self) -> (u64, Ledger) {
+        let mut reader = self.reader();
         let mut samples = 0;
         while let Some(entry) = reader.next_record().unwrap() {
             samples += u64::from(entry.record.kind == PERF_RECORD_SAMPLE);
@@ -158,4 +190,68 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
     assert!(!finished.output.unfinished && finished.output.dropped_bytes > 0);
     let (samples, ledger) = machine.read_back();
     assert!(samples > 300 && ledger.stopped.is_some(), "{samples} samples");
+}
+
+/// What the file says of modules, in its order, among the samples: name, address, length, and the
+/// build id that the record has.
+fn modules(machine: &Machine) -> Vec<String> {
+    let (mut reader, mut all) = (machine.reader(), Vec::new());
+    while let Some(entry) = reader.next_record().unwrap() {
+        let word = match entry.record.decode() {
+            Ok(Record::Mmap(mmap)) if mmap.pid == -1 => {
+                let id = if let FileId::BuildId(id) = mmap.file { id } else { &[] };
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                format!("{} {:x}+{:x} {}", text(mmap.path), mmap.start, mmap.len, text(id))
+            }
+            _ if entry.record.kind == PERF_RECORD_SAMPLE => "samples".to_owned(),
+            _ => continue,
+        };
+        if all.last() != Some(&word) {
+            all.push(word);
+        }
+    }
+    all
+}
+
+#[test]
+fn modules_that_are_loaded_meanwhile_have_their_mappings() {
+    let machine = Machine::new(1 << 30, 1 << 20);
+    let process = |recording: &mut Recording| {
+        machine.sample(2);
+        machine.pass();
+        recording.process().unwrap();
+    };
+    machine.load("old", 0xffff_0000_0002_0000, b'1');
+    let mut recording = machine.record(1 << 16);
+    process(&mut recording);
+    // It is longer than the room before the next one: what /proc/modules counts isn't all code.
+    machine.load("new", 0xffff_0000_0001_9000, b'1');
+    process(&mut recording);
+    machine.unload("old");
+    process(&mut recording);
+    machine.load("old", 0xffff_0000_0003_0000, b'2');
+    process(&mut recording);
+    process(&mut recording);
+    // Another one takes the place of one that goes: there are as many as before.
+    machine.unload("new");
+    machine.load("end", 0xffff_0000_0001_9000, b'1');
+    process(&mut recording);
+    recording.finish(None).unwrap();
+    let expected = [
+        "[old] ffff000000020000+a000 ",
+        "samples",
+        "[new] ffff000000019000+7000 new1",
+        "samples",
+        "[old] ffff000000030000+a000 old2",
+        "samples",
+        "[end] ffff000000019000+a000 end1",
+    ];
+    assert_eq!(modules(&machine), expected);
+    let reader = machine.reader();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let listed = reader.description().features().build_ids().unwrap();
+    let listed: Vec<_> =
+        listed.map(|listed| format!("{} {}", text(listed.path), text(listed.build_id))).collect();
+    // What the list has is of the first build: each later one is in the record of its mapping.
+    assert_eq!(listed, ["[end] end1", "[new] new1", "[old] old1"]);
 }

@@ -192,10 +192,12 @@ impl Machine {
         }
         // The symbols of the kernel and its modules are known by their addresses.
         let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
-        let map = Mapping { start, end, pgoff: start, dso };
+        let mut map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
             self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+            // One that was unloaded and came back elsewhere is known where it lay first.
+            map.pgoff = self.dsos.first_mapped(dso).map_or(start, |first| first.start);
             if mmap.path.starts_with(b"/") {
                 self.dsos.note_path(dso, mmap.path);
             }
@@ -248,12 +250,18 @@ impl Machine {
         jit.advance(time_ns, changes, |pid| spaces.renew(pid));
     }
 
+    /// Whether it is a module of the kernel: the end of its mapping may be that of its code and data
+    /// together, which lie apart, with other code behind the first.
+    fn is_module(&self, dso: DsoId) -> bool {
+        self.dsos.get(dso).is_some_and(|dso| dso.kind == DsoKind::Module)
+    }
+
     fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
         let (start, end) = (ksymbol.addr, ksymbol.addr.saturating_add(ksymbol.len.into()));
         let kind = DsoKind::Ksymbol { bytes: ksymbol.len.into() };
         if u32::from(ksymbol.flags) & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0 {
             self.spaces.remove_kernel(start, end);
-        } else if self.spaces.find_kernel(start).is_none()
+        } else if self.spaces.find_kernel(start).is_none_or(|map| self.is_module(map.dso))
             && let Some(dso) = self.intern(kind, ksymbol.name, &RecordedFile::None)
         {
             self.spaces.add_kernel(Mapping { start, end, pgoff: 0, dso });

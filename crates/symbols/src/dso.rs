@@ -211,6 +211,12 @@ impl DsoTable {
         }
     }
 
+    /// Where a DSO was mapped first.
+    #[must_use]
+    pub fn first_mapped(&self, id: DsoId) -> Option<Mapped> {
+        self.mapped.get(&id)?.first().copied()
+    }
+
     /// Notes the path of a DSO's file, where its name isn't that.
     pub fn note_path(&mut self, id: DsoId, path: &[u8]) {
         self.paths.entry(id).or_insert_with(|| path.to_vec());

@@ -20,9 +20,10 @@ pub struct KernelText {
 pub struct Module {
     /// Its name, as in `lsmod`.
     pub name: String,
-    /// The first address.
+    /// The first address of its code.
     pub start: u64,
-    /// Bytes.
+    /// Bytes, up to the next module at most: `/proc/modules` has the size of code and data together,
+    /// and since Linux 6.4 these lie apart.
     pub len: u64,
     /// Its file; `None` where none of this name is among those of the running kernel.
     pub path: Option<String>,
@@ -74,19 +75,38 @@ fn code_bytes(host: &Host) -> Option<u64> {
     (len > 0).then_some(len + 1)
 }
 
-/// The modules whose addresses this user may know. A kernel without modules has none.
+/// The modules whose addresses this user may know, by address, with their files. A kernel without
+/// modules has none.
 #[must_use]
 pub fn modules(host: &Host) -> Vec<Module> {
+    let mut found = loaded_modules(host);
+    find_module_files(host, &mut found);
+    found
+}
+
+/// The same without their files.
+#[must_use]
+pub fn loaded_modules(host: &Host) -> Vec<Module> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
     let mut found: Vec<_> =
         listed.lines().filter_map(module).filter(|module| module.start != 0).collect();
-    if !found.is_empty() {
-        let paths = paths(host);
-        for module in &mut found {
-            module.path = paths.get(&module.name).cloned();
-        }
+    found.sort_unstable_by_key(|module| module.start);
+    let starts: Vec<_> = found.iter().skip(1).map(|module| module.start).collect();
+    for (module, next) in found.iter_mut().zip(starts) {
+        module.len = module.len.min(next - module.start);
     }
     found
+}
+
+/// Finds the files of modules. It reads a list of some 500 KiB.
+pub fn find_module_files(host: &Host, modules: &mut [Module]) {
+    if modules.is_empty() {
+        return;
+    }
+    let paths = paths(host);
+    for module in modules {
+        module.path = paths.get(&module.name).cloned();
+    }
 }
 
 /// `ext4 1001472 1 - Live 0xffffffffc0600000`
@@ -138,6 +158,16 @@ mod tests {
             ),
             None
         );
+    }
+
+    /// They are listed with the last one first, and with the size of their data.
+    #[test]
+    fn no_module_reaches_into_the_next() {
+        let listed = "last 4096 0 - Live 0xffffffffc0003000\nfirst 40960 0 - Live 0xffffffffc0001000\nunknown 1 0 - Live 0x0\n";
+        let machine = machine(&[("/proc/modules", listed)]);
+        let found = modules(&machine.host());
+        let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.len)).collect();
+        assert_eq!(found, [("first", 0x2000), ("last", 0x1000)]);
     }
 
     #[test]

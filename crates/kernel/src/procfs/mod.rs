@@ -9,7 +9,9 @@ mod mappings;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
-pub use kernel_code::{KernelText, Module, kernel_text, modules};
+pub use kernel_code::{
+    KernelText, Module, find_module_files, kernel_text, loaded_modules, modules,
+};
 pub use mappings::{Mapping, mappings};
 
 use crate::host::Host;

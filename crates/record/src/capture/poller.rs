@@ -16,7 +16,7 @@ pub(crate) enum Source {
     Target,
     /// A reader is to stop.
     Stop,
-    /// A CPU went offline, or came back.
+    /// A CPU went offline or came back, or another of the kernel's objects came or went.
     Cpus,
 }
 

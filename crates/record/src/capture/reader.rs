@@ -218,6 +218,11 @@ impl Shared {
         self.lock().see_mappings(records);
     }
 
+    /// Notes the build id of a module that was mapped under this name.
+    pub(crate) fn see_module(&self, name: &[u8], id: Vec<u8>) {
+        self.lock().build_ids.see_module(name, id);
+    }
+
     /// Asks what is known of processes that make code as they run.
     pub(crate) fn jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
         ask(&mut self.lock().jit)
@@ -265,13 +270,7 @@ impl Shared {
 
     /// Samples of the recording so far, by event.
     pub(crate) fn samples(&self) -> Vec<SampleCounts> {
-        let mut all: Vec<SampleCounts> = Vec::new();
-        for ring in &self.lock().rings {
-            let of_ring = ring.appended.by_event();
-            all.resize(all.len().max(of_ring.len()), SampleCounts::default());
-            all.iter_mut().zip(of_ring).for_each(|(sum, tally)| *sum = sum.and(tally));
-        }
-        all
+        AppendedStats::of_all(self.lock().rings.iter().map(|ring| &ring.appended))
     }
 
     /// The output, for what only one thread asks of it.

@@ -136,9 +136,14 @@ impl AppendedStats {
         self.now.throttled
     }
 
-    /// Samples of the recording so far, by event.
-    pub(crate) fn by_event(&self) -> &[SampleCounts] {
-        &self.now.by_event
+    /// Samples of the recording so far, of all rings, by event.
+    pub(crate) fn of_all<'s>(rings: impl Iterator<Item = &'s Self>) -> Vec<SampleCounts> {
+        let mut all: Vec<SampleCounts> = Vec::new();
+        for Self { now, .. } in rings {
+            all.resize(all.len().max(now.by_event.len()), SampleCounts::default());
+            all.iter_mut().zip(&now.by_event).for_each(|(sum, tally)| *sum = sum.and(tally));
+        }
+        all
     }
 
     /// What the file at hand holds; the next file begins.

@@ -58,6 +58,15 @@ impl BuildIds {
         }
     }
 
+    /// Takes in the build id that a module has while it is loaded.
+    pub fn see_module(&mut self, name: &[u8], id: Vec<u8>) {
+        if let Some(mapped) = self.files.get_mut(name)
+            && matches!(mapped, MappedFile::File { .. })
+        {
+            *mapped = MappedFile::Id(id);
+        }
+    }
+
     /// Takes in one mapping.
     pub fn see_mapping(&mut self, mmap: &Mmap<'_>) {
         let path = if mmap.pid == -1 && mmap.path.starts_with(KERNEL) { KERNEL } else { mmap.path };
@@ -67,6 +76,15 @@ impl BuildIds {
             return;
         }
         match mmap.file {
+            // That of a module which is loaded later is in its record alone. The first one's may not
+            // be known yet, and is no longer to be had.
+            FileId::BuildId(id) if mmap.pid == -1 && !id.is_empty() => {
+                let loaded = self.files.entry(path.to_vec());
+                let loaded = loaded.or_insert_with(|| MappedFile::Id(id.to_vec()));
+                if matches!(loaded, MappedFile::File { .. }) {
+                    *loaded = MappedFile::Several;
+                }
+            }
             // Later files of one path replace earlier ones, as their ids are what can be read now.
             FileId::BuildId(id) if !id.is_empty() => {
                 _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
@@ -124,7 +142,7 @@ pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
 }
 
 /// `/lib/modules/6.1/kernel/fs/ext4-x.ko.xz` and `[ext4_x]` are the module `ext4_x`.
-fn module_build_id(host: &Host, path: &str) -> Option<Vec<u8>> {
+pub(crate) fn module_build_id(host: &Host, path: &str) -> Option<Vec<u8>> {
     let name =
         path.trim_matches(['[', ']']).rsplit('/').next()?.split(".ko").next()?.replace('-', "_");
     notes_build_id(

@@ -13,7 +13,7 @@ use tare_format::file::writer::Feature;
 use tare_kernel::host::Host;
 
 pub use build_ids::{BuildIds, kernel_build_id};
-pub(crate) use build_ids::{elf_build_id, vdso_image};
+pub(crate) use build_ids::{elf_build_id, module_build_id, vdso_image};
 pub use session::{RecordingClock, SessionFacts};
 pub use tracing_data::tracing_data;
 

@@ -61,7 +61,7 @@ impl Recording {
                 self.stop_recording(error.into());
                 Ok(())
             }
-            described => described,
+            described => described.map(|_| ()),
         }
     }
 
@@ -107,6 +107,7 @@ impl Recording {
         if !self.is_stopped() {
             self.end_filter();
         }
+        self.note_modules();
         if !self.is_stopped() {
             self.describe_at_end()?;
             self.snapshot()?;

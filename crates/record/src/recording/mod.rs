@@ -2,7 +2,7 @@
 //!
 //! `start` opens it, `finish` ends it; `snapshot` and `switch` are what a caller may ask for meanwhile.
 //! `ledger` has its parts, `recount` those of a file that had to end early, `cost` what sampling cost those who are sampled, `rate_control` keeps
-//! that within a `budget`. `tasks` are the tasks that are recorded, `followed` those of a command.
+//! that within a `budget`. `modules` are the kernel's that are loaded meanwhile. `tasks` are the tasks that are recorded, `followed` those of a command.
 //! `ring_size` says how large ring buffers are, `description` what the recording says of itself.
 
 mod budget;
@@ -12,6 +12,7 @@ mod finish;
 mod followed;
 mod hotplug;
 mod ledger;
+mod modules;
 mod rate_control;
 mod recount;
 mod ring_size;
@@ -32,6 +33,7 @@ pub use self::finish::Finished;
 use self::followed::CgroupUsage;
 use self::hotplug::Hotplug;
 use self::ledger::Baseline;
+use self::modules::Modules;
 use self::rate_control::RateControl;
 use self::snapshot::Snapshots;
 use self::targets::TargetTasks;
@@ -86,6 +88,7 @@ pub struct Recording {
     /// What keeps within a budget, if there is one.
     rate_control: Option<RateControl>,
     hotplug: Hotplug,
+    modules: Modules,
     notices: Vec<Notice>,
 }
 
@@ -218,6 +221,10 @@ impl Recording {
         self.counts.wake_ups += 1;
         self.counts.system_calls += 1;
         let now = self.session.backend.clock.now();
+        // A module's mapping comes before its samples.
+        if ready.by(Source::Cpus) || self.deadlines.flush <= now {
+            self.look_at_modules();
+        }
         let is_due = self.read(now);
         self.look_at_cpus(ready, is_due);
         if is_due {

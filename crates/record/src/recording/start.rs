@@ -13,6 +13,7 @@ use tare_kernel::open::EventFile;
 use tare_kernel::ring::Ring;
 
 use super::hotplug::Hotplug;
+use super::modules::Modules;
 use super::targets::TargetTasks;
 use super::{
     Baseline, CgroupUsage, Counts, Deadlines, EnabledTime, LOOK, RateControl, Recording, Snapshots,
@@ -146,6 +147,7 @@ impl Recording {
             state: State::Recording,
             until_ns: None,
             hotplug,
+            modules: Modules::new(&session),
             rate_control: RateControl::new(&session),
             notices: Vec::new(),
             session,
@@ -166,7 +168,7 @@ impl Recording {
     /// Describes what was there before, in records that the kernel would have made of it. The event
     /// that follows processes runs by then, so that nothing falls in between.
     fn describe_existing(&mut self) -> Result<(), RecordError> {
-        let Self { session, events, shared, tasks, .. } = self;
+        let Self { session, events, shared, tasks, modules, .. } = self;
         if let Some(tracking) =
             session.tracking().filter(|&event| session.plan.events[event].start == Start::AtOnce)
         {
@@ -178,12 +180,14 @@ impl Recording {
             shared.see_mappings(bytes);
             shared.append(&[bytes])
         };
-        match &tasks.existing {
+        let there = match &tasks.existing {
             Some(existing) if !session.options.synthesize.at_the_end => {
                 session.synthesize(existing, &mut emit)
             }
             _ => session.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
-        }
+        };
+        modules.begin(there?);
+        Ok(())
     }
 }
 

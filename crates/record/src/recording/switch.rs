@@ -42,6 +42,7 @@ impl Recording {
     /// What lies in ring buffers may be of tasks that have ended, and that the next file doesn't name
     /// any more: it goes into the file at hand. A file of limited size takes no more, however.
     fn empty_before_switch(&mut self) -> Result<(), RecordError> {
+        self.note_modules();
         if self.session.options.rings.keep != Keep::All {
             self.snapshot()?;
         } else if !self.shared.is_limited()
@@ -56,10 +57,11 @@ impl Recording {
         let until_ns = self.cpu_ns();
         let mut running = Vec::new();
         // Of a command, any of its processes may be the one that goes on.
-        self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
+        let there = self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
             running.extend_from_slice(bytes);
             Ok(())
         })?;
+        self.modules.begin(there);
         let mut beginning = self.ledger.clone();
         if let Some(follow) = &mut beginning.follow {
             let command = self.shared.command(|command| (command.exec_ns(), command.members()));

@@ -13,10 +13,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use tare_format::record::{Cgroup, FileId, Layout, Mmap};
+use tare_format::record::encode::{Encoder, TooLong};
+use tare_format::record::{Cgroup, FileId, Layout, Mmap, SampleId};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
-use tare_kernel::procfs;
+use tare_kernel::procfs::{self, Module};
 
 use buffer::Buffer;
 use process::Processes;
@@ -48,7 +49,7 @@ pub struct Options {
 }
 
 /// What was described, and what could not be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synthesized {
     /// Processes.
     pub processes: u64,
@@ -57,7 +58,7 @@ pub struct Synthesized {
     /// Mappings of processes.
     pub mappings: u64,
     /// Modules of the kernel.
-    pub modules: u64,
+    pub modules: Vec<Module>,
     /// Cgroups.
     pub cgroups: u64,
     /// Whether the place of the kernel is known, where it was asked for.
@@ -110,21 +111,39 @@ pub fn synthesize(
 /// address of the symbol that its name ends with: by it readers find how far the kernel was moved
 /// from where it was linked to.
 fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
-    let modules = procfs::modules(host);
+    done.modules = procfs::modules(host);
     if let Some(text) = procfs::kernel_text(host) {
         // Up to the modules, or to the end of all addresses, where the length is a secret.
-        let next =
-            modules.iter().map(|module| module.start).filter(|start| *start > text.start).min();
+        let next = done.modules.iter().map(|one| one.start).find(|start| *start > text.start);
         let len = text.len.unwrap_or_else(|| next.unwrap_or(u64::MAX) - text.start);
         buffer.mmap(&kernel_mapping(text.start, len, text.start, b"[kernel.kallsyms]_text"))?;
         done.kernel = true;
     }
-    for module in &modules {
-        let name = module.path.clone().unwrap_or_else(|| format!("[{}]", module.name));
+    for module in &done.modules {
+        let name = module_name(module);
         buffer.mmap(&kernel_mapping(module.start, module.len, 0, name.as_bytes()))?;
-        done.modules += 1;
     }
     Ok(())
+}
+
+/// A module's file, or its name in brackets.
+pub(crate) fn module_name(module: &Module) -> String {
+    module.path.clone().unwrap_or_else(|| format!("[{}]", module.name))
+}
+
+/// The mapping of a module that was loaded while events were recorded, of which the kernel makes no
+/// record. It has its build id with it: the same module may have been loaded before as another build.
+pub(crate) fn module(
+    module: &Module,
+    build_id: Option<&[u8]>,
+    layout: &Layout,
+) -> Result<Vec<u8>, TooLong> {
+    let name = module_name(module);
+    let mut mapping = kernel_mapping(module.start, module.len, 0, name.as_bytes());
+    mapping.file = build_id.map_or(FileId::None, FileId::BuildId);
+    let mut bytes = Vec::new();
+    Encoder::new(layout, &SampleId::default()).mmap(&mut bytes, &mapping)?;
+    Ok(bytes)
 }
 
 fn kernel_mapping(start: u64, len: u64, pgoff: u64, path: &[u8]) -> Mmap<'_> {
