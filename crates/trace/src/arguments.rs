@@ -171,8 +171,8 @@ impl Invocation<'_> {
                 None => "???".to_owned(),
             });
         }
-        if strings.is_empty() && self.values[at] == 0 {
-            return "NULL".to_owned();
+        if strings.is_empty() && (self.values[at] == 0 || self.only_pointers) {
+            return pointer(self.values[at]);
         }
         format!("[{}]", strings.join(", "))
     }

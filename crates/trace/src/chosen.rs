@@ -60,6 +60,25 @@ impl Chosen {
         Ok(chosen)
     }
 
+    /// The same where words with a colon are tracepoints, which come back as system and name:
+    /// `openat,sched:sched_switch`. Where there are tracepoints alone, no call is meant.
+    ///
+    /// # Errors
+    /// A word names nothing.
+    pub fn with_tracepoints(text: &str) -> Result<(Self, Vec<(String, String)>), UnknownCall> {
+        let mut calls = Vec::new();
+        let mut tracepoints = Vec::new();
+        for word in text.split(',') {
+            match word.trim().split_once(':') {
+                Some((system, name)) => tracepoints.push((system.to_owned(), name.to_owned())),
+                None => calls.push(word),
+            }
+        }
+        let none = calls.is_empty() && !tracepoints.is_empty();
+        let chosen = Self::parse(&if none { "none".to_owned() } else { calls.join(",") })?;
+        Ok((chosen, tracepoints))
+    }
+
     /// Whether a call of this name is meant. A number without a name is, unless only some are.
     #[must_use]
     pub fn has(&self, name: Option<&str>) -> bool {
@@ -124,6 +143,17 @@ mod tests {
         assert!(
             !Chosen::parse("read").unwrap().has(None) && Chosen::parse("!read").unwrap().has(None)
         );
+    }
+
+    #[test]
+    fn words_with_a_colon_are_tracepoints() {
+        let (calls, points) = Chosen::with_tracepoints("sched:sched_*").unwrap();
+        assert!(!calls.has(Some("read")) && !calls.has(None));
+        assert_eq!(points, [("sched".to_owned(), "sched_*".to_owned())]);
+        let (calls, points) = Chosen::with_tracepoints("read,irq:softirq_entry").unwrap();
+        assert!(calls.has(Some("read")) && !calls.has(Some("write")) && points.len() == 1);
+        let (calls, points) = Chosen::with_tracepoints("!read").unwrap();
+        assert!(!calls.has(Some("read")) && calls.has(None) && points.is_empty());
     }
 
     #[test]

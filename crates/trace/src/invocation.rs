@@ -18,6 +18,8 @@ pub(crate) struct Invocation<'a> {
     /// How much of a string is shown.
     pub(crate) string: usize,
     pub(crate) flags: &'a Flags,
+    /// Nothing was copied of what pointers lead to.
+    pub(crate) only_pointers: bool,
 }
 
 impl<'a> Invocation<'a> {

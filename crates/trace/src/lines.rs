@@ -1,5 +1,7 @@
 //! Records as lines: a call that nothing came between is one line, else it is unfinished first and
-//! resumed later, as strace has it.
+//! resumed later, as strace has it. What happens between calls is in `events`.
+
+mod events;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -9,10 +11,10 @@ use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent, chunks};
 use crate::chosen::Chosen;
 use crate::flags::Flags;
 use crate::invocation::Invocation;
-use crate::names::{Abi, CallNames, Errno};
+use crate::names::{CallNames, Errno};
+use crate::perf::Seen;
 use crate::result::result;
 use crate::signature::Signatures;
-use crate::structs;
 
 /// Where results begin.
 const COLUMN: usize = 40;
@@ -35,8 +37,6 @@ pub struct LineOptions {
     /// Objects of JSON instead of text.
     pub json: bool,
 }
-
-const SIGKILL: u32 = 9;
 
 /// A call that goes on.
 #[derive(Debug)]
@@ -73,6 +73,8 @@ pub struct Lines {
     partial: bool,
     /// Strings whose memory could not be read, neither at the begin nor at the end.
     unreadable: u64,
+    /// Nothing was copied of what pointers lead to.
+    only_pointers: bool,
 }
 
 impl Lines {
@@ -90,7 +92,13 @@ impl Lines {
             open: None,
             partial: false,
             unreadable: 0,
+            only_pointers: false,
         }
+    }
+
+    /// Nothing is copied of what pointers lead to: they are shown themselves.
+    pub fn show_pointers(&mut self) {
+        self.only_pointers = true;
     }
 
     /// What the kernel is to record.
@@ -111,27 +119,27 @@ impl Lines {
         self.unreadable
     }
 
-    /// Appends what a record says.
-    pub fn add(&mut self, record: &CallRecord<'_>, out: &mut String) {
-        if record.missed > 0 {
-            self.interrupt(out);
-            if self.options.json {
-                let _ = writeln!(
-                    out,
-                    "{{\"tid\":{},\"missing_records\":{}}}",
-                    record.tid, record.missed
-                );
-            } else {
-                let plural = if record.missed == 1 { "" } else { "s" };
-                let _ = writeln!(
-                    out,
-                    "[pid {:5}] <... {} record{plural} missing>",
-                    record.tid, record.missed
-                );
+    /// Appends what was seen.
+    pub fn add(&mut self, seen: &Seen<'_>, out: &mut String) {
+        match seen {
+            Seen::Record { record, .. } => self.record(record, out),
+            Seen::Between { time_ns, tid, process, what } => {
+                self.between(*time_ns, (*process, *tid), what, out);
             }
+            Seen::Missing(records) => self.missing(None, *records, out),
+            Seen::Name { .. } => {}
+        }
+    }
+
+    fn record(&mut self, record: &CallRecord<'_>, out: &mut String) {
+        if record.missed > 0 {
+            self.missing(Some(record.tid), record.missed.into(), out);
         }
         self.living.insert(record.tid);
         match record.event {
+            // Perf events are of all calls.
+            TaskEvent::Enter { call, .. }
+                if self.only_pointers && !self.options.calls.has_call(&self.names, call) => {}
             TaskEvent::Enter { call, values, memory } => {
                 let prefix = self.living.len() > 1;
                 self.flush_signals(record.tid, out);
@@ -228,6 +236,7 @@ impl Lines {
             returned,
             string: self.options.string,
             flags: &self.flags,
+            only_pointers: self.only_pointers,
         }
     }
 
@@ -325,121 +334,4 @@ impl Lines {
             |at: &&u8| kinds.get(usize::from(**at)).is_some_and(|kind| kind.is_pointer());
         self.unreadable += lacking.difference(&read).filter(is_pointer).count() as u64;
     }
-
-    fn end(&mut self, record: &CallRecord<'_>, status: u32, out: &mut String) {
-        let task = self.tasks.remove(&record.tid).unwrap_or_default();
-        if let Some(pending) = task.pending {
-            let name = self.names.name(pending.call);
-            let arguments = self.invocation(&pending, &name, None).arguments();
-            if self.options.json {
-                self.object(record, &pending, &name, &arguments, None, out);
-            } else if !self.is_filtered() {
-                self.complete(record.tid, &pending, &name, &arguments, out);
-                out.push_str("?\n");
-            }
-        }
-        if self.options.failures || self.options.min_duration_ns > 0 {
-            self.living.remove(&record.tid);
-            return;
-        }
-        self.interrupt(out);
-        let prefix = self.prefix(record.tid, self.living.len() > 1);
-        self.living.remove(&record.tid);
-        let how = match status & 0x7f {
-            0 => format!("exited with {}", status >> 8 & 0xff),
-            number => {
-                let core = if status & 0x80 != 0 { " (core dumped)" } else { "" };
-                format!("killed by {}{core}", structs::signal(&self.flags, number))
-            }
-        };
-        if self.options.json {
-            let _ = writeln!(
-                out,
-                "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"end\":{}}}",
-                record.time_ns,
-                record.process,
-                record.tid,
-                quoted(&how)
-            );
-        } else {
-            let _ = writeln!(out, "{prefix}+++ {how} +++");
-        }
-    }
-
-    fn signal(
-        &mut self,
-        record: &CallRecord<'_>,
-        number: u32,
-        ignored: bool,
-        info: &[u8],
-        out: &mut String,
-    ) {
-        if number == SIGKILL {
-            return; // strace isn't told of it, and the end of the task says it
-        }
-        let name = structs::signal(&self.flags, number);
-        let info =
-            if info.is_empty() { "NULL".to_owned() } else { structs::siginfo(&self.flags, info) };
-        let line = if self.options.json {
-            format!(
-                "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"signal\":\"{name}\",\"ignored\":{ignored},\"info\":{}}}",
-                record.time_ns,
-                record.process,
-                record.tid,
-                quoted(&info)
-            )
-        } else {
-            format!("--- {name} {info} ---")
-        };
-        let task = self.tasks.entry(record.tid).or_default();
-        task.signals.push(line);
-        if !ignored && task.pending.is_none() {
-            self.flush_signals(record.tid, out);
-        }
-    }
-
-    fn flush_signals(&mut self, tid: u32, out: &mut String) {
-        let Some(task) = self.tasks.get_mut(&tid).filter(|task| !task.signals.is_empty()) else {
-            return;
-        };
-        let signals = std::mem::take(&mut task.signals);
-        self.interrupt(out);
-        let shown = self.living.len() > 1 && !self.options.json;
-        for line in signals {
-            let _ = writeln!(out, "{}{line}", self.prefix(tid, shown));
-        }
-    }
-
-    fn object(
-        &self,
-        record: &CallRecord<'_>,
-        pending: &Pending,
-        name: &str,
-        arguments: &str,
-        returned: Option<(i64, u64)>,
-        out: &mut String,
-    ) {
-        let _ = write!(
-            out,
-            "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"abi\":\"{}\",\"call\":\"{name}\",\"arguments\":{}",
-            pending.time_ns,
-            record.process,
-            record.tid,
-            Abi::of(pending.call),
-            quoted(arguments)
-        );
-        if let Some((result, duration_ns)) = returned {
-            let _ = write!(out, ",\"result\":{result},\"duration_ns\":{duration_ns}");
-            if (-4095..0).contains(&result) {
-                let error = self.errnos.name(u32::try_from(-result).unwrap_or(0));
-                let _ = write!(out, ",\"error\":\"{error}\"");
-            }
-        }
-        out.push_str("}\n");
-    }
-}
-
-/// A JSON string of text that is printable ASCII.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -346,6 +346,8 @@ pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     let head = format!("si_signo={}, si_code={code_name}", signal(flags, number));
     let from = format!("si_pid={}, si_uid={}", f.int(16), f.word(20));
     let rest = match number {
+        // Only the head is known.
+        _ if bytes.len() < 16 => String::new(),
         _ if code == 0x80 => String::new(),
         17 if !sent => {
             let status = if code == 1 { f.int(24).to_string() } else { signal(flags, f.word(24)) };

@@ -333,17 +333,18 @@ impl Calls {
     }
 
     /// Hands over records that wait, in the order in which they were written: at most 10,000,
-    /// as others may come as fast as these are read. Returns how many there were.
+    /// as others may come as fast as these are read; each also as its bytes, which
+    /// [`CallRecord::parse`] takes apart. Returns how many there were.
     ///
     /// # Errors
     /// The first of `each`.
     pub fn drain<E>(
         &mut self,
-        mut each: impl FnMut(CallRecord<'_>) -> Result<(), E>,
+        mut each: impl FnMut(CallRecord<'_>, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
         for number in 0..BATCH {
             let Some(bytes) = self.ring.next() else { return Ok(number) };
-            CallRecord::parse(&bytes).map_or(Ok(()), &mut each)?;
+            CallRecord::parse(&bytes).map_or(Ok(()), |record| each(record, &bytes))?;
         }
         Ok(BATCH)
     }

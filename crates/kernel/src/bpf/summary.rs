@@ -74,7 +74,17 @@ unsafe impl Pod for Key {}
 unsafe impl Pod for ThreadName {}
 
 impl Histogram {
-    const EMPTY: Self = Self([0; BUCKETS]);
+    /// Without a duration.
+    pub const EMPTY: Self = Self([0; BUCKETS]);
+
+    /// Adds a duration, to the bucket that the programs in the kernel would add it to.
+    pub fn count(&mut self, duration_ns: u64) {
+        let power = duration_ns.checked_ilog2().unwrap_or(0);
+        let at = power.checked_sub(FIRST_POWER).map_or(0, |above| {
+            4 * above as usize + usize::try_from(duration_ns >> (power - 2) & 3).unwrap_or(0)
+        });
+        self.0[at.min(BUCKETS - 1)] += 1;
+    }
 
     /// The buckets that hold anything: the first nanosecond, the first beyond, and how many.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
@@ -269,6 +279,12 @@ mod tests {
 
     #[test]
     fn quantiles_lie_within_their_buckets() {
+        for ns in [0, 31, 32, 39, 40, 1000, 1 << 40, u64::MAX] {
+            let mut one = Histogram::EMPTY;
+            one.count(ns);
+            let [(from, to, 1)] = one.buckets().collect::<Vec<_>>()[..] else { panic!("{ns}") };
+            assert!(ns >= from && (ns < to || ns > 1 << 40), "{ns}: {from} to {to}");
+        }
         let mut histogram = Histogram::EMPTY;
         assert_eq!(histogram.quantile(0.5), 0.0);
         // 32, 40, 48 and 56 ns are the first four starts.

@@ -73,6 +73,7 @@ mod tmux;
 mod top;
 mod trace;
 mod trace_lines;
+mod trace_who;
 mod tui;
 mod tui_filters;
 mod tui_keys;

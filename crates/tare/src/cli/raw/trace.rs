@@ -6,6 +6,7 @@ Examples:
   tare trace ./prog                         each system call, as strace shows it
   tare trace --calls %file,!access --failures ./prog
   tare trace -T --min-duration 10ms -p 4711
+  tare trace -F all -e openat,sched:sched_process_* ./prog    page faults and tracepoints between calls
   tare trace --data trace.data ./prog       into a file for tare script and perf
   tare trace -s make -j8                    which system calls a build made, how often and for how long
   tare trace -s --hist --calls %network -p 4711 --timeout 5000
@@ -48,9 +49,25 @@ pub struct Trace {
     pub string_limit: Option<u16>,
 
     /// Only these system calls: names, classes as %file, all but those behind ! (`-e trace=…` of
-    /// strace is taken too)
+    /// strace is taken too). A name with a colon, as sched:sched_wakeup, is a tracepoint, shown
+    /// between them
     #[arg(short = 'e', long, value_name = "CALLS", help_heading = "What to show")]
     pub calls: Option<String>,
+
+    /// Show page faults between calls: all, major ones (that read a disk) or minor ones
+    #[arg(
+        short = 'F',
+        long,
+        visible_alias = "pf",
+        value_name = "all|maj|min",
+        conflicts_with_all = ["summary", "data"],
+        help_heading = "What to show"
+    )]
+    pub faults: Option<String>,
+
+    /// Show when threads leave their CPU, and come back to one
+    #[arg(long, visible_alias = "sched", conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    pub switches: bool,
 
     /// Sums for each thread
     #[arg(long, requires = "summary", help_heading = "What to show")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::bpf::By;
-use tare_trace::{Chosen, LineOptions};
+use tare_trace::{Chosen, Faults, LineOptions, PerfOptions};
 
 use super::{size, targets};
 use crate::cli::raw;
@@ -38,6 +38,8 @@ pub(crate) enum View {
     Calls {
         /// Which, and how.
         lines: LineOptions,
+        /// What is shown between them.
+        wanted: PerfOptions,
         /// How much may wait in the kernel, a power of two.
         ring_bytes: u32,
     },
@@ -48,7 +50,7 @@ pub(crate) enum View {
 /// How much of strings is shown, in bytes: as with strace.
 const STRING: u16 = 32;
 /// How much may wait in the kernel.
-const RING_BYTES: u32 = 8 << 20;
+pub(crate) const RING_BYTES: u32 = 8 << 20;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -75,11 +77,18 @@ impl Trace {
             }
             (pids, ..) => Target::Processes(targets::tasks(pids)?),
         };
-        let calls = raw.calls.as_deref().map_or(Ok(Chosen::default()), |text| {
-            Chosen::parse(text).map_err(|error| Refusal::usage(format!("--calls: {error}")))
+        let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
+            Chosen::with_tracepoints(text)
+                .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
+        let wanted = PerfOptions {
+            faults: faults(raw.faults.as_deref())?,
+            switches: raw.switches,
+            tracepoints,
+            ..PerfOptions::default()
+        };
         Ok(Self {
-            view: view(&raw, calls)?,
+            view: view(&raw, calls, wanted)?,
             command: raw.command,
             target,
             timeout: raw.timeout.map(Duration::from_millis),
@@ -89,7 +98,26 @@ impl Trace {
     }
 }
 
-fn view(raw: &raw::Trace, calls: Chosen) -> Result<View, Refusal> {
+/// Which page faults are shown, in the words of `perf trace -F`.
+fn faults(text: Option<&str>) -> Result<Faults, Refusal> {
+    let (major, minor) = match text {
+        None => (false, false),
+        Some("all") => (true, true),
+        Some("maj") => (true, false),
+        Some("min") => (false, true),
+        Some(other) => {
+            return Err(Refusal::usage(format!("--faults {other}: give all, maj or min")));
+        }
+    };
+    Ok(Faults { major, minor })
+}
+
+fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Refusal> {
+    if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
+        return Err(Refusal::usage(
+            "-e: tracepoints stand between calls; `tare record -e` records them alone",
+        ));
+    }
     if let Some(file) = &raw.data {
         return Ok(View::Data(file.clone()));
     }
@@ -121,7 +149,7 @@ fn view(raw: &raw::Trace, calls: Chosen) -> Result<View, Refusal> {
         min_duration_ns,
         json: raw.json,
     };
-    Ok(View::Calls { lines, ring_bytes })
+    Ok(View::Calls { lines, wanted, ring_bytes })
 }
 
 /// A short time with its unit.

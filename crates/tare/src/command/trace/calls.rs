@@ -6,9 +6,8 @@ use std::os::fd::AsFd;
 
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
-use tare_kernel::bpf::{CallRecord, Calls};
 use tare_render::count;
-use tare_trace::{LineOptions, Lines};
+use tare_trace::{LineOptions, Lines, PerfOptions, Tracer};
 
 use super::live::Session;
 use super::{explain, open};
@@ -18,29 +17,37 @@ use crate::exit::say;
 /// So much text is written at once.
 const CHUNK: usize = 1 << 16;
 
-pub(super) fn run(mut session: Session<'_>, options: &LineOptions, ring_bytes: u32) -> Outcome {
+pub(super) fn run(
+    mut session: Session<'_>,
+    options: &LineOptions,
+    wanted: &PerfOptions,
+    ring_bytes: u32,
+) -> Outcome {
     let trace = session.trace;
     let mut out = open(trace)?;
     let mut lines = Lines::new(options.clone());
-    let calls = Calls::start(lines.plans(), &session.follow(), ring_bytes).map_err(explain)?;
-    let file = calls.file().try_clone_to_owned().context("no file descriptor is left")?;
-    let calls = RefCell::new(calls);
+    let follow = session.follow();
+    let (tracer, step_back) =
+        Tracer::start(lines.plans(), wanted, &follow, ring_bytes, &session.host)
+            .map_err(explain)?;
+    if let Some(step_back) = step_back {
+        say(&step_back.to_string());
+        lines.show_pointers();
+    }
+    let files = tracer.files().map(|file| file.try_clone_to_owned());
+    let files = files.collect::<Result<Vec<_>, _>>().context("no file descriptor is left")?;
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    let tracer = RefCell::new(tracer);
     let mut text = String::new();
-    let over = session.wait(Some(file.as_fd()), |is_over| {
-        let mut calls = calls.borrow_mut();
-        if is_over {
-            calls.stop();
-        }
-        let mut each = |record: CallRecord<'_>| {
-            lines.add(&record, &mut text);
+    let over = session.wait(&files, |is_over| {
+        tracer.borrow_mut().drain(is_over, |seen| {
+            lines.add(&seen, &mut text);
             if text.len() >= CHUNK {
                 out.write_all(text.as_bytes())?;
                 text.clear();
             }
             Ok::<_, std::io::Error>(())
-        };
-        // Once the programs are gone, what they wrote has an end.
-        while calls.drain(&mut each)? > 0 && is_over {}
+        })?;
         if is_over {
             lines.finish(&mut text);
         } else {
@@ -50,7 +57,7 @@ pub(super) fn run(mut session: Session<'_>, options: &LineOptions, ring_bytes: u
         text.clear();
         out.flush().context("cannot write the trace")
     })?;
-    let missing = calls.borrow().missing().map_err(explain)?;
+    let missing = tracer.borrow().missing().map_err(explain)?;
     if missing > 0 {
         say(&format!(
             "{} found no room and are missing, where the lines say so: --ring-size {}M gives more",

@@ -70,12 +70,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets the command go, and waits until something ends the trace. Where there is a `file`,
-    /// `ready` is called when that can be read, every [`LOOK`], and after the end; it is told
+    /// Lets the command go, and waits until something ends the trace. Where there are `files`,
+    /// `ready` is called when one can be read, every [`LOOK`], and after the end; it is told
     /// whether that was it.
     pub(super) fn wait(
         &mut self,
-        file: Option<BorrowedFd<'_>>,
+        files: &[BorrowedFd<'_>],
         mut ready: impl FnMut(bool) -> anyhow::Result<()>,
     ) -> anyhow::Result<Over> {
         let started = Instant::now();
@@ -85,7 +85,7 @@ impl<'a> Session<'a> {
         let mut over =
             Over { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
         loop {
-            self.poll(file, until)?;
+            self.poll(files, until)?;
             ready(false)?;
             let insisted = pass_on(&self.signals, child.as_ref(), &mut over.signal)?.insisted;
             over.ended = child.as_mut().map_or(Ok(None), RunningChild::try_wait)?;
@@ -104,12 +104,12 @@ impl<'a> Session<'a> {
         Ok(over)
     }
 
-    fn poll(&self, file: Option<BorrowedFd<'_>>, until: Option<Instant>) -> anyhow::Result<()> {
+    fn poll(&self, more: &[BorrowedFd<'_>], until: Option<Instant>) -> anyhow::Result<()> {
         let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         files.extend(self.targets.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        files.extend(file.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        files.extend(more.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let look = file.map(|_| LOOK);
+        let look = (!more.is_empty()).then_some(LOOK);
         let left = left.into_iter().chain(look).min();
         let left = left.map(|left| Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

@@ -14,6 +14,7 @@ use anyhow::Context;
 use tare_kernel::bpf::BpfError;
 use tare_kernel::host::Host;
 use tare_record::own_file;
+use tare_trace::{PerfError, TraceError};
 
 use self::live::Session;
 use crate::Outcome;
@@ -27,8 +28,8 @@ pub(crate) fn run(raw: raw::Trace) -> Outcome {
     let session = || Session::new(&trace, Host::default());
     let outcome = match &trace.view {
         View::Data(file) => return data::run(&trace, file),
-        View::Calls { lines, ring_bytes } => {
-            session().and_then(|session| calls::run(session, lines, *ring_bytes))
+        View::Calls { lines, wanted, ring_bytes } => {
+            session().and_then(|session| calls::run(session, lines, wanted, *ring_bytes))
         }
         View::Summary { calls, by, histograms } => {
             let view = summary::View { calls, by: *by, histograms: *histograms };
@@ -52,16 +53,14 @@ fn open(trace: &Trace) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
 }
 
 /// The error that the user sees, with the remedy.
-fn explain(error: BpfError) -> anyhow::Error {
+fn explain(error: TraceError) -> anyhow::Error {
     let remedy = match &error {
-        BpfError::NotPermitted(_) => {
+        TraceError::NoProcess(_) => return Refusal::usage(error.to_string()).into(),
+        TraceError::Neither { bpf: BpfError::NotPermitted(_), .. } => {
             "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` says how)"
         }
-        BpfError::NoBtf(_) => {
-            "it must be built with CONFIG_DEBUG_INFO_BTF; `tare record -e raw_syscalls:*` records system calls without"
-        }
-        BpfError::NoProcess(_) => {
-            return Refusal::usage(error.to_string()).into();
+        TraceError::Neither { .. } | TraceError::Between(PerfError::NotPermitted { .. }) => {
+            "run tare as root, or with CAP_PERFMON (`tare doctor` says how)"
         }
         _ => return error.into(),
     };

@@ -1,24 +1,27 @@
 //! `tare trace -s`: a table of system calls.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
 use serde_json::json;
 use tare_format::printable;
-use tare_kernel::bpf::{self, By, Sums};
+use tare_kernel::bpf::{By, Sums};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_render::count;
-use tare_trace::{Chosen, Row, Subject, Summary};
+use tare_trace::{Chosen, Row, Subject, SumTracer, Summary};
 
 use super::live::{Over, Session};
 use super::{explain, open};
 use crate::Outcome;
-use crate::cli::resolved::trace::Trace;
+use crate::cli::resolved::trace::{RING_BYTES, Trace};
+use crate::exit::say;
 
 /// The version of the JSON document: it changes when a field changes its meaning or goes.
 const VERSION: u32 = 1;
@@ -35,10 +38,21 @@ pub(super) struct View<'a> {
 pub(super) fn run(mut session: Session<'_>, view: &View<'_>) -> Outcome {
     let trace = session.trace;
     let mut out = open(trace)?;
-    let mut programs = bpf::Summary::start(view.by, &session.follow()).map_err(explain)?;
-    let over = session.wait(None, |_| Ok(()))?;
-    programs.stop();
-    let sums = programs.read().map_err(explain)?;
+    let follow = session.follow();
+    let (tracer, step_back) =
+        SumTracer::start(view.by, &follow, RING_BYTES, &session.host).map_err(explain)?;
+    if let Some(step_back) = step_back {
+        say(&step_back.to_string());
+    }
+    let files = tracer.files().map(|file| file.try_clone_to_owned());
+    let files = files.collect::<Result<Vec<_>, _>>().context("no file descriptor is left")?;
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    let tracer = RefCell::new(tracer);
+    let over = session.wait(&files, |is_over| {
+        tracer.borrow_mut().drain(is_over);
+        Ok(())
+    })?;
+    let sums = tracer.borrow_mut().read().map_err(explain)?;
     let subject = subjects(view.by, &session.host, &sums);
     let summary = Summary::new(&sums, view.calls, subject);
     let written = if trace.json {

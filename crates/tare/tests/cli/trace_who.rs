@@ -1,0 +1,173 @@
+//! Who may trace, and what `tare trace` does where BPF programs can't be loaded: perf events.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{Guarded, Unprivileged, document, sh, status, stderr, wait_until, workload};
+use crate::trace::can_trace;
+
+const TARE: &str = env!("CARGO_BIN_EXE_tare");
+
+/// Runs `tare trace` on a kernel that doesn't describe its types.
+fn without_btf(words: &str) -> Output {
+    sh(&format!(
+        "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} trace {words}'"
+    ))
+}
+
+/// Whether perf events on system calls can be opened here; says why the test is skipped if not.
+fn can_step_back() -> bool {
+    let output = without_btf("-s true");
+    let can = status(&output) == 0 && stderr(&output).contains("no BTF");
+    if !can {
+        println!("skipped: {}", stderr(&output));
+    }
+    can
+}
+
+/// What `setpriv` is told so that a user has these capabilities alone.
+fn capabilities(names: &str) -> String {
+    format!(
+        "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all{names} --ambient-caps=-all{names}"
+    )
+}
+
+fn calls(document: &Value, call: &str) -> u64 {
+    let rows = document["calls"].as_array().unwrap().iter().filter(|row| row["call"] == call);
+    rows.map(|row| row["calls"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn nobody_is_told_what_is_missing() {
+    let Some(nobody) = Unprivileged::new() else { return };
+    for args in [&["-s", "true"][..], &["true"]] {
+        let refused = nobody.tare("trace", args);
+        assert_eq!(status(&refused), 125, "{refused:?}");
+        assert!(stderr(&refused).contains("CAP_BPF and CAP_PERFMON"), "{refused:?}");
+        assert_eq!(stderr(&refused).lines().count(), 1, "{refused:?}");
+    }
+    // tracefs is root's.
+    let tare = nobody.path().display().to_string();
+    let output = sh(&format!("{} {tare} trace -s true", capabilities(",+perfmon")));
+    let text = stderr(&output);
+    assert_eq!((status(&output), text.lines().count()), (125, 1), "{text}");
+    assert!(text.contains("is not readable") || text.contains("is not mounted"), "{text}");
+}
+
+#[test]
+fn root_of_a_container_is_told_what_is_missing() {
+    let output = sh(&format!("unshare -Ur {TARE} trace -s true"));
+    if stderr(&output).starts_with("unshare:") {
+        return println!("skipped: {}", stderr(&output));
+    }
+    let text = stderr(&output);
+    assert_eq!((status(&output), text.lines().count()), (125, 1), "{text}");
+    assert!(text.contains("CAP_BPF and CAP_PERFMON"), "{text}");
+}
+
+#[test]
+fn two_capabilities_are_enough() {
+    if !can_trace() {
+        return;
+    }
+    let Some(nobody) = Unprivileged::new() else { return };
+    let tare = nobody.path().display().to_string();
+    let output = sh(&format!("{} {tare} trace -s true", capabilities(",+bpf,+perfmon")));
+    let text = stderr(&output);
+    assert_eq!(status(&output), 0, "{text}");
+    assert!(text.contains(" execve") && !text.contains("tare:"), "{text}");
+}
+
+#[test]
+fn with_perfmon_and_a_readable_tracefs_perf_events_show_calls() {
+    let Some(nobody) = Unprivileged::new() else { return };
+    if !can_step_back() {
+        return;
+    }
+    let tare = nobody.path().display().to_string();
+    // CAP_DAC_READ_SEARCH stands for a tracefs that a group may read.
+    let as_nobody = capabilities(",+perfmon,+dac_read_search");
+    let output = sh(&format!("{as_nobody} {tare} trace -e openat,exit_group cat /no/such"));
+    let text = stderr(&output);
+    let ours: Vec<_> = text.lines().filter(|line| line.starts_with("tare:")).collect();
+    assert_eq!((status(&output), ours.len()), (1, 1), "{text}");
+    assert!(ours[0].contains("perf events") && ours[0].contains("paths are addresses"), "{text}");
+    assert!(text.contains("openat(AT_FDCWD, 0x"), "{text}");
+    assert!(text.contains(", O_RDONLY) = -1 ENOENT (No such file or directory)"), "{text}");
+    assert!(text.contains("exit_group(1) ") && text.ends_with("+++ exited with 1 +++\n"), "{text}");
+    assert!(!text.contains("read(") && !text.contains("execve("), "{text}");
+    let sums = sh(&format!("{as_nobody} {tare} trace -s --json sh -c :"));
+    assert_eq!(calls(&document(&sums), "execve"), 1, "{sums:?}");
+}
+
+#[test]
+fn sums_of_perf_events_are_those_of_the_programs() {
+    if !can_step_back() {
+        return;
+    }
+    let workload = workload("calls");
+    let program = workload.display();
+    for (threads, children, each, by) in
+        [(4, 0, 3000, ""), (0, 50, 100, "--per-thread"), (2, 20, 100, "--per-cgroup")]
+    {
+        let words = format!("-s --json {by} {program} {threads} {children} {each}");
+        let output = without_btf(&words);
+        assert_eq!(status(&output), 0, "{words}: {output:?}");
+        let document = document(&output);
+        assert_eq!(document["missing_calls"], 0, "{document}");
+        assert_eq!(calls(&document, "getppid"), (threads + children) * each, "{words}");
+        assert_eq!(calls(&document, "execve"), 1, "{words}");
+        if by == "--per-thread" {
+            let rows = document["calls"].as_array().unwrap().iter();
+            let rows: Vec<_> = rows.filter(|row| row["call"] == "getppid").collect();
+            assert_eq!(rows.len(), 50);
+            assert!(rows.iter().all(|row| row["comm"] == "calls"), "{rows:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_perf_events_have_ends_and_signals() {
+    if !can_step_back() {
+        return;
+    }
+    let output = without_btf("--json sh -c \"sh -c :; kill -USR1 \\$\\$\"");
+    assert_eq!(status(&output), 128 + 10, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |key: &str, value: &str| objects.iter().filter(|o| o[key] == value).count();
+    assert_eq!((of("call", "execve"), of("signal", "SIGCHLD")), (2, 1), "{text}");
+    assert_eq!((of("end", "exited with 0"), of("end", "killed by a signal")), (1, 1), "{text}");
+}
+
+/// A running process is followed with what it starts, and the tracer is not among all.
+#[test]
+fn perf_events_follow_processes_and_leave_the_tracer_out() {
+    if !can_step_back() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (go, out) = (folder.path().join("go"), folder.path().join("out"));
+    let line = format!(
+        "while [ ! -e {} ]; do sleep 0.05; done; sh -c 'mkdir /proc/x; mkdir /proc/y' 2>/dev/null",
+        go.display()
+    );
+    let shell = Guarded::spawn(Command::new("sh").args(["-c", &line]));
+    let words = format!("-e clone,vfork,mkdir,wait4 -o {} -p {}", out.display(), shell.id());
+    let tracer = std::thread::spawn(move || without_btf(&words));
+    wait_until("calls are seen", || {
+        std::fs::read_to_string(&out).is_ok_and(|text| text.contains("wait4("))
+    });
+    std::fs::write(&go, "").unwrap();
+    let output = tracer.join().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(text.matches(" mkdir(").count(), 2, "{text}");
+    let all = without_btf(&format!("-a -e write --timeout 300 -o {}", out.display()));
+    assert_eq!(status(&all), 0, "{all:?}");
+    let text = std::fs::read_to_string(&out).unwrap();
+    // Each line of the tracer's own would make another.
+    assert!(!text.contains("+++ exited with") || text.lines().count() < 100_000);
+}

@@ -1,0 +1,339 @@
+//! Samples and records of threads as what happened to tasks.
+
+use std::collections::{HashMap, HashSet};
+
+use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_32;
+use tare_format::record::{Events, RawRecord, Record, Sample, kind};
+use tare_format::tracepoint::NoNames;
+use tare_format::{Endian, printable};
+use tare_kernel::bpf::{Call, CallRecord, Follow, TaskEvent};
+
+use super::open::{Kind, Opened};
+use super::{Between, Seen};
+use crate::names::CallNames;
+
+/// Records that came from BPF programs, among those of the kernel.
+pub(super) const CALL: u32 = 0x7472_6163;
+
+const SIGKILL: u32 = 9;
+/// A status that wait(2) has for tasks that go on alone: it ended by some signal.
+pub(crate) const KILLED: u32 = 0x7f;
+
+/// What is known of a thread.
+#[derive(Debug, Default)]
+struct Task {
+    /// The call that it is in, and since when.
+    call: Option<(Call, u64)>,
+    /// What it ended itself with.
+    exit: Option<u32>,
+    /// The last signal that it has no handler for.
+    deadly: Option<u32>,
+    /// When it left a CPU, and whether it could have gone on.
+    off: Option<(u64, bool)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Decoder {
+    kinds: Vec<Kind>,
+    layouts: Events,
+    /// The child that is to execute the command.
+    waiting: Option<u32>,
+    own: u32,
+    tasks: HashMap<u32, Task>,
+    /// What processes ended themselves with.
+    groups: HashMap<u32, u32>,
+    calls: Numbers,
+    /// BPF programs show calls, forks and ends.
+    only_between: bool,
+    missing: u64,
+}
+
+/// Numbers of calls that mean something here.
+#[derive(Debug)]
+struct Numbers {
+    execve: HashSet<Call>,
+    exit: HashSet<Call>,
+    exit_group: HashSet<Call>,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        let names = CallNames::default();
+        let of = |wanted: &str| {
+            names.calls().filter(|(_, name)| *name == wanted).map(|(call, _)| call).collect()
+        };
+        Self { execve: of("execve"), exit: of("exit"), exit_group: of("exit_group") }
+    }
+}
+
+/// The part of a sample that all of them have.
+#[derive(Clone, Copy)]
+struct Where {
+    time_ns: u64,
+    tid: u32,
+    process: u32,
+    cgroup: u64,
+}
+
+impl Where {
+    fn record<'a>(&self, event: TaskEvent<'a>) -> Seen<'a> {
+        let Self { time_ns, tid, process, cgroup } = *self;
+        Seen::Record { record: CallRecord { time_ns, tid, process, missed: 0, event }, cgroup }
+    }
+
+    fn between<'a>(&self, what: Between<'a>) -> Seen<'a> {
+        let Self { time_ns, tid, process, .. } = *self;
+        Seen::Between { time_ns, tid, process, what }
+    }
+}
+
+impl Decoder {
+    pub(super) fn new(opened: &Opened, follow: &Follow) -> Self {
+        let waiting = match follow {
+            Follow::Command(child) | Follow::All(Some(child)) => u32::try_from(*child).ok(),
+            _ => None,
+        };
+        Self {
+            kinds: opened.kinds.clone(),
+            layouts: opened.layouts.clone(),
+            waiting,
+            own: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
+            tasks: HashMap::new(),
+            groups: HashMap::new(),
+            calls: Numbers::new(),
+            only_between: !opened.kinds.iter().any(|kind| matches!(kind, Kind::Enter)),
+            missing: 0,
+        }
+    }
+
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Hands over what a record says, if anything.
+    pub(super) fn decode<E>(
+        &mut self,
+        record: &RawRecord<'_>,
+        time_ns: u64,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if record.kind == CALL {
+            let Some(record) = CallRecord::parse(record.body) else { return Ok(()) };
+            if let TaskEvent::Enter { call, .. } = record.event {
+                self.begins(record.tid, call);
+            }
+            return each(Seen::Record { record, cgroup: 0 });
+        }
+        if record.kind == kind::PERF_RECORD_SAMPLE {
+            return self.sample(record, each);
+        }
+        self.of_thread(record, time_ns, each)
+    }
+
+    /// Hands over what a record says that is no sample.
+    fn of_thread<E>(
+        &mut self,
+        record: &RawRecord<'_>,
+        time_ns: u64,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let layout = self.layouts.layouts().first().copied().unwrap_or_default();
+        let id = layout.sample_id(record);
+        let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
+        let place = Where { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
+        // What can't be decoded is shorter than the kernel makes it.
+        let Ok(decoded) = record.decode() else { return Ok(()) };
+        if let Record::Comm(comm) = &decoded
+            && comm.is_exec
+            && self.waiting == Some(comm.tid.unsigned_abs())
+        {
+            self.waiting = None; // its execve was not among the calls that are seen
+        }
+        match decoded {
+            Record::Lost(lost) => {
+                self.missing += lost.lost;
+                each(Seen::Missing(lost.lost))
+            }
+            _ if self.is_left_out(&place) => Ok(()),
+            Record::Fork(_) | Record::Exit(_) if self.only_between => Ok(()),
+            Record::Comm(comm) => each(Seen::Name {
+                tid: comm.tid.unsigned_abs(),
+                process: comm.pid.unsigned_abs(),
+                comm: comm.comm,
+            }),
+            Record::Fork(task) if task.ptid != 0 || task.ppid != 0 => {
+                let place = Where {
+                    tid: task.ptid.unsigned_abs(),
+                    process: task.ppid.unsigned_abs(),
+                    ..place
+                };
+                let (tid, process) = (task.tid.unsigned_abs(), task.pid.unsigned_abs());
+                if tid == process {
+                    // What another process of this number said is past.
+                    self.groups.remove(&process);
+                }
+                each(place.record(TaskEvent::Fork { tid, process }))
+            }
+            Record::Exit(task) => {
+                let (tid, process) = (task.tid.unsigned_abs(), task.pid.unsigned_abs());
+                let status = self.status(tid, process);
+                each(Where { tid, process, ..place }.record(TaskEvent::End(status)))
+            }
+            Record::Switch(switch) => self.switch(place, switch.is_out, switch.is_preempted, each),
+            _ => Ok(()),
+        }
+    }
+
+    /// The child before its execve, and this process.
+    fn is_left_out(&self, place: &Where) -> bool {
+        self.waiting == Some(place.tid) || place.process == self.own
+    }
+
+    /// A call begins: from the child's execve on, that is the command's.
+    fn begins(&mut self, tid: u32, call: Call) {
+        if self.waiting == Some(tid) && self.calls.execve.contains(&call) {
+            self.waiting = None;
+        }
+    }
+
+    fn switch<E>(
+        &mut self,
+        place: Where,
+        is_out: bool,
+        is_preempted: bool,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let off = &mut self.tasks.entry(place.tid).or_default().off;
+        if is_out {
+            *off = Some((place.time_ns, is_preempted));
+            return each(place.between(Between::SwitchedOut { is_preempted }));
+        }
+        let off_ns = off.take().map(|(since, _)| place.time_ns.saturating_sub(since));
+        each(place.between(Between::SwitchedIn { off_ns }))
+    }
+
+    /// How a thread ended, as wait(2) has it: by what it or its process said, else by the signal
+    /// that came last.
+    fn status(&mut self, tid: u32, process: u32) -> u32 {
+        let task = self.tasks.remove(&tid).unwrap_or_default();
+        let group = self.groups.get(&process).copied();
+        match (task.exit.or(group), task.deadly) {
+            (Some(code), _) => (code & 0xff) << 8,
+            // Which one it was is not told: the kernel delivers SIGKILL in place of any that ends
+            // the whole process.
+            (None, Some(SIGKILL)) => KILLED,
+            (None, Some(signal)) => signal,
+            (None, None) => 0,
+        }
+    }
+
+    fn sample<E>(
+        &mut self,
+        record: &RawRecord<'_>,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(event) = self.layouts.of(record) else { return Ok(()) };
+        let Ok(sample) = Sample::of(record, &self.layouts) else { return Ok(()) };
+        let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
+        let place = Where {
+            time_ns: sample.head.time_ns.unwrap_or(0),
+            tid: number(sample.head.tid),
+            process: number(sample.head.pid),
+            cgroup: sample.cgroup.unwrap_or(0),
+        };
+        if matches!(self.kinds.get(event), Some(Kind::Enter)) {
+            return self.enter(place, &sample, each);
+        }
+        if self.is_left_out(&place) {
+            return Ok(());
+        }
+        let raw = sample.raw.unwrap_or_default();
+        match self.kinds.get(event) {
+            Some(Kind::Exit) => self.exit(place, raw, each),
+            Some(Kind::Signal) => {
+                let task = self.tasks.entry(place.tid).or_default();
+                let (signal, handler) = (word(raw, 8), long(raw, 24));
+                task.deadly = (handler == 0).then_some(signal);
+                let info = raw.get(8..20).unwrap_or_default();
+                if signal == SIGKILL {
+                    return Ok(());
+                }
+                each(place.record(TaskEvent::Signal { number: signal, ignored: false, info }))
+            }
+            Some(Kind::Fault { major }) => {
+                let (address, ip) = (sample.head.addr.unwrap_or(0), sample.head.ip.unwrap_or(0));
+                each(place.between(Between::Fault { is_major: *major, address, ip }))
+            }
+            Some(Kind::Tracepoint(point)) => {
+                let mut text = Vec::new();
+                if let Some(format) = &point.format {
+                    format.print(raw, Endian::NATIVE, &mut NoNames, &mut text);
+                }
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let text = printable(&text);
+                each(place.between(Between::Tracepoint { name: &point.name, text: &text }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter<E>(
+        &mut self,
+        place: Where,
+        sample: &Sample<'_>,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let raw = sample.raw.unwrap_or_default();
+        let compat =
+            sample.regs_user.is_some_and(|regs| regs.abi == u64::from(PERF_SAMPLE_REGS_ABI_32));
+        let call = call(long(raw, 8), compat);
+        self.begins(place.tid, call);
+        if self.is_left_out(&place) {
+            return Ok(());
+        }
+        let mut values: [u64; 6] = std::array::from_fn(|at| long(raw, 16 + 8 * at));
+        if compat {
+            values = values.map(|value| value & 0xffff_ffff);
+        }
+        let code = u32::try_from(values[0] & 0xff).unwrap_or(0);
+        let task = self.tasks.entry(place.tid).or_default();
+        task.call = Some((call, place.time_ns));
+        if self.calls.exit.contains(&call) {
+            task.exit = Some(code);
+        }
+        if self.calls.exit_group.contains(&call) {
+            self.groups.insert(place.process, code);
+        }
+        each(place.record(TaskEvent::Enter { call, values, memory: &[] }))
+    }
+
+    fn exit<E>(
+        &mut self,
+        place: Where,
+        raw: &[u8],
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let task = self.tasks.entry(place.tid).or_default();
+        // It began before it was looked at.
+        let Some((call, began_ns)) = task.call.take() else { return Ok(()) };
+        let result = long(raw, 16).cast_signed();
+        let duration_ns = place.time_ns.saturating_sub(began_ns);
+        each(place.record(TaskEvent::Exit { call, result, duration_ns, memory: &[] }))
+    }
+}
+
+/// The call with this number, or what stands for all that have none.
+fn call(number: u64, compat: bool) -> Call {
+    let number = u32::try_from(number).unwrap_or(Call::BEYOND).min(Call::BEYOND);
+    Call { number, compat }
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_ne_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_ne_bytes)
+}

@@ -1,0 +1,156 @@
+//! System calls as the samples of perf events, where BPF programs can't be loaded, and what else
+//! happens to a task between its calls.
+//!
+//! ```text
+//! open      an event of each kind on each task and CPU; those of a CPU share a ring buffer
+//! drain     ring buffers -> order of time -> decode: samples become records of calls
+//! ```
+//! A sample has the numbers of a call and nothing of what its pointers lead to.
+
+mod decode;
+mod error;
+mod open;
+mod rings;
+
+use std::os::fd::BorrowedFd;
+
+use tare_kernel::bpf::{CallRecord, Follow};
+use tare_kernel::host::Host;
+
+use decode::Decoder;
+pub(crate) use decode::KILLED;
+pub use error::PerfError;
+pub use open::{Faults, PerfOptions};
+use rings::Rings;
+
+/// What was seen.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// Something happened to a task; `cgroup` is the id of its cgroup where that was asked for.
+    Record {
+        /// What.
+        record: CallRecord<'a>,
+        /// Where it happened.
+        cgroup: u64,
+    },
+    /// A thread has a new name.
+    Name {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        process: u32,
+        /// The name.
+        comm: &'a [u8],
+    },
+    /// Something happened to a task between its calls.
+    Between {
+        /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+        time_ns: u64,
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        process: u32,
+        /// What.
+        what: Between<'a>,
+    },
+    /// So many records found no room in the ring buffer.
+    Missing(u64),
+}
+
+/// What happens to a task that is no call of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between<'a> {
+    /// A page was not there.
+    Fault {
+        /// It had to be read from a disk.
+        is_major: bool,
+        /// What was accessed.
+        address: u64,
+        /// The instruction that accessed it.
+        ip: u64,
+    },
+    /// It left its CPU.
+    SwitchedOut {
+        /// It could have gone on.
+        is_preempted: bool,
+    },
+    /// It came back to a CPU.
+    SwitchedIn {
+        /// How long it had none, in nanoseconds, where that is known.
+        off_ns: Option<u64>,
+    },
+    /// A tracepoint that was asked for.
+    Tracepoint {
+        /// `system:name`.
+        name: &'a str,
+        /// Its fields as the kernel prints them.
+        text: &'a str,
+    },
+}
+
+/// Open events, and what was read of them. Dropped, they are closed.
+#[derive(Debug)]
+pub struct PerfEvents {
+    rings: Rings,
+    decoder: Decoder,
+}
+
+impl PerfEvents {
+    /// Opens the events and lets them begin. `ring_bytes` is what each CPU's ring buffer has at
+    /// most: less where so much memory may not be locked.
+    ///
+    /// # Errors
+    /// See [`PerfError`].
+    pub fn start(
+        wanted: &PerfOptions,
+        follow: &Follow,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<Self, PerfError> {
+        let opened = open::open(wanted, follow, ring_bytes, host)?;
+        let decoder = Decoder::new(&opened, follow);
+        let rings = Rings::new(opened);
+        rings.enable().map_err(PerfError::Start)?;
+        Ok(Self { rings, decoder })
+    }
+
+    /// What becomes readable when an eighth of a ring buffer is full. Less than that is there to be
+    /// read without.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.files()
+    }
+
+    /// Hands over what has happened, in order of time: all of it with `is_over`, else what no other
+    /// CPU can have anything older than any more.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn drain<E>(
+        &mut self,
+        is_over: bool,
+        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { rings, decoder } = self;
+        rings.drain(is_over);
+        while let Some(record) = rings.next_record() {
+            decoder.decode(&record.record, record.time_ns, &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a record of the BPF programs: it is handed over among the others.
+    pub fn push_call(&mut self, record: &CallRecord<'_>, bytes: &[u8]) {
+        self.rings.push(record.time_ns, decode::CALL, bytes);
+    }
+
+    /// No more happens; what happened can still be read.
+    pub fn stop(&mut self) {
+        self.rings.stop();
+    }
+
+    /// How many records found no room in the ring buffers until now.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.decoder.missing()
+    }
+}

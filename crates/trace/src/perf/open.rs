@@ -1,0 +1,331 @@
+//! Which events are opened, and where.
+
+use rustix::io::Errno;
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::record::{Events, Layout};
+use tare_format::tracepoint::Format;
+use tare_kernel::bpf::Follow;
+use tare_kernel::host::Host;
+use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::procfs;
+use tare_kernel::ring::{Ring, RingError};
+use tare_kernel::tracefs::Tracefs;
+
+use super::PerfError;
+
+/// Which page faults are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Those that wait for a disk.
+    pub major: bool,
+    /// Those that don't.
+    pub minor: bool,
+}
+
+/// What is to be seen.
+#[derive(Clone, Debug, Default)]
+pub struct PerfOptions {
+    /// System calls.
+    pub calls: bool,
+    /// Page faults.
+    pub faults: Faults,
+    /// Threads that leave a CPU and come back to one.
+    pub switches: bool,
+    /// Tracepoints, as `system` and `name`; a `*` in the name stands for anything.
+    pub tracepoints: Vec<(String, String)>,
+    /// The cgroup of each call.
+    pub cgroups: bool,
+}
+
+impl PerfOptions {
+    /// Whether anything is to be seen at all.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.calls
+            || self.switches
+            || self.faults != Faults::default()
+            || !self.tracepoints.is_empty()
+    }
+}
+
+/// What a record of an event is.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Enter,
+    Exit,
+    Signal,
+    Fault {
+        major: bool,
+    },
+    /// It has records of threads alone: their begins, ends, names and switches.
+    Threads,
+    Tracepoint(Box<Tracepoint>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracepoint {
+    pub(super) name: String,
+    pub(super) format: Option<Format>,
+}
+
+/// What was opened.
+#[derive(Default)]
+pub(super) struct Opened {
+    /// Of each event the kind, in the order of `layouts`.
+    pub(super) kinds: Vec<Kind>,
+    pub(super) layouts: Events,
+    pub(super) events: Vec<Box<dyn EventFile>>,
+    pub(super) rings: Vec<Ring>,
+    pub(super) owners: Vec<usize>,
+}
+
+/// An event before it is opened.
+struct Planned {
+    kind: Kind,
+    attr: Attr,
+    name: String,
+    /// Where it can't be opened, the others are enough.
+    optional: bool,
+}
+
+const FIELDS: u32 = abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
+
+/// `PERF_REG_X86_AX` and `PERF_REG_ARM64_X0`: what is wanted is the ABI that stands before them.
+const ANY_REGISTER: u64 = 1;
+
+fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
+    Attr {
+        kind,
+        config,
+        sampling: Sampling::Period(1),
+        sample_type: u64::from(FIELDS | fields),
+        flags: Flags::DISABLED | Flags::SAMPLE_ID_ALL | Flags::WATERMARK | Flags::USE_CLOCKID,
+        clockid: libc::CLOCK_MONOTONIC,
+        wakeup: ring_bytes / 8,
+        ..Attr::default()
+    }
+}
+
+fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planned>, PerfError> {
+    let software =
+        |config: u32, fields| attr(abi::PERF_TYPE_SOFTWARE, config.into(), fields, ring_bytes);
+    let planned = |kind, attr, name: &str| {
+        let optional = matches!(kind, Kind::Signal);
+        Planned { kind, attr, name: name.to_owned(), optional }
+    };
+    let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
+    threads.flags |= Flags::TASK | Flags::COMM;
+    threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
+    let mut all = vec![planned(Kind::Threads, threads, "dummy")];
+    for (is_wanted, major, name, config) in [
+        (wanted.faults.major, true, "major-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
+        (wanted.faults.minor, false, "minor-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+    ] {
+        if is_wanted {
+            let attr = software(config, abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_ADDR);
+            all.push(planned(Kind::Fault { major }, attr, name));
+        }
+    }
+    if !wanted.calls && wanted.tracepoints.is_empty() {
+        return Ok(all);
+    }
+    let tracefs = Tracefs::find(host)?;
+    let traced = |config, fields| attr(abi::PERF_TYPE_TRACEPOINT, config, fields, ring_bytes);
+    if wanted.calls {
+        let cgroup = if wanted.cgroups { abi::PERF_SAMPLE_CGROUP } else { 0 };
+        let of_calls = |id| traced(id, abi::PERF_SAMPLE_RAW | cgroup);
+        let mut enter = of_calls(tracefs.id("raw_syscalls", "sys_enter")?);
+        enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
+        enter.sample_regs_user = ANY_REGISTER;
+        all.push(planned(Kind::Enter, enter, "raw_syscalls:sys_enter"));
+        let exit = of_calls(tracefs.id("raw_syscalls", "sys_exit")?);
+        all.push(planned(Kind::Exit, exit, "raw_syscalls:sys_exit"));
+        if let Ok(id) = tracefs.id("signal", "signal_deliver") {
+            all.push(planned(Kind::Signal, of_calls(id), "signal:signal_deliver"));
+        }
+    }
+    for (name, id, format) in tracepoints(&wanted.tracepoints, &tracefs)? {
+        let point = Tracepoint { name: name.clone(), format };
+        let kind = Kind::Tracepoint(Box::new(point));
+        all.push(planned(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
+    }
+    Ok(all)
+}
+
+/// Name, number and format of each tracepoint that was asked for.
+fn tracepoints(
+    asked: &[(String, String)],
+    tracefs: &Tracefs,
+) -> Result<Vec<(String, u64, Option<Format>)>, PerfError> {
+    let mut all = Vec::new();
+    for (system, pattern) in asked {
+        let names = tracefs.events(system)?;
+        let before = all.len();
+        for name in names.iter().filter(|name| fits(pattern, name)) {
+            let format = tracefs.format(system, name)?;
+            let format = Format::parse(&String::from_utf8_lossy(&format));
+            all.push((format!("{system}:{name}"), tracefs.id(system, name)?, format));
+        }
+        if all.len() == before {
+            // The error names what was asked for.
+            tracefs.id(system, pattern)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a name is like a pattern in which `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut left) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<_> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last)
+}
+
+/// The tasks to open events on; `None` stands for whole CPUs.
+fn tasks(follow: &Follow, host: &Host) -> Result<Option<Vec<i32>>, PerfError> {
+    match follow {
+        Follow::All(_) => Ok(None),
+        Follow::Command(child) => Ok(Some(vec![*child])),
+        Follow::Processes(pids) => {
+            let mut tids = Vec::new();
+            for &pid in pids {
+                match procfs::threads(host, pid) {
+                    Ok(threads) => tids.extend(threads),
+                    Err(_) => return Err(PerfError::NoProcess(pid)),
+                }
+            }
+            Ok(Some(tids))
+        }
+    }
+}
+
+/// What is opened, as it is opened.
+struct Opening<'a> {
+    follow: &'a Follow,
+    tasks: Option<Vec<i32>>,
+    cpus: &'a [u32],
+    ring_bytes: u32,
+    opened: Opened,
+    /// The ring buffer of each CPU, and the event that it belongs to.
+    rings: Vec<Option<(Ring, usize)>>,
+}
+
+pub(super) fn open(
+    wanted: &PerfOptions,
+    follow: &Follow,
+    ring_bytes: u32,
+    host: &Host,
+) -> Result<Opened, PerfError> {
+    let cpus = host.online_cpus().map_err(|source| PerfError::Host {
+        path: "/sys/devices/system/cpu/online".to_owned(),
+        source,
+    })?;
+    let mut opening = Opening {
+        follow,
+        tasks: tasks(follow, host)?,
+        cpus: cpus.as_slice(),
+        ring_bytes,
+        opened: Opened::default(),
+        rings: cpus.iter().map(|_| None).collect(),
+    };
+    for planned in plan(wanted, ring_bytes, host)? {
+        opening.open(planned)?;
+    }
+    let mut opened = opening.opened;
+    (opened.rings, opened.owners) = opening.rings.into_iter().flatten().unzip();
+    Ok(opened)
+}
+
+impl Opening<'_> {
+    /// Opens an event on each task and CPU.
+    fn open(&mut self, mut planned: Planned) -> Result<(), PerfError> {
+        planned.attr.flags.set(Flags::INHERIT, self.tasks.is_some());
+        let mut ids = Vec::new();
+        for (at, &cpu) in self.cpus.iter().enumerate() {
+            let targets: Vec<_> = match &self.tasks {
+                None => vec![Target::Cpu(cpu)],
+                Some(tids) => tids.iter().map(|&tid| Target::TaskOnCpu(tid, cpu)).collect(),
+            };
+            for target in targets {
+                let event = match System.open(&planned.attr, target, None) {
+                    Ok(event) => event,
+                    Err(_) if planned.optional => continue,
+                    // A thread that has ended meanwhile; its process was there.
+                    Err(Errno::SRCH) if matches!(self.follow, Follow::Processes(_)) => continue,
+                    Err(errno) => return Err(self.refused(&planned.name, errno)),
+                };
+                keep_off_own(&planned.kind, self.tasks.is_none(), &*event);
+                ids.push(event.id().map_err(|errno| self.refused(&planned.name, errno))?);
+                self.attach(at, &*event).map_err(|error| match error {
+                    Attaching::Ring(error) => error.into(),
+                    Attaching::Output(errno) => self.refused(&planned.name, errno),
+                })?;
+                self.opened.events.push(event);
+            }
+        }
+        self.opened.kinds.push(planned.kind);
+        self.opened.layouts.add(Layout::from(&planned.attr), ids);
+        Ok(())
+    }
+
+    /// Has an event write into the ring buffer of its CPU, which is that of the first event there.
+    fn attach(&mut self, at: usize, event: &dyn EventFile) -> Result<(), Attaching> {
+        match &self.rings[at] {
+            Some((_, owner)) => {
+                event.set_output(&*self.opened.events[*owner]).map_err(Attaching::Output)
+            }
+            None => {
+                let ring = Ring::map(event, self.ring_bytes as usize).map_err(Attaching::Ring)?;
+                self.rings[at] = Some((ring, self.opened.events.len()));
+                Ok(())
+            }
+        }
+    }
+
+    fn refused(&self, event: &str, errno: Errno) -> PerfError {
+        let event = event.to_owned();
+        match errno {
+            Errno::PERM | Errno::ACCESS => PerfError::NotPermitted { event },
+            Errno::MFILE => PerfError::TooManyFiles { cpus: self.cpus.len() },
+            _ => PerfError::Open { event, errno },
+        }
+    }
+}
+
+/// Why an event has no ring buffer to write to.
+enum Attaching {
+    Ring(RingError),
+    Output(Errno),
+}
+
+/// What this process does is no part of a whole machine's calls: else each line that it writes
+/// would make another.
+fn keep_off_own(kind: &Kind, whole_machine: bool, event: &dyn EventFile) {
+    let is_traced = matches!(kind, Kind::Enter | Kind::Exit | Kind::Signal | Kind::Tracepoint(_));
+    if whole_machine && is_traced {
+        let own = rustix::process::getpid().as_raw_nonzero();
+        if let Ok(filter) = std::ffi::CString::new(format!("common_pid != {own}")) {
+            // Where it isn't taken, the decoder leaves them out.
+            let _ = event.set_filter(&filter);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        let cases = [("sched_*", "sched_switch"), ("*", "x"), ("a*b*c", "axxbyyc"), ("ab", "ab")];
+        assert!(cases.iter().all(|(pattern, name)| fits(pattern, name)));
+        assert!(!fits("sched_*", "signal") && !fits("a*b*c", "acb") && !fits("ab", "abc"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Sums of system calls, made of their records: where no BPF program can make them.
+
+use std::collections::HashMap;
+
+use tare_kernel::bpf::{By, Call, CallSums, Histogram, Sums, TaskEvent, ThreadName};
+
+use crate::perf::Seen;
+
+/// So many pairs of call and thread, or cgroup, are kept at most: as many as in the kernel.
+const MOST: usize = 65_536;
+
+/// Adds calls up.
+#[derive(Debug)]
+pub(crate) struct Adder {
+    by: By,
+    calls: HashMap<(u64, Call), CallSums>,
+    names: HashMap<u32, [u8; 16]>,
+    sums: Sums,
+}
+
+impl Adder {
+    pub(crate) fn new(by: By) -> Self {
+        Self { by, calls: HashMap::new(), names: HashMap::new(), sums: Sums::default() }
+    }
+
+    pub(crate) fn add(&mut self, seen: Seen<'_>) {
+        match seen {
+            Seen::Name { tid, comm, .. } if self.by == By::Thread => {
+                let mut name = [0; 16];
+                for (to, from) in name.iter_mut().take(15).zip(comm) {
+                    *to = *from;
+                }
+                self.names.insert(tid, name);
+            }
+            Seen::Missing(records) => self.sums.missing_calls += records,
+            Seen::Record { record, cgroup } => match record.event {
+                TaskEvent::Exit { call, result, duration_ns, .. } => {
+                    let scope = match self.by {
+                        By::Call => 0,
+                        By::Thread => record.tid.into(),
+                        By::Cgroup => cgroup,
+                    };
+                    self.call(scope, call, result, duration_ns);
+                }
+                TaskEvent::Fork { tid, .. } => {
+                    // A new thread has its parent's name.
+                    if let Some(name) = self.names.get(&record.tid).copied() {
+                        self.names.insert(tid, name);
+                    }
+                }
+                TaskEvent::End(_) => {
+                    if let Some(comm) = self.names.remove(&record.tid) {
+                        let ended = ThreadName { process: record.process, comm };
+                        self.sums.ended.insert(record.tid, ended);
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, scope: u64, call: Call, result: i64, duration_ns: u64) {
+        let is_full = self.calls.len() >= MOST;
+        let key = (scope, call);
+        if is_full && !self.calls.contains_key(&key) {
+            self.sums.missing_calls += 1;
+            return;
+        }
+        let sums = self.calls.entry(key).or_insert_with(|| CallSums {
+            call,
+            scope,
+            calls: 0,
+            total_ns: 0,
+            max_ns: 0,
+            histogram: Histogram::EMPTY,
+            errors: std::collections::BTreeMap::new(),
+        });
+        sums.calls += 1;
+        sums.total_ns += duration_ns;
+        sums.max_ns = sums.max_ns.max(duration_ns);
+        sums.histogram.count(duration_ns);
+        if let Ok(errno @ 1..=4095) = u32::try_from(-result) {
+            *sums.errors.entry(errno).or_default() += 1;
+        }
+    }
+
+    /// All that was added up; names of threads that go on are known to the kernel.
+    pub(crate) fn finish(&mut self) -> Sums {
+        self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
+        std::mem::take(&mut self.sums)
+    }
+}

@@ -1,0 +1,238 @@
+//! Who sees system calls: BPF programs, or perf events where these can't be had.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use tare_kernel::bpf::{BpfError, By, Call, CallPlan, Calls, Follow, Sums};
+use tare_kernel::host::Host;
+use thiserror::Error;
+
+use crate::perf::{PerfError, PerfEvents, PerfOptions, Seen};
+use crate::sums::Adder;
+
+/// Why nothing can be traced.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// Neither by BPF programs nor by perf events.
+    #[error("{bpf}, and by perf events: {perf}")]
+    Neither {
+        /// Why not by BPF programs.
+        bpf: BpfError,
+        /// Why not by perf events.
+        perf: PerfError,
+    },
+    /// What stands between calls can't be seen.
+    #[error("{0}")]
+    Between(#[from] PerfError),
+    /// The programs run, and can't be asked.
+    #[error("{0}")]
+    Bpf(BpfError),
+    /// A process that was to be followed is gone.
+    #[error("there is no process {0}")]
+    NoProcess(i32),
+}
+
+/// BPF programs can't be had, and perf events take their place.
+#[derive(Debug)]
+pub struct StepBack {
+    why: BpfError,
+    /// Each call is a line, and not only a part of a sum.
+    of_lines: bool,
+}
+
+impl fmt::Display for StepBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lacks = if self.of_lines {
+            "without what pointers lead to (paths are addresses)"
+        } else {
+            "each call costs more, and a full ring buffer loses some"
+        };
+        let remedy = match self.why {
+            BpfError::NotPermitted(_) => "; root, or CAP_BPF with CAP_PERFMON, has all of it",
+            _ => "",
+        };
+        write!(f, "{}: by perf events instead, {lacks}{remedy}", self.why)
+    }
+}
+
+/// Whether an error is about this process and this kernel, and not about what is to be traced.
+fn step_back(error: BpfError, of_lines: bool) -> Result<StepBack, TraceError> {
+    match error {
+        BpfError::NoProcess(pid) => Err(TraceError::NoProcess(pid)),
+        why => Ok(StepBack { why, of_lines }),
+    }
+}
+
+fn neither(step: StepBack, perf: PerfError) -> TraceError {
+    match perf {
+        PerfError::NoProcess(pid) => TraceError::NoProcess(pid),
+        perf => TraceError::Neither { bpf: step.why, perf },
+    }
+}
+
+/// What happens is seen as it happens.
+#[derive(Debug)]
+pub struct Tracer {
+    calls: Option<Calls>,
+    perf: Option<PerfEvents>,
+}
+
+impl Tracer {
+    /// Begins. Where BPF programs can't be loaded, perf events show the calls, and the second part
+    /// says why. `wanted` is what is shown beside calls.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn start(
+        plans: impl Iterator<Item = (Call, CallPlan)>,
+        wanted: &PerfOptions,
+        follow: &Follow,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<(Self, Option<StepBack>), TraceError> {
+        let between = wanted.has_any().then(|| PerfEvents::start(wanted, follow, ring_bytes, host));
+        let perf = between.transpose()?;
+        match Calls::start(plans, follow, ring_bytes) {
+            Ok(calls) => Ok((Self { calls: Some(calls), perf }, None)),
+            Err(error) => {
+                let step = step_back(error, true)?;
+                // Events of before are closed first: one ring buffer for each CPU is enough.
+                drop(perf);
+                let wanted = PerfOptions { calls: true, ..wanted.clone() };
+                match PerfEvents::start(&wanted, follow, ring_bytes, host) {
+                    Ok(perf) => Ok((Self { calls: None, perf: Some(perf) }, Some(step))),
+                    Err(perf) => Err(neither(step, perf)),
+                }
+            }
+        }
+    }
+
+    /// What becomes readable when much waits to be read.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let perf = self.perf.iter().flat_map(PerfEvents::files);
+        self.calls.iter().map(Calls::file).chain(perf)
+    }
+
+    /// Hands over what has happened. With `is_over` the tracing ends, and all that is left comes.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn drain<E>(
+        &mut self,
+        is_over: bool,
+        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if is_over {
+            self.perf.iter_mut().for_each(PerfEvents::stop);
+            self.calls.iter_mut().for_each(Calls::stop);
+        }
+        if let Some(calls) = &mut self.calls {
+            loop {
+                let perf = &mut self.perf;
+                let found = calls.drain(|record, bytes| {
+                    if let Some(perf) = perf {
+                        perf.push_call(&record, bytes);
+                        return Ok(());
+                    }
+                    each(Seen::Record { record, cgroup: 0 })
+                })?;
+                // Once the programs are gone, what they wrote has an end.
+                if found == 0 || !is_over {
+                    break;
+                }
+            }
+        }
+        self.perf.as_mut().map_or(Ok(()), |perf| perf.drain(is_over, each))
+    }
+
+    /// How many records found no room.
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`].
+    pub fn missing(&self) -> Result<u64, TraceError> {
+        let calls = self.calls.as_ref().map_or(Ok(0), Calls::missing).map_err(TraceError::Bpf)?;
+        Ok(calls + self.perf.as_ref().map_or(0, PerfEvents::missing))
+    }
+}
+
+/// Sums of calls, made in the kernel where BPF programs can be had.
+#[derive(Debug)]
+pub struct SumTracer(How);
+
+#[derive(Debug)]
+enum How {
+    Bpf(Box<tare_kernel::bpf::Summary>),
+    Perf(Box<PerfEvents>, Box<Adder>),
+}
+
+impl SumTracer {
+    /// Begins; see [`Tracer::start`].
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn start(
+        by: By,
+        follow: &Follow,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<(Self, Option<StepBack>), TraceError> {
+        match tare_kernel::bpf::Summary::start(by, follow) {
+            Ok(programs) => Ok((Self(How::Bpf(Box::new(programs))), None)),
+            Err(error) => {
+                let step = step_back(error, false)?;
+                let wanted = PerfOptions {
+                    calls: true,
+                    cgroups: by == By::Cgroup,
+                    ..PerfOptions::default()
+                };
+                match PerfEvents::start(&wanted, follow, ring_bytes, host) {
+                    Ok(perf) => {
+                        let how = How::Perf(Box::new(perf), Box::new(Adder::new(by)));
+                        Ok((Self(how), Some(step)))
+                    }
+                    Err(perf) => Err(neither(step, perf)),
+                }
+            }
+        }
+    }
+
+    /// What becomes readable when much waits to be read; nothing where the kernel makes the sums.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let perf = match &self.0 {
+            How::Bpf(_) => None,
+            How::Perf(perf, _) => Some(perf),
+        };
+        perf.into_iter().flat_map(|perf| perf.files())
+    }
+
+    /// Adds up what has happened; with `is_over` nothing more happens.
+    pub fn drain(&mut self, is_over: bool) {
+        match &mut self.0 {
+            How::Bpf(programs) => {
+                if is_over {
+                    programs.stop();
+                }
+            }
+            How::Perf(perf, adder) => {
+                if is_over {
+                    perf.stop();
+                }
+                let Ok(()) = perf.drain(is_over, |seen| {
+                    adder.add(seen);
+                    Ok::<_, std::convert::Infallible>(())
+                });
+            }
+        }
+    }
+
+    /// The sums.
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`].
+    pub fn read(&mut self) -> Result<Sums, TraceError> {
+        match &mut self.0 {
+            How::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
+            How::Perf(_, adder) => Ok(adder.finish()),
+        }
+    }
+}
