@@ -113,7 +113,7 @@ pub use profile::{
     Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, TimeRange,
     has_callchains, summarize,
 };
-pub use recording::Recording;
+pub use recording::{Position, Recording};
 pub use replay::Replay;
 pub use replayed::Replayed;
 pub use sink::Sink;

@@ -10,6 +10,8 @@
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tare_format::file::features::DIR_FORMAT;
 use tare_format::file::{Description, Entry, Header, Losses, OpenError, Reader};
@@ -26,12 +28,29 @@ const PARTS: usize = 1 << 16;
 pub struct Recording {
     main: Reader<File>,
     parts: Vec<Part>,
+    /// Of all records; `None` of a stream.
+    bytes: Option<u64>,
+    position: Position,
+}
+
+/// How many bytes of a recording were read, for other threads to ask.
+#[derive(Clone, Debug, Default)]
+pub struct Position(Arc<AtomicU64>);
+
+impl Position {
+    /// Bytes that were read so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The records of one ring, in order of time.
 #[derive(Debug)]
 struct Part {
     reader: Reader<File>,
+    /// Where its last record lies.
+    offset: u64,
     /// Of its last record; `None` at its end.
     time_ns: Option<u64>,
 }
@@ -56,7 +75,7 @@ impl Recording {
         })?;
         let mut recording = Self::from_file(main, path)?;
         if recording.description().features().section(DIR_FORMAT).is_some() {
-            recording.parts = recording.open_parts(path).map_err(failed)?;
+            recording.open_parts(path).map_err(failed)?;
         }
         Ok(recording)
     }
@@ -73,20 +92,37 @@ impl Recording {
             OpenError::Io(source) => Error::Open { path: path.to_owned(), source },
             source => Error::Format { path: path.to_owned(), source },
         })?;
-        Ok(Self { main, parts: Vec::new() })
+        let bytes = match main.header() {
+            Header::File(header) => Some(header.data.offset.saturating_add(header.data.size)),
+            Header::Pipe => None,
+        };
+        Ok(Self { main, parts: Vec::new(), bytes, position: Position::default() })
     }
 
-    fn open_parts(&self, folder: &Path) -> io::Result<Vec<Part>> {
-        let mut parts = Vec::new();
+    fn open_parts(&mut self, folder: &Path) -> io::Result<()> {
         for number in 0..PARTS {
             let file = match File::open(folder.join(format!("data.{number}"))) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 opened => opened?,
             };
+            let bytes = file.metadata()?.len();
+            self.bytes = self.bytes.map(|all| all.saturating_add(bytes));
             let reader = Reader::records(file, self.main.endian());
-            parts.push(Part { reader, time_ns: Some(0) });
+            self.parts.push(Part { reader, offset: 0, time_ns: Some(0) });
         }
-        Ok(parts)
+        Ok(())
+    }
+
+    /// How many bytes its records have; `None` of a stream.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
+    /// How far it was read, also later.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position.clone()
     }
 
     /// How the recording is laid out.
@@ -121,11 +157,20 @@ impl Recording {
     /// The source can't be read. Malformed data are no error.
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
         if self.parts.is_empty() || self.main.has_record()? {
-            return self.main.next_record();
+            let next = self.main.next_record()?;
+            let bytes = next.as_ref().map(|entry| entry.offset).or(self.bytes);
+            bytes.inspect(|bytes| self.position.0.store(*bytes, Ordering::Relaxed));
+            return Ok(next);
         }
-        let Some(index) = self.next_part()? else { return Ok(None) };
+        let Some(index) = self.next_part()? else {
+            self.bytes.inspect(|bytes| self.position.0.store(*bytes, Ordering::Relaxed));
+            return Ok(None);
+        };
         let (description, part) = (self.main.description(), &mut self.parts[index]);
         let Some(entry) = part.reader.next_record()? else { return Ok(None) };
+        let read = entry.offset.saturating_sub(part.offset);
+        part.offset = entry.offset;
+        self.position.0.fetch_add(read, Ordering::Relaxed);
         part.time_ns = description.lookup().time_ns(&entry.record).or(part.time_ns);
         Ok(Some(Entry { description, ..entry }))
     }

@@ -15,6 +15,7 @@ mod list;
 mod live;
 mod model;
 mod paint;
+mod progress;
 mod terminal;
 mod view;
 
@@ -38,6 +39,7 @@ use terminal::Screen;
 pub use keys::{Action, BINDINGS, Binding, LIVE_BINDINGS, View};
 pub use live::{Feed, LiveScreen, LiveShown, Running};
 pub use model::Pace;
+pub use progress::{PROGRESS_AFTER, ProgressLine, progress_bar};
 
 /// How often the screen changes while a recording is loaded.
 const TICK: Duration = Duration::from_millis(100);

@@ -13,6 +13,7 @@ use tare_kernel::host::Host;
 use tare_record::describe::kernel_build_id;
 use tare_replay::{Code, ProfileOptions};
 use tare_symbols::SymbolOptions;
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw::BuildidList;
@@ -73,7 +74,8 @@ fn running_kernel() -> anyhow::Result<String> {
 
 /// Those that a recording lists, then those that its mappings have.
 fn recorded(path: &Path) -> anyhow::Result<Vec<Listed>> {
-    let mut recording = open(path, &mut SymbolOptions::default())?;
+    let progress = ProgressLine::begin();
+    let mut recording = open(path, &mut SymbolOptions::default(), &progress)?;
     learn(&mut recording)?;
     let mut listed = Vec::new();
     let mut seen = BTreeSet::new();
@@ -103,7 +105,8 @@ fn recorded(path: &Path) -> anyhow::Result<Vec<Listed>> {
 /// The files that samples lie in.
 fn hits(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
     let mut symbols = SymbolOptions::default();
-    let recording = open(path, &mut symbols)?;
+    let progress = ProgressLine::begin();
+    let recording = open(path, &mut symbols, &progress)?;
     let options = ProfileOptions {
         code: Code::Leaf,
         include_self: true,

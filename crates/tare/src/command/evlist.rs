@@ -10,6 +10,7 @@ use tare_format::record::kind;
 use tare_render::script::attr_line;
 use tare_replay::{Recording, Tracepoints};
 use tare_symbols::SymbolOptions;
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw::Evlist;
@@ -17,8 +18,10 @@ use crate::command::recording::open;
 use crate::exit::Exit;
 
 pub(crate) fn run(raw: &Evlist) -> Outcome {
-    let mut recording = open(&raw.input, &mut SymbolOptions::default())?;
+    let progress = ProgressLine::begin();
+    let mut recording = open(&raw.input, &mut SymbolOptions::default(), &progress)?;
     learn(&mut recording)?;
+    drop(progress);
     let description = recording.description();
     let mut tracepoints = Tracepoints::default();
     tracepoints.learn(description);

@@ -11,6 +11,7 @@ use tare_render::export::Parquet;
 use tare_render::export::Pprof;
 use tare_render::export::{Chrome, Exporter, Firefox, Folded, JsonLines, Out, Speedscope};
 use tare_render::{Sample, SampleSink};
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw::{self, ExportFormat};
@@ -31,7 +32,10 @@ pub(crate) fn run(raw: raw::Export) -> Outcome {
     let failed = || named(&export.output);
     let exporter = exporter(export.format, out).with_context(failed)?;
     let mut taking = Taking { exporter };
-    let read = replay(&export.samples, export.has_traces(), &mut taking)?;
+    let is_stdout = export.output == Path::new("-");
+    let progress = if is_stdout { ProgressLine::beside_stdout() } else { ProgressLine::begin() };
+    let read = replay(&export.samples, export.has_traces(), &mut taking, &progress)?;
+    progress.go_on("writing");
     taking.exporter.finish(&read.whole()).with_context(failed)?;
     Ok(Exit::Success)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tare_render::flame::{Collector, Graph, PAGE_BYTES, Recorded, RecordingInfo, Style, page, svg};
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -19,11 +20,13 @@ pub(crate) fn run(raw: raw::Flame) -> Outcome {
 
 /// Reads the recording, or two, and writes the page or the picture.
 pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
-    let mut read = vec![collected(&flame.samples)?];
+    let progress = ProgressLine::begin();
+    let mut read = vec![collected(&flame.samples, &progress)?];
     if let Some(vs) = &flame.vs {
         let samples = Samples { input: vs.clone(), ..flame.samples.clone() };
-        read.push(collected(&samples)?);
+        read.push(collected(&samples, &progress)?);
     }
+    progress.go_on("drawing");
     let names = [Some(&flame.samples.input), flame.vs.as_ref()].into_iter().flatten();
     let accounts = names.zip(&read).map(|(name, (read, _))| account(name, read));
     let accounts: Vec<RecordingInfo> = accounts.collect();
@@ -34,15 +37,18 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     let recorded = reads.iter().zip(samples);
     let recorded = recorded.map(|(read, samples)| vec![Recorded { whole: read.whole(), samples }]);
     let mut graph = Graph::new(recorded.collect(), flame.order);
+    if flame.output == Path::new("-") {
+        drop(progress);
+    }
     write_to(&flame.output, |out| match flame.is_svg {
         true => svg(out, &mut graph, &accounts, &style),
         false => page(out, &mut graph, &accounts, &style, PAGE_BYTES),
     })
 }
 
-fn collected(samples: &Samples) -> anyhow::Result<(Read, Collector)> {
+fn collected(samples: &Samples, progress: &ProgressLine) -> anyhow::Result<(Read, Collector)> {
     let mut collector = Collector::default();
-    let read = replay(samples, false, &mut collector)?;
+    let read = replay(samples, false, &mut collector, progress)?;
     Ok((read, collector))
 }
 

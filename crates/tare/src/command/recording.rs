@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tare_replay::{Error, Recording};
 use tare_symbols::SymbolOptions;
+use tare_tui::ProgressLine;
 
 use crate::command::archive::unpack::{is_archive, unpack};
 use crate::command::vmlinux;
@@ -17,15 +18,27 @@ pub(crate) fn exists(path: &Path) -> Result<(), Error> {
 }
 
 /// Opens a recording, or that in an archive, whose files symbols are then looked for in; `-` is
-/// standard input.
-pub(crate) fn open(path: &Path, symbols: &mut SymbolOptions) -> anyhow::Result<Recording> {
+/// standard input. Shows that it is read.
+pub(crate) fn open(
+    path: &Path,
+    symbols: &mut SymbolOptions,
+    progress: &ProgressLine,
+) -> anyhow::Result<Recording> {
+    if is_archived(path) {
+        progress.go_on(&format!("unpacking {}", path.display()));
+    }
     let recording = opened(path, symbols)?;
     vmlinux::check(&recording, symbols)?;
+    progress.read(&recording, path);
     Ok(recording)
 }
 
+fn is_archived(path: &Path) -> bool {
+    path != Path::new("-") && is_archive(path)
+}
+
 fn opened(path: &Path, symbols: &mut SymbolOptions) -> anyhow::Result<Recording> {
-    if path != Path::new("-") && is_archive(path) {
+    if is_archived(path) {
         return Ok(Recording::open(&unpack(path, symbols)?)?);
     }
     if path != Path::new("-") {

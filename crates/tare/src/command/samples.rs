@@ -16,6 +16,7 @@ use tare_render::{SampleSink, Session, Unit, Whole};
 use tare_replay::{
     Code, Error, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink,
 };
+use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::Samples;
 use crate::command::filter::Passing;
@@ -42,9 +43,10 @@ pub(crate) fn replay(
     samples: &Samples,
     trace: bool,
     sink: &mut dyn SampleSink,
+    progress: &ProgressLine,
 ) -> anyhow::Result<Read> {
     let mut symbols = samples.symbols.clone();
-    let mut recording = open(&samples.input, &mut symbols)?;
+    let mut recording = open(&samples.input, &mut symbols, progress)?;
     let options = ProfileOptions {
         time: samples.time,
         by_cpu: true,

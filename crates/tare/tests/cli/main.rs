@@ -30,6 +30,7 @@ mod overhead;
 mod perf_options;
 mod perf_options_run;
 mod predicted_cost;
+mod progress;
 mod reading;
 mod record;
 mod record_cgroup;

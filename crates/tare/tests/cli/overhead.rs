@@ -371,15 +371,8 @@ fn the_page_draws_in_a_browser() {
     );
     let log = folder.path().join("net.json");
     let output = Command::new("timeout")
-        .args([
-            "120",
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--disable-component-update",
-        ])
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--disable-background-networking", "--disable-component-update"])
         .args(["--enable-logging=stderr", "--v=0", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
         .arg(format!("--log-net-log={}", log.display()))

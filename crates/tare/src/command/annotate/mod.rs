@@ -11,6 +11,7 @@ use tare_format::ledger::Ledger;
 use tare_profile::{EventId, Profile, Selection, SymbolId, Weight};
 use tare_replay::{Detail, Options, Replay, SampleSink, SampleSinkOptions};
 use tare_symbols::Unresolved;
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -37,7 +38,8 @@ struct Shown {
 
 pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let mut symbols = symbols::resolve(raw.symbol_search);
-    let mut recording = open(&raw.input, &mut symbols)?;
+    let progress = ProgressLine::begin();
+    let mut recording = open(&raw.input, &mut symbols, &progress)?;
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
     let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols, ..Options::default() });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
@@ -59,7 +61,9 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
         dsos: raw.dsos,
         without_tids: own_tids(ledger.as_ref(), raw.include_self),
     };
+    progress.go_on("taking functions apart");
     let functions = annotated(&sink, &asked, &wanted);
+    drop(progress);
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
         let why =
             format!("no sample was taken in a function called '{name}' (tare report lists them)");

@@ -17,6 +17,7 @@ use tar::{Builder, EntryType, Header};
 use tare_record::own_file;
 use tare_replay::{Code, ProfileOptions, Recording};
 use tare_symbols::{UsedContent, UsedFiles};
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -52,7 +53,10 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
         symbols: options,
         ..ProfileOptions::default()
     };
+    let progress = ProgressLine::begin();
+    progress.read(&recording, &input);
     tare_replay::summarize(recording, &whole)?;
+    progress.go_on("packing");
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
     let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());
@@ -61,6 +65,7 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     let remove = || is_file.then(|| std::fs::remove_file(&output));
     let Packed { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
     let size = file.metadata().map_or(0, |meta| meta.len());
+    drop(progress);
     let mb = |bytes: u64| bytes as f64 / 1e6;
     say(&format!(
         "{} and {files} files it needs, {:.1} MB, are {:.1} MB in {}",

@@ -21,7 +21,7 @@ use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_tui::Ended;
+use tare_tui::{Ended, ProgressLine};
 
 /// A recording that was read, and what its samples weigh where they are drawn.
 struct Taken {
@@ -48,18 +48,21 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     let slices = diff.sides.iter().all(|side| side.len() == 1);
     let mut runs = Runs::new(DiffOptions { slices, ..diff.options.clone() });
     let mut taken: [Vec<Taken>; 2] = Default::default();
+    let progress = ProgressLine::begin();
     for (side, recordings) in diff.sides.iter().enumerate() {
         for samples in recordings {
             let is_drawn = diff.flame.is_some() || is_interactive;
-            taken[side].push(take(samples, &mut runs, side, is_drawn)?);
+            taken[side].push(take(samples, &mut runs, side, is_drawn, &progress)?);
         }
     }
+    progress.go_on("comparing");
     let compared = rows::compare(&diff, &runs, &taken)?;
     let failed = compared.gates.iter().any(|gate| gate.failed);
     let chains = chains(&mut taken);
     if let Some(output) = &diff.flame {
         draw(output, chains.clone(), &taken)?;
     }
+    drop(progress);
     if is_interactive {
         let ended = tare_tui::diff::run(compared, chains, diff.view, terminal::is_plain())?;
         if let Ended::Signal(number) = ended {
@@ -86,9 +89,15 @@ fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
 }
 
 /// Sums up a recording.
-fn take(samples: &Samples, runs: &mut Runs, side: usize, is_drawn: bool) -> anyhow::Result<Taken> {
+fn take(
+    samples: &Samples,
+    runs: &mut Runs,
+    side: usize,
+    is_drawn: bool,
+    progress: &ProgressLine,
+) -> anyhow::Result<Taken> {
     let mut taking = Taking::default();
-    let read = replay(samples, false, &mut taking)?;
+    let read = replay(samples, false, &mut taking, progress)?;
     runs.add(side, &read.profile, taking.collector.sliced());
     let all = samples.time == tare_replay::TimeRange::All;
     let recorded_ns = read.ledger.as_ref().map(|ledger| ledger.recorded_ns).filter(|_| all);

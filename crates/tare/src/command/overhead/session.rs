@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use rustix::io::Errno;
 use tare_events::{Event, Sources, parse};
 use tare_format::abi::Flags;
@@ -22,6 +22,7 @@ use super::rate_limit::RateLimit;
 use crate::cli::resolved;
 use crate::exit::{Exit, Refusal};
 use tare_measure::overhead::study::{Study, StudyHost, VERSION};
+use tare_tui::progress_bar;
 
 /// What the studies of one call share.
 pub(super) struct Session<'a> {
@@ -67,7 +68,7 @@ impl<'a> Session<'a> {
             signals,
             pinned,
             limit,
-            bar: shows_bar.then(bar),
+            bar: shows_bar.then(|| progress_bar(1, "{bar:24} {percent:>3}% {msg}, {eta} left")),
             interrupted: false,
         })
     }
@@ -321,15 +322,6 @@ pub(super) fn study_host(host: &Host) -> StudyHost {
         cpus: host.online_cpus().map_or(0, |cpus| cpus.as_slice().len()),
         virtual_machine: host.hypervisor().map(|hypervisor| format!("{hypervisor:?}")),
     }
-}
-
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(2));
-    bar.set_style(
-        ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}, {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    bar
 }
 
 impl Drop for Session<'_> {

@@ -15,7 +15,8 @@ use tare_format::printable;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_profile::{Losses, Profile};
-use tare_replay::{Error, Recording, has_callchains};
+use tare_replay::{Error, Recording, Summary, has_callchains};
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -28,44 +29,64 @@ use crate::exit::{Exit, Refusal};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
     let mut report = Report::resolve(raw)?;
-    let recording = open(&report.input, &mut report.symbols)?;
+    let progress = ProgressLine::begin();
+    let recording = open(&report.input, &mut report.symbols, &progress)?;
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
     if interactive::is_wanted(&report)? {
+        drop(progress);
         return interactive::run(recording, &report);
     }
     if report.interface == Interface::Pager {
-        return pager::through(|out| write_rows(out, recording, &report));
+        return pager::through(|out| write_rows(out, recording, &report, progress));
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    write_rows(&mut out, recording, &report)?;
+    write_rows(&mut out, recording, &report, progress)?;
     out.flush()?;
     Ok(Exit::Success)
 }
 
 /// Writes it, without what stands around the rows where these alone are wanted.
-fn write_rows(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+fn write_rows(
+    out: &mut dyn Write,
+    recording: Recording,
+    report: &Report,
+    progress: ProgressLine,
+) -> anyhow::Result<()> {
     if !report.quiet {
-        return write(out, recording, report);
+        return write(out, recording, report, progress);
     }
     let mut text = Vec::new();
-    write(&mut text, recording, report)?;
+    write(&mut text, recording, report, progress)?;
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     lines.filter(|line| !line.starts_with(b"#")).try_for_each(|line| out.write_all(line))?;
     Ok(())
 }
 
-fn write(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+/// What is summed up first is written once the progress is gone.
+fn write(
+    out: &mut dyn Write,
+    recording: Recording,
+    report: &Report,
+    progress: ProgressLine,
+) -> anyhow::Result<()> {
+    let mut text = Vec::new();
     match report.part {
-        Part::Stats => stats::write(out, recording),
-        Part::Tasks { mmaps } => tasks::write(out, recording, mmaps),
-        Part::Dump => dump(out, recording, &report.input),
-        Part::Header(extent) => header::write_only(out, recording, extent),
-        Part::Table | Part::HeaderAndTable(_) => table(out, recording, report),
+        Part::Stats => stats::write(&mut text, recording)?,
+        Part::Tasks { mmaps } => tasks::write(&mut text, recording, mmaps)?,
+        Part::Dump => {
+            drop(progress);
+            return dump(out, recording, &report.input);
+        }
+        Part::Header(extent) => header::write_only(&mut text, recording, extent)?,
+        Part::Table | Part::HeaderAndTable(_) => return table(out, recording, report, progress),
     }
+    drop(progress);
+    Ok(out.write_all(&text)?)
 }
 
-fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::Result<()> {
+/// What is shown of a recording.
+fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
     // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
@@ -76,8 +97,8 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
         Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
         error => anyhow::Error::from(error),
     })?;
+    let event = summary.description.events().first().and_then(|event| event.name.as_deref());
     if let Some(broken) = &mut summary.profile.losses.frame_pointers {
-        let event = summary.description.events().first().and_then(|event| event.name.as_deref());
         let event = String::from_utf8_lossy(event.unwrap_or_default());
         broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
     }
@@ -89,13 +110,22 @@ fn table(out: &mut dyn Write, recording: Recording, report: &Report) -> anyhow::
             frame.is_none_or(|frame| frame.function.is_err())
         });
     }
+    Ok(summary)
+}
+
+fn table(
+    out: &mut dyn Write,
+    recording: Recording,
+    report: &Report,
+    progress: ProgressLine,
+) -> anyhow::Result<()> {
+    let summary = summed(recording, report)?;
+    drop(progress);
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
     if matches!(report.graph, CallGraphs::Asked(_)) && !chains {
-        return Err(Refusal::usage(
-            "-g: no call chains were recorded (record them: tare record -g)",
-        )
-        .into());
+        let why = "-g: no call chains were recorded (record them: tare record -g)";
+        return Err(Refusal::usage(why).into());
     }
     if report.exact && summary.profile.counted().is_empty() {
         let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";

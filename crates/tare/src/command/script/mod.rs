@@ -16,6 +16,7 @@ use tare_format::file::Description;
 use tare_format::record::{Record, Sample, kind};
 use tare_kernel::file_window::catch_bus_errors;
 use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -33,7 +34,8 @@ use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let mut script = Script::new(raw)?;
-    let recording = open(&script.input, &mut script.symbols)?;
+    let progress = ProgressLine::beside_stdout();
+    let recording = open(&script.input, &mut script.symbols, &progress)?;
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
     let mut lines = Lines::new(std::io::stdout().lock());

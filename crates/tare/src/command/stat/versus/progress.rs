@@ -1,12 +1,10 @@
 //! The progress bar, on a terminal and once a comparison takes longer than a second.
 
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use tare_measure::compare::pairs::Progress;
 
-/// Shorter comparisons show nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+use tare_tui::{PROGRESS_AFTER, progress_bar};
+
 /// Steps of the whole bar.
 const STEPS: u64 = 1000;
 
@@ -20,10 +18,11 @@ impl Bar {
     /// Shows how far a comparison has come. Drawn between runs only, from this thread: nothing
     /// ticks while a command runs.
     pub(super) fn update(&mut self, progress: &Progress<'_>) {
-        if progress.spent < PATIENCE {
+        if progress.spent < PROGRESS_AFTER {
             return;
         }
-        let bar = self.shown.get_or_insert_with(new_bar);
+        let bar =
+            self.shown.get_or_insert_with(|| progress_bar(STEPS, "{bar:24} {percent:>3}% {msg}"));
         let known = progress.half_width.map_or_else(String::new, |half| {
             format!(", time ratio known to ±{:.2}%", half.exp_m1() * 100.0)
         });
@@ -44,13 +43,4 @@ impl Drop for Bar {
             bar.finish_and_clear();
         }
     }
-}
-
-fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(
-        ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    bar
 }

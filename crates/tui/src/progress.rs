@@ -1,0 +1,132 @@
+//! How far a command has come: one line on stderr's terminal from its first second on, which is gone
+//! when it ends. Where stderr is no terminal, or one that can't move its cursor, there is none.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_replay::{Position, Recording};
+
+/// What ends sooner shows nothing.
+pub const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+const REDRAWN_AFTER: Duration = Duration::from_millis(200);
+
+/// A bar on stderr's terminal that is drawn when it is told of a step.
+#[must_use]
+pub fn progress_bar(steps: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
+    bar.set_style(style(template));
+    bar
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// The work of a command. Its line is drawn by a thread, and is gone once this is.
+#[derive(Debug)]
+pub struct ProgressLine {
+    bar: ProgressBar,
+    /// Of the recording that is being read.
+    position: Arc<Mutex<Option<Position>>>,
+    /// The thread ends when it hears nothing any more.
+    ends: Option<Sender<()>>,
+    drawer: Option<JoinHandle<()>>,
+}
+
+impl ProgressLine {
+    /// Of a command that begins now and writes to stdout when this is gone.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self::shown(std::io::stderr().is_terminal())
+    }
+
+    /// Of one that goes on writing to stdout meanwhile: where that is a terminal, or a pipe to what
+    /// may have the terminal, nothing is shown.
+    #[must_use]
+    pub fn beside_stdout() -> Self {
+        let file = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+        let kind = file.and_then(|file| file.metadata()).map(|meta| meta.file_type());
+        let is_apart = kind.is_ok_and(|kind| !kind.is_fifo() && !kind.is_socket());
+        let is_terminal = std::io::stdout().is_terminal();
+        Self::shown(is_apart && !is_terminal && std::io::stderr().is_terminal())
+    }
+
+    fn shown(is_shown: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let position = Arc::default();
+        let mut progress = Self { bar, position, ends: None, drawer: None };
+        if is_shown {
+            let (ends, ended) = channel();
+            let (bar, position) = (progress.bar.clone(), Arc::clone(&progress.position));
+            let draw = move || draw(&bar, &position, &ended);
+            // What can't be shown is done all the same.
+            progress.drawer = std::thread::Builder::new().spawn(draw).ok();
+            progress.ends = Some(ends);
+        }
+        progress
+    }
+
+    /// A recording is read from here on.
+    pub fn read(&self, recording: &Recording, path: &Path) {
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin { b"standard input" } else { path.as_os_str().as_encoded_bytes() };
+        let name = tare_format::printable(name).into_owned();
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = Some(recording.position());
+        match recording.bytes() {
+            Some(bytes) => {
+                self.bar.set_length(bytes);
+                self.bar.set_style(style("tare: {bar:24} {percent:>3}% of {msg}"));
+            }
+            None => self.bar.set_style(style("tare: {bytes} of {msg}")),
+        }
+        self.bar.set_message(name);
+    }
+
+    /// A file is downloaded from here on.
+    pub fn receive(&self, url: &str) {
+        self.bar.set_style(style("tare: {msg}: {bytes}"));
+        self.bar.set_message(tare_format::printable(url.as_bytes()).into_owned());
+    }
+
+    /// So many bytes of it are there, of so many where that is known.
+    pub fn received(&self, bytes: u64, of: Option<u64>) {
+        of.into_iter().for_each(|of| self.bar.set_length(of));
+        self.bar.set_position(bytes);
+    }
+
+    /// Something is done from here on whose end is not known.
+    pub fn go_on(&self, what: &str) {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.bar.set_style(style("tare: {msg}, {elapsed} so far"));
+        self.bar.set_message(what.to_owned());
+    }
+}
+
+fn draw(bar: &ProgressBar, position: &Mutex<Option<Position>>, ended: &Receiver<()>) {
+    let mut wait = PROGRESS_AFTER;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        if wait == PROGRESS_AFTER {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            wait = REDRAWN_AFTER;
+        }
+        let position = position.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        position.inspect(|position| bar.set_position(position.bytes()));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        self.drawer.take().map(JoinHandle::join);
+    }
+}
