@@ -18,6 +18,9 @@ use crate::clock::VirtualClock;
 /// Bytes of a page: a write that is killed ends with one.
 const PAGE: u64 = 4096;
 
+/// Bytes of a block: what goes past the page cache consists of such.
+const BLOCK: usize = 4096;
+
 /// What is wrong with a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -138,7 +141,7 @@ impl SimulatedDisk {
         state.files.push(Vec::new());
         let number = state.files.len() - 1;
         state.names.insert(path.to_owned(), number);
-        Arc::new(SimulatedFile { shared: Arc::clone(&self.shared), number })
+        Arc::new(SimulatedFile { shared: Arc::clone(&self.shared), number, is_direct: false })
     }
 }
 
@@ -254,9 +257,20 @@ impl Disk for SimulatedDisk {
 struct SimulatedFile {
     shared: Arc<Shared>,
     number: usize,
+    /// Past the page cache.
+    is_direct: bool,
 }
 
 impl SimulatedFile {
+    /// What the kernel wants of a write past the page cache.
+    fn fits_blocks(pieces: &[IoSlice<'_>], offset: u64) -> bool {
+        let filled = pieces.iter().filter(|piece| !piece.is_empty());
+        offset.is_multiple_of(BLOCK as u64)
+            && filled.into_iter().all(|piece| {
+                piece.len().is_multiple_of(BLOCK) && piece.as_ptr().align_offset(BLOCK) == 0
+            })
+    }
+
     /// `offset`: `None` for the end.
     fn put(&self, pieces: &[IoSlice<'_>], offset: Option<u64>) -> Result<usize, Errno> {
         meanwhile();
@@ -279,6 +293,9 @@ impl SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno> {
+        if self.is_direct && !Self::fits_blocks(pieces, offset) {
+            return Err(Errno::INVAL);
+        }
         self.put(pieces, Some(offset))
     }
 
@@ -312,8 +329,9 @@ impl DiskFile for SimulatedFile {
     }
 
     fn direct(&self) -> Result<DirectFile, String> {
-        let file = Self { shared: Arc::clone(&self.shared), number: self.number };
-        Ok(DirectFile { file: Arc::new(file), block: 4096 })
+        let shared = Arc::clone(&self.shared);
+        let file = Self { shared, number: self.number, is_direct: true };
+        Ok(DirectFile { file: Arc::new(file), block: BLOCK })
     }
 
     fn allocate(&self, _offset: u64, _len: u64) -> Result<(), Errno> {

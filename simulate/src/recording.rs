@@ -187,7 +187,7 @@ impl Session<'_> {
         self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {
             // A queue writes later: then nothing is promised of this moment.
-            if self.scenario.output.compress.is_none() && self.scenario.to == To::File {
+            if !self.scenario.is_queued() && self.scenario.to == To::File {
                 self.flushed = due;
                 self.disk.mark(due);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use rustix::io::Errno;
 use tare_record::options::Keep;
-use tare_record::output::{Options, Switch};
+use tare_record::output::{Options, PathChoice, Switch};
 
 use crate::disk::{Failing, Faults};
 
@@ -49,6 +49,13 @@ const EVENTS: [&str; 4] =
     ["cpu-clock", "cpu-clock,page-faults", "page-faults,context-switches,cpu-clock", "task-clock"];
 
 impl Scenario {
+    /// Whether a queue has a thread of its own, which writes when the machine lets it.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.output.compress.is_some()
+            || self.output.choice == PathChoice::Direct
+            || self.to == To::Stream
+    }
+
     /// Draws one.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let to = match rng.u32(..10) {
@@ -84,6 +91,11 @@ fn draw_output(rng: &mut Rng, to: To) -> Options {
         _ => Switch::Signal,
     });
     Options {
+        choice: if to == To::File && rng.u32(..4) == 0 {
+            PathChoice::Direct
+        } else {
+            PathChoice::default()
+        },
         compress: (to != To::Sink && rng.u32(..4) == 0).then(|| rng.i32(1..4)),
         sync: rng.u32(..6) == 0,
         max_size: (switch.is_none() && rng.u32(..8) == 0).then(|| rng.u64(4096..200_000)),

@@ -17,7 +17,7 @@ struct Planted {
     to: &'static str,
 }
 
-const PLANTED: [Planted; 16] = [
+const PLANTED: [Planted; 18] = [
     Planted {
         what: "a tail that is eight bytes too far",
         file: "crates/kernel/src/ring/mod.rs",
@@ -89,6 +89,18 @@ const PLANTED: [Planted; 16] = [
         file: "crates/record/src/output/write.rs",
         from: "let written = file.write_at(pieces, *end)?;\n            *end += written as u64;",
         to: "file.write_at(pieces, *end)?;\n            let written = pieces.iter().map(|piece| piece.len()).sum::<usize>();\n            *end += written as u64;",
+    },
+    Planted {
+        what: "past the page cache: a last block that has grown",
+        file: "crates/record/src/output/direct.rs",
+        from: "let mut at = self.clean / block * block;",
+        to: "let mut at = self.clean.next_multiple_of(block);",
+    },
+    Planted {
+        what: "past the page cache: what a failed write leaves",
+        file: "crates/record/src/output/direct.rs",
+        from: "&self.buffer.bytes()[self.clean..self.len]",
+        to: "&self.buffer.bytes()[self.clean..self.clean]",
     },
     Planted {
         what: "a next file whose ledger begins with the file before",
