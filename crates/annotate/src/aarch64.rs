@@ -16,6 +16,8 @@ pub(super) fn disassemble(code: &Code, names: Names<'_>) -> Vec<Instruction> {
             bytes: bytes.to_vec(),
             text: named(text(word, address), target.map(|(address, _)| address), names),
             jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
+            // What leads to a place that a register has: br, blr, ret, eret.
+            is_branch: target.is_some() || word >> 25 == 0x6b,
         }
     };
     (0..).zip(words).map(instruction).collect()

@@ -21,6 +21,8 @@ pub struct Instruction {
     pub text: String,
     /// Where it jumps to, unless that is a call.
     pub jump: Option<u64>,
+    /// Whether another may run next than the one behind it.
+    pub is_branch: bool,
 }
 
 /// What functions are called, by their addresses in the file.

@@ -2,6 +2,7 @@
 //! lies.
 
 mod aarch64;
+mod blocks;
 mod disassembly;
 mod source;
 mod x86;
@@ -13,6 +14,7 @@ use tare_profile::{EventId, Profile, Samples, Selected, SymbolId, Weight};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
+pub use blocks::{Blocks, Ran, Step, TakenBranch};
 pub use disassembly::{Instruction, Style};
 pub use source::Sources;
 

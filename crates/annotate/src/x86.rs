@@ -45,6 +45,7 @@ pub(super) fn disassemble(
             bytes: bytes.get(..decoded.len()).unwrap_or(bytes).to_vec(),
             text: named(text, target.map(|(address, _)| address), names),
             jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
+            is_branch: is_branch(&decoded),
         });
     }
     found
@@ -57,6 +58,33 @@ fn target(decoded: &Decoded) -> Option<(u64, bool)> {
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
     );
     is_near.then(|| (decoded.near_branch_target(), decoded.mnemonic() == Mnemonic::Call))
+}
+
+/// Whether perf takes it for a branch: what can change the flow, and system calls.
+fn is_branch(decoded: &Decoded) -> bool {
+    let mnemonic = decoded.mnemonic();
+    let elsewhere = matches!(
+        mnemonic,
+        Mnemonic::Call
+            | Mnemonic::Jmp
+            | Mnemonic::Ret
+            | Mnemonic::Retf
+            | Mnemonic::Iret
+            | Mnemonic::Iretd
+            | Mnemonic::Iretq
+            | Mnemonic::Int
+            | Mnemonic::Int3
+            | Mnemonic::Into
+            | Mnemonic::Syscall
+            | Mnemonic::Sysenter
+            | Mnemonic::Sysret
+            | Mnemonic::Sysretq
+            | Mnemonic::Sysexit
+            | Mnemonic::Sysexitq
+            | Mnemonic::Vmlaunch
+            | Mnemonic::Vmresume
+    );
+    elsewhere || mnemonic != Mnemonic::Xbegin && target(decoded).is_some()
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ mod sink;
 mod switch;
 mod tasks;
 mod threads;
+mod times;
 mod tracepoints;
 mod unwinding;
 
@@ -110,8 +111,8 @@ pub use live::{Live, LiveOptions};
 pub use machine::Machine;
 pub use options::{Detail, Options};
 pub use profile::{
-    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, TimeRange,
-    has_callchains, summarize,
+    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, has_callchains,
+    summarize,
 };
 pub use recording::{Position, Recording};
 pub use replay::Replay;
@@ -121,4 +122,5 @@ pub use switch::{Switch, Switched};
 pub use tare_symbols::DsoAddress;
 pub use tasks::{TaskList, TaskMapping, TaskSeen};
 pub use threads::Thread;
+pub use times::{TimeRanges, TimeWindows};
 pub use tracepoints::Tracepoints;

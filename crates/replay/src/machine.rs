@@ -399,6 +399,14 @@ impl Machine {
         self.symbolizer.code(&self.dsos, symbol)
     }
 
+    /// The instructions from an address in a DSO on, as the build has them that was recorded.
+    ///
+    /// # Errors
+    /// They are not there: why.
+    pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<Code, Unresolved> {
+        self.symbolizer.code_at(&self.dsos, (at.dso, at.address), length)
+    }
+
     /// Where in the symbol's file an address lies, as the file itself calls addresses.
     #[must_use]
     pub fn offset_of(&self, symbol: Symbol, address: u64) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::dso::DsoTable;
+use crate::dso::{DsoId, DsoTable};
 use crate::limits;
 use crate::search::find;
 use crate::symbolizer::{Symbol, Symbolizer};
@@ -41,6 +41,20 @@ impl Symbolizer {
         let found = find::binary(self.options(), &recorded)?;
         let bytes = read(&found.file, symbol.start, length)?;
         Ok(Code { bytes, address, path: found.place.path() })
+    }
+
+    /// Reads bytes from an address in a DSO on, as its file has them.
+    ///
+    /// # Errors
+    /// There is no such file here, or it has nothing there: why.
+    pub fn code_at(
+        &self,
+        dsos: &DsoTable,
+        (dso, start): (DsoId, u64),
+        length: usize,
+    ) -> Result<Code, Unresolved> {
+        let end = start.saturating_add(length as u64);
+        self.code(dsos, Symbol { dso, start, end, number: u32::MAX })
     }
 
     /// Where in its file an address lies, as the file itself calls addresses.

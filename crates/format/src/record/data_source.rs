@@ -3,6 +3,8 @@
 //! Source: `union perf_mem_data_src` of `include/uapi/linux/perf_event.h`; the words are those of
 //! `tools/perf/util/mem-events.c`.
 
+use std::fmt;
+
 /// `data_src` of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSource(pub u64);
@@ -12,7 +14,7 @@ const LEVELS: [&str; 14] = [
     "HIT",
     "MISS",
     "L1",
-    "LFB",
+    "LFB/MAB",
     "L2",
     "L3",
     "Local RAM",
@@ -23,6 +25,7 @@ const LEVELS: [&str; 14] = [
     "I/O",
     "Uncached",
 ];
+const OPERATIONS: [&str; 5] = ["N/A", "LOAD", "STORE", "PFETCH", "EXEC"];
 const SNOOPS: [&str; 5] = ["N/A", "None", "Hit", "Miss", "HitM"];
 const TLBS: [&str; 7] = ["N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"];
 const HOPS: [&str; 5] =
@@ -42,18 +45,18 @@ impl DataSource {
     pub fn level(self) -> String {
         let bits = self.field(5, 14);
         let mut words = Vec::new();
-        let hops = usize::try_from(self.field(43, 3)).ok().filter(|hops| *hops > 0);
         let mut front = if self.field(37, 1) == 1 { "Remote ".to_owned() } else { String::new() };
-        if let Some(hops) = hops.and_then(|hops| HOPS.get(hops)) {
-            front = format!("{front}{hops} ");
+        // How far away it is says more than the level.
+        match usize::try_from(self.field(43, 3)) {
+            Ok(hops @ 1..) => front = format!("{front}{} ", HOPS.get(hops).unwrap_or(&"N/A")),
+            _ => words.extend(named(bits & !(HIT | MISS), &LEVELS).map(str::to_owned)),
         }
-        words.extend(named(bits & !(HIT | MISS), &LEVELS).map(str::to_owned));
         match self.field(33, 4) {
             0 => {}
             0x9 => words.push("CXL".to_owned()),
             0xa => words.push("I/O".to_owned()),
             0xb => words.push("Any cache".to_owned()),
-            0xc => words.push("LFB".to_owned()),
+            0xc => words.push("LFB/MAB".to_owned()),
             0xd => words.push("RAM".to_owned()),
             0xe => words.push("PMEM".to_owned()),
             0xf => words.push("N/A".to_owned()),
@@ -83,8 +86,8 @@ impl DataSource {
     #[must_use]
     pub fn locked(self) -> &'static str {
         match self.field(24, 2) {
-            bits if bits & 2 != 0 => "Yes",
             bits if bits & 1 != 0 => "N/A",
+            bits if bits & 2 != 0 => "Yes",
             _ => "No",
         }
     }
@@ -92,8 +95,26 @@ impl DataSource {
     /// What held the access up.
     #[must_use]
     pub fn blocked(self) -> String {
-        let words: Vec<_> = named(self.field(40, 3) & !1, &["N/A", "Data", "Addr"]).collect();
-        if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
+        let bits = self.field(40, 3);
+        if bits & !1 == 0 || bits & 1 == 1 {
+            return " N/A".to_owned();
+        }
+        named(bits, &["", " Data", " Addr"]).collect()
+    }
+
+    /// What the access was: `LOAD`, `STORE`.
+    #[must_use]
+    pub fn operation(self) -> &'static str {
+        named(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")
+    }
+}
+
+/// All of it, as `perf script -F data_src` has it.
+impl fmt::Display for DataSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, snoop, tlb) = (self.level(), self.snoop(), self.tlb());
+        write!(f, "|OP {}|LVL {level}|SNP {snoop}|TLB {tlb}", self.operation())?;
+        write!(f, "|LCK {}|BLK {}", self.locked(), self.blocked())
     }
 }
 
@@ -119,6 +140,8 @@ mod tests {
         let source = DataSource(0x6810_0142);
         assert_eq!((source.level().as_str(), source.snoop().as_str()), ("L1 hit", "None"));
         assert_eq!((source.tlb().as_str(), source.locked()), ("L1 or L2 hit", "No"));
-        assert_eq!(source.blocked(), "N/A");
+        assert_eq!(source.blocked(), " N/A");
+        let words = "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A";
+        assert_eq!(source.to_string(), words);
     }
 }

@@ -31,9 +31,12 @@ pub struct Sample<'a> {
     pub regs_user: Option<Registers<'a>>,
     /// A copy of the user stack.
     pub stack_user: Option<UserStack<'a>>,
-    /// How costly the sampled access was. With `WEIGHT_STRUCT` three numbers, of 32, 16 and 16 bits
-    /// from the lowest.
+    /// How costly the sampled access was.
     pub weight: Option<u64>,
+    /// With `WEIGHT_STRUCT` also the instruction's latency, in cycles.
+    pub ins_lat: Option<u16>,
+    /// With `WEIGHT_STRUCT` also the cycles that it held a stage of the pipeline.
+    pub p_stage_cyc: Option<u16>,
     /// Where the data came from (`union perf_mem_data_src`).
     pub data_src: Option<u64>,
     /// What happened to a transaction (`PERF_TXN_*`).
@@ -138,6 +141,8 @@ pub struct Branch {
     pub cycles: u16,
     /// `PERF_BR_*`.
     pub branch_type: u8,
+    /// `PERF_BR_NEW_*`, where the type is `PERF_BR_EXTEND_ABI`.
+    pub new_type: u8,
 }
 
 impl<'a> Branches<'a> {
@@ -167,6 +172,7 @@ impl Branch {
             abort: field(3, 1) != 0,
             cycles: u16::try_from(field(4, 16)).unwrap_or_default(),
             branch_type: u8::try_from(field(20, 4)).unwrap_or_default(),
+            new_type: u8::try_from(field(26, 4)).unwrap_or_default(),
         }
     }
 }
@@ -248,6 +254,12 @@ impl<'a> Sample<'a> {
     /// The fields that later kernels added.
     fn fill_last(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT).ok()?;
+        if let Some(weight) = self.weight.filter(|_| fields.has(PERF_SAMPLE_WEIGHT_STRUCT)) {
+            // `union perf_sample_weight`: the lowest 32 bits, and twice 16.
+            self.weight = Some(weight & u64::from(u32::MAX));
+            self.ins_lat = u16::try_from(weight >> 32 & 0xffff).ok();
+            self.p_stage_cyc = u16::try_from(weight >> 48).ok();
+        }
         self.data_src = fields.word(PERF_SAMPLE_DATA_SRC).ok()?;
         self.transaction = fields.word(PERF_SAMPLE_TRANSACTION).ok()?;
         if fields.has(PERF_SAMPLE_REGS_INTR) {

@@ -58,6 +58,16 @@ pub fn name(text: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
+/// Adds a line of a source file, made printable but for its tabs.
+pub fn name_with_tabs(text: &mut Vec<u8>, line: &[u8]) {
+    for (at, part) in line.split(|byte| *byte == b'\t').enumerate() {
+        if at > 0 {
+            text.push(b'\t');
+        }
+        name(text, part);
+    }
+}
+
 /// Adds a name, with spaces before it up to `width`.
 pub fn padded_name(text: &mut Vec<u8>, bytes: &[u8], width: usize) {
     text.extend(std::iter::repeat_n(b' ', width.saturating_sub(bytes.len())));

@@ -27,7 +27,40 @@ pub fn branch_flags(branch: &Branch) -> String {
     };
     let transaction = if branch.in_transaction { 'X' } else { '-' };
     let abort = if branch.abort { 'A' } else { '-' };
-    format!("/{prediction}/{transaction}/{abort}/{}", branch.cycles)
+    format!("/{prediction}/{transaction}/{abort}/{}/{} ", branch.cycles, branch_type(branch))
+}
+
+/// What kind of branch it is, in perf's words; nothing where that was not recorded.
+fn branch_type(branch: &Branch) -> &'static str {
+    const NAMES: [&str; 15] = [
+        "",
+        "COND",
+        "UNCOND",
+        "IND",
+        "CALL",
+        "IND_CALL",
+        "RET",
+        "SYSCALL",
+        "SYSRET",
+        "COND_CALL",
+        "COND_RET",
+        "ERET",
+        "IRQ",
+        "SERROR",
+        "NO_TX",
+    ];
+    const NEW: [&str; 8] = [
+        "FAULT_ALGN",
+        "FAULT_DATA",
+        "FAULT_INST",
+        "ARCH_1",
+        "ARCH_2",
+        "ARCH_3",
+        "ARCH_4",
+        "ARCH_5",
+    ];
+    let extended = NEW.get(usize::from(branch.new_type)).copied().unwrap_or_default();
+    NAMES.get(usize::from(branch.branch_type)).copied().unwrap_or(extended)
 }
 
 /// A page's size: `4K`; 0 is not known.

@@ -5,18 +5,18 @@
 use bitflags::bitflags;
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
-    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CGROUP,
-    PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC,
-    PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR,
-    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_WEIGHT,
-    PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE,
-    PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN,
+    PERF_SAMPLE_CGROUP, PERF_SAMPLE_CODE_PAGE_SIZE, PERF_SAMPLE_CPU, PERF_SAMPLE_DATA_PAGE_SIZE,
+    PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW,
+    PERF_SAMPLE_REGS_INTR, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE,
+    PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 
 bitflags! {
     /// What a line can have.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct Fields: u32 {
+    pub struct Fields: u64 {
         const COMM = 1;
         const TID = 1 << 1;
         const PID = 1 << 2;
@@ -44,11 +44,23 @@ bitflags! {
         const CODE_PAGE_SIZE = 1 << 24;
         const TOD = 1 << 25;
         const SRCLINE = 1 << 26;
+        const SRCCODE = 1 << 27;
+        const FLAGS = 1 << 28;
+        const INSN = 1 << 29;
+        const INSNLEN = 1 << 30;
+        const DISASM = 1 << 31;
+        const BRSTACKOFF = 1 << 32;
+        const BRSTACKINSN = 1 << 33;
+        const BRSTACKINSNLEN = 1 << 34;
+        const BRSTACKDISASM = 1 << 35;
+        const INS_LAT = 1 << 36;
+        const OF_TRACES = 1 << 37;
+        const BLOCKS = 1 << 33 | 1 << 34 | 1 << 35;
     }
 }
 
 /// The name of each field, the bits of a sample that it needs (0: none), and what they are called.
-const FIELDS: [(&str, Fields, u32, &str); 27] = [
+const FIELDS: [(&str, Fields, u32, &str); 42] = [
     ("comm", Fields::COMM, 0, ""),
     ("tid", Fields::TID, PERF_SAMPLE_TID, "TID"),
     ("pid", Fields::PID, PERF_SAMPLE_TID, "TID"),
@@ -60,6 +72,11 @@ const FIELDS: [(&str, Fields, u32, &str); 27] = [
     ("sym", Fields::SYM, 0, ""),
     ("dso", Fields::DSO, 0, ""),
     ("srcline", Fields::SRCLINE, PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN, "IP"),
+    ("srccode", Fields::SRCCODE, PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN, "IP"),
+    ("flags", Fields::FLAGS, 0, ""),
+    ("insn", Fields::INSN, PERF_SAMPLE_IP, "IP"),
+    ("insnlen", Fields::INSNLEN, PERF_SAMPLE_IP, "IP"),
+    ("disasm", Fields::DISASM, PERF_SAMPLE_IP, "IP"),
     ("addr", Fields::ADDR, PERF_SAMPLE_ADDR, "ADDR"),
     ("symoff", Fields::SYMOFF, 0, ""),
     ("period", Fields::PERIOD, 0, ""),
@@ -67,8 +84,13 @@ const FIELDS: [(&str, Fields, u32, &str); 27] = [
     ("uregs", Fields::UREGS, PERF_SAMPLE_REGS_USER, "UREGS"),
     ("brstack", Fields::BRSTACK, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
     ("brstacksym", Fields::BRSTACKSYM, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("brstackoff", Fields::BRSTACKOFF, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("brstackinsn", Fields::BRSTACKINSN, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("brstackinsnlen", Fields::BRSTACKINSNLEN, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
+    ("brstackdisasm", Fields::BRSTACKDISASM, PERF_SAMPLE_BRANCH_STACK, "BRANCH_STACK"),
     ("data_src", Fields::DATA_SRC, PERF_SAMPLE_DATA_SRC, "DATA_SRC"),
     ("weight", Fields::WEIGHT, PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT, "WEIGHT"),
+    ("ins_lat", Fields::INS_LAT, PERF_SAMPLE_WEIGHT_STRUCT, "WEIGHT_STRUCT"),
     ("bpf-output", Fields::BPF_OUTPUT, PERF_SAMPLE_RAW, "RAW"),
     ("phys_addr", Fields::PHYS_ADDR, PERF_SAMPLE_PHYS_ADDR, "PHYS_ADDR"),
     ("misc", Fields::MISC, 0, ""),
@@ -76,6 +98,11 @@ const FIELDS: [(&str, Fields, u32, &str); 27] = [
     ("data_page_size", Fields::DATA_PAGE_SIZE, PERF_SAMPLE_DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
     ("code_page_size", Fields::CODE_PAGE_SIZE, PERF_SAMPLE_CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
     ("tod", Fields::TOD, PERF_SAMPLE_TIME, "TIME"),
+    ("callindent", Fields::OF_TRACES, 0, ""),
+    ("synth", Fields::OF_TRACES, 0, ""),
+    ("ipc", Fields::OF_TRACES, 0, ""),
+    ("machine_pid", Fields::OF_TRACES, 0, ""),
+    ("vcpu", Fields::OF_TRACES, 0, ""),
 ];
 
 /// The types of events that have fields of their own; the last is every other type.
@@ -119,6 +146,7 @@ impl Default for Selection {
                     | Fields::PHYS_ADDR
                     | Fields::DATA_PAGE_SIZE
                     | Fields::CODE_PAGE_SIZE
+                    | Fields::INS_LAT
             }
             _ => line | place,
         });
@@ -189,6 +217,14 @@ impl Selection {
             else {
                 continue;
             };
+            let is_whole = |(attr, _): &(Attr, String)| {
+                attr.branch_sample_type & u64::from(PERF_SAMPLE_BRANCH_ANY) != 0
+            };
+            if asked.intersects(Fields::BLOCKS) && !events.iter().any(is_whole) {
+                return Err(format!(
+                    "the samples of {name} don't have all branches, so -F brstackinsn can't be printed (record them: -b)"
+                ));
+            }
             for (field_name, field, needed, called) in &FIELDS {
                 if *needed == 0
                     || !fields.contains(*field)

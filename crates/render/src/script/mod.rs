@@ -8,7 +8,7 @@ mod fields;
 mod record;
 
 pub use attr::attr_line;
-pub use digits::{decimal, hex, name, padded, padded_name, signed};
+pub use digits::{decimal, hex, name, name_with_tabs, padded, padded_name, signed};
 pub use dump::dump;
 pub use extra::{branch_flags, has_data_address, page_size, registers};
 pub use fields::{Fields, Selection};

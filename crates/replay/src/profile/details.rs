@@ -113,10 +113,7 @@ impl Details {
                 let time = subject.sample.time_ns.map(|time_ns| self.slice(time_ns));
                 text(profile, time)
             }
-            // Of the three numbers of a structure the first is the weight.
-            Detail::LocalWeight | Detail::Weight => {
-                number(sample.weight.map(|weight| weight & u64::from(u32::MAX)))
-            }
+            Detail::LocalWeight | Detail::Weight => number(sample.weight),
             Detail::Socket => number(self.socket(subject.sample.description, sample.head.cpu)),
             Detail::Address => number(sample.head.ip),
             Detail::CodePageSize => number(sample.code_page_size),

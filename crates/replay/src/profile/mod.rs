@@ -21,6 +21,7 @@ use crate::options::{self, Options};
 use crate::recording::Recording;
 use crate::replay::Replay;
 use crate::switch::Switch;
+use crate::times::TimeRanges;
 
 pub use samples::{SampleSink, SampleSinkOptions};
 pub use sink::{ProfileSink, has_callchains};
@@ -29,7 +30,7 @@ pub use sink::{ProfileSink, has_callchains};
 #[derive(Clone, Debug, Default)]
 pub struct ProfileOptions {
     /// From when to when.
-    pub time: TimeRange,
+    pub time: TimeRanges,
     /// Only samples of these CPUs are taken; none: all.
     pub cpus: Vec<u32>,
     /// Rows are told apart by CPU.
@@ -87,18 +88,6 @@ pub enum Code {
     Leaf,
     /// The whole call chain.
     Stack,
-}
-
-/// From when to when samples are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum TimeRange {
-    /// All of them.
-    #[default]
-    All,
-    /// In nanoseconds of the recording's clock, both included.
-    Nanoseconds(u64, u64),
-    /// Of the time from the first sample to the last.
-    Percent(f64, f64),
 }
 
 /// A profile that is whole, and what the recording said about itself.

@@ -18,7 +18,7 @@ use super::frames::Frames;
 use super::lines::Lines;
 use super::task_counts::TaskCounts;
 use super::threads::{Index, ThreadTable};
-use super::{Code, ProfileOptions, Summary, TimeRange};
+use super::{Code, ProfileOptions, Summary};
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::error::Error;
@@ -26,6 +26,7 @@ use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 use crate::switch::Switched;
+use crate::times::TimeWindows;
 use crate::tracepoints::Tracepoints;
 
 /// A profile while it is filled.
@@ -42,8 +43,7 @@ pub struct ProfileSink {
     rows_now: Option<ReplacedRows>,
     chain: Vec<CodeAddress>,
     frame_pointers: Chains,
-    from_ns: u64,
-    to_ns: u64,
+    times: TimeWindows,
     cpus: Vec<u32>,
     by_cpu: bool,
     by_trace: bool,
@@ -64,7 +64,7 @@ impl Sink for ProfileSink {
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
         self.frames.is_some()
             && sample.fields.callchain.is_some()
-            && self.takes_time(sample.time_ns)
+            && self.times.takes(sample.time_ns)
     }
 
     fn sample(
@@ -73,7 +73,7 @@ impl Sink for ProfileSink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
         self.learn(sample.description);
-        if let Some(event) = sample.event.filter(|_| self.takes_time(sample.time_ns)) {
+        if let Some(event) = sample.event.filter(|_| self.times.takes(sample.time_ns)) {
             self.add(machine, sample, event);
         }
         Ok(ControlFlow::Continue(()))
@@ -116,7 +116,6 @@ impl ProfileSink {
     /// # Errors
     /// [`Error::NoSampleTimes`].
     pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
-        let (from_ns, to_ns) = options.time.bounds(description)?;
         let mut sink = Self {
             profile: Profile::default(),
             threads: ThreadTable::default(),
@@ -132,8 +131,7 @@ impl ProfileSink {
             rows_now: None,
             chain: Vec::new(),
             frame_pointers: Chains::default(),
-            from_ns,
-            to_ns,
+            times: options.time.of(description)?,
             cpus: options.cpus.clone(),
             by_cpu: options.by_cpu,
             by_trace: options.trace,
@@ -170,11 +168,6 @@ impl ProfileSink {
         }
     }
 
-    /// Whether a sample lies in the time that is asked for. One without a time does.
-    fn takes_time(&self, time_ns: Option<u64>) -> bool {
-        time_ns.is_none_or(|time_ns| (self.from_ns..=self.to_ns).contains(&time_ns))
-    }
-
     fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
         let Some((at, row, weight)) = self.front(machine, sample, index) else { return };
         if self.by_branch {
@@ -203,7 +196,7 @@ impl ProfileSink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Option<(Row, Weight)> {
         self.learn(sample.description);
-        let index = sample.event.filter(|_| self.takes_time(sample.time_ns))?;
+        let index = sample.event.filter(|_| self.times.takes(sample.time_ns))?;
         let (_, row, weight) = self.front(machine, sample, index)?;
         Some((self.placed(machine, sample, index, row), weight))
     }
@@ -248,7 +241,7 @@ impl ProfileSink {
         // What doesn't say how many occurrences it stands for has its event's period, as in perf.
         let of_event = self.periods.get(index).copied().unwrap_or(0);
         let period = if self.by_cost {
-            sample.fields.weight.map_or(1, |weight| (weight & u64::from(u32::MAX)).max(1))
+            sample.fields.weight.map_or(1, |weight| weight.max(1))
         } else {
             head.period.unwrap_or(of_event)
         };
@@ -376,54 +369,8 @@ impl ProfileSink {
     }
 }
 
-impl TimeRange {
-    /// `1.5,2` in seconds of the recording's clock -> nanoseconds, exact. What is left out has no
-    /// bound. `None`: it is no such range.
-    #[must_use]
-    pub fn seconds(range: &str) -> Option<(u64, u64)> {
-        let (start, stop) = range.split_once(',').unwrap_or((range, ""));
-        let ns =
-            |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
-        let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX))?;
-        (start <= stop).then_some((start, stop))
-    }
-
-    /// From when to when that is in a recording, in nanoseconds of its clock, both included.
-    ///
-    /// # Errors
-    /// [`Error::NoSampleTimes`].
-    pub fn bounds(self, description: &Description) -> Result<(u64, u64), Error> {
-        match self {
-            Self::All => Ok((0, u64::MAX)),
-            Self::Nanoseconds(from, to) => Ok((from, to)),
-            Self::Percent(from, to) => percent_of(description, from, to),
-        }
-    }
-}
-
 /// Whether any event's samples have call chains.
 #[must_use]
 pub fn has_callchains(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.has_callchain())
-}
-
-fn percent_of(description: &Description, from: f64, to: f64) -> Result<(u64, u64), Error> {
-    let (first, last) =
-        description.features().sample_time_ns().map_err(|_| Error::NoSampleTimes)?;
-    let length = last.saturating_sub(first) as f64;
-    let at = |percent: f64| {
-        let part = std::time::Duration::from_secs_f64(length * percent / 100.0 / 1e9);
-        first.saturating_add(part.as_nanos().try_into().unwrap_or(u64::MAX))
-    };
-    Ok((at(from), at(to)))
-}
-
-/// `12.5` -> 12500000000.
-fn nanoseconds(text: &str) -> Option<u64> {
-    let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
-    if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let below = format!("{rest:0<9}").parse::<u64>().ok()?;
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(below)
 }

@@ -1,25 +1,31 @@
 //! Which samples are taken.
 
+use tare_format::file::Description;
 use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
-use tare_replay::{CpuMode, Machine, Replayed, Switched, Tracepoints};
+use crate::command::recording;
+use tare_replay::{CpuMode, Machine, Replayed, Switched, TimeWindows, Tracepoints};
 
 pub(crate) struct Passing<'a> {
     filter: &'a Filter,
+    times: TimeWindows,
     switched: Switched,
     tracepoints: Tracepoints,
 }
 
 impl<'a> Passing<'a> {
-    pub(crate) fn new(filter: &'a Filter) -> Self {
+    /// # Errors
+    /// The recording lacks the times that parts of it are asked by.
+    pub(crate) fn new(filter: &'a Filter, description: &Description) -> anyhow::Result<Self> {
+        let times = filter.times.of(description).map_err(recording::refusal)?;
         let tracepoints = Tracepoints::default();
-        Self { filter, switched: Switched::new(&filter.switch), tracepoints }
+        Ok(Self { filter, times, switched: Switched::new(&filter.switch), tracepoints })
     }
 
     /// Whether everything that is still to come is too late.
     pub(crate) fn is_past(&self, time_ns: Option<u64>) -> bool {
-        time_ns.is_some_and(|time_ns| time_ns > self.filter.time_ns.1)
+        self.times.is_past(time_ns)
     }
 
     /// Whether a sample may pass; how its thread is called isn't known yet.
@@ -78,12 +84,12 @@ impl<'a> Passing<'a> {
     }
 
     fn passes_by_numbers(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
-        let Filter { pids, tids, cpus, time_ns: (first, last), .. } = self.filter;
+        let Filter { pids, tids, cpus, .. } = self.filter;
         let head = &sample.fields.head;
         let among = |list: &[i32], id: Option<i32>| {
             list.is_empty() || id.is_some_and(|id| list.contains(&id))
         };
-        head.time_ns.is_none_or(|time_ns| (*first..=*last).contains(&time_ns))
+        self.times.takes(head.time_ns)
             && among(pids, head.pid)
             && among(tids, head.tid)
             && (cpus.is_empty() || head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))

@@ -10,11 +10,20 @@ use tare_tui::ProgressLine;
 
 use crate::command::archive::unpack::{is_archive, unpack};
 use crate::command::vmlinux;
+use crate::exit::Refusal;
 
 /// Refuses a recording that isn't there.
 pub(crate) fn exists(path: &Path) -> Result<(), Error> {
     let is_there = path == Path::new("-") || path.exists();
     if is_there { Ok(()) } else { Err(Error::Absent(path.to_owned())) }
+}
+
+/// The one line that the user gets where a recording can't be summed up as was asked.
+pub(crate) fn refusal(error: Error) -> anyhow::Error {
+    match error {
+        Error::NoSampleTimes => Refusal::usage(format!("--time: {error}")).into(),
+        error => error.into(),
+    }
 }
 
 /// Opens a recording, or that in an archive, whose files symbols are then looked for in; `-` is

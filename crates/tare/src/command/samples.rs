@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use anyhow::anyhow;
 use tare_format::abi::bindings::{
     PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
 };
@@ -13,14 +12,12 @@ use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{SampleSink, Session, Unit, Whole};
-use tare_replay::{
-    Code, Error, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink,
-};
+use tare_replay::{Code, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
 use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::Samples;
 use crate::command::filter::Passing;
-use crate::command::recording::open;
+use crate::command::recording::{self, open};
 use crate::exit::{Exit, Refusal};
 
 /// A recording that was read to its end.
@@ -48,7 +45,7 @@ pub(crate) fn replay(
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols, progress)?;
     let options = ProfileOptions {
-        time: samples.time,
+        time: samples.time.clone(),
         by_cpu: true,
         code: Code::Stack,
         inline: samples.inline,
@@ -57,12 +54,8 @@ pub(crate) fn replay(
         symbols: symbols.clone(),
         ..ProfileOptions::default()
     };
-    let inner =
-        ProfileSink::new(&options, recording.description()).map_err(|error| match error {
-            Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
-            error => anyhow!(error),
-        })?;
-    let filter = Passing::new(&samples.filter);
+    let inner = ProfileSink::new(&options, recording.description()).map_err(recording::refusal)?;
+    let filter = Passing::new(&samples.filter, recording.description())?;
     let own = Own { includes: samples.include_self, ..Own::default() };
     let mut routing = Routing {
         inner,

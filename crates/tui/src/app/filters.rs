@@ -2,7 +2,7 @@
 
 use tare_format::printable;
 use tare_profile::{Function, Profile, Space, Term};
-use tare_replay::TimeRange;
+use tare_replay::TimeRanges;
 
 /// What can stand before `=`.
 const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol, function, event and time";
@@ -38,12 +38,15 @@ fn one(name: &str, value: &str) -> Result<Term, String> {
         "symbol" | "sym" => Term::Symbol(bytes),
         "function" => Term::Function(bytes),
         "time" => {
-            let (from_ns, to_ns) = TimeRange::seconds(value).ok_or_else(|| {
-                format!(
-                    "time={value}: a range looks like 12.5,13 (seconds as tare script prints them)"
-                )
-            })?;
-            Term::Time(from_ns, to_ns)
+            let range = match TimeRanges::parse(value) {
+                Some(TimeRanges::Nanoseconds(ranges)) if ranges.len() == 1 => ranges[0],
+                _ => {
+                    return Err(format!(
+                        "time={value}: a range looks like 12.5,13 (seconds as tare script prints them)"
+                    ));
+                }
+            };
+            Term::Time(range.0, range.1)
         }
         other => return Err(format!("'{other}' is none of {NAMES}")),
     })

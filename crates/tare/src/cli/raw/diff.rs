@@ -127,9 +127,10 @@ pub struct Diff {
     #[arg(long, value_name = "LIST", help_heading = "Which")]
     pub cpu: Option<String>,
 
-    /// Only samples from one time to another: seconds as in `tare script`, or percent of each
-    /// recording
-    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO%", help_heading = "Which")]
+    /// Only samples from one time to another: seconds as in `tare script`, either may be left out
+    /// ('1,2 3,' are two ranges); or parts of the recording: 10%-20%, 10%/2 which is the second
+    /// tenth, several with commas between them
+    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", help_heading = "Which")]
     pub time: Option<String>,
 
     /// Keep samples of the recorder itself

@@ -219,8 +219,9 @@ pub struct Report {
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
     pub cpu: Option<String>,
 
-    /// Only samples from one time to another: seconds as in `tare script`, either may be left out;
-    /// percent of the recording, or a slice of it: 10%/2 is the second tenth
+    /// Only samples from one time to another: seconds as in `tare script`, either may be left out
+    /// ('1,2 3,' are two ranges); or parts of the recording: 10%-20%, 10%/2 which is the second
+    /// tenth, several with commas between them
     #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", help_heading = "Which")]
     pub time: Option<String>,
 

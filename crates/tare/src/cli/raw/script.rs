@@ -106,8 +106,10 @@ pub struct Script {
     #[arg(short = 'D', long, alias = "dump-unsorted-raw-trace")]
     pub dump_raw_trace: bool,
 
-    /// Only samples of this time: START,STOP in seconds, either may be left out
-    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    /// Only samples from one time to another: seconds as in `tare script`, either may be left out
+    /// ('1,2 3,' are two ranges); or parts of the recording: 10%-20%, 10%/2 which is the second
+    /// tenth, several with commas between them
+    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", allow_hyphen_values = true)]
     pub time: Option<String>,
 
     /// Don't print call chains
@@ -117,6 +119,10 @@ pub struct Script {
     /// Print at most so many frames of a call chain
     #[arg(long, value_name = "N", default_value_t = 127)]
     pub max_stack: usize,
+
+    /// Print so many blocks of code of each branch stack, the latest (-F brstackinsn)
+    #[arg(long, value_name = "N")]
+    pub max_blocks: Option<usize>,
 
     /// End call chains at one of these symbols
     #[arg(long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]

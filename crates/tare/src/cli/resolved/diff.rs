@@ -6,11 +6,10 @@ use tare_measure::compare::BadCondition;
 use tare_measure::compare::runs::Gate;
 use tare_profile::{DiffOptions, Filter, Key};
 use tare_render::diff::{DiffOrder, DiffView};
-use tare_replay::TimeRange;
 
 use crate::cli::raw;
 use crate::cli::resolved::samples::Samples;
-use crate::cli::resolved::{report, script, symbols};
+use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
 /// What is compared, and how it is shown.
@@ -202,16 +201,15 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
         pids: raw.tasks.pid,
         tids: raw.tasks.tid,
         cpus: script::cpus(raw.cpu.as_deref())?,
-        time_ns: (0, u64::MAX),
         ..script::Filter::default()
     };
-    let time = raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?;
+    let time = script::times(raw.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
     let samples = |input: PathBuf| Samples {
         input,
         events: Vec::new(),
         filter: filter.clone(),
-        time,
+        time: time.clone(),
         include_self: raw.include_self,
         inline: false,
         symbols: symbols.clone(),

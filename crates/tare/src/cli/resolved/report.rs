@@ -7,7 +7,7 @@ use tare_format::file::Description;
 use tare_format::file::features::GroupDesc;
 use tare_profile::{Detail, Filter, Key, Order};
 use tare_render::{Amount, Column, Graph, Group, Layout, Style, View};
-use tare_replay::{Code, ProfileOptions, TimeRange};
+use tare_replay::{Code, ProfileOptions, TimeRanges};
 use tare_symbols::SymbolOptions;
 
 use super::report_columns::Columns;
@@ -63,7 +63,7 @@ pub struct Report {
     /// Which samples are shown.
     pub filter: Filter,
     /// From when to when.
-    pub time: TimeRange,
+    pub time: TimeRanges,
     /// Samples without a symbol are left out.
     pub hides_unresolved: bool,
     /// Only samples of these CPUs are taken; none: all.
@@ -148,7 +148,7 @@ impl Report {
             hides_unresolved: raw.hide_unresolved,
             cpus: script::cpus(raw.cpu.as_deref())?,
             quiet: raw.quiet,
-            time: raw.time.as_deref().map_or(Ok(TimeRange::All), time)?,
+            time: script::times(raw.time.as_deref())?,
             inline: raw.inline,
             exact: raw.weight == raw::Weight::Exact,
             include_self: raw.include_self,
@@ -186,7 +186,7 @@ impl Report {
     pub fn profile(&self, code: Code, recorded: Recorded) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
-            time: self.time,
+            time: self.time.clone(),
             cpus: self.cpus.clone(),
             by_cpu: self.sort.contains(&cpu)
                 || self.fields.as_ref().is_some_and(|fields| fields.contains(&cpu)),
@@ -375,50 +375,5 @@ impl Report {
             || !self.filter.symbols.is_empty()
             || self.filter.symbol_part.is_some()
             || self.hides_unresolved
-    }
-}
-
-/// `12.5,13`, `10%-20%`, or `10%/2`, which is the same.
-pub(super) fn time(text: &str) -> Result<TimeRange, Refusal> {
-    if !text.contains('%') {
-        return script::time(text).map(|(from_ns, to_ns)| TimeRange::Nanoseconds(from_ns, to_ns));
-    }
-    let percent = |part: &str| {
-        part.strip_suffix('%')?
-            .parse::<f64>()
-            .ok()
-            .filter(|percent| (0.0..=100.0).contains(percent))
-    };
-    let range = text
-        .split_once('-')
-        .and_then(|(from, to)| Some(TimeRange::Percent(percent(from)?, percent(to)?)))
-        .or_else(|| {
-            let (part, nth) = text.split_once('/')?;
-            let (part, nth) = (percent(part)?, nth.parse::<u32>().ok().filter(|nth| *nth > 0)?);
-            let end = part * f64::from(nth);
-            (end <= 100.0).then_some(TimeRange::Percent(end - part, end))
-        });
-    range.ok_or_else(|| {
-        Refusal::usage(format!(
-            "--time {text}: a part looks like 10%-20% or 10%/2, a range in seconds like 12.5,13"
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_ranges_or_parts() {
-        assert_eq!(
-            time("11787.999418,").unwrap(),
-            TimeRange::Nanoseconds(11_787_999_418_000, u64::MAX)
-        );
-        assert_eq!(time("10%-20.5%").unwrap(), TimeRange::Percent(10.0, 20.5));
-        assert_eq!(time("10%/2").unwrap(), TimeRange::Percent(10.0, 20.0));
-        for wrong in ["10%/0", "10%/11", "x", "1,y", "10%", "10%-x%", "10%-101%"] {
-            assert!(time(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use tare_replay::TimeRange;
+use tare_replay::TimeRanges;
 use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
 use crate::cli::resolved::script::{self, Filter};
-use crate::cli::resolved::{report, symbols};
+use crate::cli::resolved::symbols;
 use crate::exit::Refusal;
 
 /// Which samples of a recording are taken, and where their names are looked for.
@@ -20,7 +20,7 @@ pub(crate) struct Samples {
     /// Who, and on which CPU.
     pub(crate) filter: Filter,
     /// From when to when.
-    pub(crate) time: TimeRange,
+    pub(crate) time: TimeRanges,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
     /// Inlined functions are frames.
@@ -38,14 +38,13 @@ impl Samples {
             pids: raw.tasks.pid,
             tids: raw.tasks.tid,
             cpus: script::cpus(raw.cpu.as_deref())?,
-            time_ns: (0, u64::MAX),
             ..Filter::default()
         };
         Ok(Self {
             input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
             events: raw.events,
             filter,
-            time: raw.time.as_deref().map_or(Ok(TimeRange::All), report::time)?,
+            time: script::times(raw.time.as_deref())?,
             include_self: raw.include_self,
             inline: raw.inline && !raw.no_inline,
             symbols: symbols::resolve(raw.symbol_search),
@@ -54,9 +53,9 @@ impl Samples {
 
     /// All samples of a recording, with symbols from where they usually are.
     pub(crate) fn all_of(input: PathBuf) -> Self {
-        let filter = Filter { time_ns: (0, u64::MAX), ..Filter::default() };
+        let filter = Filter::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());
-        let (events, time, include_self) = (Vec::new(), TimeRange::All, false);
+        let (events, time, include_self) = (Vec::new(), TimeRanges::All, false);
         Self { input, events, filter, time, include_self, inline: false, symbols }
     }
 }

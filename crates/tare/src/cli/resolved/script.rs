@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use tare_render::script::Selection;
-use tare_replay::{Switch, TimeRange};
+use tare_replay::{Switch, TimeRanges};
 use tare_symbols::SymbolOptions;
 
 use super::symbols;
@@ -49,8 +49,7 @@ pub(crate) struct Filter {
     /// First and last address.
     pub(crate) addresses: Vec<(u64, u64)>,
     pub(crate) switch: Switch,
-    /// First and last time.
-    pub(crate) time_ns: (u64, u64),
+    pub(crate) times: TimeRanges,
 }
 
 /// In which form.
@@ -80,6 +79,8 @@ pub(crate) struct Script {
     /// Source files are printed with their whole paths.
     pub(crate) full_source_paths: bool,
     pub(crate) max_stack: usize,
+    /// So many blocks of code of a branch stack are printed.
+    pub(crate) max_blocks: Option<usize>,
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
     pub(crate) shown: Shown,
@@ -94,6 +95,7 @@ impl Script {
     pub(crate) fn new(raw: &raw::Script) -> Result<Self, Refusal> {
         let mut selection = Selection::default();
         raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
+        let times = times(raw.time.as_deref())?;
         let filter = Filter {
             comms: raw.comms.clone(),
             pids: raw.pid.clone(),
@@ -107,7 +109,7 @@ impl Script {
                 off: raw.switch_off.clone().map(String::into_bytes),
                 shows: raw.show_on_off_events,
             },
-            time_ns: raw.time.as_deref().map_or(Ok((0, u64::MAX)), time)?,
+            times: if raw.reltime { times.since_first() } else { times },
         };
         let shown = Shown {
             tasks: raw.show_task_events,
@@ -134,6 +136,7 @@ impl Script {
             inline: raw.inline,
             full_source_paths: raw.full_source_path,
             max_stack: raw.max_stack,
+            max_blocks: raw.max_blocks.filter(|most| *most > 0),
             stop_at: raw.stop_bt.clone(),
             symbols: symbols::resolve(raw.symbol_search.clone()),
             shown,
@@ -188,13 +191,11 @@ pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     Ok(ranges.into_iter().flatten().collect())
 }
 
-/// `1.5,2` -> nanoseconds; what is left out has no bound.
-pub(crate) fn time(range: &str) -> Result<(u64, u64), Refusal> {
-    TimeRange::seconds(range).ok_or_else(|| {
-        Refusal::usage(format!(
-            "--time {range}: a range looks like 12.5,13 (seconds as tare script prints them)"
-        ))
-    })
+/// `--time`, as every command has it.
+pub(crate) fn times(typed: Option<&str>) -> Result<TimeRanges, Refusal> {
+    let Some(text) = typed else { return Ok(TimeRanges::All) };
+    TimeRanges::parse(text)
+        .ok_or_else(|| Refusal::usage(format!("--time {text}: {}", TimeRanges::FORMS)))
 }
 
 #[cfg(test)]
@@ -202,11 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_exactly() {
-        assert_eq!(time("12.5,13").unwrap(), (12_500_000_000, 13_000_000_000));
-        assert_eq!(time(",0.000000001").unwrap(), (0, 1));
-        assert_eq!(time("7,").unwrap(), (7_000_000_000, u64::MAX));
-        assert!(["x", "2,1", "1.0000000001,", "-1,2"].iter().all(|text| time(text).is_err()));
+    fn lists_of_cpus_are_read() {
         assert_eq!(cpus(Some("0,2-3")).unwrap(), [0, 2, 3]);
         assert!(cpus(None).unwrap().is_empty());
         assert!(["", "3-2", "0-99999999", "a"].iter().all(|text| cpus(Some(text)).is_err()));

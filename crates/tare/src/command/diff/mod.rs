@@ -99,7 +99,7 @@ fn take(
     let mut taking = Taking::default();
     let read = replay(samples, false, &mut taking, progress)?;
     runs.add(side, &read.profile, taking.collector.sliced());
-    let all = samples.time == tare_replay::TimeRange::All;
+    let all = samples.time == tare_replay::TimeRanges::All;
     let recorded_ns = read.ledger.as_ref().map(|ledger| ledger.recorded_ns).filter(|_| all);
     let name = if samples.input == Path::new("-") {
         "standard input".to_owned()

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use tare_format::file::Description;
 use tare_profile::{Filter, Term};
-use tare_replay::{Recording, TimeRange};
+use tare_replay::{Recording, TimeRanges};
 
 use crate::Outcome;
 use crate::cli::resolved::report::{Interface, Part, Report};
 use crate::command::header;
+use crate::command::recording;
 use crate::command::report::{no_samples, recorded};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
@@ -79,12 +80,10 @@ fn base(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>>
     if report.hides_unresolved {
         base.push(Term::Named);
     }
-    if report.time != TimeRange::All {
-        let (from_ns, to_ns) = report
-            .time
-            .bounds(description)
-            .map_err(|error| Refusal::usage(format!("--time in percent: {error}")))?;
-        base.push(Term::Time(from_ns, to_ns));
+    if report.time != TimeRanges::All {
+        let windows: Vec<_> =
+            report.time.of(description).map_err(recording::refusal)?.iter().collect();
+        base.extend(any_of(&windows, |(from_ns, to_ns)| Term::Time(*from_ns, *to_ns)));
     }
     Ok(base)
 }

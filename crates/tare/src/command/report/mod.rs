@@ -15,7 +15,7 @@ use tare_format::printable;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_profile::{Losses, Profile};
-use tare_replay::{Error, Recording, Summary, has_callchains};
+use tare_replay::{Recording, Summary, has_callchains};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -23,7 +23,7 @@ use crate::cli::raw;
 use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
 use crate::command::header;
 use crate::command::overhead::predict;
-use crate::command::recording::open;
+use crate::command::recording::{self, open};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 
@@ -93,10 +93,8 @@ fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
     let code = report.code(known, is_pipe || known.has_callchains);
     let options = report
         .profile(code, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
-    let mut summary = tare_replay::summarize(recording, &options).map_err(|error| match error {
-        Error::NoSampleTimes => Refusal::usage(format!("--time in percent: {error}")).into(),
-        error => anyhow::Error::from(error),
-    })?;
+    let summary = tare_replay::summarize(recording, &options);
+    let mut summary = summary.map_err(recording::refusal)?;
     let event = summary.description.events().first().and_then(|event| event.name.as_deref());
     if let Some(broken) = &mut summary.profile.losses.frame_pointers {
         let event = String::from_utf8_lossy(event.unwrap_or_default());

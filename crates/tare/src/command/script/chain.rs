@@ -31,14 +31,18 @@ pub(super) struct Chains {
     with_paths: bool,
     /// Lines for which debug info is to be asked.
     pub(super) open: OpenLines,
+    /// Columns that the longest `data_src` took so far.
+    pub(super) data_source_width: usize,
 }
 
 impl Chains {
     pub(super) fn new(script: &Script) -> Self {
-        let (named, chain, open) = Default::default();
+        let (named, chain) = Default::default();
         let (max_stack, stop_at) = (script.max_stack, script.stop_at.clone());
         let (inline, with_paths) = (script.inline, script.full_source_paths);
-        Self { named, max_stack, stop_at, chain, inline, with_paths, open }
+        let open = OpenLines::new(with_paths);
+        let data_source_width = 0;
+        Self { named, max_stack, stop_at, chain, inline, with_paths, open, data_source_width }
     }
 
     /// Adds an address in its line: `      ffff1234 symbol+0x12 (file)`.

@@ -1,10 +1,11 @@
 //! The rarer fields of a sample, in perf's order.
 
-use tare_format::record::{Branches, Sample};
+use tare_format::record::{DataSource, Sample};
 
 use super::chain::Chains;
+use super::code::Code;
 use super::line;
-use tare_render::script::{self, Fields, branch_flags, page_size};
+use tare_render::script::{self, Fields, page_size};
 use tare_replay::{CpuMode, Machine};
 
 /// Fields that stand before the address of the code.
@@ -31,17 +32,25 @@ pub(super) fn before_ip(
         }
     }
     if let Some(source) = sample.data_src.filter(|_| fields.contains(Fields::DATA_SRC)) {
-        line::hex(text, source, 16);
+        let words = format!("{source:16x} {}", DataSource(source));
+        // As in perf, what comes next begins where it did before.
+        chains.data_source_width = chains.data_source_width.max(words.len());
+        text.extend_from_slice(format!("{words:<0$}", chains.data_source_width).as_bytes());
     }
-    if let Some(weight) = sample.weight.filter(|_| fields.contains(Fields::WEIGHT)) {
-        line::decimal(text, weight, 16, b' ');
+    if let Some(weight) = sample.weight {
+        if fields.contains(Fields::WEIGHT) {
+            line::decimal(text, weight, 16, b' ');
+        }
+        if fields.contains(Fields::INS_LAT) {
+            line::decimal(text, sample.ins_lat.unwrap_or(0).into(), 16, b' ');
+        }
     }
 }
 
 /// Fields that stand behind it.
 pub(super) fn behind_ip(
     text: &mut Vec<u8>,
-    (machine, chains): (&mut Machine, &mut Chains),
+    (machine, chains, code): (&mut Machine, &mut Chains, &mut Code),
     sample: &Sample<'_>,
     fields: Fields,
 ) {
@@ -51,23 +60,8 @@ pub(super) fn behind_ip(
     if let Some(registers) = sample.regs_user.as_ref().filter(|_| fields.contains(Fields::UREGS)) {
         script::registers(text, registers);
     }
-    for branch in sample.branches.iter().flat_map(Branches::iter) {
-        if fields.contains(Fields::BRSTACK) {
-            text.extend_from_slice(
-                format!(" 0x{:x}/0x{:x}{} ", branch.from, branch.to, branch_flags(&branch))
-                    .as_bytes(),
-            );
-        } else if fields.contains(Fields::BRSTACKSYM) {
-            for (address, end) in [(branch.from, "/"), (branch.to, "")] {
-                // Which half of the address space it is tells user from kernel.
-                let mode = if address >> 63 == 1 { CpuMode::Kernel } else { CpuMode::User };
-                let at = machine.dso_address(mode, sample.head.pid.unwrap_or(-1), address);
-                chains.symbol(text, machine, at, Fields::SYM | Fields::SYMOFF);
-                text.extend_from_slice(end.as_bytes());
-            }
-            text.extend_from_slice(format!("{} ", branch_flags(&branch)).as_bytes());
-        }
-    }
+    code.branches(text, (machine, chains), sample, fields);
+    code.add(text, (machine, chains), sample, fields);
     if let Some(address) = sample.phys_addr.filter(|_| fields.contains(Fields::PHYS_ADDR)) {
         line::hex(text, address, 16);
     }

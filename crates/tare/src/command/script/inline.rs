@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
+use tare_annotate::Sources;
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{DsoKind, Frame};
 
@@ -35,17 +36,33 @@ pub(super) struct Asked {
 #[derive(Debug)]
 struct Open {
     position: usize,
-    /// What each line begins with, and ends with.
-    front: Box<[u8]>,
-    end: &'static [u8],
-    asked: Asked,
+    awaited: Awaited,
 }
 
-/// What waits, and what was found before.
+/// Awaited it waits for.
+#[derive(Debug)]
+enum Awaited {
+    /// A line for each frame: what each begins with, and ends with.
+    Frames(Box<[u8]>, &'static [u8], Asked),
+    /// File and line, behind a tab.
+    Line(DsoAddress),
+    /// The line of the source, unless it is the one that this thread had before.
+    Source(i32, DsoAddress),
+}
+
+/// A file and a line of it; `None`: debug info has none.
+type SourceLine = Option<(Rc<str>, u32)>;
+
+/// Awaited waits, and what was found before.
 #[derive(Debug, Default)]
 pub(super) struct OpenLines {
     open: Vec<Open>,
     found: HashMap<Asked, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
+    places: HashMap<DsoAddress, SourceLine, foldhash::fast::RandomState>,
+    /// The line of each thread that was printed last.
+    last: HashMap<i32, (Rc<str>, u32), foldhash::fast::RandomState>,
+    sources: Sources,
+    with_paths: bool,
 }
 
 /// As many threads as may run at once.
@@ -66,6 +83,11 @@ pub(super) fn within(at: DsoAddress, is_caller: bool) -> DsoAddress {
 }
 
 impl OpenLines {
+    /// `with_paths`: paths of source files are whole.
+    pub(super) fn new(with_paths: bool) -> Self {
+        Self { with_paths, ..Self::default() }
+    }
+
     /// Leaves lines open at a position of the text.
     pub(super) fn push(
         &mut self,
@@ -73,7 +95,17 @@ impl OpenLines {
         (front, end): (&[u8], &'static [u8]),
         asked: Asked,
     ) {
-        self.open.push(Open { position, front: front.into(), end, asked });
+        self.open.push(Open { position, awaited: Awaited::Frames(front.into(), end, asked) });
+    }
+
+    /// Leaves room for file and line of an address.
+    pub(super) fn push_line(&mut self, position: usize, at: DsoAddress) {
+        self.open.push(Open { position, awaited: Awaited::Line(at) });
+    }
+
+    /// Leaves room for the source of an address.
+    pub(super) fn push_source(&mut self, position: usize, tid: i32, at: DsoAddress) {
+        self.open.push(Open { position, awaited: Awaited::Source(tid, at) });
     }
 
     /// Whether nothing is open.
@@ -86,13 +118,24 @@ impl OpenLines {
         self.look_up(machine);
         let mut filled = Vec::with_capacity(text.len() + 64 * self.open.len());
         let mut copied = 0;
-        for Open { position, front, end, asked } in self.open.drain(..) {
+        for Open { position, awaited } in std::mem::take(&mut self.open) {
             filled.extend_from_slice(&text[copied..position]);
             copied = position;
-            for piece in self.found.get(&asked).iter().flat_map(|pieces| pieces.iter()) {
-                filled.extend_from_slice(&front);
-                filled.extend_from_slice(piece);
-                filled.extend_from_slice(end);
+            match awaited {
+                Awaited::Frames(front, end, asked) => {
+                    for piece in self.found.get(&asked).iter().flat_map(|pieces| pieces.iter()) {
+                        filled.extend_from_slice(&front);
+                        filled.extend_from_slice(piece);
+                        filled.extend_from_slice(end);
+                    }
+                }
+                Awaited::Line(at) => {
+                    if let Some(Some((file, number))) = self.places.get(&at) {
+                        filled.push(b'\t');
+                        place(&mut filled, file, *number, self.with_paths);
+                    }
+                }
+                Awaited::Source(tid, at) => self.source(&mut filled, tid, at),
             }
         }
         filled.extend_from_slice(&text[copied..]);
@@ -100,24 +143,57 @@ impl OpenLines {
         if self.found.len() > KEPT {
             self.found.clear();
         }
+        if self.places.len() > KEPT {
+            self.places.clear();
+        }
+    }
+
+    /// Adds a line of the source: `|17       ret`.
+    fn source(&mut self, text: &mut Vec<u8>, tid: i32, at: DsoAddress) {
+        let Some(Some((file, number))) = self.places.get(&at) else { return };
+        if self.last.get(&tid).is_some_and(|last| (&last.0, last.1) == (file, *number)) {
+            return;
+        }
+        let Some(source) = self.sources.line(file, *number) else { return };
+        text.extend_from_slice(format!("|{number:<8} ").as_bytes());
+        line::name_with_tabs(text, source.as_bytes());
+        text.push(b'\n');
+        self.last.insert(tid, (file.clone(), *number));
     }
 
     fn look_up(&mut self, machine: &Machine) {
-        let all: HashSet<Asked, foldhash::fast::RandomState> =
-            self.open.iter().map(|open| open.asked).collect();
-        let new: Vec<Asked> =
-            all.into_iter().filter(|asked| !self.found.contains_key(asked)).collect();
-        let addresses: Vec<DsoAddress> = new.iter().map(|asked| asked.within).collect();
+        let mut all: HashSet<Asked, foldhash::fast::RandomState> = HashSet::default();
+        let mut places: HashSet<DsoAddress, foldhash::fast::RandomState> = HashSet::default();
+        for open in &self.open {
+            match &open.awaited {
+                Awaited::Frames(_, _, asked) if !self.found.contains_key(asked) => {
+                    all.insert(*asked);
+                }
+                Awaited::Line(at) | Awaited::Source(_, at) if !self.places.contains_key(at) => {
+                    places.insert(*at);
+                }
+                _ => {}
+            }
+        }
+        let new: Vec<Asked> = all.into_iter().collect();
+        let mut addresses: Vec<DsoAddress> = new.iter().map(|asked| asked.within).collect();
+        addresses.extend(&places);
         let frames = machine.frames(&addresses, threads());
-        for (place, asked) in new.into_iter().enumerate() {
+        for (place, asked) in new.iter().enumerate() {
             let frames: Vec<Frame<'_>> = frames.get(place).collect();
-            let pieces = pieces(machine, &asked, &frames);
-            self.found.insert(asked, pieces.into());
+            let pieces = pieces(machine, asked, &frames);
+            self.found.insert(*asked, pieces.into());
+        }
+        for (at, address) in addresses.iter().enumerate().skip(new.len()) {
+            let location = frames.get(at).next().and_then(|frame| frame.location);
+            let location = location.filter(|location| location.line > 0);
+            let found = location.map(|location| (Rc::from(location.file), location.line));
+            self.places.insert(*address, found);
         }
     }
 }
 
-/// What is shown of each frame, as in perf: ` name+0x12 (file)`, of an inlined one ` name+0x12
+/// Awaited is shown of each frame, as in perf: ` name+0x12 (file)`, of an inlined one ` name+0x12
 /// (inlined)`, with the line of source below.
 fn pieces(machine: &Machine, asked: &Asked, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
     let symbol = machine.symbol(asked.at);
@@ -152,14 +228,18 @@ fn pieces(machine: &Machine, asked: &Asked, frames: &[Frame<'_>]) -> Vec<Box<[u8
         let location = if asked.with_inlined { frame.location } else { innermost };
         if let Some(location) = location.filter(|_| fields.contains(Fields::SRCLINE)) {
             text.extend_from_slice(b"\n  ");
-            let base = location.file.rsplit('/').next().unwrap_or(location.file);
-            let file = if asked.with_paths { location.file } else { base };
-            line::name(&mut text, file.as_bytes());
-            text.push(b':');
-            line::decimal(&mut text, location.line.into(), 0, b' ');
+            place(&mut text, location.file, location.line, asked.with_paths);
         }
         text.extend_from_slice(if frame.is_inlined { b" (inlined)" } else { b"" });
         text.into_boxed_slice()
     };
     frames.iter().map(piece).collect()
+}
+
+/// Adds `file:12`.
+fn place(text: &mut Vec<u8>, file: &str, number: u32, with_paths: bool) {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    line::name(text, if with_paths { file } else { base }.as_bytes());
+    text.push(b':');
+    line::decimal(text, number.into(), 0, b' ');
 }

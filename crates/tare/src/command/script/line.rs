@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-pub(super) use tare_render::script::{decimal, hex, name, padded_name, signed};
+pub(super) use tare_render::script::{decimal, hex, name, name_with_tabs, padded_name, signed};
 
 /// Lines on their way to standard output.
 #[derive(Debug)]

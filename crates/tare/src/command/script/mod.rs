@@ -2,6 +2,7 @@
 //! each.
 
 mod chain;
+mod code;
 mod events;
 mod extra;
 mod inline;
@@ -13,6 +14,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use tare_format::file::Description;
+use tare_format::file::features::ARCH;
 use tare_format::record::{Record, Sample, kind};
 use tare_kernel::file_window::catch_bus_errors;
 use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
@@ -59,7 +61,10 @@ fn text(
     header: Option<Extent>,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let (printer, filter) = (Printer::new(script), Passing::new(&script.filter));
+    let description = recording.description();
+    let arch = description.features().text(ARCH).unwrap_or_default();
+    let (printer, filter) =
+        (Printer::new(script, arch), Passing::new(&script.filter, description)?);
     let callchains = script.callchains;
     let mut sink = TextSink { printer, filter, header, lines, has_samples: false, callchains };
     let losses = replay(script).run(&mut recording, &mut sink);
@@ -163,7 +168,8 @@ fn objects(
     mut recording: Recording,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let (objects, filter) = (Objects::new(script), Passing::new(&script.filter));
+    let (objects, filter) =
+        (Objects::new(script), Passing::new(&script.filter, recording.description())?);
     Objects::begin(lines.text())?;
     let mut sink = ObjectSink { objects, filter, lines, callchains: script.callchains };
     let losses = replay(script).run(&mut recording, &mut sink)?;

@@ -5,8 +5,10 @@ use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
 
 use super::chain::Chains;
+use super::code::Code;
 use super::events::{self, About};
 use super::extra;
+use super::inline;
 use super::line;
 use crate::cli::resolved::script::{Clock, Script};
 use tare_render::script::{Fields, Selection};
@@ -18,6 +20,7 @@ pub(super) struct Printer<'a> {
     events: Vec<Printed>,
     name_width: usize,
     chains: Chains,
+    code: Code,
     tracepoints: Tracepoints,
     /// The time that others are counted from.
     since_ns: Option<u64>,
@@ -35,13 +38,15 @@ struct Printed {
 }
 
 impl<'a> Printer<'a> {
-    pub(super) fn new(script: &'a Script) -> Self {
+    /// `arch` is the recorded machine's, as `uname -m` has it.
+    pub(super) fn new(script: &'a Script, arch: &[u8]) -> Self {
         let chains = Chains::new(script);
         Self {
             script,
             events: Vec::new(),
             name_width: 0,
             chains,
+            code: Code::new(arch, script.max_blocks),
             tracepoints: Tracepoints::default(),
             since_ns: None,
         }
@@ -128,9 +133,26 @@ impl<'a> Printer<'a> {
             line::padded_name(text, name, self.name_width);
             text.extend_from_slice(b": ");
         }
+        if fields.contains(Fields::FLAGS) {
+            // Flags come from hardware traces (AUX), which are not decoded.
+            text.extend_from_slice(&[b' '; 24]);
+        }
         self.details(text, machine, sample);
         text.push(b'\n');
+        if fields.contains(Fields::SRCCODE) {
+            self.source(text, machine, sample);
+        }
         Ok(())
+    }
+
+    /// Leaves room for the line of source below a sample.
+    fn source(&mut self, text: &[u8], machine: &Machine, sample: &Replayed<'_, Sample<'_>>) {
+        let head = &sample.fields.head;
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let at = machine.dso_address(mode, head.pid.unwrap_or(-1), head.ip.unwrap_or(0));
+        if let Some(at) = at.filter(|at| inline::may_have_lines(machine, *at)) {
+            self.chains.open.push_source(text.len(), head.tid.unwrap_or(-1), at);
+        }
     }
 
     /// Adds what the sample itself says.
@@ -158,7 +180,7 @@ impl<'a> Printer<'a> {
                 self.chains.address(text, machine, pid, at, fields);
             }
         }
-        extra::behind_ip(text, (machine, &mut self.chains), sample.fields, fields);
+        extra::behind_ip(text, (machine, &mut self.chains, &mut self.code), sample.fields, fields);
     }
 
     /// Adds a record other than a sample, where it was asked for.

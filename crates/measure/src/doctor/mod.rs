@@ -9,23 +9,17 @@ mod machine;
 mod remedy;
 mod text;
 
-use std::io::{IsTerminal, Write};
-
 use serde::Serialize;
 
 use self::facts::Facts;
 use self::item::{Group, Item};
-use crate::Outcome;
-use crate::cli::raw::Doctor;
-use crate::exit::Exit;
-use crate::terminal;
 
 /// The version of the `--json` document: raised when a field or an id changes its meaning or goes.
 const VERSION: u32 = 1;
 
 /// All that doctor found.
 #[derive(Debug, Serialize)]
-struct Report {
+pub struct Report {
     version: u32,
     /// What tare can do here, in a sentence.
     verdict: String,
@@ -34,16 +28,18 @@ struct Report {
     items: Vec<Item>,
 }
 
-pub(crate) fn run(raw: &Doctor) -> Outcome {
-    let report = examine(&Facts::of_this_machine());
-    let stdout = std::io::stdout();
-    let output = if raw.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else {
-        text::render(&report, stdout.is_terminal() && !terminal::is_plain())
-    };
-    stdout.lock().write_all(output.as_bytes())?;
-    Ok(Exit::Success)
+impl Report {
+    /// What this machine and this user can do.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        examine(&Facts::of_this_machine())
+    }
+
+    /// As text, at most 100 columns wide but for commands; with colours on a terminal.
+    #[must_use]
+    pub fn text(&self, color: bool) -> String {
+        text::render(self, color)
+    }
 }
 
 fn examine(facts: &Facts<'_>) -> Report {

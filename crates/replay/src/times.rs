@@ -1,0 +1,201 @@
+//! `--time`: from when to when samples are taken, in the words of `perf report`.
+
+use std::time::Duration;
+
+use tare_format::file::Description;
+
+use crate::error::Error;
+
+/// From when to when samples are taken, as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum TimeRanges {
+    /// All of them.
+    #[default]
+    All,
+    /// In nanoseconds of the recording's clock, both ends included.
+    Nanoseconds(Vec<(u64, u64)>),
+    /// In nanoseconds since the first sample, both ends included.
+    SinceFirst(Vec<(u64, u64)>),
+    /// In percent of the time from the first sample to the last.
+    Percent(Vec<(f64, f64)>),
+}
+
+impl TimeRanges {
+    /// How ranges are written, for messages.
+    pub const FORMS: &str = "a range in seconds looks like 12.5,13 (several: '12,13 15,'), a part like 10%-20%, 10%/2 or 50%";
+
+    /// Reads `12.5,13`, several of these with spaces between them, or parts: `10%-20%`, `10%/2`
+    /// which is the same, `50%` which is the first half, several with commas between them. What is
+    /// left out of a range has no bound. `None`: it is none of these. As in perf, ranges of seconds
+    /// are in their order and have nothing in common.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.contains('%') {
+            let parts: Option<Vec<_>> = match text.contains(['/', '-']) {
+                true => text.split(',').map(part).collect(),
+                false => percent(text).map(|end| vec![(0.0, end)]),
+            };
+            return parts.map(Self::Percent);
+        }
+        let ranges = text.split_whitespace().map(seconds).collect::<Option<Vec<_>>>()?;
+        let is_ordered = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+        (is_ordered && !ranges.is_empty()).then_some(Self::Nanoseconds(ranges))
+    }
+
+    /// The same, where ranges of seconds count from the first sample (`perf script --reltime`).
+    #[must_use]
+    pub fn since_first(self) -> Self {
+        match self {
+            Self::Nanoseconds(ranges) => Self::SinceFirst(ranges),
+            other => other,
+        }
+    }
+
+    /// From when to when that is in a recording.
+    ///
+    /// # Errors
+    /// [`Error::NoSampleTimes`].
+    pub fn of(&self, description: &Description) -> Result<TimeWindows, Error> {
+        let times = || description.features().sample_time_ns().map_err(|_| Error::NoSampleTimes);
+        Ok(TimeWindows(match self {
+            Self::All => vec![(0, u64::MAX)],
+            Self::Nanoseconds(ranges) => ranges.clone(),
+            Self::SinceFirst(ranges) => {
+                let (first, _) = times()?;
+                let at = |time_ns: u64| time_ns.saturating_add(first);
+                ranges.iter().map(|(from, to)| (at(*from), at(*to))).collect()
+            }
+            Self::Percent(parts) => {
+                let times = times()?;
+                parts.iter().map(|part| of_part(*part, times)).collect()
+            }
+        }))
+    }
+}
+
+/// From when to when samples are taken, in nanoseconds of the recording's clock, both included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeWindows(Vec<(u64, u64)>);
+
+impl TimeWindows {
+    /// Whether a sample is taken. One without a time is.
+    #[must_use]
+    pub fn takes(&self, time_ns: Option<u64>) -> bool {
+        time_ns.is_none_or(|at| self.0.iter().any(|(from, to)| (*from..=*to).contains(&at)))
+    }
+
+    /// Whether a time is behind all of them.
+    #[must_use]
+    pub fn is_past(&self, time_ns: Option<u64>) -> bool {
+        time_ns.is_some_and(|at| self.0.iter().all(|(_, to)| at > *to))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().copied()
+    }
+}
+
+/// A part of the time from the first sample to the last: as in perf, the last nanosecond belongs to
+/// the part behind, but for that at the end.
+fn of_part((from, to): (f64, f64), (first, last): (u64, u64)) -> (u64, u64) {
+    let length = last.saturating_sub(first) as f64;
+    let at = |percent: f64| {
+        let part = Duration::from_secs_f64(length * (percent / 100.0) / 1e9);
+        first.saturating_add(part.as_nanos().try_into().unwrap_or(u64::MAX))
+    };
+    let (from, to) = (at(from), at(to));
+    (from, if to > from && to != last { to - 1 } else { to })
+}
+
+/// `10%-20%` or `10%/2`.
+fn part(text: &str) -> Option<(f64, f64)> {
+    if let Some((from, to)) = text.split_once('-') {
+        return Some((percent(from)?, percent(to)?)).filter(|(from, to)| from <= to);
+    }
+    let (part, nth) = text.split_once('/')?;
+    let (part, nth) = (percent(part)?, nth.parse::<u32>().ok().filter(|nth| *nth > 0)?);
+    let end = part * f64::from(nth);
+    (part > 0.0 && end <= 100.0).then_some((end - part, end))
+}
+
+/// `12.5%` -> 12.5.
+fn percent(text: &str) -> Option<f64> {
+    let percent = text.trim().strip_suffix('%')?.parse::<f64>().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent)
+}
+
+/// `1.5,2` -> nanoseconds, exact.
+fn seconds(range: &str) -> Option<(u64, u64)> {
+    let (start, stop) = range.split_once(',').unwrap_or((range, ""));
+    let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
+    let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX))?;
+    (start <= stop).then_some((start, stop))
+}
+
+/// `12.5` -> 12500000000.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
+    if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let below = format!("{rest:0<9}").parse::<u64>().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> TimeRanges {
+        TimeRanges::parse(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn times_are_ranges_or_parts() {
+        let ranges = |ranges: &[(u64, u64)]| TimeRanges::Nanoseconds(ranges.to_vec());
+        let parts = |parts: &[(f64, f64)]| TimeRanges::Percent(parts.to_vec());
+        assert_eq!(read("12.5,13"), ranges(&[(12_500_000_000, 13_000_000_000)]));
+        assert_eq!(read(",0.000000001"), ranges(&[(0, 1)]));
+        assert_eq!(read("11787.999418,"), ranges(&[(11_787_999_418_000, u64::MAX)]));
+        assert_eq!(
+            read("1,2 3,"),
+            ranges(&[(1_000_000_000, 2_000_000_000), (3_000_000_000, u64::MAX)])
+        );
+        assert_eq!(read("10%-20.5%"), parts(&[(10.0, 20.5)]));
+        assert_eq!(read("10%/2,10%/1"), parts(&[(10.0, 20.0), (0.0, 10.0)]));
+        assert_eq!(read("0%-10%,30%-40%"), parts(&[(0.0, 10.0), (30.0, 40.0)]));
+        assert_eq!(read("50%"), parts(&[(0.0, 50.0)]));
+        for wrong in [
+            "",
+            "x",
+            "1,y",
+            "2,1",
+            "1.0000000001,",
+            "-1,2",
+            "1, 2,3",
+            "3,4 1,2",
+            "10%/0",
+            "10%/11",
+            "10%-x%",
+            "10%-101%",
+            "0%/1",
+            "10%,20%",
+            "10%/1,",
+            "20%-10%",
+        ] {
+            assert_eq!(TimeRanges::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_have_no_nanosecond_in_common() {
+        let times = (1000, 2001);
+        assert_eq!(of_part((0.0, 10.0), times), (1000, 1099));
+        assert_eq!(of_part((10.0, 20.0), times), (1100, 1199));
+        assert_eq!(of_part((90.0, 100.0), times), (1901, 2001));
+        let windows = TimeWindows(vec![(5, 6), (1, 2)]);
+        assert!(windows.takes(Some(1)) && !windows.takes(Some(3)) && windows.takes(None));
+        assert!(!windows.is_past(Some(6)) && windows.is_past(Some(7)));
+    }
+}

@@ -1,0 +1,22 @@
+//! `tare doctor`: what this machine and user can do, what each limit costs, and what lifts it.
+
+use std::io::{IsTerminal, Write};
+
+use tare_measure::doctor::Report;
+
+use crate::Outcome;
+use crate::cli::raw::Doctor;
+use crate::exit::Exit;
+use crate::terminal;
+
+pub(crate) fn run(raw: &Doctor) -> Outcome {
+    let report = Report::of_this_machine();
+    let stdout = std::io::stdout();
+    let output = if raw.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        report.text(stdout.is_terminal() && !terminal::is_plain())
+    };
+    stdout.lock().write_all(output.as_bytes())?;
+    Ok(Exit::Success)
+}

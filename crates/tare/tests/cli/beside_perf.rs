@@ -1,0 +1,161 @@
+//! What perf prints of a drawn recording, beside what tare does.
+
+use crate::drawn::{
+    ADDR, BRANCHES, DATA, DATA_SRC, Drawn, DrawnEvent, DrawnSample, INNER, NAMELESS, OUTER,
+    PHYS_ADDR, WEIGHT_STRUCT,
+};
+
+/// Mispredicted, predicted, in a transaction, abort.
+const MISSED: u64 = 1;
+const PREDICTED: u64 = 2;
+
+fn cycles(count: u64) -> u64 {
+    count << 4
+}
+
+/// A program that calls and jumps.
+fn branches() -> Option<Drawn> {
+    let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
+    let call = (OUTER + 4, INNER, PREDICTED | cycles(3));
+    let jump = (INNER + 4, INNER + 8, MISSED | cycles(12));
+    let ret = (INNER + 8, OUTER + 9, PREDICTED);
+    let from_kernel = (0xffff_ffff_8100_0040, OUTER, 0);
+    let sample = |ip: u64, branches: &[(u64, u64, u64)]| DrawnSample {
+        ip,
+        branches: branches.to_vec(),
+        period: 10,
+        ..DrawnSample::default()
+    };
+    let samples = [
+        sample(INNER + 8, &[jump, call, from_kernel]),
+        sample(OUTER + 10, &[ret, jump, call]),
+        sample(INNER + 6, &[call, (INNER + 8, OUTER, 8 | cycles(2))]),
+        sample(NAMELESS, &[(OUTER + 10, NAMELESS, PREDICTED), ret, (INNER + 4, INNER + 8, 4)]),
+        sample(OUTER, &[]),
+    ];
+    Drawn::new(&[event], &samples)
+}
+
+/// Loads and stores, each of another kind.
+fn memory() -> Option<Drawn> {
+    let more = ADDR | WEIGHT_STRUCT | DATA_SRC | PHYS_ADDR;
+    let event = DrawnEvent { name: "loads", kind: (4, 0x1cd), more };
+    let sources = [
+        0x6810_0142, // a load that hits the first cache
+        0x0000_0001_1a08_0044,
+        0x0000_00aa_2b10_0822,
+        0x0000_0825_0804_1008,
+        0x0000_0200_1200_2002,
+        0x0000_0410_0500_0001,
+    ];
+    let addresses = [DATA + 8, DATA + 128, 0xffff_ffff_8100_0040, 0x7000];
+    let sample = |((at, source), addr): ((u64, &u64), &u64)| DrawnSample {
+        ip: if at % 2 == 0 { OUTER + 1 } else { INNER + 2 },
+        addr: *addr,
+        weight: (at * 7) | (at << 32) | ((at * 3) << 48),
+        data_src: *source,
+        phys_addr: 0x1_0000 + at * 8,
+        period: 10 + at * at,
+        ..DrawnSample::default()
+    };
+    let samples: Vec<_> = (0..)
+        .zip(sources.iter().cycle().take(14))
+        .zip(addresses.iter().cycle())
+        .map(sample)
+        .collect();
+    Drawn::new(&[event], &samples)
+}
+
+/// Lines without what stands around a table, and without spaces at their ends.
+fn rows(lines: &[String]) -> Vec<String> {
+    let rows = lines.iter().map(|line| line.trim_end().to_owned());
+    rows.filter(|line| !line.is_empty() && !line.starts_with("# ") && line != "#").collect()
+}
+
+#[test]
+fn fields_of_branch_stacks_are_those_of_perf() {
+    let Some(drawn) = branches() else { return };
+    for fields in [
+        "ip,sym,brstack",
+        "ip,sym,dso,brstack",
+        "+brstacksym",
+        "ip,sym,brstacksym",
+        "ip,sym,brstackoff",
+        "comm,ip,brstackinsn",
+        "+brstackinsn",
+        "ip,sym,brstackinsnlen",
+        "ip,srcline,brstackinsn",
+        "ip,srccode,brstackinsn",
+        "+srccode",
+        "+flags",
+        "ip,insn,insnlen",
+        "+synth,+callindent,+ipc",
+    ] {
+        let words = ["script", "-F", fields];
+        assert_eq!(drawn.tare(&words), drawn.perf(&words), "-F {fields}");
+    }
+    for most in ["0", "1", "2"] {
+        let words = ["script", "-F", "ip,brstackinsn", "--max-blocks", most];
+        assert_eq!(drawn.tare(&words), drawn.perf(&words), "--max-blocks {most}");
+    }
+    let text = drawn.tare(&["script", "-F", "ip,brstackdisasm"]).join("\n");
+    assert!(text.contains("\t0000000000401001\tmov    %rsp,%rbp\n"), "{text}");
+    assert!(text.contains("\t0000000000401014\tje     0x401018               \t# MIS"), "{text}");
+}
+
+#[test]
+fn fields_of_memory_accesses_are_those_of_perf() {
+    let Some(drawn) = memory() else { return };
+    for fields in ["+pid", "ip,addr,data_src", "ip,weight,ins_lat", "+phys_addr,+data_src"] {
+        let words = ["script", "-F", fields];
+        assert_eq!(drawn.tare(&words), drawn.perf(&words), "-F {fields}");
+    }
+}
+
+#[test]
+fn parts_of_the_time_are_those_of_perf() {
+    let Some(drawn) = memory() else { return };
+    for time in [
+        "1.002,1.004",
+        "1.002,1.004 1.006,1.0075 1.010,",
+        "10%/2",
+        "10%/1,10%/2",
+        "10%/2,10%/1",
+        "0%-10%,30%-40%",
+        "0%-10%",
+        "50%",
+        "33.3%/2",
+    ] {
+        let words = ["script", "-F", "time,ip", "--time", time];
+        let (ours, theirs) = (drawn.tare(&words), drawn.perf(&words));
+        assert_eq!(ours, theirs, "--time {time}");
+        assert!(!ours.is_empty() && ours.len() < 14, "{ours:?}");
+        let words = ["report", "--stdio", "-s", "sym", "-F", "sample,sym", "--time", time];
+        assert_eq!(rows(&drawn.tare(&words)), rows(&drawn.perf(&words)), "--time {time}");
+    }
+    let words = ["script", "-F", "time", "--reltime", "--time", "0.002,0.004"];
+    assert_eq!(drawn.tare(&words), drawn.perf(&words), "--reltime");
+}
+
+fn held(drawn: &Drawn, lists: &[&str], mode: &[&str]) {
+    for keys in lists {
+        let words = [&["report", "--stdio", "-s", keys][..], mode].concat();
+        let (ours, theirs) = (rows(&drawn.tare(&words)), rows(&drawn.perf(&words)));
+        assert_eq!(ours, theirs, "-s {keys}");
+        assert!(!ours.is_empty());
+    }
+}
+
+#[test]
+fn keys_of_branches_are_those_of_perf() {
+    let Some(drawn) = branches() else { return };
+    held(&drawn, &["dso_from,dso_to", "in_tx", "abort", "cycles"], &["-b"]);
+}
+
+#[test]
+fn keys_of_memory_accesses_are_those_of_perf() {
+    let Some(drawn) = memory() else { return };
+    let keys = ["mem", "tlb", "blocked", "local_weight", "weight", "dso_daddr"];
+    held(&drawn, &keys, &["--mem-mode"]);
+    held(&drawn, &["local_weight", "weight", "addr"], &[]);
+}
