@@ -354,21 +354,9 @@ fn the_page_draws_in_a_browser() {
     let folder = state();
     let page = folder.path().join("page.html");
     let path = page.display().to_string();
-    studied(
-        folder.path(),
-        &[
-            "--rates",
-            "0,500,1000",
-            "--pairs",
-            "6",
-            "--loops",
-            "counting",
-            "--no-save",
-            "--overlay",
-            "--report",
-            &path,
-        ],
-    );
+    let options = "--rates 0,500,1000 --pairs 6 --loops counting --no-save --overlay --report";
+    let options: Vec<&str> = options.split(' ').chain([path.as_str()]).collect();
+    studied(folder.path(), &options);
     let log = folder.path().join("net.json");
     let output = Command::new("timeout")
         .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu"])
