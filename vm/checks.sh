@@ -99,6 +99,25 @@ if tare report -i /tmp/recording --weight=exact --sort comm -G >/tmp/report 2>/t
 else
     echo "skipped: Linux $(uname -r): $(head -n 1 /tmp/stderr)"
 fi
+# System calls: sums by programs in the kernel where it describes its types, else by perf events; and by these in any case.
+getppids() { # getppids COMMAND…: how many calls the table has.
+    tare trace -s -e getppid -o /tmp/calls -- "$@" 2>/tmp/stderr
+    awk '$NF == "getppid" { print $3 }' /tmp/calls
+}
+
+btf=$([ -r /sys/kernel/btf/vmlinux ] && echo yes || echo no)
+echo "BTF: $btf"
+verdict "calls of two threads are counted" 1000 "$(getppids calls 2 0 500)"
+verdict "calls of ten children are counted" 1000 "$(getppids calls 0 10 100)"
+verdict "a kernel without BTF is said" "$([ "$btf" = yes ] && echo 0 || echo 1)" "$(grep -c 'by perf events instead' /tmp/stderr)"
+verdict "each call is a line" 100 "$(tare trace -e getppid calls 1 0 100 2>&1 | grep -c getppid)"
+if [ "$btf" = yes ] && mount -t tmpfs none /sys/kernel/btf; then
+    verdict "calls are counted by perf events" 1000 "$(getppids calls 2 0 500)"
+    verdict "that it is them is said" 1 "$(grep -c 'no BTF.*by perf events instead' /tmp/stderr)"
+    verdict "each call is a line by perf events" 100 "$(tare trace -e getppid calls 1 0 100 2>/tmp/stderr; grep -c 'getppid()' /tmp/stderr)"
+    umount /sys/kernel/btf
+fi
+
 # What sampling costs: every interrupt of the PMU is counted, and each is the one of a sample.
 study() { # study NAME: a number of the study's first row.
     sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}$/\1/p" /tmp/study | head -n 1

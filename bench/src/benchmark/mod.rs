@@ -178,6 +178,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         run: trace::start_up,
     },
     Benchmark {
+        name: "trace-data",
+        about: "a recording of a loop of system calls, beside perf trace record",
+        run: trace::data,
+    },
+    Benchmark {
+        name: "trace-kill",
+        about: "what 200 tracers leave in the kernel that are killed at any moment",
+        run: trace::kill,
+    },
+    Benchmark {
         name: "unwind",
         about: "copied stacks: known chains, and a C++ compiler's by size of the copy beside framehop",
         run: unwind::run,

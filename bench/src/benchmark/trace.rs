@@ -1,4 +1,8 @@
-//! What `tare trace -s` costs: a loop of system calls, and the start-up.
+//! What `tare trace` costs: a loop of system calls, and the start-up; what a killed one leaves.
+
+mod kill;
+
+use std::path::Path;
 
 use anyhow::Context;
 use aya::programs::BtfTracePoint;
@@ -6,15 +10,19 @@ use aya::{Btf, Ebpf, include_bytes_aligned};
 
 use serde_json::json;
 
+use super::record::summary::summarize;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, in_random_order, rounds};
 use crate::run::succeed;
+use crate::scratch::Scratch;
 use crate::setting::Setting;
 
 #[cfg(target_arch = "x86_64")]
 static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.x86_64.o");
 #[cfg(target_arch = "aarch64")]
 static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.aarch64.o");
+
+pub(crate) use kill::run as kill;
 
 /// How long each loop runs, in seconds.
 const SECONDS: &str = "0.5";
@@ -89,6 +97,89 @@ pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
         findings,
         raw: json!({ "variants": variants, "ns_per_call": measured }),
     })
+}
+
+/// The same loop recorded: bare, by `tare trace --data` and by `perf trace record`, each with the ring
+/// buffers that it has by itself. Each call is two samples.
+pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let (tare, flood) = (setting.tare(), setting.workload("flood"));
+    let file = |name: &str| scratch.path(name).display().to_string();
+    let with = |words: &[&str]| {
+        let all = words.iter().copied().chain([flood.as_str(), SECONDS]);
+        all.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let variants = vec![
+        Variant::new("bare", with(&[])),
+        Variant::new("tare trace --data", with(&[&tare, "trace", "--data", &file("tare.data")])),
+        Variant::new(
+            "perf trace record",
+            with(&["perf", "trace", "record", "-o", &file("perf.data")]),
+        ),
+    ];
+    let files = [None, Some(scratch.path("tare.data")), Some(scratch.path("perf.data"))];
+    let count = setting.rounds.unwrap_or(15);
+    let mut measured: Vec<Vec<Recorded>> = Vec::new();
+    for _ in 0..count {
+        let at = |variant: &Variant| variants.iter().position(|other| other.name == variant.name);
+        let (_, runs) = in_random_order(&variants, |variant| {
+            recorded(variant, files.get(at(variant).unwrap_or(0)).cloned().flatten().as_deref())
+        })?;
+        measured.push(runs);
+    }
+    let ratio = |at: usize, to: usize| {
+        Estimate::of_ratios(measured.iter().map(|runs| runs[at].ns / runs[to].ns))
+    };
+    let most = |at: usize, of: fn(&Recorded) -> u64| {
+        let most = measured.iter().map(|runs| of(&runs[at])).max();
+        Estimate::exact(most.unwrap_or(0) as f64)
+    };
+    let finding = |what: &str, measured, bound| Finding { what: what.into(), measured, bound };
+    let findings = vec![
+        finding("tare/bare", ratio(1, 0), Bound::AtMost(4.0)),
+        finding(
+            "records lost, tare, the most of any run",
+            most(1, |run| run.lost),
+            Bound::AtMost(0.0),
+        ),
+        finding(
+            "calls without both samples, tare, the most of any run",
+            most(1, |run| run.missing),
+            Bound::AtMost(0.0),
+        ),
+        finding("tare/perf", ratio(1, 2), Bound::AtMost(1.0)),
+    ];
+    let table = variants.iter().enumerate().map(|(at, variant)| {
+        let ns = Estimate::median(measured.iter().map(|runs| runs[at].ns).collect()).value;
+        let lost = measured.iter().map(|runs| runs[at].lost).max().unwrap_or(0);
+        format!("{:<24} {ns:>10.1} ns a call, {lost} lost at most", variant.name)
+    });
+    Ok(Report {
+        table: table.collect(),
+        findings,
+        raw: json!({ "variants": variants, "runs": measured }),
+    })
+}
+
+/// A recorded loop.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+struct Recorded {
+    /// Nanoseconds a call.
+    ns: f64,
+    /// Records that found no room.
+    lost: u64,
+    /// How many samples the loop's calls have too few.
+    missing: u64,
+}
+
+fn recorded(variant: &Variant, file: Option<&Path>) -> anyhow::Result<Recorded> {
+    let stdout = succeed(&variant.words)?.stdout;
+    let calls: u64 = stdout.trim().parse().with_context(|| format!("flood said '{stdout}'"))?;
+    let ns = SECONDS.parse::<f64>()? * 1e9 / calls as f64;
+    let Some(file) = file else { return Ok(Recorded { ns, lost: 0, missing: 0 }) };
+    let summary = summarize(file, None)?;
+    std::fs::remove_file(file)?;
+    Ok(Recorded { ns, lost: summary.lost, missing: (2 * calls).saturating_sub(summary.samples) })
 }
 
 /// `true`, bare and under `tare trace -s`.

@@ -28,6 +28,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define VECTORS 7 /* an array of struct iovec, as long as argument `count` says, and what they point to */
 #define MESSAGE 8 /* struct msghdr, and what it points to */
 #define COUNTED 9 /* as many bytes as the 32-bit number says that argument `count` points to */
+#define DESCRIPTOR 10 /* what the descriptor stands for */
+#define DESCRIPTORS 11 /* two descriptors, and what they stand for */
 
 /* When it is copied. */
 #define AT_ENTER 1
@@ -39,7 +41,22 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ELEMENT 1 /* of a vector, and its number in `index` */
 #define NAME 2
 #define CONTROL 3
+#define PATH_PART 4 /* of a path, from its end */
+#define DESCRIPTION 5 /* struct description */
 #define UNREADABLE 0x80 /* nothing: the page is not in memory */
+
+/* How it is copied. */
+#define USER_BYTES 0
+#define USER_STRING 1
+#define KERNEL_BYTES 2
+#define KERNEL_STRING 3
+
+/* `argument` of what the call returned, and of the second of two descriptors beside it. */
+#define RESULT 7
+#define SECOND 0x10
+
+/* What is wanted of a call. */
+#define RETURNS_DESCRIPTOR 2
 
 #define PAYLOAD 12288
 #define MOST 4096
@@ -179,8 +196,8 @@ static __always_inline void submit(struct buffer *b, struct task *known, __u32 p
 		__sync_fetch_and_add(number, 1);
 }
 
-/* Adds a chunk: `most` bytes of user memory, or a string. Returns whether the memory could be read. */
-static __noinline int add(__u64 address, __u32 most, __u32 is_string, __u32 label)
+/* Adds a chunk: `most` bytes of memory, or a string. Returns whether the memory could be read. */
+static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
 {
 	struct buffer *b = buffer();
 	__u32 *at = length(), from;
@@ -195,23 +212,29 @@ static __noinline int add(__u64 address, __u32 most, __u32 is_string, __u32 labe
 	if (most > MOST)
 		most = MOST;
 	chunk = (void *)b->payload + from;
-	if (is_string)
+	if (how == USER_STRING)
 		n = bpf_probe_read_user_str(chunk + 1, most, (void *)address);
-	else
+	else if (how == USER_BYTES)
 		n = bpf_probe_read_user(chunk + 1, most, (void *)address);
+	else if (how == KERNEL_STRING)
+		n = bpf_probe_read_kernel_str(chunk + 1, most, (void *)address);
+	else
+		n = bpf_probe_read_kernel(chunk + 1, most, (void *)address);
 	if (n < 0) {
 		chunk->label = label | UNREADABLE << 8;
 		chunk->length = 0;
 		*at = from + sizeof(*chunk);
 		return 0;
 	}
-	if (!is_string)
+	if (how == USER_BYTES || how == KERNEL_BYTES)
 		n = most;
 	chunk->label = label;
 	chunk->length = n;
 	*at = from + sizeof(*chunk) + ((n + 7) & ~7u);
 	return 1;
 }
+
+#include "files.h"
 
 static __always_inline __u64 least(__u64 a, __u64 b)
 {
@@ -308,6 +331,7 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 	struct argument *argument;
 	__u64 address, count;
 	__u32 most, bytes = 0;
+	int pair[2] = {};
 	struct walk walk;
 
 	if (at > 5)
@@ -317,6 +341,10 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 	count = values[argument->count > 5 ? 5 : argument->count];
 	most = argument->most;
 	walk = (struct walk){ address, count, ret, most, at, width, 0 };
+	if (argument->kind == DESCRIPTOR) {
+		add_file(at, address);
+		return 1;
+	}
 	if (!address)
 		return 1;
 	switch (argument->kind) {
@@ -341,6 +369,12 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 		if (bpf_probe_read_user(&bytes, sizeof(bytes), (void *)count))
 			return 0;
 		return add(address, least(bytes, most), 0, LABEL(at, WHOLE, bytes));
+	case DESCRIPTORS:
+		if (bpf_probe_read_user(pair, sizeof(pair), (void *)address))
+			return 0;
+		add_file(at, pair[0]);
+		add_file(at | SECOND, pair[1]);
+		return add(address, sizeof(pair), 0, LABEL(at, WHOLE, 0));
 	}
 	return 1;
 }
@@ -453,6 +487,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	for (__u32 i = 0; i < 6; i++)
 		if (call->arguments[i].when & when || known->retry & 1 << i)
 			add_argument(call, values, i, failed ? 0 : ret, width);
+	if (call->wanted & RETURNS_DESCRIPTOR && !failed)
+		add_file(RESULT, ret);
 done:
 	b->record.values[0] = ret;
 	b->record.values[1] = b->record.time - known->start;

@@ -63,10 +63,89 @@ struct mm_struct {
 	unsigned long arg_start, arg_end, env_end;
 };
 
+struct hlist_bl_node {
+	void *next, **pprev;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct inode {
+	unsigned short i_mode;
+	__u32 i_rdev;
+	unsigned long i_ino;
+};
+
+struct dentry {
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	struct path pwd;
+};
+
+struct in6_addr {
+	__u8 bytes[16]; /* not relocated: read as a whole */
+};
+
+struct sock_common {
+	__be32 skc_daddr, skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	unsigned char skc_state;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid, exit_code;
 	struct mm_struct *mm;
+	struct fs_struct *fs;
+	struct files_struct *files;
 	struct task_struct *group_leader;
 	char comm[16];
 };

@@ -1,9 +1,9 @@
 //! The arguments of one system call as text.
 
-use tare_kernel::bpf::Part;
+use tare_kernel::bpf::{Part, SECOND};
 
 use crate::address::address;
-use crate::invocation::Invocation;
+use crate::invocation::{DescriptorInfo, Invocation};
 use crate::signature::{Items, Kind, PATH, size};
 use crate::special;
 use crate::structs::{self, Fields, octal, pointer};
@@ -93,6 +93,12 @@ impl Invocation<'_> {
                     _ => Some(format!("[{before}]")),
                 }
             }
+            Items::One if name == "fds" && self.descriptors > DescriptorInfo::Number => {
+                let at = u8::try_from(at).unwrap_or_default();
+                let (first, second) = (self.descriptor(at), self.descriptor(at | SECOND));
+                let f = Fields(bytes);
+                Some(format!("[{}{first}, {}{second}]", f.int(0), f.int(4)))
+            }
             Items::One if name == "uring" => {
                 let after = self.bytes_after(at).filter(|_| !self.failed());
                 Some(structs::uring(self.flags, Fields(after.unwrap_or(bytes)), after.is_some()))
@@ -115,7 +121,8 @@ impl Invocation<'_> {
         let low = value & 0xffff_ffff;
         let int = Fields(&value.to_ne_bytes()).int(0);
         Some(match word {
-            "int" | "fd" | "pid" => int.to_string(),
+            "fd" => format!("{int}{}", self.descriptor_at(at)),
+            "int" | "pid" => int.to_string(),
             "uint" => low.to_string(),
             "long" => value.cast_signed().to_string(),
             "size" => value.to_string(),
@@ -124,8 +131,8 @@ impl Invocation<'_> {
             "hexnum" => format!("{value:#x}"),
             "oct" => octal(low & 0o7777),
             "modetype" => structs::mode(u32::try_from(low).unwrap_or(0)),
-            "at" if int == -100 => "AT_FDCWD".to_owned(),
-            "at" => int.to_string(),
+            "at" if int == -100 => format!("AT_FDCWD{}", self.descriptor_at(at)),
+            "at" => format!("{int}{}", self.descriptor_at(at)),
             "sig" => structs::signal(self.flags, u32::try_from(low).unwrap_or(0)),
             "path" | "text" => match self.bytes(at) {
                 Some(bytes) if word == "path" => text::string(bytes, usize::from(PATH) - 1),
@@ -138,6 +145,10 @@ impl Invocation<'_> {
             "msg" | "omsg" => self.message(at),
             _ => return special::word(self, at, word),
         })
+    }
+
+    fn descriptor_at(&self, at: usize) -> String {
+        u8::try_from(at).map_or_else(|_| String::new(), |at| self.descriptor(at))
     }
 
     /// A buffer that the call filled.

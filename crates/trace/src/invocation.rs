@@ -5,6 +5,18 @@ use tare_kernel::bpf::{Chunk, Part, chunks};
 use crate::flags::Flags;
 use crate::signature::Kind;
 
+/// What is shown of descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DescriptorInfo {
+    /// Their numbers.
+    #[default]
+    Number,
+    /// Also the path of what they stand for (`strace -y`).
+    Path,
+    /// Also the addresses of sockets and the numbers of devices (`strace -yy`).
+    Details,
+}
+
 /// What is known of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Invocation<'a> {
@@ -18,6 +30,8 @@ pub(crate) struct Invocation<'a> {
     /// How much of a string is shown.
     pub(crate) string: usize,
     pub(crate) flags: &'a Flags,
+    /// What is shown of descriptors.
+    pub(crate) descriptors: DescriptorInfo,
     /// Nothing was copied of what pointers lead to.
     pub(crate) only_pointers: bool,
 }

@@ -6,6 +6,7 @@
 mod address;
 mod arguments;
 mod chosen;
+mod descriptors;
 mod flags;
 mod invocation;
 mod lines;
@@ -22,6 +23,7 @@ mod text;
 mod tracer;
 
 pub use chosen::{Chosen, UnknownCall};
+pub use invocation::DescriptorInfo;
 pub use lines::{LineOptions, Lines};
 pub use names::{Abi, CallNames, Errno};
 pub use perf::{Between, Faults, PerfError, PerfEvents, PerfOptions, Seen};

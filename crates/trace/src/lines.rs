@@ -10,7 +10,7 @@ use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent, chunks};
 
 use crate::chosen::Chosen;
 use crate::flags::Flags;
-use crate::invocation::Invocation;
+use crate::invocation::{DescriptorInfo, Invocation};
 use crate::names::{CallNames, Errno};
 use crate::perf::Seen;
 use crate::result::result;
@@ -36,6 +36,8 @@ pub struct LineOptions {
     pub min_duration_ns: u64,
     /// Objects of JSON instead of text.
     pub json: bool,
+    /// What is shown of descriptors.
+    pub descriptors: DescriptorInfo,
 }
 
 /// A call that goes on.
@@ -107,7 +109,8 @@ impl Lines {
         let numbers = (0..=Call::BEYOND)
             .flat_map(|number| [false, true].map(|compat| Call { number, compat }));
         numbers.filter(|call| self.options.calls.has_call(&self.names, *call)).map(move |call| {
-            let plan = |name| self.signatures.plan(name, call.compat, string);
+            let descriptors = self.options.descriptors > DescriptorInfo::Number;
+            let plan = |name| self.signatures.plan(name, call.compat, string, descriptors);
             (call, self.names.known(call).map_or_else(CallPlan::default, plan))
         })
     }
@@ -236,6 +239,7 @@ impl Lines {
             returned,
             string: self.options.string,
             flags: &self.flags,
+            descriptors: self.options.descriptors,
             only_pointers: self.only_pointers,
         }
     }

@@ -1,5 +1,7 @@
 //! What a system call returned, as text.
 
+use tare_kernel::bpf::RESULT;
+
 use crate::invocation::Invocation;
 use crate::names::Errno;
 use crate::special;
@@ -14,7 +16,11 @@ pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
     let text = match call.name {
         "mmap" | "mmap2" | "brk" | "mremap" | "shmat" => format!("{value:#x}"),
         "umask" => octal(value.unsigned_abs()),
-        _ => value.to_string(),
+        // Other operations of fcntl(2) return what is no descriptor.
+        "fcntl" | "fcntl64" if !matches!(call.values[1] & 0xffff_ffff, 0 | 1030) => {
+            value.to_string()
+        }
+        _ => format!("{value}{}", call.descriptor(RESULT)),
     };
     match more(call, value) {
         Some((value, more)) => format!("{value} ({more})"),

@@ -153,12 +153,26 @@ impl Signatures {
 
     /// What the kernel is to copy of them. `string`: how much of a string is shown, in bytes.
     /// Structures of 32-bit tasks (`compat`) have other layouts: only what has none is copied.
-    pub(crate) fn plan(&self, call: &str, compat: bool, string: u16) -> CallPlan {
+    /// With `descriptors` also what descriptors stand for.
+    pub(crate) fn plan(
+        &self,
+        call: &str,
+        compat: bool,
+        string: u16,
+        descriptors: bool,
+    ) -> CallPlan {
         let mut plan = CallPlan::default();
         let kinds = self.of(call).unwrap_or_default();
         for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
-            *place = copied(*kind, string, compat).unwrap_or_default();
+            *place = match kind {
+                Kind::Word("fd" | "at") if descriptors => (Copied::Descriptor, ENTER),
+                Kind::Struct { name: "fds", when, .. } if descriptors => {
+                    (Copied::Descriptors, *when)
+                }
+                kind => copied(*kind, string, compat).unwrap_or_default(),
+            };
         }
+        plan.returns_descriptor = descriptors && RETURN_DESCRIPTORS.contains(&call);
         if call == "rt_sigreturn" && !compat {
             // The mask within the frame that the kernel laid: `struct rt_sigframe` of the
             // architecture.
@@ -167,6 +181,47 @@ impl Signatures {
         plan
     }
 }
+
+/// Calls whose result is a descriptor; of fcntl(2) that depends on the operation.
+const RETURN_DESCRIPTORS: [&str; 37] = [
+    "accept",
+    "accept4",
+    "bpf",
+    "creat",
+    "dup",
+    "dup2",
+    "dup3",
+    "epoll_create",
+    "epoll_create1",
+    "eventfd",
+    "eventfd2",
+    "fanotify_init",
+    "fcntl",
+    "fcntl64",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "inotify_init",
+    "inotify_init1",
+    "io_uring_setup",
+    "landlock_create_ruleset",
+    "memfd_create",
+    "memfd_secret",
+    "mq_open",
+    "open",
+    "open_by_handle_at",
+    "open_tree",
+    "openat",
+    "openat2",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pidfd_open",
+    "signalfd",
+    "signalfd4",
+    "socket",
+    "timerfd_create",
+    "userfaultfd",
+];
 
 /// Paths are shown whole.
 pub(crate) const PATH: u16 = 4096;
@@ -248,11 +303,17 @@ mod tests {
     #[test]
     fn plans_copy_what_is_shown() {
         let signatures = Signatures::default();
-        let plan = signatures.plan("openat", false, 32);
+        let plan = signatures.plan("openat", false, 32, false);
         assert_eq!(plan.arguments[1], (Copied::Text(4096), ENTER));
-        let plan = signatures.plan("read", true, 32);
+        let plan = signatures.plan("read", true, 32, false);
         assert_eq!(plan.arguments[1], (Copied::Returned { size: 1, most: 33 }, SUCCESS));
-        assert_eq!(signatures.plan("nanosleep", true, 32).arguments[0].0, Copied::Nothing);
-        assert_eq!(signatures.plan("no_such_call", false, 32), CallPlan::default());
+        assert_eq!(signatures.plan("nanosleep", true, 32, false).arguments[0].0, Copied::Nothing);
+        let plan = signatures.plan("pipe2", false, 32, true);
+        assert_eq!(plan.arguments[0], (Copied::Descriptors, SUCCESS));
+        assert!(!plan.returns_descriptor);
+        let plan = signatures.plan("openat", false, 32, true);
+        assert_eq!(plan.arguments[0], (Copied::Descriptor, ENTER));
+        assert!(plan.returns_descriptor);
+        assert_eq!(signatures.plan("no_such_call", false, 32, true), CallPlan::default());
     }
 }

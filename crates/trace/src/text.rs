@@ -40,6 +40,25 @@ fn escape(text: &mut String, byte: u8, digit_follows: bool) {
     text.push_str(named);
 }
 
+/// A path without quotes; the brackets that stand around it are escaped in it.
+pub(crate) fn path(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for (at, &byte) in bytes.iter().enumerate() {
+        let digit_follows = bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
+        match byte {
+            b'<' | b'>' if digit_follows => {
+                let _ = write!(text, "\\{byte:03o}");
+            }
+            b'<' | b'>' => {
+                let _ = write!(text, "\\{byte:o}");
+            }
+            b'"' => text.push('"'),
+            _ => escape(&mut text, byte, digit_follows),
+        }
+    }
+    text
+}
+
 /// The first `most` bytes of a buffer of `length` bytes, with dots where that is not all.
 pub(crate) fn buffer(bytes: &[u8], length: u64, most: usize) -> String {
     let shown = &bytes[..bytes.len().min(most)];
@@ -72,6 +91,11 @@ mod tests {
         for byte in 0..=255 {
             assert!(quoted(&[byte, byte]).bytes().all(|byte| (b' '..=b'~').contains(&byte)));
         }
+    }
+
+    #[test]
+    fn paths_have_no_brackets_of_their_own() {
+        assert_eq!(path(b"a<b>1\x1b\n"), r"a\74b\0761\33\n");
     }
 
     #[test]

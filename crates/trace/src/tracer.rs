@@ -43,7 +43,7 @@ pub struct StepBack {
 impl fmt::Display for StepBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lacks = if self.of_lines {
-            "without what pointers lead to (paths are addresses)"
+            "without what pointers and descriptors lead to (paths are addresses)"
         } else {
             "each call costs more, and a full ring buffer loses some"
         };
@@ -51,7 +51,11 @@ impl fmt::Display for StepBack {
             BpfError::NotPermitted(_) => "; root, or CAP_BPF with CAP_PERFMON, has all of it",
             _ => "",
         };
-        write!(f, "{}: by perf events instead, {lacks}{remedy}", self.why)
+        // What the kernel's verifier says to a program that it refuses has many lines.
+        let why = self.why.to_string();
+        let why = why.lines().next().unwrap_or_default();
+        let why = why.split(". Verifier output").next().unwrap_or_default();
+        write!(f, "{why}: by perf events instead, {lacks}{remedy}")
     }
 }
 

@@ -8,7 +8,7 @@ pub(super) mod kill;
 pub(super) mod paths;
 pub(super) mod proposal;
 pub(super) mod report;
-mod summary;
+pub(super) mod summary;
 mod synthetic;
 mod trial;
 pub(super) mod true_cost;

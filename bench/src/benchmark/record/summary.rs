@@ -16,12 +16,12 @@ const LEDGER: &[u8] = b"tare ledger ";
 
 /// What is in a recording.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
-    pub(super) samples: u64,
+pub(in crate::benchmark) struct Summary {
+    pub(in crate::benchmark) samples: u64,
     /// Samples that name a thread of the recorder.
     pub(super) own: u64,
     /// Records that rings had no room for.
-    pub(super) lost: u64,
+    pub(in crate::benchmark) lost: u64,
     /// Bytes of samples, unpacked.
     pub(super) sample_bytes: u64,
     /// Bytes of compressed records.
@@ -36,7 +36,10 @@ pub(super) struct Summary {
 ///
 /// # Errors
 /// It can't be read, or something of it can't.
-pub(super) fn summarize(path: &Path, recorder: Option<i32>) -> anyhow::Result<Summary> {
+pub(in crate::benchmark) fn summarize(
+    path: &Path,
+    recorder: Option<i32>,
+) -> anyhow::Result<Summary> {
     let mut reader = Reader::open(File::open(path)?).with_context(|| path.display().to_string())?;
     let mut summary = Summary::default();
     let mut own: BTreeSet<i32> = recorder.into_iter().collect();

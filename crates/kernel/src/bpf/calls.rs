@@ -59,6 +59,10 @@ pub enum Copied {
         /// At most.
         most: u16,
     },
+    /// What the descriptor stands for ([`Description`](super::Description)).
+    Descriptor,
+    /// Two descriptors, and what they stand for.
+    Descriptors,
 }
 
 /// When it is copied.
@@ -80,7 +84,14 @@ pub struct CallPlan {
     /// Where the first argument is on the stack, from the stack pointer (`rt_sigreturn`); 0: it is
     /// in a register.
     pub above_stack: u32,
+    /// It returns a descriptor, and what that stands for is wanted.
+    pub returns_descriptor: bool,
 }
+
+/// The argument that the chunks of a returned descriptor name.
+pub const RESULT: u8 = 7;
+/// Beside the argument, in the chunks of the second of two descriptors.
+pub const SECOND: u8 = 0x10;
 
 /// `struct argument`.
 #[derive(Clone, Copy, Default)]
@@ -120,6 +131,8 @@ impl RawArgument {
             Copied::Vectors { count, most } => (7, count, 0, most),
             Copied::Message(most) => (8, 0, 0, most),
             Copied::Counted { count, most } => (9, count, 0, most),
+            Copied::Descriptor => (10, 0, 0, 0),
+            Copied::Descriptors => (11, 0, 0, 0),
         };
         let when = u8::from(when.enter) | u8::from(when.success) << 1 | u8::from(when.failure) << 2;
         Self { kind, when, count, unused: 0, size, most }
@@ -150,6 +163,10 @@ pub enum Part {
     Name,
     /// The control data of a message.
     Control,
+    /// A part of a descriptor's path, from its end.
+    PathPart,
+    /// What a descriptor stands for ([`Description`](super::Description)).
+    Description,
 }
 
 /// Takes chunks apart.
@@ -164,6 +181,8 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
             1 => Part::Element,
             2 => Part::Name,
             3 => Part::Control,
+            4 => Part::PathPart,
+            5 => Part::Description,
             _ => Part::Whole,
         };
         let bytes = (what & 0x80 == 0).then_some(bytes);
@@ -315,7 +334,8 @@ impl Calls {
         let mut calls: Array<_, RawCall> = loaded.take("calls")?.try_into()?;
         for (call, plan) in plans {
             let arguments = plan.arguments.map(RawArgument::new);
-            let raw = RawCall { wanted: 1, above_stack: plan.above_stack, arguments };
+            let wanted = 1 | u32::from(plan.returns_descriptor) << 1;
+            let raw = RawCall { wanted, above_stack: plan.above_stack, arguments };
             calls.set(call.slot(), raw, 0)?;
         }
         let ring = loaded.take("ring")?.try_into()?;

@@ -4,11 +4,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
 use aya::programs::{BtfTracePoint, ProgramError};
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya::{BtfError, Ebpf, EbpfError, EbpfLoader};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use super::allowed::try_load;
+use super::type_ids::of_tracepoints;
+
+/// The kernel's description of its types.
+const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Why programs can't be loaded, attached or asked.
 #[derive(Debug, Error)]
@@ -18,7 +22,7 @@ pub enum BpfError {
     NotPermitted(Errno),
     /// The kernel doesn't describe its types.
     #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux)")]
-    NoBtf(#[source] aya::BtfError),
+    NoBtf(#[source] BtfError),
     /// The object doesn't fit the running kernel.
     #[error("a BPF object can't be loaded: {0}")]
     Object(#[source] Box<EbpfError>),
@@ -69,9 +73,13 @@ impl Loaded {
     /// `NotPermitted`, `NoBtf`, `Object` or `Program` of [`BpfError`].
     pub(super) fn load(plan: &Plan<'_>) -> Result<Self, BpfError> {
         try_load().map_err(BpfError::NotPermitted)?;
-        let btf = Btf::from_sys_fs().map_err(BpfError::NoBtf)?;
+        let kernel_types = std::fs::read(VMLINUX)
+            .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
+            .and_then(|bytes| of_tracepoints(&bytes, plan.programs));
+        let btf = kernel_types.map_err(BpfError::NoBtf)?;
+        // It parses the kernel's BTF by itself.
         let mut loader = EbpfLoader::new();
-        loader.btf(Some(&btf)).allow_unsupported_maps();
+        loader.allow_unsupported_maps();
         for (name, value) in plan.constants {
             loader.override_global(name, value, true);
         }

@@ -6,12 +6,17 @@
 
 mod allowed;
 mod calls;
+mod file;
 mod follow;
 mod load;
 mod summary;
+mod type_ids;
 
 pub use allowed::try_load;
-pub use calls::{CallPlan, CallRecord, Calls, Chunk, Copied, Part, TaskEvent, When, chunks};
+pub use calls::{
+    CallPlan, CallRecord, Calls, Chunk, Copied, Part, RESULT, SECOND, TaskEvent, When, chunks,
+};
+pub use file::Description;
 pub use follow::{Call, Follow};
 pub use load::BpfError;
 pub use summary::{By, CallSums, Histogram, Summary, Sums, ThreadName};

@@ -34,6 +34,11 @@ pub struct Trace {
     #[arg(long, value_name = "TIME", conflicts_with = "summary", help_heading = "What to show")]
     pub min_duration: Option<String>,
 
+    /// Show what descriptors stand for: 3</etc/passwd>; twice: also addresses of sockets and numbers
+    /// of devices
+    #[arg(short = 'y', long, action = clap::ArgAction::Count, conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    pub decode_fds: u8,
+
     /// Show how long each call took
     #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "What to show")]
     pub durations: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_kernel::bpf::By;
-use tare_trace::{Chosen, Faults, LineOptions, PerfOptions};
+use tare_trace::{Chosen, DescriptorInfo, Faults, LineOptions, PerfOptions};
 
 use super::{size, targets};
 use crate::cli::raw;
@@ -148,6 +148,11 @@ fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Re
         failures: raw.failures,
         min_duration_ns,
         json: raw.json,
+        descriptors: match raw.decode_fds {
+            0 => DescriptorInfo::Number,
+            1 => DescriptorInfo::Path,
+            _ => DescriptorInfo::Details,
+        },
     };
     Ok(View::Calls { lines, wanted, ring_bytes })
 }
