@@ -12,6 +12,7 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
 
+use crate::bpf::{self, LoadedProgram};
 use crate::mapping::{Access, Mapping};
 
 /// Whose occurrences an event counts.
@@ -39,6 +40,11 @@ pub trait Kernel {
         target: Target,
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno>;
+
+    /// The BPF programs that are loaded, as far as this user may know.
+    fn bpf_programs(&self) -> Vec<LoadedProgram> {
+        Vec::new()
+    }
 }
 
 /// An open event. Closing it is dropping it.
@@ -122,6 +128,10 @@ impl Kernel for System {
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(SystemFile::open(attr, target, leader)?))
+    }
+
+    fn bpf_programs(&self) -> Vec<LoadedProgram> {
+        bpf::loaded_programs()
     }
 }
 

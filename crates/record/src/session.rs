@@ -166,7 +166,18 @@ impl Session {
             })
         };
         let host = &self.backend.host;
-        match synthesize::synthesize(host, targets, &options, &layout, &mut write) {
+        let mut done = synthesize::synthesize(host, targets, &options, &layout, &mut write);
+        // Behind modules, whose mappings may be longer than their code.
+        let flags = self.plan.events[tracking].attr.flags;
+        if options.kernel && flags.contains(Flags::KSYMBOL) {
+            let programs = self.backend.kernel.bpf_programs();
+            let events = flags.contains(Flags::BPF_EVENT);
+            let records = synthesize::bpf_programs(&programs, events, &layout);
+            if !records.is_empty() {
+                done = done.and_then(|done| write(&records).map(|()| done));
+            }
+        }
+        match done {
             Ok(done) => Ok(done.modules),
             Err(error) => Err(failed.map_or(RecordError::Synthesize(error), RecordError::Output)),
         }

@@ -13,8 +13,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use tare_format::abi::bindings::{PERF_BPF_EVENT_PROG_LOAD, PERF_RECORD_KSYMBOL_TYPE_BPF};
 use tare_format::record::encode::{Encoder, TooLong};
-use tare_format::record::{Cgroup, FileId, Layout, Mmap, SampleId};
+use tare_format::record::{BpfEvent, Cgroup, FileId, Ksymbol, Layout, Mmap, SampleId};
+use tare_kernel::bpf::{LoadedFunction, LoadedProgram};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs::{self, Module};
@@ -124,6 +126,26 @@ fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::R
         buffer.mmap(&kernel_mapping(module.start, module.len, 0, name.as_bytes()))?;
     }
     Ok(())
+}
+
+/// BPF programs that were loaded before: the symbol of each function, and where `events` are recorded
+/// of those that are loaded later, that of the program. Those that are too long are left out.
+pub(crate) fn bpf_programs(programs: &[LoadedProgram], events: bool, layout: &Layout) -> Vec<u8> {
+    let encoder = Encoder::new(layout, &SampleId::default());
+    let mut bytes = Vec::new();
+    for program in programs {
+        for LoadedFunction { name, start, len } in &program.functions {
+            let ksym_type = u16::try_from(PERF_RECORD_KSYMBOL_TYPE_BPF).unwrap_or(0);
+            let symbol = Ksymbol { addr: *start, len: *len, ksym_type, flags: 0, name };
+            _ = encoder.ksymbol(&mut bytes, &symbol);
+        }
+        if events {
+            let event_type = u16::try_from(PERF_BPF_EVENT_PROG_LOAD).unwrap_or(0);
+            let event = BpfEvent { event_type, flags: 0, id: program.id, tag: program.tag };
+            _ = encoder.bpf_event(&mut bytes, &event);
+        }
+    }
+    bytes
 }
 
 /// A module's file, or its name in brackets.

@@ -1,0 +1,229 @@
+//! The programs that are loaded, and where their machine code lies.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::btf::FunctionNames;
+
+// `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
+const PROG_GET_NEXT_ID: libc::c_int = 11;
+const PROG_GET_FD_BY_ID: libc::c_int = 13;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BTF_GET_FD_BY_ID: libc::c_int = 19;
+
+/// So many programs are asked for at most, and so many functions of each.
+const PROGRAMS: usize = 1 << 14;
+const FUNCTIONS: u32 = 1 << 12;
+
+/// So much of a program's types is read at most.
+const BTF_BYTES: u32 = 1 << 24;
+
+/// Bytes of `struct bpf_func_info`: the offset of an instruction, and the type of its function.
+const FUNC_INFO: u32 = 8;
+
+/// A program that is loaded and compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedProgram {
+    /// Its number, which no other has until the machine starts again.
+    pub id: u32,
+    /// A hash of its instructions.
+    pub tag: [u8; 8],
+    /// Its functions.
+    pub functions: Vec<LoadedFunction>,
+}
+
+/// A function of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedFunction {
+    /// As `/proc/kallsyms` has it: `bpf_prog_TAG_NAME`.
+    pub name: Vec<u8>,
+    /// The first address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// `struct bpf_prog_info` as of Linux 5.0; the kernel fills what it is given room for.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct ProgInfo {
+    kind: u32,
+    id: u32,
+    tag: [u8; 8],
+    jited_prog_len: u32,
+    xlated_prog_len: u32,
+    jited_prog_insns: u64,
+    xlated_prog_insns: u64,
+    load_time: u64,
+    created_by_uid: u32,
+    nr_map_ids: u32,
+    map_ids: u64,
+    name: [u8; 16],
+    ifindex: u32,
+    gpl_compatible: u32,
+    netns_dev: u64,
+    netns_ino: u64,
+    nr_jited_ksyms: u32,
+    nr_jited_func_lens: u32,
+    jited_ksyms: u64,
+    jited_func_lens: u64,
+    btf_id: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    nr_func_info: u32,
+    nr_line_info: u32,
+    line_info: u64,
+    jited_line_info: u64,
+    nr_jited_line_info: u32,
+    line_info_rec_size: u32,
+    jited_line_info_rec_size: u32,
+    nr_prog_tags: u32,
+    prog_tags: u64,
+}
+
+/// `struct bpf_btf_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct BtfInfo {
+    btf: u64,
+    btf_size: u32,
+    id: u32,
+}
+
+/// The attribute of the commands that go by ids.
+#[repr(C)]
+struct ById {
+    id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
+/// The attribute of `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct InfoByFd {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// The programs that are loaded: two system calls and more for each. None where this user may not know (`CAP_SYS_ADMIN`), and of those
+/// that the kernel interprets no functions.
+#[must_use]
+pub fn loaded_programs() -> Vec<LoadedProgram> {
+    let mut programs = Vec::new();
+    let mut at = ById { id: 0, next_id: 0, open_flags: 0 };
+    while programs.len() < PROGRAMS {
+        // The kernel answers in the attribute.
+        if command(PROG_GET_NEXT_ID, &mut at).is_err() || at.next_id <= at.id {
+            break;
+        }
+        at.id = at.next_id;
+        // One that was unloaded in between is none.
+        programs.extend(program(at.id));
+    }
+    programs
+}
+
+fn program(id: u32) -> Option<LoadedProgram> {
+    let file = open(PROG_GET_FD_BY_ID, id)?;
+    let mut sizes = ProgInfo::default();
+    info(&file, &mut sizes)?;
+    let count = sizes.nr_jited_ksyms.min(FUNCTIONS) as usize;
+    let mut starts = vec![0_u64; count];
+    let mut lens = vec![0_u32; count];
+    let mut tags = vec![[0_u8; 8]; count];
+    // Two words each, where records are as long as they were at first.
+    let mut types = vec![[0_u32; 2]; if sizes.func_info_rec_size == FUNC_INFO { count } else { 0 }];
+    let number = |len: usize| u32::try_from(len).unwrap_or(0);
+    let mut found = ProgInfo {
+        nr_jited_ksyms: number(starts.len()),
+        jited_ksyms: starts.as_mut_ptr().expose_provenance() as u64,
+        nr_jited_func_lens: number(lens.len()),
+        jited_func_lens: lens.as_mut_ptr().expose_provenance() as u64,
+        nr_prog_tags: number(tags.len()),
+        prog_tags: tags.as_mut_ptr().expose_provenance() as u64,
+        nr_func_info: number(types.len()),
+        func_info_rec_size: FUNC_INFO,
+        func_info: types.as_mut_ptr().expose_provenance() as u64,
+        ..ProgInfo::default()
+    };
+    info(&file, &mut found)?;
+    let names = if found.btf_id == 0 { None } else { function_names(found.btf_id) };
+    let own = found.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = |at: usize| {
+        let of_type = types.get(at).and_then(|[_, kind]| names.as_ref()?.get(*kind));
+        let name = of_type.unwrap_or(if at == 0 { own } else { b"F" });
+        // The first one is called by the tag of all, as in `/proc/kallsyms`.
+        let tag: String = if at == 0 { found.tag } else { tags[at] }
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let parts: [&[u8]; 4] = [b"bpf_prog_", tag.as_bytes(), b"_", name];
+        parts[..if name.is_empty() { 2 } else { 4 }].concat()
+    };
+    // Addresses are zeros for who may not know them.
+    let known = (0..count).filter(|at| starts[*at] != 0 && lens[*at] != 0);
+    let function = |at| LoadedFunction { name: name(at), start: starts[at], len: lens[at] };
+    Some(LoadedProgram { id, tag: found.tag, functions: known.map(function).collect() })
+}
+
+/// The names of the functions in a program's types.
+fn function_names(id: u32) -> Option<FunctionNames> {
+    let file = open(BTF_GET_FD_BY_ID, id)?;
+    let mut size = BtfInfo::default();
+    info(&file, &mut size)?;
+    let mut bytes = vec![0_u8; size.btf_size.min(BTF_BYTES) as usize];
+    let mut found = BtfInfo {
+        btf: bytes.as_mut_ptr().expose_provenance() as u64,
+        btf_size: u32::try_from(bytes.len()).ok()?,
+        id: 0,
+    };
+    info(&file, &mut found)?;
+    FunctionNames::read(bytes)
+}
+
+fn open(kind: libc::c_int, id: u32) -> Option<OwnedFd> {
+    let fd = command(kind, &mut ById { id, next_id: 0, open_flags: 0 }).ok()?;
+    // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
+    #[allow(unsafe_code)]
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What the kernel says of a program or of types: into what the structure points to, too.
+fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
+    let mut attr = InfoByFd {
+        bpf_fd: u32::try_from(file.as_raw_fd()).ok()?,
+        info_len: u32::try_from(size_of::<T>()).ok()?,
+        info: std::ptr::from_mut(into).expose_provenance() as u64,
+    };
+    command(OBJ_GET_INFO_BY_FD, &mut attr).ok().map(|_| ())
+}
+
+/// bpf(2).
+fn command<T>(command: libc::c_int, attr: &mut T) -> Result<libc::c_int, Errno> {
+    // SAFETY: the attribute is as long as is said. What it points to, and what that points to, is
+    // alive in the caller and as long as is said there; the kernel writes plain numbers.
+    #[allow(unsafe_code)]
+    let done =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
+    if done < 0 {
+        let error = std::io::Error::last_os_error().raw_os_error();
+        return Err(error.map_or(Errno::IO, Errno::from_raw_os_error));
+    }
+    libc::c_int::try_from(done).map_err(|_| Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Up to and with `prog_tags`, resp. all.
+    #[test]
+    fn layouts_are_those_of_the_kernel() {
+        assert_eq!((size_of::<ProgInfo>(), size_of::<BtfInfo>()), (192, 16));
+        assert_eq!((size_of::<ById>(), size_of::<InfoByFd>()), (12, 16));
+        assert_eq!(std::mem::offset_of!(ProgInfo, jited_ksyms), 112);
+        assert_eq!(std::mem::offset_of!(ProgInfo, func_info), 136);
+    }
+}
