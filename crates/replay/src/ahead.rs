@@ -10,16 +10,16 @@
 //! number of threads.
 
 use std::collections::VecDeque;
-use std::num::NonZero;
 
 use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 use tare_format::file::Description;
 use tare_format::order::Ordered;
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_symbols::{SymbolOptions, UnwindCache, Unwinder};
+use tare_symbols::{UnwindCache, Unwinder};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
+use crate::options::Options;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 use crate::unwinding::UnwindStats;
@@ -38,6 +38,9 @@ pub(crate) struct Ahead {
     looked_at: usize,
     gone: usize,
     unwound: VecDeque<UnwoundStack>,
+    /// Stacks that are unwound in a round, and that may be still in this one.
+    most: usize,
+    left: usize,
     pub(crate) stats: UnwindStats,
 }
 
@@ -49,22 +52,36 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
 
 impl Ahead {
     /// Knows what the recording says of itself.
-    pub(crate) fn new(
-        options: &SymbolOptions,
-        threads: Option<NonZero<usize>>,
-        description: &Description,
-    ) -> Self {
-        let mut machine = Machine::new(options.clone());
+    pub(crate) fn new(options: &Options, description: &Description) -> Self {
+        let Options { symbols, threads, most_stacks, .. } = options;
+        let mut machine = Machine::new(symbols.clone());
         machine.learn(description);
         machine.learn_notes(description);
         Self {
             machine,
-            unwinder: Unwinder::new(options.clone()),
-            caches: copied_stack::caches(threads),
+            unwinder: Unwinder::new(symbols.clone()),
+            caches: copied_stack::caches(*threads),
             looked_at: 0,
             gone: 0,
             unwound: VecDeque::new(),
+            most: most_stacks.unwrap_or(usize::MAX),
+            left: most_stacks.unwrap_or(usize::MAX),
             stats: UnwindStats::default(),
+        }
+    }
+
+    /// A round begins.
+    pub(crate) fn begin_round(&mut self) {
+        self.left = self.most;
+    }
+
+    /// Forgets what ended before a time, as the machine that records are handed out with does.
+    pub(crate) fn forget_before(&mut self, time_ns: u64, options: &Options) {
+        self.machine.forget_ended_before(time_ns);
+        if self.machine.forget_dsos(std::iter::empty()).is_some() {
+            // What is known of a DSO is known by its number.
+            self.unwinder = Unwinder::new(options.symbols.clone());
+            self.caches = copied_stack::caches(options.threads);
         }
     }
 
@@ -95,7 +112,13 @@ impl Ahead {
             }
             bytes += raw.body.len();
             if raw.kind == kind::PERF_RECORD_SAMPLE {
-                stacks.extend(self.stack(description, (Some(time_ns), raw), self.looked_at, sink));
+                let stack = self.stack(description, (Some(time_ns), raw), self.looked_at, sink);
+                if stack.is_some() && self.left == 0 {
+                    self.stats.too_many += 1;
+                } else if let Some(stack) = stack {
+                    self.left -= 1;
+                    stacks.push(stack);
+                }
             } else {
                 self.take_in(description, &raw);
             }

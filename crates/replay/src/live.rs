@@ -30,6 +30,10 @@ use crate::sink::Sink;
 /// counted as late.
 const UNDER_WAY_NS: u64 = 100_000_000;
 
+/// Copied stacks that are unwound each time that the rings were drained, which takes some 10 ms. More
+/// would have whoever looks wait, and be a cost that nobody asked for.
+const STACKS: usize = 4096;
+
 /// How records are replayed while they are recorded.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
@@ -64,7 +68,11 @@ impl Live {
         let LiveOptions { window, symbols, left_out } = options;
         Self {
             description: Description::of_events(Endian::NATIVE, []),
-            replay: Replay::new(Options { symbols, ..Options::default() }),
+            replay: Replay::new(Options {
+                symbols,
+                most_stacks: Some(STACKS),
+                ..Options::default()
+            }),
             notes: Notes::default(),
             window_ns: nanos(window),
             left_out,
@@ -133,6 +141,7 @@ impl Live {
             return None;
         }
         self.kept_from_ns = from_ns;
+        self.replay.forget_before(from_ns);
         Some(sink.forget_before(self.replay.machine_mut(), from_ns))
     }
 

@@ -12,6 +12,9 @@ pub struct Options {
     /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
     /// What comes out is the same.
     pub threads: Option<NonZero<usize>>,
+    /// How many copied stacks are unwound each time that all rings were drained; `None`: all. What
+    /// comes beyond that is counted, and has the call chain that the kernel recorded.
+    pub most_stacks: Option<usize>,
 }
 
 /// How much of each sample is kept until its turn.

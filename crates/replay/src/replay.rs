@@ -170,7 +170,7 @@ impl Replay {
             self.events = description.events().len();
             let is_full = self.options.detail == Detail::Full;
             self.ahead = (is_full && ahead::has_copied_stacks(description))
-                .then(|| Ahead::new(&self.options.symbols, self.options.threads, description));
+                .then(|| Ahead::new(&self.options, description));
         }
         let aux_bytes = payload.map_or(0, |payload| payload.size);
         self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
@@ -222,7 +222,15 @@ impl Replay {
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         self.sorter.complete_before(time_ns);
+        self.ahead.iter_mut().for_each(Ahead::begin_round);
         self.drain(description, sink, 1)
+    }
+
+    /// Forgets what else than the machine and the sink knows of what ended before a time.
+    pub(crate) fn forget_before(&mut self, time_ns: u64) {
+        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_spent()) {
+            ahead.forget_before(time_ns, &self.options);
+        }
     }
 
     /// Everything was pushed: hands out the rest.

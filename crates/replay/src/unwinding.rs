@@ -21,11 +21,16 @@ const SIZES: usize = 66;
 /// Of whole and truncated stacks, the share that a copy should hold.
 const ENOUGH_PERCENT: u64 = 99;
 
+/// Why stacks beyond what a round unwinds have no callers.
+const TOO_MANY: &str = "more came at a time than are unwound while they are recorded";
+
 /// Counts stacks that were unwound.
 #[derive(Debug)]
 pub(crate) struct UnwindStats {
     whole: u64,
     spliced: u64,
+    /// Stacks that were left alone, as more came than are unwound.
+    pub(crate) too_many: u64,
     /// By where they ended and the file that the last frame lies in.
     ends: HashMap<(Unwound, Box<[u8]>), u64, foldhash::fast::RandomState>,
     /// Stacks whose copy ended, by the [`STEP`]s from their stack pointer to their base.
@@ -34,7 +39,7 @@ pub(crate) struct UnwindStats {
 
 impl Default for UnwindStats {
     fn default() -> Self {
-        Self { whole: 0, spliced: 0, ends: HashMap::default(), distances: [0; SIZES] }
+        Self { whole: 0, spliced: 0, too_many: 0, ends: HashMap::default(), distances: [0; SIZES] }
     }
 }
 
@@ -82,10 +87,14 @@ impl UnwindStats {
             all.sort_by_key(|ended| std::cmp::Reverse(ended.stacks));
             all
         };
+        let mut failed = all(|why| why != Unwound::Whole && !why.is_truncated());
+        if self.too_many > 0 {
+            failed.push(Ended { why: TOO_MANY, stacks: self.too_many, dso: None });
+        }
         Unwinding {
             whole: self.whole,
             truncated: all(Unwound::is_truncated),
-            failed: all(|why| why != Unwound::Whole && !why.is_truncated()),
+            failed,
             spliced: self.spliced,
             sufficient: self.sufficient(),
         }

@@ -113,8 +113,12 @@ pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<S
         Code::Leaf => options::Detail::Leaf,
         Code::Stack => options::Detail::Full,
     };
-    let replay =
-        Replay::new(Options { detail, symbols: options.symbols.clone(), threads: options.threads });
+    let replay = Replay::new(Options {
+        detail,
+        symbols: options.symbols.clone(),
+        threads: options.threads,
+        most_stacks: None,
+    });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))
 }

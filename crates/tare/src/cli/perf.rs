@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 const TABLE: &str = include_str!("../../../../docs/perf-options.md");
 
 /// The commands whose options the table has.
-pub const COMMANDS: [&str; 4] = ["report", "script", "record", "stat"];
+pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
 
 /// What stands before the reason where an option is taken and has no effect.
 const SILENTLY: &str = "accepted: ";

@@ -37,7 +37,7 @@ fn recording(name: &str) -> Scratch {
 }
 
 /// What follows an option.
-const VALUES: [(&str, &str); 55] = [
+const VALUES: [(&str, &str); 59] = [
     ("report field-separator", ";"),
     ("column-widths", "8,10"),
     ("parent", "main"),
@@ -52,6 +52,10 @@ const VALUES: [(&str, &str); 55] = [
     ("script fields", "comm,tid,time"),
     ("report call-graph", "caller,0.5"),
     ("record call-graph", "fp"),
+    ("top call-graph", "dwarf"),
+    ("top fields", "overhead,comm"),
+    ("top cpu", "0"),
+    ("top count", "1000000000000"),
     ("script cpu", "0"),
     ("record cpu", "0"),
     ("report cpu", "0,1"),
@@ -154,6 +158,13 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
         _ => &[],
     };
     words.extend(then.iter().map(|&word| word.to_owned()));
+    if command == "top" {
+        words.extend(["--timeout", "60"].map(str::to_owned));
+        words.extend((!["stdio", "tui"].contains(&name)).then(|| "--stdio".to_owned()));
+        // Next to no samples: a screen of the whole machine reads the kernel's symbols first.
+        let is_of_rates = ["count", "freq"].contains(&name);
+        words.extend((!is_of_rates).then(|| "-c1000000000000".to_owned()));
+    }
     if ["record", "stat"].contains(&command) {
         words.extend(["--", "true"].map(str::to_owned));
     }
@@ -200,4 +211,9 @@ fn each_option_of_record_that_is_perfs_runs() {
 #[test]
 fn each_option_of_stat_that_is_perfs_runs() {
     each_same_option_runs("stat");
+}
+
+#[test]
+fn each_option_of_top_that_is_perfs_runs() {
+    each_same_option_runs("top");
 }

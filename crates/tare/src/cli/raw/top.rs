@@ -1,4 +1,5 @@
 use super::SymbolSearch;
+use super::diff::Percentage;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +42,7 @@ pub struct Top {
     #[arg(short = 'g', help_heading = "What to sample")]
     pub with_call_graph: bool,
 
-    /// How call chains are taken: `fp[,defer]` or `lbr`
+    /// How call chains are taken: `fp[,defer]`, `dwarf[,SIZE]` or `lbr`
     #[arg(long, value_name = "HOW", help_heading = "What to sample")]
     pub call_graph: Option<String>,
 
@@ -84,6 +85,10 @@ pub struct Top {
     /// The size of each ring, in pages or with B, K, M or G
     #[arg(short = 'm', long, value_name = "N[B|K|M|G]", help_heading = "Where")]
     pub mmap_pages: Option<String>,
+
+    /// Record as SCHED_FIFO with this priority
+    #[arg(short, long, value_name = "PRIO", value_parser = clap::value_parser!(u32).range(1..=99), help_heading = "Where")]
+    pub realtime: Option<u32>,
 
     /// Refresh every so many seconds
     #[arg(short, long, value_name = "SECONDS", default_value = "2", help_heading = "When")]
@@ -140,6 +145,18 @@ pub struct Top {
     /// Only rows for what was sampled itself
     #[arg(long, help_heading = "Rows")]
     pub no_children: bool,
+
+    /// Widths of columns of text, from left to right (0: what fits)
+    #[arg(short = 'w', long, value_name = "WIDTH,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Rows")]
+    pub column_widths: Vec<usize>,
+
+    /// Addresses of functions and whole paths
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Rows")]
+    pub verbose: u8,
+
+    /// With filters: percentages of all samples, or of those that pass
+    #[arg(long, value_name = "HOW", default_value = "absolute", help_heading = "Rows")]
+    pub percentage: Percentage,
 
     /// Without what ran in the kernel
     #[arg(

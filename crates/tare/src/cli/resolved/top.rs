@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tare_events::CallGraph;
 use tare_kernel::host::Host;
 use tare_profile::{Space, Term};
 use tare_record::Options;
@@ -67,12 +66,6 @@ impl Top {
         let (delay, window) = (seconds("-d", &raw.delay)?, seconds("--window", &raw.window)?);
         let form = form(raw)?;
         let mut options = Record::resolve(record(raw)?, host)?.options;
-        if matches!(options.sampling.call_graph, CallGraph::Dwarf | CallGraph::DwarfAndFramePointer)
-        {
-            return Err(Refusal::usage(
-                "--call-graph dwarf: copies of stacks are for recordings (tare record --call-graph dwarf); here call chains are taken by fp or lbr",
-            ));
-        }
         let has_usual_budget =
             options.sampling.budget.is_none() && !matches!(options.sampling.rate, Rate::Period(_));
         if has_usual_budget {
@@ -162,6 +155,7 @@ fn record(raw: &raw::Top) -> Result<raw::Record, Refusal> {
     target.cgroup.clone_from(&raw.cgroup);
     target.no_inherit = raw.no_inherit;
     record.output.mmap_pages.clone_from(&raw.mmap_pages);
+    record.output.realtime = raw.realtime;
     Ok(record)
 }
 
@@ -178,6 +172,9 @@ fn report(raw: &raw::Top) -> Result<raw::Report, Refusal> {
     report.children = raw.children;
     report.no_children = raw.no_children;
     report.percent_limit = raw.percent_limit;
+    report.percentage = raw.percentage;
+    report.layout.column_widths.clone_from(&raw.column_widths);
+    report.layout.verbose = raw.verbose;
     report.comms.clone_from(&raw.comms);
     report.dsos.clone_from(&raw.dsos);
     report.symbols.clone_from(&raw.symbols);
