@@ -17,6 +17,20 @@ pub enum Detail {
     LocalWeight,
     /// That of all samples together.
     Weight,
+    /// The latency of the instruction, in cycles.
+    LocalInsLat,
+    /// That of all samples together.
+    InsLat,
+    /// The cycles that the instruction held a stage of the pipeline.
+    LocalPStageCyc,
+    /// Those of all samples together.
+    PStageCyc,
+    /// The size of the mapping that the code lies in, in bytes.
+    DsoSize,
+    /// The size of the function, in bytes.
+    SymbolSize,
+    /// The function, by what accessed memory.
+    CodeSymbol,
     /// The CPU's socket.
     Socket,
     /// The address of the instruction.
@@ -33,6 +47,8 @@ pub enum Detail {
     DataSymbol,
     /// The file that the data lie in.
     DataDso,
+    /// What lies where the data's cache line begins.
+    DataCacheline,
     /// Where in the memory hierarchy the data were.
     Memory,
     /// What other caches said.
@@ -51,6 +67,10 @@ pub enum Detail {
     DsoFrom,
     /// The file that a branch went to.
     DsoTo,
+    /// The address that a branch came from.
+    AddressFrom,
+    /// The address that a branch went to.
+    AddressTo,
     /// Whether a branch was predicted.
     Mispredict,
     /// Whether a branch was in a transaction.
@@ -65,9 +85,17 @@ impl Detail {
     /// Whether it looks at functions or files.
     #[must_use]
     pub const fn is_of_places(self) -> bool {
-        let of_branch =
-            matches!(self, Self::SymbolFrom | Self::SymbolTo | Self::DsoFrom | Self::DsoTo);
-        of_branch || matches!(self, Self::Parent | Self::DataSymbol | Self::DataDso)
+        let of_branch = matches!(
+            self,
+            Self::SymbolFrom
+                | Self::SymbolTo
+                | Self::AddressFrom
+                | Self::AddressTo
+                | Self::DsoFrom
+                | Self::DsoTo
+        );
+        let of_data = matches!(self, Self::DataSymbol | Self::DataCacheline | Self::DataDso);
+        of_branch || of_data || matches!(self, Self::Parent | Self::CodeSymbol)
     }
 
     /// Whether it is of a branch.
@@ -77,6 +105,8 @@ impl Detail {
             self,
             Self::SymbolFrom
                 | Self::SymbolTo
+                | Self::AddressFrom
+                | Self::AddressTo
                 | Self::DsoFrom
                 | Self::DsoTo
                 | Self::Mispredict

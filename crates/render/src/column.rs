@@ -73,7 +73,16 @@ impl Column {
             Self::Samples | Self::Period => Some(12),
             Self::OverheadOf(Space::Kernel | Space::User) => Some(8),
             Self::OverheadOf(_) => Some(9),
+            Self::Key(Key::Detail(detail)) => details::least_width(detail).err(),
             Self::Key(_) => None,
+        }
+    }
+
+    /// The least width of a name.
+    pub(crate) fn name_width(self) -> usize {
+        match self {
+            Self::Key(Key::Detail(detail)) => details::least_width(detail).unwrap_or(0),
+            _ => 0,
         }
     }
 

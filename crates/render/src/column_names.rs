@@ -5,7 +5,7 @@ use tare_profile::{Detail, Key, Space};
 use crate::Column;
 
 /// Figures and keys by perf's names.
-const COLUMNS: [(&str, Column); 47] = [
+const COLUMNS: [(&str, Column); 57] = [
     ("overhead", Column::Overhead),
     ("overhead_children", Column::Children),
     ("overhead_sys", Column::OverheadOf(Space::Kernel)),
@@ -32,6 +32,16 @@ const COLUMNS: [(&str, Column); 47] = [
     ("time", detail(Detail::Time)),
     ("local_weight", detail(Detail::LocalWeight)),
     ("weight", detail(Detail::Weight)),
+    ("local_ins_lat", detail(Detail::LocalInsLat)),
+    ("ins_lat", detail(Detail::InsLat)),
+    ("local_p_stage_cyc", detail(Detail::LocalPStageCyc)),
+    ("p_stage_cyc", detail(Detail::PStageCyc)),
+    ("dso_size", detail(Detail::DsoSize)),
+    ("symbol_size", detail(Detail::SymbolSize)),
+    ("symbol_iaddr", detail(Detail::CodeSymbol)),
+    ("dcacheline", detail(Detail::DataCacheline)),
+    ("addr_from", detail(Detail::AddressFrom)),
+    ("addr_to", detail(Detail::AddressTo)),
     ("socket", detail(Detail::Socket)),
     ("addr", detail(Detail::Address)),
     ("code_page_size", detail(Detail::CodePageSize)),
@@ -55,11 +65,14 @@ const COLUMNS: [(&str, Column); 47] = [
     ("cycles", detail(Detail::Cycles)),
 ];
 
-/// Names that only shorten others, as `perf report --sort` takes them.
-const SHORT: [(&str, Column); 3] = [
+/// Other names of these, as `perf report --sort` takes them.
+const SHORT: [(&str, Column); 5] = [
     ("sym_from", detail(Detail::SymbolFrom)),
     ("sym_to", detail(Detail::SymbolTo)),
     ("local_cycles", detail(Detail::Cycles)),
+    // perf 6.12 on x86.
+    ("local_retire_lat", detail(Detail::LocalPStageCyc)),
+    ("retire_lat", detail(Detail::PStageCyc)),
 ];
 
 const fn detail(detail: Detail) -> Column {

@@ -15,6 +15,16 @@ pub(crate) fn title(detail: Detail) -> &'static str {
         Detail::Time => "Time",
         Detail::LocalWeight => "Local Weight",
         Detail::Weight => "Weight",
+        Detail::LocalInsLat => "Local INSTR Latency",
+        Detail::InsLat => "INSTR Latency",
+        Detail::LocalPStageCyc => "Local Pipeline Stage Cycle",
+        Detail::PStageCyc => "Pipeline Stage Cycle",
+        Detail::DsoSize => "DSO size",
+        Detail::SymbolSize => "Symbol size",
+        Detail::CodeSymbol => "Code Symbol",
+        Detail::DataCacheline => "Data Cacheline",
+        Detail::AddressFrom => "Source Address",
+        Detail::AddressTo => "Target Address",
         Detail::Socket => "Socket",
         Detail::Address => "Address",
         Detail::CodePageSize => "Code Page Size",
@@ -39,16 +49,42 @@ pub(crate) fn title(detail: Detail) -> &'static str {
     }
 }
 
+/// The least width of the column, in perf's layout; figures that stand at the right are `Err`.
+pub(crate) fn least_width(detail: Detail) -> Result<usize, usize> {
+    match detail {
+        Detail::DsoSize | Detail::SymbolSize => Err(0),
+        Detail::Memory => Ok(24),
+        Detail::Tlb => Ok(22),
+        Detail::Snoop | Detail::LocalWeight | Detail::Weight => Ok(12),
+        Detail::Blocked => Ok(10),
+        Detail::InsLat | Detail::LocalInsLat => Ok(13),
+        Detail::Locked => Ok(6),
+        _ => Ok(0),
+    }
+}
+
 /// What stands for a detail that was not recorded.
 fn absent(detail: Detail) -> &'static str {
     match detail {
         Detail::Parent => "[other]",
         Detail::CgroupId => "0/0x0",
-        Detail::LocalWeight | Detail::Weight => "0",
+        Detail::LocalWeight
+        | Detail::Weight
+        | Detail::LocalInsLat
+        | Detail::InsLat
+        | Detail::LocalPStageCyc
+        | Detail::PStageCyc => "0",
+        Detail::DsoSize | Detail::SymbolSize => "unknown",
         Detail::Socket => "-001",
         Detail::Transaction => "",
         Detail::DsoFrom | Detail::DsoTo | Detail::DataDso => "[unknown]",
-        Detail::SymbolFrom | Detail::SymbolTo | Detail::DataSymbol => "[.] [unknown]",
+        Detail::SymbolFrom
+        | Detail::SymbolTo
+        | Detail::AddressFrom
+        | Detail::AddressTo
+        | Detail::CodeSymbol
+        | Detail::DataSymbol
+        | Detail::DataCacheline => "[.] [unknown]",
         Detail::Cycles => "-",
         _ => "N/A",
     }
@@ -65,9 +101,12 @@ pub(crate) fn cell(
         Value::None => out.write_str(absent(detail)),
         Value::Text(text) => out.write_str(&printable(profile.string(text))),
         Value::Number(number) => match detail {
-            Detail::Weight => write!(out, "{}", number.saturating_mul(entry.own.samples)),
+            Detail::Weight | Detail::InsLat | Detail::PStageCyc => {
+                write!(out, "{}", number.saturating_mul(entry.own.samples))
+            }
             Detail::Socket => write!(out, "{number:03}"),
-            Detail::Address | Detail::PhysicalAddress => write!(out, "{number:#x}"),
+            Detail::Address => write!(out, "{number:#x}"),
+            Detail::PhysicalAddress => write!(out, "[.] {number:#018x}"),
             Detail::CodePageSize | Detail::DataPageSize => page_size(out, number),
             _ => write!(out, "{number}"),
         },

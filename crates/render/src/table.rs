@@ -26,7 +26,9 @@ impl<'a> Lines<'a> {
             match (wanted, column.figure_width()) {
                 (Some(wanted), None) => wanted,
                 (Some(wanted), Some(_)) => wanted.max(title).max(widest(at, *column)),
-                (None, figure) => title.max(figure.unwrap_or(0)).max(widest(at, *column)),
+                (None, figure) => {
+                    title.max(figure.unwrap_or(column.name_width())).max(widest(at, *column))
+                }
             }
         };
         let widths = view.columns.iter().enumerate().map(width).collect();

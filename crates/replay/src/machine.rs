@@ -303,6 +303,17 @@ impl Machine {
         }
     }
 
+    /// Bytes of the mapping that an address lies in; `None` where nothing was mapped.
+    #[must_use]
+    pub fn mapping_bytes(&self, mode: CpuMode, pid: i32, address: u64) -> Option<u64> {
+        let map = match mode {
+            CpuMode::Kernel => self.spaces.find_kernel(address),
+            CpuMode::User => self.spaces.find_user(pid, address),
+            _ => None,
+        };
+        map.map(|map| map.end.saturating_sub(map.start))
+    }
+
     /// The DSO that an address lies in; `None` where nothing was mapped.
     pub fn dso_address(&self, mode: CpuMode, pid: i32, address: u64) -> Option<DsoAddress> {
         let map = match mode {

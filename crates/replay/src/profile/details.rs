@@ -15,6 +15,9 @@ use crate::replayed::Replayed;
 /// The place of the cgroup's among a task's namespaces (`CGROUP_NS_INDEX`).
 const CGROUP_NAMESPACE: usize = 6;
 
+/// Bytes of a cache line: what the CPUs have that sample addresses.
+const CACHE_LINE: u64 = 64;
+
 /// Works out what is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Details {
@@ -36,6 +39,16 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// Bytes of the mapping or of the function that a sample lies in.
+    fn size(&self, machine: &Machine, detail: Detail) -> Option<u64> {
+        let (mode, ip) = (CpuMode::of_misc(self.sample.raw.misc), self.sample.fields.head.ip?);
+        if detail == Detail::DsoSize {
+            return machine.mapping_bytes(mode, self.pid(), ip);
+        }
+        let symbol = machine.symbol(machine.dso_address(mode, self.pid(), ip)?).ok()?;
+        Some(symbol.end.saturating_sub(symbol.start))
+    }
+
     fn pid(&self) -> i32 {
         self.sample.fields.head.pid.unwrap_or(-1)
     }
@@ -114,6 +127,14 @@ impl Details {
                 text(profile, time)
             }
             Detail::LocalWeight | Detail::Weight => number(sample.weight),
+            Detail::LocalInsLat | Detail::InsLat => number(sample.ins_lat.map(u64::from)),
+            Detail::LocalPStageCyc | Detail::PStageCyc => number(sample.p_stage_cyc.map(u64::from)),
+            Detail::DsoSize | Detail::SymbolSize => number(subject.size(machine, detail)),
+            Detail::CodeSymbol => {
+                let mode = CpuMode::of_misc(subject.sample.raw.misc);
+                let place = sample.head.ip.map(|address| CodeAddress { mode, address });
+                place_value(profile, machine, frames, (subject.pid(), place), detail)
+            }
             Detail::Socket => number(self.socket(subject.sample.description, sample.head.cpu)),
             Detail::Address => number(sample.head.ip),
             Detail::CodePageSize => number(sample.code_page_size),
@@ -125,7 +146,7 @@ impl Details {
             Detail::Tlb => text(profile, source.map(DataSource::tlb)),
             Detail::Locked => text(profile, source.map(|source| source.locked().to_owned())),
             Detail::Blocked => text(profile, source.map(DataSource::blocked)),
-            Detail::DataSymbol | Detail::DataDso => {
+            Detail::DataSymbol | Detail::DataCacheline | Detail::DataDso => {
                 let place = sample.head.addr.map(Subject::code);
                 place_value(profile, machine, frames, (subject.pid(), place), detail)
             }
@@ -151,7 +172,7 @@ impl Details {
             Detail::Abort => flag(profile, branch.abort, "A", "."),
             Detail::Cycles if branch.cycles == 0 => Value::None,
             Detail::Cycles => Value::Number(branch.cycles.into()),
-            Detail::SymbolFrom | Detail::DsoFrom => {
+            Detail::SymbolFrom | Detail::AddressFrom | Detail::DsoFrom => {
                 let place = (subject.pid(), Some(Subject::code(branch.from)));
                 place_value(profile, machine, frames, place, detail)
             }
@@ -202,20 +223,51 @@ fn place_value(
     if matches!(detail, Detail::DsoFrom | Detail::DsoTo | Detail::DataDso) {
         return tare_profile::short_name(profile, Some(frame)).map_or(Value::None, Value::Text);
     }
-    let text = function(profile, frame, place.address);
+    let in_file = |address| machine.dso_address(place.mode, pid, address).map(|at| at.address);
+    let text = match detail {
+        Detail::AddressFrom | Detail::AddressTo => {
+            let address = in_file(place.address).unwrap_or(place.address);
+            function(profile, frame, address, Some(Offset::Unless0))
+        }
+        // As in perf, an unnamed place in memory is an address in the address space.
+        Detail::DataSymbol | Detail::DataCacheline => {
+            let line = place.address & !(CACHE_LINE - 1);
+            let address = if detail == Detail::DataCacheline { line } else { place.address };
+            let known = Function::of(profile, Some(frame));
+            let is_named = matches!(known, Function::Named(_));
+            let shown = in_file(address).filter(|_| is_named).unwrap_or(address);
+            function(profile, frame, shown, Some(Offset::Always))
+        }
+        _ => {
+            let address = profile.frame(frame).map_or(place.address, |frame| frame.address);
+            function(profile, frame, address, None)
+        }
+    };
     Value::Text(profile.add_string(&text))
 }
 
-/// `[k] name`, or the address where there is no name.
-fn function(profile: &Profile, id: FrameId, address: u64) -> Vec<u8> {
+/// Whether a place says how far it lies from the beginning of what it is named after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offset {
+    Always,
+    Unless0,
+}
+
+/// `[k] name`, with an offset `[k] name+0x8`; the address where there is no name. The address is
+/// that in the file where there is a name.
+fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<Offset>) -> Vec<u8> {
     let letter = profile.frame(id).map_or('?', |frame| frame.space.letter());
     let mut text = format!("[{letter}] ").into_bytes();
-    match Function::of(profile, Some(id)) {
-        Function::Named(symbol) => {
-            let name = profile.symbol(symbol).map(|symbol| profile.string(symbol.name));
-            text.extend_from_slice(name.unwrap_or_default());
-        }
-        _ => text.extend_from_slice(format!("{address:#018x}").as_bytes()),
+    let Function::Named(symbol) = Function::of(profile, Some(id)) else {
+        text.extend_from_slice(format!("{address:#018x}").as_bytes());
+        return text;
+    };
+    let Some(symbol) = profile.symbol(symbol) else { return text };
+    text.extend_from_slice(profile.string(symbol.name));
+    let distance = address.abs_diff(symbol.start);
+    if offset.is_some_and(|offset| offset == Offset::Always || distance > 0) {
+        let sign = if address < symbol.start { '-' } else { '+' };
+        text.extend_from_slice(format!("{sign}{distance:#x}").as_bytes());
     }
     text
 }

@@ -24,7 +24,7 @@ pub(crate) const WEIGHT_STRUCT: u64 = 1 << 24;
 
 /// Where the program's functions and data are, on x86-64.
 pub(crate) const CODE: u64 = 0x40_1000;
-pub(crate) const DATA: u64 = 0x40_3000;
+pub(crate) const DATA: u64 = 0x40_2000;
 pub(crate) const OUTER: u64 = CODE;
 pub(crate) const INNER: u64 = CODE + 0x10;
 pub(crate) const NAMELESS: u64 = CODE + 0x40;

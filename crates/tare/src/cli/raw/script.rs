@@ -120,6 +120,10 @@ pub struct Script {
     #[arg(long, value_name = "N", default_value_t = 127)]
     pub max_stack: usize,
 
+    /// Write the lines of each event to a file of its own, such as perf.data.cycles.dump
+    #[arg(long, conflicts_with_all = ["json", "dump_raw_trace"])]
+    pub per_event_dump: bool,
+
     /// Print so many blocks of code of each branch stack, the latest (-F brstackinsn)
     #[arg(long, value_name = "N")]
     pub max_blocks: Option<usize>,

@@ -26,7 +26,9 @@ impl Columns {
         let mut figures: Vec<_> =
             figures.iter().filter(|(wanted, _)| *wanted).map(|(_, column)| *column).collect();
         let usual = || usual_keys(raw).map(Column::Key);
-        if adds_keys || sort.is_empty() && (raw.mem_mode || raw.branch_stack) {
+        // As in perf, columns that are named are the keys too.
+        let is_unnamed = sort.is_empty() && (fields.is_empty() || adds_fields);
+        if adds_keys || is_unnamed && (raw.mem_mode || raw.branch_stack) {
             sort.splice(0..0, usual());
         }
         if adds_fields {
@@ -76,16 +78,14 @@ fn columns(words: &[String]) -> Result<(Vec<Column>, bool), Refusal> {
 }
 
 /// Keys of perf's that tare lacks, and why.
-const LACKING: [(&str, &str); 6] = [
+const LACKING: [(&str, &str); 7] = [
     ("type", "types of data are not looked for"),
     ("typeoff", "types of data are not looked for"),
     ("simd", "it is of Arm's SPE traces, which are not decoded"),
-    (
-        "dcacheline",
-        "the size of cache lines is not recorded: symbol_daddr and phys_daddr are there",
-    ),
-    ("symbol_size", "sizes of functions are in `tare annotate`"),
-    ("dso_size", "sizes of mappings are in `tare report --mmaps`"),
+    ("srcline_from", "`tare script -F ip,brstackinsn,srccode` shows the lines of branches"),
+    ("srcline_to", "`tare script -F ip,brstackinsn,srccode` shows the lines of branches"),
+    ("ipc_null", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
+    ("ipc_lbr", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
 ];
 
 fn column(word: &str) -> Result<Column, Refusal> {

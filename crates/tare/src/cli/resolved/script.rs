@@ -79,6 +79,8 @@ pub(crate) struct Script {
     /// Source files are printed with their whole paths.
     pub(crate) full_source_paths: bool,
     pub(crate) max_stack: usize,
+    /// The lines of each event go to a file of its own.
+    pub(crate) per_event_dump: bool,
     /// So many blocks of code of a branch stack are printed.
     pub(crate) max_blocks: Option<usize>,
     pub(crate) stop_at: Vec<String>,
@@ -136,6 +138,7 @@ impl Script {
             inline: raw.inline,
             full_source_paths: raw.full_source_path,
             max_stack: raw.max_stack,
+            per_event_dump: raw.per_event_dump,
             max_blocks: raw.max_blocks.filter(|most| *most > 0),
             stop_at: raw.stop_bt.clone(),
             symbols: symbols::resolve(raw.symbol_search.clone()),

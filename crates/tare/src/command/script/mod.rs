@@ -8,6 +8,7 @@ mod extra;
 mod inline;
 mod json;
 mod line;
+mod outputs;
 mod sample;
 
 use std::io::Write;
@@ -31,7 +32,7 @@ use crate::command::report::dump;
 use crate::exit::{self, Exit, Refusal};
 use json::Objects;
 use line::Lines;
-use sample::Printer;
+use outputs::Outputs;
 use tare_format::ledger::Ledger;
 
 pub(crate) fn run(raw: &raw::Script) -> Outcome {
@@ -43,7 +44,7 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
     let mut lines = Lines::new(std::io::stdout().lock());
     match script.output {
         ScriptForm::Header(extent) => header::write_only(lines.text(), recording, extent)?,
-        ScriptForm::Text(extent) => text(&script, recording, extent, &mut lines)?,
+        ScriptForm::Text(extent) => text(&script, recording, extent)?,
         ScriptForm::Dump => dump(lines.text(), recording, &script.input)?,
         ScriptForm::Json => objects(&script, recording, &mut lines)?,
     }
@@ -55,21 +56,16 @@ fn replay(script: &Script) -> Replay {
     Replay::new(Options { symbols: script.symbols.clone(), ..Options::default() })
 }
 
-fn text(
-    script: &Script,
-    mut recording: Recording,
-    header: Option<Extent>,
-    lines: &mut Lines<impl Write>,
-) -> anyhow::Result<()> {
+fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> anyhow::Result<()> {
     let description = recording.description();
     let arch = description.features().text(ARCH).unwrap_or_default();
-    let (printer, filter) =
-        (Printer::new(script, arch), Passing::new(&script.filter, description)?);
-    let callchains = script.callchains;
-    let mut sink = TextSink { printer, filter, header, lines, has_samples: false, callchains };
+    let filter = Passing::new(&script.filter, description)?;
+    let outputs = Outputs::new(script, arch, Box::new(std::io::stdout()));
+    let (has_samples, callchains) = (false, script.callchains);
+    let mut sink = TextSink { outputs, filter, header, has_samples, callchains };
     let losses = replay(script).run(&mut recording, &mut sink);
     let has_samples = sink.has_samples;
-    lines.flush()?;
+    sink.outputs.finish()?;
     let ledger = ledger(recording.description());
     let recorder = ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     let losses = losses?;
@@ -86,39 +82,26 @@ fn text(
 }
 
 /// Prints each record as lines.
-struct TextSink<'a, W> {
-    printer: Printer<'a>,
+struct TextSink<'a> {
+    outputs: Outputs<'a>,
     filter: Passing<'a>,
     /// Still to be printed.
     header: Option<Extent>,
-    lines: &'a mut Lines<W>,
     has_samples: bool,
     callchains: bool,
 }
 
-impl<W: Write> TextSink<'_, W> {
+impl TextSink<'_> {
     /// What a stream says of itself comes before the kernel's first record.
     fn begin<T>(&mut self, record: &Replayed<'_, T>) -> anyhow::Result<()> {
         if let Some(extent) = self.header.take_if(|_| record.raw.kind < kind::USER_TYPE_START) {
-            header::write(self.lines.text(), record.description, extent)?;
+            header::write(self.outputs.stdout().lines.text(), record.description, extent)?;
         }
-        Ok(())
-    }
-
-    /// A record is complete.
-    fn end_record(&mut self, machine: &Machine) -> std::io::Result<()> {
-        if !self.printer.has_open_lines() {
-            return self.lines.end();
-        }
-        if self.lines.text().len() < inline::BLOCK {
-            return Ok(());
-        }
-        self.printer.fill(machine, self.lines.text());
-        self.lines.flush()
+        self.outputs.learn(record.description)
     }
 }
 
-impl<W: Write> Sink for TextSink<'_, W> {
+impl Sink for TextSink<'_> {
     type Error = anyhow::Error;
 
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
@@ -136,9 +119,10 @@ impl<W: Write> Sink for TextSink<'_, W> {
         self.has_samples = true;
         self.begin(sample)?;
         if self.filter.passes(machine, sample) {
-            let text = self.lines.text();
-            self.printer.sample(text, machine, sample).map_err(Refusal::usage)?;
-            self.end_record(machine)?;
+            let output = self.outputs.of(sample.event.unwrap_or(0));
+            let text = output.lines.text();
+            output.printer.sample(text, machine, sample).map_err(Refusal::usage)?;
+            output.end_record(machine)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -152,14 +136,15 @@ impl<W: Write> Sink for TextSink<'_, W> {
             return Ok(ControlFlow::Break(()));
         }
         self.begin(record)?;
-        self.printer.other(self.lines.text(), machine, record).map_err(Refusal::usage)?;
-        self.end_record(machine)?;
+        let output = self.outputs.stdout();
+        let text = output.lines.text();
+        output.printer.other(text, machine, record).map_err(Refusal::usage)?;
+        output.end_record(machine)?;
         Ok(ControlFlow::Continue(()))
     }
 
     fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
-        self.printer.fill(machine, self.lines.text());
-        Ok(())
+        Ok(self.outputs.end(machine)?)
     }
 }
 

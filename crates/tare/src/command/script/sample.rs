@@ -1,5 +1,8 @@
 //! The line of a sample.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
@@ -23,7 +26,7 @@ pub(super) struct Printer<'a> {
     code: Code,
     tracepoints: Tracepoints,
     /// The time that others are counted from.
-    since_ns: Option<u64>,
+    since_ns: Rc<Cell<Option<u64>>>,
 }
 
 /// An event as it is printed.
@@ -48,8 +51,13 @@ impl<'a> Printer<'a> {
             chains,
             code: Code::new(arch, script.max_blocks),
             tracepoints: Tracepoints::default(),
-            since_ns: None,
+            since_ns: Rc::default(),
         }
+    }
+
+    /// The same for another output: times are counted from the same one.
+    pub(super) fn beside(&self, arch: &[u8]) -> Self {
+        Self { since_ns: self.since_ns.clone(), ..Self::new(self.script, arch) }
     }
 
     /// Whether lines wait for debug info.
@@ -273,11 +281,13 @@ impl<'a> Printer<'a> {
         let shown_ns = match self.script.clock {
             Clock::Recorded => now_ns,
             Clock::SinceFirst | Clock::SinceLast => {
-                now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns))
+                let since_ns = self.since_ns.get().unwrap_or(now_ns);
+                self.since_ns.set(Some(since_ns));
+                now_ns.saturating_sub(since_ns)
             }
         };
         if self.script.clock == Clock::SinceLast {
-            self.since_ns = Some(now_ns);
+            self.since_ns.set(Some(now_ns));
         }
         time(text, shown_ns, self.script.nanoseconds);
         text.extend_from_slice(b": ");
