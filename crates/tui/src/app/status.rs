@@ -24,10 +24,34 @@ pub(super) fn missing(model: &mut Model) -> String {
     if losses.is_unfinished {
         said.push("the recorder was killed".to_owned());
     }
+    let incomplete = incomplete(losses);
     if said.is_empty() && !loss_lines(losses).is_empty() {
-        said.push("no samples lost, but see l".to_owned());
+        // Beside the figures of a live report there is no room for more.
+        let is_short = model.live().is_some() || incomplete.is_empty();
+        let what = if is_short { "see l".to_owned() } else { incomplete.join(", ") + " (l)" };
+        said.push(format!("no samples lost, but {what}"));
     }
     if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+}
+
+/// What samples that are there lack, as shares.
+fn incomplete(losses: &Losses) -> Vec<String> {
+    let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+    let mut said = Vec::new();
+    if let Some(chains) = losses.frame_pointers.as_ref().filter(|chains| chains.broken > 0) {
+        let share = percent(chains.broken, chains.stacks);
+        said.push(format!("{share:.1}% of call chains miss callers"));
+    }
+    let copied = &losses.unwinding;
+    let ended = copied.truncated_stacks() + copied.failed_stacks();
+    if ended > 0 {
+        let share = percent(ended, ended + copied.whole);
+        said.push(format!("{share:.1}% of copied stacks end early"));
+    }
+    if let Some(unnamed) = &losses.unnamed {
+        said.push(format!("{:.1}% has no function's name", unnamed.percent));
+    }
+    said
 }
 
 /// Samples and other records that are not there, as far as they were counted.
@@ -83,5 +107,23 @@ pub(super) fn progress(model: &Model) -> Option<(f64, String)> {
         Progress::Loading(read, _) => Some((0.0, format!("loading, {} MB read", read / 1_000_000))),
         Progress::Done => None,
         Progress::Failed(why) => Some((1.0, format!("not read further: {}", printable(why)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_profile::{FramePointers, Unwinding};
+
+    use super::*;
+
+    #[test]
+    fn what_samples_lack_is_said_as_shares() {
+        let mut losses = Losses::default();
+        assert!(incomplete(&losses).is_empty());
+        losses.unwinding = Unwinding { whole: 30, ..Unwinding::default() };
+        assert!(incomplete(&losses).is_empty());
+        let chains = FramePointers { stacks: 800, broken: 2, dsos: Vec::new(), cost_us: None };
+        losses.frame_pointers = Some(chains);
+        assert_eq!(incomplete(&losses), ["0.2% of call chains miss callers"]);
     }
 }
