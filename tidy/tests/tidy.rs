@@ -38,7 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tare-events", &["tare-format", "tare-kernel"]),
     ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
     ("tare-symbols", &["tare-kernel"]),
-    ("tare-trace", &["tare-format", "tare-kernel"]),
+    ("tare-trace", &["tare-format", "tare-kernel", "tare-symbols"]),
     ("tare-profile", &[]),
     ("tare-record", &["tare-events", "tare-format", "tare-kernel"]),
     ("tare-replay", &["tare-format", "tare-profile", "tare-symbols"]),

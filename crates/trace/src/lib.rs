@@ -15,6 +15,7 @@ mod perf;
 mod result;
 mod signature;
 mod special;
+mod stacks;
 mod structs;
 mod summary;
 mod sums;

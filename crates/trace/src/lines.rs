@@ -57,6 +57,8 @@ struct Task {
     pending: Option<Pending>,
     /// Signals that it doesn't notice: they are told when its call returns.
     signals: Vec<String>,
+    /// The call chain of its call, where these are shown.
+    stack: Vec<String>,
 }
 
 /// Turns records into lines.
@@ -130,6 +132,9 @@ impl Lines {
                 self.between(*time_ns, (*process, *tid), what, out);
             }
             Seen::Missing(records) => self.missing(None, *records, out),
+            Seen::Stack { tid, frames } => {
+                self.tasks.entry(*tid).or_default().stack = frames.to_vec();
+            }
             Seen::Name { .. } => {}
         }
     }
@@ -280,6 +285,7 @@ impl Lines {
         };
         self.complete(record.tid, &pending, &name, &arguments, out);
         let _ = writeln!(out, "{result}{took}");
+        self.write_stack(record.tid, out);
     }
 
     /// Writes a call up to and with ` = `.

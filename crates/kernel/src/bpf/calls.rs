@@ -88,6 +88,15 @@ pub struct CallPlan {
     pub returns_descriptor: bool,
 }
 
+impl CallPlan {
+    fn tells_descriptors(&self) -> bool {
+        let is_descriptor = |(copied, _): &(Copied, When)| {
+            matches!(copied, Copied::Descriptor | Copied::Descriptors)
+        };
+        self.returns_descriptor || self.arguments.iter().any(is_descriptor)
+    }
+}
+
 /// The argument that the chunks of a returned descriptor name.
 pub const RESULT: u8 = 7;
 /// Beside the argument, in the chunks of the second of two descriptors.
@@ -325,9 +334,15 @@ impl Calls {
             "signal_generate",
             "sys_enter",
         ];
+        let plans: Vec<_> = plans.collect();
+        let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.tells_descriptors()));
         let mut loaded = Loaded::load(&Plan {
             object: OBJECT,
-            constants: &[("all_tasks", follow.all_tasks()), ("watermark", ring_bytes / 8)],
+            constants: &[
+                ("all_tasks", follow.all_tasks()),
+                ("watermark", ring_bytes / 8),
+                ("descriptors", descriptors),
+            ],
             sizes: &[("ring", ring_bytes)],
             programs: &programs,
         })?;

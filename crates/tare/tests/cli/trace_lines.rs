@@ -192,6 +192,40 @@ fn descriptors_have_the_names_of_their_files() {
     assert!(text.contains(&format!("AT_FDCWD<{}>", path.display())), "{text}");
 }
 
+/// Each call's chain leads to the program's first function, by programs in the kernel and by perf
+/// events alone.
+#[test]
+fn calls_have_their_chains() {
+    if !can_trace() {
+        return;
+    }
+    let program = workload("syscalls").display().to_string();
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let words = format!("{tare} trace -k -e pipe2,exit_group {program} pipes");
+    let without_btf =
+        format!("unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {words}'");
+    for command in [&words, &without_btf] {
+        let output = sh(command);
+        let text = stderr(&output);
+        assert_eq!(status(&output), 0, "{text}");
+        let mut chains = text.split("pipe2(").skip(1);
+        let chain = chains.next().unwrap_or_else(|| panic!("no pipe2 in\n{text}"));
+        let frames: Vec<_> = chain.lines().skip(1).take_while(|l| l.starts_with(" > ")).collect();
+        let at = |what: &str| frames.iter().position(|frame| frame.contains(what));
+        let order =
+            (at("pipe+0x"), at(&format!("{program}(pipes+0x")), at("(main+0x"), at("(_start+0x"));
+        assert!(order.0.is_some() && order.0 < order.1, "{text}");
+        assert!(order.1 < order.2 && order.2 < order.3, "{text}");
+        let last = text.split("exit_group(0)").nth(1).unwrap_or_default();
+        assert!(last.contains("(_start+0x"), "{text}");
+    }
+    let objects = trace(&["--json", "-k", "-e", "pipe2", &program, "pipes"]);
+    let objects = String::from_utf8(objects.stdout).unwrap();
+    let first: Value = serde_json::from_str(objects.lines().next().unwrap()).unwrap();
+    let stack = first["stack"].as_array().unwrap();
+    assert!(stack.iter().any(|frame| frame.as_str().unwrap().contains("(main+0x")), "{first}");
+}
+
 #[test]
 fn what_happens_between_calls_stands_there() {
     if !can_trace() {

@@ -26,6 +26,14 @@ impl Lines {
         };
     }
 
+    /// The call chain behind a call, if there is one.
+    pub(super) fn write_stack(&mut self, tid: u32, out: &mut String) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        for frame in task.stack.drain(..) {
+            let _ = writeln!(out, " > {frame}");
+        }
+    }
+
     /// What happened to a task of its own process, `(process, thread)`.
     pub(super) fn between(
         &mut self,
@@ -81,8 +89,8 @@ impl Lines {
     }
 
     pub(super) fn end(&mut self, record: &CallRecord<'_>, status: u32, out: &mut String) {
-        let task = self.tasks.remove(&record.tid).unwrap_or_default();
-        if let Some(pending) = task.pending {
+        let mut task = self.tasks.remove(&record.tid).unwrap_or_default();
+        if let Some(pending) = task.pending.take() {
             let name = self.names.name(pending.call);
             let arguments = self.invocation(&pending, &name, None).arguments();
             if self.options.json {
@@ -90,6 +98,9 @@ impl Lines {
             } else if !self.is_filtered() {
                 self.complete(record.tid, &pending, &name, &arguments, out);
                 out.push_str("?\n");
+                task.stack.iter().for_each(|frame| {
+                    let _ = writeln!(out, " > {frame}");
+                });
             }
         }
         if self.options.failures || self.options.min_duration_ns > 0 {
@@ -189,6 +200,11 @@ impl Lines {
                 let error = self.errnos.name(u32::try_from(-result).unwrap_or(0));
                 let _ = write!(out, ",\"error\":\"{error}\"");
             }
+        }
+        let stack = self.tasks.get(&record.tid).map_or(&[][..], |task| &task.stack);
+        if !stack.is_empty() {
+            let frames: Vec<_> = stack.iter().map(|frame| quoted(frame)).collect();
+            let _ = write!(out, ",\"stack\":[{}]", frames.join(","));
         }
         out.push_str("}\n");
     }

@@ -11,6 +11,7 @@ use tare_kernel::bpf::{Call, CallRecord, Follow, TaskEvent};
 use super::open::{Kind, Opened};
 use super::{Between, Seen};
 use crate::names::CallNames;
+use crate::stacks::Stacks;
 
 /// Records that came from BPF programs, among those of the kernel.
 pub(super) const CALL: u32 = 0x7472_6163;
@@ -45,6 +46,7 @@ pub(super) struct Decoder {
     calls: Numbers,
     /// BPF programs show calls, forks and ends.
     only_between: bool,
+    stacks: Option<Stacks>,
     missing: u64,
 }
 
@@ -88,7 +90,7 @@ impl Where {
 }
 
 impl Decoder {
-    pub(super) fn new(opened: &Opened, follow: &Follow) -> Self {
+    pub(super) fn new(opened: &Opened, follow: &Follow, stacks: Option<Stacks>) -> Self {
         let waiting = match follow {
             Follow::Command(child) | Follow::All(Some(child)) => u32::try_from(*child).ok(),
             _ => None,
@@ -102,6 +104,7 @@ impl Decoder {
             groups: HashMap::new(),
             calls: Numbers::new(),
             only_between: !opened.kinds.iter().any(|kind| matches!(kind, Kind::Enter)),
+            stacks,
             missing: 0,
         }
     }
@@ -143,6 +146,7 @@ impl Decoder {
         let place = Where { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
         // What can't be decoded is shorter than the kernel makes it.
         let Ok(decoded) = record.decode() else { return Ok(()) };
+        self.learn_mappings(&decoded);
         if let Record::Comm(comm) = &decoded
             && comm.is_exec
             && self.waiting == Some(comm.tid.unsigned_abs())
@@ -181,6 +185,18 @@ impl Decoder {
             }
             Record::Switch(switch) => self.switch(place, switch.is_out, switch.is_preempted, each),
             _ => Ok(()),
+        }
+    }
+
+    /// Keeps what is mapped where.
+    fn learn_mappings(&mut self, record: &Record<'_>) {
+        let Some(stacks) = &mut self.stacks else { return };
+        match record {
+            Record::Mmap(mmap) => stacks.map(mmap),
+            Record::Comm(comm) if comm.is_exec => stacks.forget(comm.pid),
+            Record::Fork(task) => stacks.fork(task.ppid, task.pid),
+            Record::Exit(task) if task.pid == task.tid => stacks.forget(task.pid),
+            _ => {}
         }
     }
 
@@ -249,6 +265,7 @@ impl Decoder {
         }
         let raw = sample.raw.unwrap_or_default();
         match self.kinds.get(event) {
+            Some(Kind::Stack) => self.stack(place, &sample, each),
             Some(Kind::Exit) => self.exit(place, raw, each),
             Some(Kind::Signal) => {
                 let task = self.tasks.entry(place.tid).or_default();
@@ -291,6 +308,7 @@ impl Decoder {
         if self.is_left_out(&place) {
             return Ok(());
         }
+        self.stack(place, sample, each)?;
         let mut values: [u64; 6] = std::array::from_fn(|at| long(raw, 16 + 8 * at));
         if compat {
             values = values.map(|value| value & 0xffff_ffff);
@@ -305,6 +323,16 @@ impl Decoder {
             self.groups.insert(place.process, code);
         }
         each(place.record(TaskEvent::Enter { call, values, memory: &[] }))
+    }
+
+    fn stack<E>(
+        &mut self,
+        place: Where,
+        sample: &Sample<'_>,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(stacks) = &mut self.stacks else { return Ok(()) };
+        each(Seen::Stack { tid: place.tid, frames: &stacks.lines(sample) })
     }
 
     fn exit<E>(

@@ -16,12 +16,15 @@ use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{CallRecord, Follow};
 use tare_kernel::host::Host;
+use tare_kernel::procfs;
 
 use decode::Decoder;
 pub(crate) use decode::KILLED;
 pub use error::PerfError;
 pub use open::{Faults, PerfOptions};
 use rings::Rings;
+
+use crate::stacks::Stacks;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +55,13 @@ pub enum Seen<'a> {
         process: u32,
         /// What.
         what: Between<'a>,
+    },
+    /// The call chain of the call that this thread begins, the innermost first: a line each.
+    Stack {
+        /// The thread.
+        tid: u32,
+        /// The lines.
+        frames: &'a [String],
     },
     /// So many records found no room in the ring buffer.
     Missing(u64),
@@ -108,7 +118,18 @@ impl PerfEvents {
         host: &Host,
     ) -> Result<Self, PerfError> {
         let opened = open::open(wanted, follow, ring_bytes, host)?;
-        let decoder = Decoder::new(&opened, follow);
+        let stacks = wanted.stacks.as_ref().map(|options| {
+            let mut stacks = Stacks::new(options);
+            if let Follow::Processes(pids) = follow {
+                pids.iter().for_each(|&pid| stacks.add_process(host, pid));
+            }
+            if let Follow::All(_) = follow {
+                let pids = procfs::processes(host).unwrap_or_default();
+                pids.iter().for_each(|&pid| stacks.add_process(host, pid));
+            }
+            stacks
+        });
+        let decoder = Decoder::new(&opened, follow, stacks);
         let rings = Rings::new(opened);
         rings.enable().map_err(PerfError::Start)?;
         Ok(Self { rings, decoder })

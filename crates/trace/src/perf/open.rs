@@ -11,8 +11,10 @@ use tare_kernel::open::{EventFile, Kernel, System, Target};
 use tare_kernel::procfs;
 use tare_kernel::ring::{Ring, RingError};
 use tare_kernel::tracefs::Tracefs;
+use tare_symbols::SymbolOptions;
 
 use super::PerfError;
+use crate::stacks::{COPIED, REGISTERS};
 
 /// Which page faults are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct PerfOptions {
     pub tracepoints: Vec<(String, String)>,
     /// The cgroup of each call.
     pub cgroups: bool,
+    /// The call chain of each call, with names that are looked for there.
+    pub stacks: Option<SymbolOptions>,
 }
 
 impl PerfOptions {
@@ -44,6 +48,7 @@ impl PerfOptions {
     pub fn has_any(&self) -> bool {
         self.calls
             || self.switches
+            || self.stacks.is_some()
             || self.faults != Faults::default()
             || !self.tracepoints.is_empty()
     }
@@ -55,6 +60,8 @@ pub(super) enum Kind {
     Enter,
     Exit,
     Signal,
+    /// The begin of a call, of which only the call chain is wanted.
+    Stack,
     Fault {
         major: bool,
     },
@@ -117,6 +124,7 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
     let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
+    threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.is_some());
     let mut all = vec![planned(Kind::Threads, threads, "dummy")];
     for (is_wanted, major, name, config) in [
         (wanted.faults.major, true, "major-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
@@ -127,7 +135,7 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
             all.push(planned(Kind::Fault { major }, attr, name));
         }
     }
-    if !wanted.calls && wanted.tracepoints.is_empty() {
+    if !wanted.calls && wanted.tracepoints.is_empty() && wanted.stacks.is_none() {
         return Ok(all);
     }
     let tracefs = Tracefs::find(host)?;
@@ -138,6 +146,7 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
         let mut enter = of_calls(tracefs.id("raw_syscalls", "sys_enter")?);
         enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
         enter.sample_regs_user = ANY_REGISTER;
+        copy_stack(&mut enter, wanted);
         all.push(planned(Kind::Enter, enter, "raw_syscalls:sys_enter"));
         let exit = of_calls(tracefs.id("raw_syscalls", "sys_exit")?);
         all.push(planned(Kind::Exit, exit, "raw_syscalls:sys_exit"));
@@ -145,12 +154,30 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
             all.push(planned(Kind::Signal, of_calls(id), "signal:signal_deliver"));
         }
     }
+    if wanted.stacks.is_some() && !wanted.calls {
+        let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
+        copy_stack(&mut stack, wanted);
+        all.push(planned(Kind::Stack, stack, "raw_syscalls:sys_enter"));
+    }
     for (name, id, format) in tracepoints(&wanted.tracepoints, &tracefs)? {
         let point = Tracepoint { name: name.clone(), format };
         let kind = Kind::Tracepoint(Box::new(point));
         all.push(planned(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
     }
     Ok(all)
+}
+
+/// Has samples hold what a call chain is made of, if any is wanted.
+fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
+    if wanted.stacks.is_none() {
+        return;
+    }
+    attr.sample_type |= u64::from(
+        abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER,
+    );
+    attr.flags |= Flags::EXCLUDE_CALLCHAIN_KERNEL;
+    attr.sample_regs_user = REGISTERS;
+    attr.sample_stack_user = COPIED;
 }
 
 /// Name, number and format of each tracepoint that was asked for.
@@ -308,7 +335,7 @@ enum Attaching {
 /// What this process does is no part of a whole machine's calls: else each line that it writes
 /// would make another.
 fn keep_off_own(kind: &Kind, whole_machine: bool, event: &dyn EventFile) {
-    let is_traced = matches!(kind, Kind::Enter | Kind::Exit | Kind::Signal | Kind::Tracepoint(_));
+    let is_traced = !matches!(kind, Kind::Threads | Kind::Fault { .. });
     if whole_machine && is_traced {
         let own = rustix::process::getpid().as_raw_nonzero();
         if let Ok(filter) = std::ffi::CString::new(format!("common_pid != {own}")) {

@@ -39,6 +39,10 @@ pub struct Trace {
     #[arg(short = 'y', long, action = clap::ArgAction::Count, conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
     pub decode_fds: u8,
 
+    /// Show the call chain of each call, with the names of functions
+    #[arg(short = 'k', long, visible_alias = "stack-trace", conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    pub stacks: bool,
+
     /// Show how long each call took
     #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "What to show")]
     pub durations: bool,

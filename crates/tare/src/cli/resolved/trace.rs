@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_kernel::bpf::By;
 use tare_trace::{Chosen, DescriptorInfo, Faults, LineOptions, PerfOptions};
 
-use super::{size, targets};
+use super::{size, symbols, targets};
 use crate::cli::raw;
 use crate::exit::Refusal;
 
@@ -39,7 +39,7 @@ pub(crate) enum View {
         /// Which, and how.
         lines: LineOptions,
         /// What is shown between them.
-        wanted: PerfOptions,
+        wanted: Box<PerfOptions>,
         /// How much may wait in the kernel, a power of two.
         ring_bytes: u32,
     },
@@ -85,6 +85,7 @@ impl Trace {
             faults: faults(raw.faults.as_deref())?,
             switches: raw.switches,
             tracepoints,
+            stacks: raw.stacks.then(|| symbols::resolve(raw::SymbolSearch::default())),
             ..PerfOptions::default()
         };
         Ok(Self {
@@ -154,7 +155,7 @@ fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Re
             _ => DescriptorInfo::Details,
         },
     };
-    Ok(View::Calls { lines, wanted, ring_bytes })
+    Ok(View::Calls { lines, wanted: Box::new(wanted), ring_bytes })
 }
 
 /// A short time with its unit.
