@@ -65,6 +65,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
         texts.iter().try_for_each(|text| out.write_all(text.as_bytes()))?;
     }
+    // All memory goes at once when the program ends.
+    std::mem::forget((frames, addresses, text));
     Ok(())
 }
 

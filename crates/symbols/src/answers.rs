@@ -31,6 +31,9 @@ pub(crate) struct AnswerFrame {
 pub(crate) struct Answers {
     frames: Vec<AnswerFrame>,
     ends: Vec<u32>,
+    /// Those of further addresses, with the same texts: what other threads put together stays where
+    /// it is.
+    behind: Vec<Self>,
     /// What the frames' numbers mean.
     pub(crate) texts: Texts,
 }
@@ -49,43 +52,58 @@ impl Answers {
 
     /// How many frames all addresses have together.
     pub(crate) fn frame_count(&self) -> usize {
-        self.frames.len()
+        self.frames.len() + self.behind.iter().map(Self::frame_count).sum::<usize>()
     }
 
     /// Adds the frames of the next address, the innermost first.
     pub(crate) fn push(&mut self, frames: impl IntoIterator<Item = AnswerFrame>) {
+        if let Some(last) = self.behind.last_mut() {
+            return last.push(frames);
+        }
         self.frames.extend(frames);
         self.ends.push(u32::try_from(self.frames.len()).unwrap_or(u32::MAX));
     }
 
+    /// Adds answers, as they are, that have the same numbers for texts.
+    pub(crate) fn add_behind(&mut self, further: Self) {
+        self.behind.push(further);
+    }
+
     /// The frames of the address with a number, the innermost first; none where nothing is known.
     pub(crate) fn get(&self, number: usize) -> &[AnswerFrame] {
+        let Some(mut number) = number.checked_sub(self.ends.len()) else {
+            return self.frames.get(self.range(number)).unwrap_or_default();
+        };
+        for further in &self.behind {
+            let Some(rest) = number.checked_sub(further.len()) else { return further.get(number) };
+            number = rest;
+        }
+        &[]
+    }
+
+    /// Where the frames of an address lie that is not behind.
+    fn range(&self, number: usize) -> Range<usize> {
         let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
         let end = self.ends.get(number).copied().unwrap_or(0) as usize;
-        self.frames.get(begin.unwrap_or(0) as usize..end).unwrap_or_default()
+        begin.unwrap_or(0) as usize..end
+    }
+
+    /// The outermost frame of an address that is not behind.
+    pub(crate) fn outermost(&mut self, number: usize) -> Option<&mut AnswerFrame> {
+        let range = self.range(number);
+        self.frames.get_mut(range)?.last_mut()
     }
 
     /// How many addresses there are.
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Adds answers of another that has the same numbers for texts, those of the addresses with these
-    /// numbers.
-    pub(crate) fn extend(&mut self, other: &Self, numbers: Range<usize>) {
-        let end = |number: usize| number.checked_sub(1).and_then(|at| other.ends.get(at)).copied();
-        let (first, last) = (end(numbers.start).unwrap_or(0), end(numbers.end).unwrap_or(0));
-        let before = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.frames.extend_from_slice(&other.frames[first as usize..last as usize]);
-        let ends = other.ends[numbers].iter();
-        self.ends.extend(ends.map(|end| (end - first).saturating_add(before)));
+        self.ends.len() + self.behind.iter().map(Self::len).sum::<usize>()
     }
 
     /// Adds all answers of another, in their order.
     pub(crate) fn append(&mut self, other: &Self) {
         let ids = self.texts.append(&other.texts);
         let id = |id: TextId| ids.get(id.number() as usize).copied();
-        for number in 0..other.ends.len() {
+        for number in 0..other.len() {
             self.push(other.get(number).iter().map(|frame| AnswerFrame {
                 name: frame.name.and_then(id),
                 file: frame.file.and_then(id),

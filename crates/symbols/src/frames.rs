@@ -46,7 +46,9 @@ pub struct Frame<'a> {
 #[derive(Debug)]
 pub struct Frames<'a> {
     symbolizer: &'a Symbolizer,
-    asked: Vec<Asked>,
+    /// In the order of the addresses, as threads looked them up: so many at a time, and the rest.
+    asked: Vec<Vec<Asked>>,
+    each: usize,
     parts: Vec<Part>,
 }
 
@@ -103,20 +105,21 @@ impl Symbolizer {
             asked.collect()
         };
         let threads = threads.get().min(1 + addresses.len() / THREAD_ADDRESSES);
-        let (own, others) = addresses.split_at(addresses.len() / threads);
+        let each = addresses.len().div_ceil(threads).max(1);
         let asked = std::thread::scope(|scope| {
-            let chunks = others.chunks(addresses.len().div_ceil(threads).max(1));
+            let mut chunks = addresses.chunks(each);
+            let own = chunks.next().unwrap_or_default();
             let spawned: Vec<_> = chunks.map(|chunk| scope.spawn(|| look_up(chunk))).collect();
-            let mut asked = look_up(own);
+            let mut asked = vec![look_up(own)];
             for thread in spawned {
                 match thread.join() {
-                    Ok(found) => asked.extend(found),
+                    Ok(found) => asked.push(found),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
             asked
         });
-        Frames { symbolizer: self, asked, parts }
+        Frames { symbolizer: self, asked, each, parts }
     }
 }
 
@@ -124,20 +127,21 @@ impl Frames<'_> {
     /// How many addresses were asked for.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.asked.len()
+        self.asked.iter().map(Vec::len).sum()
     }
 
     /// Whether none was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.len() == 0
     }
 
     /// The frames of the address that was asked for at this place, at least one: the innermost first,
     /// as in a call chain. The last one is the function that has the symbol.
     pub fn get(&self, place: usize) -> impl Iterator<Item = Frame<'_>> {
         let nothing = Asked { symbol: Err(Unresolved::NoMapping), answer: None };
-        let asked = self.asked.get(place).copied().unwrap_or(nothing);
+        let asked = self.asked.get(place / self.each).and_then(|of| of.get(place % self.each));
+        let asked = asked.copied().unwrap_or(nothing);
         let (part, frames) = self.answer(&asked);
         // Where debug info is silent the symbol is all there is.
         const SILENT: &[AnswerFrame] =

@@ -11,8 +11,8 @@ use crate::texts::{TextId, Texts};
 const THREAD_ADDRESSES: usize = 1 << 14;
 
 /// What is known of a function that debug info doesn't know.
-const SILENT: AnswerFrame =
-    AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false };
+const SILENT: &[AnswerFrame] =
+    &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
 
 /// Addresses, one behind the other, that have their answers one behind the other too.
 struct Stretch<'p> {
@@ -53,9 +53,9 @@ pub(super) fn merge(
     let stretches = stretches(tasks, &parts);
     let frames = parts.iter().flat_map(|part| &part.answers).map(|(_, found)| found.frame_count());
     let frames: usize = frames.sum();
-    let look_up = |range: Range<usize>, mut answers: Answers| {
-        let share = range.len() * 9 / 8;
-        answers.reserve(range.len(), frames / addresses.len().max(1) * share);
+    let look_up = |range: Range<usize>| {
+        let mut answers = Answers::default();
+        answers.reserve(range.len(), frames / addresses.len().max(1) * (range.len() * 9 / 8));
         found((main, addresses), (&stretches, &ids), range, answers)
     };
     let threads = threads.clamp(1, 1 + addresses.len() / THREAD_ADDRESSES);
@@ -65,35 +65,31 @@ pub(super) fn merge(
         first..(first + each).min(addresses.len())
     };
     std::thread::scope(|scope| {
-        let spawned: Vec<_> = (1..threads)
-            .map(|number| scope.spawn(move || look_up(range(number), Answers::default())))
-            .collect();
-        // What others find goes behind what this thread does.
-        let mut all = Answers::default();
-        all.reserve(addresses.len(), frames);
-        let own = look_up(range(0), all);
-        let mut all = with_files(own, texts);
+        let spawned: Vec<_> =
+            (1..threads).map(|number| scope.spawn(move || look_up(range(number)))).collect();
+        let Merged { answers: mut all, files } = look_up(range(0));
+        set_files(&mut all, &mut texts, &files);
         for thread in spawned {
             match thread.join() {
-                Ok(found) => add(&mut all, &found.answers, &found.files),
+                Ok(Merged { mut answers, files }) => {
+                    set_files(&mut answers, &mut texts, &files);
+                    all.add_behind(answers);
+                }
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        all.texts = texts;
         all
     })
 }
 
-/// The first answers, with texts, and with the files that only the table of symbols knows.
-fn with_files(merged: Merged<'_>, texts: Texts) -> Answers {
-    let Merged { mut answers, files } = merged;
-    if files.is_empty() {
-        answers.texts = texts;
-        return answers;
+/// Notes the files that only the table of symbols knows.
+fn set_files(answers: &mut Answers, texts: &mut Texts, files: &[(usize, &[u8])]) {
+    for (number, file) in files {
+        if let Some(outermost) = answers.outermost(*number) {
+            outermost.file = Some(texts.add(file));
+        }
     }
-    let mut all = Answers::new(texts);
-    all.reserve(answers.len(), answers.frame_count());
-    add(&mut all, &answers, &files);
-    all
 }
 
 /// Where the answers of all addresses are, in the order of these.
@@ -128,7 +124,7 @@ fn found<'f>(
             at += 1;
         }
         let stretch = stretches.get(at).filter(|stretch| stretch.addresses.start <= place);
-        let frames = stretch.map_or(&[][..], |stretch| {
+        let mut frames = stretch.map_or(&[][..], |stretch| {
             stretch.answers.get(stretch.first + place - stretch.addresses.start)
         });
         let of_part = stretch.and_then(|stretch| ids.get(stretch.part)?.as_ref());
@@ -138,6 +134,7 @@ fn found<'f>(
             && let Some(file) = main.symbol_file(addresses[place])
         {
             merged.files.push((number, file));
+            frames = if frames.is_empty() { SILENT } else { frames };
         }
         merged.answers.push(frames.iter().map(|frame| AnswerFrame {
             name: frame.name.and_then(id),
@@ -146,18 +143,4 @@ fn found<'f>(
         }));
     }
     merged
-}
-
-/// Adds answers behind those before, with the files that only the table of symbols knows.
-fn add(all: &mut Answers, answers: &Answers, files: &[(usize, &[u8])]) {
-    let mut next = 0;
-    for (number, file) in files {
-        all.extend(answers, next..*number);
-        let file = Some(all.texts.add(file));
-        let frames = answers.get(*number);
-        let (outer, inner) = frames.split_last().unwrap_or((&SILENT, &[]));
-        all.push(inner.iter().copied().chain([AnswerFrame { file, ..*outer }]));
-        next = number + 1;
-    }
-    all.extend(answers, next..answers.len());
 }
