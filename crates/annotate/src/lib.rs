@@ -16,7 +16,7 @@ use tare_symbols::{Symbol, Unresolved};
 
 pub use blocks::{Blocks, Ran, Step, TakenBranch};
 pub use disassembly::{Instruction, Style};
-pub use source::Sources;
+pub use source::{Moved, Sources};
 
 /// A function, instruction by instruction.
 #[derive(Clone, Debug)]

@@ -74,6 +74,20 @@ pub struct Event {
 }
 
 impl Event {
+    /// Names an event of one of several units of a PMU by its unit, as `perf stat --no-merge` does:
+    /// `uncore_imc_0/event/`, `event [uncore_imc_0]`. Others keep their names.
+    pub fn name_by_unit(&mut self) {
+        let Some(pmu) = &self.pmu else { return };
+        let is_unit = matches!(self.cpus, Some(PmuCpus::OnePerPackage(_)));
+        if !is_unit || self.name.starts_with(pmu.as_str()) {
+            return;
+        }
+        self.name = match self.name.split_once('/') {
+            Some((_, terms)) => format!("{pmu}/{terms}"),
+            None => format!("{} [{pmu}]", self.name),
+        };
+    }
+
     /// An event that counts plain occurrences, with nothing said about where and how.
     #[must_use]
     pub fn new(name: impl Into<String>, attr: Attr) -> Self {

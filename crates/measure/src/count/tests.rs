@@ -181,6 +181,16 @@ fn the_instances_of_an_uncore_pmu_are_one_row() {
         Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
     let rows = rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
     assert_eq!((rows.len(), rows[0].outcome.scaled(), rows[0].event), (1, Some(10.0), 0));
+    let mut groups = groups;
+    groups[1].events[0].name = "imc/reads/".to_owned();
+    groups.iter_mut().flat_map(|group| &mut group.events).for_each(Event::name_by_unit);
+    let names = groups.iter().map(|group| group.events[0].name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["reads [uncore_imc_0]", "uncore_imc_1/reads/"]);
+    let counters =
+        Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
+    let rows =
+        super::rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
+    assert_eq!((rows.len(), rows[1].outcome.scaled()), (2, Some(5.0)));
 }
 
 #[test]

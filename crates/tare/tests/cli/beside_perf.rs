@@ -171,6 +171,24 @@ fn each_event_has_a_file_that_is_perfs() {
     assert!(drawn.folder.path().join("perf.data.never_.dump").is_file());
 }
 
+#[test]
+fn sources_that_were_moved_are_found() {
+    let Some(drawn) = branches(FROM_KERNEL) else { return };
+    let folder = drawn.folder.path();
+    std::fs::create_dir(folder.join("moved")).unwrap();
+    std::fs::rename(folder.join("drawn.s"), folder.join("moved/drawn.s")).unwrap();
+    let strip = folder.components().skip(1).count().to_string();
+    let annotated = |words: &[&str]| -> String {
+        drawn.tare(&[&["annotate", "inner"][..], words].concat()).join("\n")
+    };
+    let has_source = |text: &str| text.contains(": 13    test %edi,%edi");
+    assert!(!has_source(&annotated(&[])));
+    let text = annotated(&["--prefix", "moved", "--prefix-strip", &strip]);
+    assert!(has_source(&text), "{text}");
+    let text = drawn.tare(&["script", "-F", "ip,srccode"]).join("\n");
+    assert!(!text.contains("ret"), "{text}");
+}
+
 fn held(drawn: &Drawn, option: &str, lists: &[&str], mode: &[&str]) {
     for columns in lists {
         let words = [&["report", "--stdio", option, columns][..], mode].concat();

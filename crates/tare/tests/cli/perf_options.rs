@@ -114,7 +114,7 @@ fn a_command_that_is_not_there_is_refused_with_what_is() {
 
 /// Examples of perf's manual pages for these commands, without those whose options tare
 /// lacks.
-const EXAMPLES: [&str; 30] = [
+const EXAMPLES: [&str; 35] = [
     "report -F +period,sample",
     "report --time 10%/2",
     "report --time 0%-10%",
@@ -125,6 +125,11 @@ const EXAMPLES: [&str; 30] = [
     "script -F comm,tid,time,ip,sym,dso",
     "script -F trace:time,event,trace -F sw:comm,tid,ip,sym",
     "script -F +misc",
+    "script -v -F sw:comm,tid,trace",
+    "script --symbols=noploop,0x4007a0",
+    "script -S 0x4007a0 --addr-range 10",
+    "record -e some_event/@cfg1,@cfg2=config/ -- ls",
+    "stat -A -a -e cpu/event,percore=1/,otherevent -- ls",
     "script --time 10%/2",
     "script --time 0%-10%",
     "script --time 10%/1,10%/2",

@@ -56,6 +56,20 @@ pub struct Annotate {
     #[arg(long)]
     pub no_source: bool,
 
+    /// Look for source files with absolute paths below this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub prefix: Option<String>,
+
+    /// Leave out so many folders at the beginning of their paths
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "prefix",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub prefix_strip: usize,
+
     /// As text, which it always is
     #[arg(long)]
     pub stdio: bool,

@@ -223,6 +223,10 @@ pub struct Stat {
     #[arg(long, overrides_with = "big_num", help_heading = "Output")]
     pub no_big_num: bool,
 
+    /// A row for each unit of an uncore PMU, instead of their sum
+    #[arg(long, help_heading = "Output")]
+    pub no_merge: bool,
+
     /// Say what is done; -vv shows every perf_event_attr
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

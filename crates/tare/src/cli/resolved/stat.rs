@@ -373,6 +373,9 @@ fn counted(
     groups.iter().flat_map(|group| &group.events).try_for_each(only_counts)?;
     for event in groups.iter_mut().flat_map(|group| &mut group.events) {
         at_level(event, raw);
+        if raw.no_merge {
+            event.name_by_unit();
+        }
     }
     Ok((groups, by_name))
 }

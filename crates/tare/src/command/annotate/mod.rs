@@ -19,7 +19,7 @@ use crate::cli::raw::{DisassemblerStyle, PercentType};
 use crate::cli::resolved::symbols;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
-use tare_annotate::{Annotated, Asked, Offsets, Style};
+use tare_annotate::{Annotated, Asked, Moved, Offsets, Style};
 
 /// A function of an event, or why there are no instructions of it.
 struct Function {
@@ -75,7 +75,9 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     if raw.json {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
-        text::write(&mut out, &functions, shown, &losses)?;
+        let strip = raw.prefix_strip;
+        let moved = raw.prefix.map(|prefix| Moved { prefix, strip });
+        text::write(&mut out, &functions, (shown, moved), &losses)?;
     }
     out.flush()?;
     Ok(Exit::Success)

@@ -8,18 +8,18 @@ use tare_render::loss_lines;
 
 use super::{Function, Shown};
 use crate::cli::raw::PercentType;
-use tare_annotate::{Annotated, Line, Sources};
+use tare_annotate::{Annotated, Line, Moved, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[Function],
-    shown: Shown,
+    (shown, moved): (Shown, Option<Moved>),
     losses: &Losses,
 ) -> io::Result<()> {
     for line in loss_lines(losses) {
         writeln!(out, "# {}", printable(&line))?;
     }
-    let mut sources = Sources::default();
+    let mut sources = Sources::new(moved);
     for function in functions {
         let (name, event) = (printable(&function.name), printable(&function.event));
         match &function.result {
