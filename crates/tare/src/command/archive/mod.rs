@@ -45,6 +45,8 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     }
     let (mut options, used) = (symbols::resolve(raw.symbol_search), UsedFiles::default());
     options.used = Some(used.clone());
+    // What is known from there needs no file here, and all of them elsewhere.
+    options.cache = None;
     vmlinux::check(&recording, &options)?;
     // Every address of every call chain is looked up, and so every file that a reader will want.
     let whole = ProfileOptions {
