@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{stderr, tare};
+use crate::symbols::build_id;
 
 /// A program with many functions, three of which run.
 fn program(folder: &Path) -> PathBuf {
@@ -85,6 +86,29 @@ fn a_second_report_is_the_first_ones_also_without_the_binary() {
     assert_eq!(recorded.report(&[]), first);
     assert!(!recorded.report(&["--no-cache"]).contains("function_777"));
     assert_eq!(recorded.kept(), kept);
+}
+
+/// Who reads an archive has another cache.
+#[test]
+fn an_archive_has_files_whose_symbols_are_kept() {
+    let Some(recorded) = Recorded::new() else { return };
+    let folder = recorded.folder.path();
+    let script = "objcopy --only-keep-debug many debug && strip many && mkdir -p .build-id/$0 && mv debug .build-id/$0/$1.debug";
+    let id = build_id(&recorded.binary);
+    let (front, rest) = id.split_at(2);
+    let split = Command::new("sh").args(["-ec", script, front, rest]).current_dir(folder).status();
+    assert!(split.unwrap().success());
+    let debug_dir = format!("--debug-dir={}", folder.display());
+    let first = recorded.report(&[&debug_dir]);
+    assert!(first.contains("function_777") && !recorded.kept().is_empty(), "{first}");
+    let archive = folder.join("all.tar.zst");
+    let mut pack = tare();
+    pack.args(["archive", &debug_dir, "-o"]).arg(&archive).arg(folder.join("perf.data"));
+    let output = pack.env("XDG_CACHE_HOME", folder.join("cache")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let list = Command::new("tar").args(["--zstd", "-tf"]).arg(&archive).output().unwrap();
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(list.contains(&format!("{rest}/debug")), "{list}");
 }
 
 /// Cut, changed, or another user's to write: a reason or another look, and never a wrong name.
