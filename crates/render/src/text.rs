@@ -72,6 +72,10 @@ impl<'a> Elided<'a> {
                 elided.values.push((name, only));
             }
         }
+        // Rows without any key say nothing: then all of them stay, as in perf.
+        if !elided.view.columns.iter().any(|column| matches!(column, Column::Key(_))) {
+            elided.view.columns.clone_from(&view.columns);
+        }
         elided
     }
 

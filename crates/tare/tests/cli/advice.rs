@@ -50,7 +50,7 @@ fn a_tip_is_near_and_runs_nothing() {
         &["record", "--aux-sample", "true"][..],
         &["stat", "--topdown", "true"],
         &["report", "--gtk"],
-        &["script", "--per-event-dump"],
+        &["script", "--xed"],
         &["stat", "-W", "true"],
     ] {
         let text = refused(args);

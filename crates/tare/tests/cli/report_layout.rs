@@ -88,8 +88,33 @@ fn rows_are_laid_out_as_perf_lays_them_out() {
     recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,period,caller,0"]);
     recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,0,caller", "--max-stack", "4"]);
     recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,0,callee", "--max-stack", "4"]);
-    let ignored = ["--ignore-callees", "do_syscall_64", "-s", "sym", "-S", "do_syscall_64"];
-    recorded.compare(&[&flat[..], &ignored].concat());
+}
+
+/// Of whatever it called, a function whose callees are ignored has the samples. (perf does so only
+/// where call graphs are shown.)
+#[test]
+fn ignored_callees_are_their_callers() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let share = |options: &[&str]| {
+        let options = [&["-g", "none", "-s", "sym"], options].concat();
+        let text = report(&mut tare(), &recorded.file(), &options);
+        let row = text.lines().find(|line| line.ends_with(" do_syscall_64"));
+        row.and_then(|row| row.split_whitespace().next()).map(str::to_owned)
+    };
+    let Some(total) = share(&["--children"]) else {
+        return println!("skipped: no sample of a system call with a name");
+    };
+    assert_eq!(share(&["--no-children", "--ignore-callees", "do_syscall_64"]), Some(total));
+}
+
+/// A value that all rows have stands above them, unless nothing else would be left in a row.
+#[test]
+fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
+    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    recorded.compare(&["--no-children", "-g", "none", "-s", "comm", "-c", "sh"]);
+    let rows =
+        recorded.rows(&mut tare(), &["--no-children", "-g", "none", "-s", "comm", "-c", "sh"]);
+    assert!(rows.iter().any(|row| row.ends_with(" sh")), "{rows:?}");
 }
 
 /// Both name each chain, and what it weighs, in the same order.

@@ -186,7 +186,9 @@ impl Walk {
             "F12"
         };
         self.terminal.press(&[unbound]);
-        self.terminal.wait_for(&format!("{unbound} does nothing"));
+        let message = format!("{unbound} does nothing");
+        let what = format!("{message}, after {keys:?}");
+        self.terminal.wait(&what, |screen| screen.contains(&message));
     }
 
     /// The screen with its colours, but for the last line.
@@ -214,6 +216,10 @@ impl Walk {
             self.press(ON_OUTER);
         }
         self.press(&[key]);
+        if view == View::Tree {
+            // It keeps its cursor, and the last line may be one that nothing called.
+            self.press(&["Home"]);
+        }
         if view == View::Flame {
             // A search goes on from what was found before: nothing else is called main.
             self.press(&["C-f", "m", "a", "i", "n", "Enter"]);
