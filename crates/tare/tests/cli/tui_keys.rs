@@ -84,8 +84,9 @@ fn trial(action: Action, view: View) -> Trial {
         Action::Jump => (&["/", "j", "Enter"], Moves, &[]),
         Action::Source => (&[], Lacks("sum +="), &["s"]),
         Action::Figure => (&[], Has("each with its period"), &["t", "t"]),
-        Action::Hottest => (&["End"], Moves, &[]),
-        Action::NextHottest | Action::PreviousHottest => (&["H"], Moves, &[]),
+        // What is shown may move instead, with the cursor in the same line of the screen.
+        Action::Hottest => (&["End"], Changes, &[]),
+        Action::NextHottest | Action::PreviousHottest => (&["H"], Changes, &[]),
         Action::Search => (&[], Has("Search: "), &["C-c"]),
         Action::NextEvent | Action::PreviousEvent => (&[], Has("'page-faults'"), &["Tab"]),
         Action::ZoomThread if view == View::Timeline => {
@@ -217,8 +218,8 @@ impl Walk {
         }
         self.press(&[key]);
         if view == View::Tree {
-            // It keeps its cursor, and the last line may be one that nothing called.
-            self.press(&["Home"]);
+            // It keeps its cursor and what is open, and the last line may be one that nothing called.
+            self.press(&["C", "Home"]);
         }
         if view == View::Flame {
             // A search goes on from what was found before: nothing else is called main.
