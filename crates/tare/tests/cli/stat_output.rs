@@ -201,10 +201,13 @@ fn levels_of_all_events_part_their_counts() {
     if !is_root() {
         return;
     }
+    // 256 pages are touched first by the kernel's own copy; a few more or less differ from run to run.
+    let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=1", "status=none"];
     let count = |more: &[&str]| {
-        let output = stat(&[&["-x,", "-e", "page-faults"], more, &["true"]].concat());
+        let output = stat(&[&["-x,", "-e", "page-faults"], more, &dd].concat());
         csv_values(&output)[0].parse::<u64>().unwrap()
     };
     let (user, kernel, all) = (count(&["--all-user"]), count(&["--all-kernel"]), count(&[]));
-    assert!(user > 0 && user < all && kernel < all, "{user} {kernel} {all}");
+    assert!(user > 0 && kernel > 100 && user + 100 < all, "{user} {kernel} {all}");
+    assert!(kernel + 20 < all, "{user} {kernel} {all}");
 }
