@@ -118,6 +118,43 @@ if [ "$btf" = yes ] && mount -t tmpfs none /sys/kernel/btf; then
     umount /sys/kernel/btf
 fi
 
+# Time off the CPUs: each sleep is a wait of its own.
+if [ "$btf" = yes ]; then
+    tare record -q --off-cpu --off-cpu-thresh 1ms --no-call-graph -o /tmp/recording -- blocked sleep 5 20 >/dev/null 2>/tmp/stderr
+    verdict "each sleep is a wait" 20 "$(tare report -i /tmp/recording --stdio --no-children -g none --no-cache -F sample,sym 2>/tmp/stderr | awk '/off-CPU \(sleep\)/ { print $1 }')"
+fi
+# Functions of programs and of the kernel, which this machine's guests have kprobes for.
+calls_of() { # calls_of OPTION PLACE COMMAND…: how many calls of a function there were.
+    option=$1 place=$2
+    shift 2
+    tare trace --json -o /tmp/calls "$option" "$place" -- "$@" >/tmp/stdout 2>/tmp/stderr || cat /tmp/stderr
+    sed -n 's/^ *"calls": \([0-9]*\),\{0,1\}$/\1/p' /tmp/calls | head -n 1
+}
+
+p50() {
+    sed -n 's/^ *"p50_ns": \([0-9.]*\),\{0,1\}$/\1/p' /tmp/calls | head -n 1
+}
+
+if [ "$btf" = yes ]; then
+    verdict "calls of a program's function are counted" 20000 "$(calls_of --probe /job/latency:quick latency 20000 quick)"
+    verdict "calls of a function that sleeps are counted" 20 "$(calls_of --probe /job/latency:work latency 20)"
+    within "half of them take 10 ms and less" 5 10000000 "$(p50)"
+    verdict "calls of a function of the kernel are counted" 500 "$(calls_of --kprobe __arm64_sys_getppid calls 1 0 500)"
+    verdict "calls of a function of the kernel that sleeps are counted" 20 "$(calls_of --kprobe __arm64_sys_clock_nanosleep latency 20)"
+    within "half of these take 10 ms and less" 5 10000000 "$(p50)"
+    verdict "what a function of the kernel returned is read" 10 "$(tare trace --each --kprobe '__arm64_sys_getppid retval:s32' calls 1 0 10 2>&1 | grep -c '(retval=[1-9][0-9]*)')"
+    path=$(tare trace --each --kprobe '__arm64_sys_openat name=+u0(+8(arg0)):ustring' cat /job/checks.sh 2>&1 >/dev/null | sed -n 's/.*(name=\(.*\))$/\1/p')
+    if [ "$path" = "(fault)" ]; then
+        echo "skipped: Linux $(uname -r): the kernel reads no user memory for a kprobe here"
+    else
+        verdict "a path that a function of the kernel is given is read" '"/job/checks.sh"' "$path"
+    fi
+    verdict "a function that the kernel lacks is named" 1 "$(tare trace --kprobe no_such_function true 2>&1 | grep -c 'the kernel has no such function')"
+    verdict "no probe is left" "" "$(cat /sys/kernel/tracing/kprobe_events /sys/kernel/tracing/uprobe_events)"
+else
+    verdict "functions take a kernel with BTF" 1 "$(tare trace --probe /job/latency:quick latency 1 quick 2>&1 | grep -c 'this kernel has no BTF')"
+fi
+
 # What sampling costs: every interrupt of the PMU is counted, and each is the one of a sample.
 study() { # study NAME: a number of the study's first row.
     sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}$/\1/p" /tmp/study | head -n 1
@@ -167,6 +204,11 @@ if [ -n "$module" ] && plain "$module" >/tmp/raid6_pq.ko && tare record -q -o /t
 else
     echo "skipped: $(uname -r): no module to load: $(head -n 1 /tmp/stderr)"
 fi
+
+# By the symbol that the kernel's mapping is called after readers find how far the kernel was moved: lines of vmlinux hang on it.
+tare record -q -o /tmp/recording -e cycles true
+mapping=$(tare script -i /tmp/recording --show-mmap-events -F ip | sed -n 's/.*\[0x\([0-9a-f]*\)(.*\[kernel.kallsyms\]\(.*\)$/\1 \2/p')
+verdict "the kernel's mapping begins at the symbol that it names" "$(awk -v name="${mapping#* }" '$3 == name { print $1, $3; exit }' /proc/kallsyms)" "${mapping:-no mapping}"
 
 mkdir /tmp/cgroups
 mount -t cgroup2 none /tmp/cgroups

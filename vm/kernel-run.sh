@@ -16,13 +16,13 @@ m() { # m LABEL OPTION... -- WORKLOAD
     kernel-measure -l "$label" "$@" || echo "FAILED $label $*: status $?"
 }
 
-# tare records as a user without privileges would. Its ledger goes along as it is; `said` is whether it told of the kernel.
+# tare records as a user without privileges would. Its ledger goes along as it is; `said` is whether it told of the kernel, which `-v` does.
 r() { # r LABEL HZ WORKLOAD
     label=$1
     hz=$2
     shift 2
     said=false
-    tare record --follow=inherit -e cycles -F "$hz" -o /tmp/perf.data -- "$@" >/tmp/said 2>&1 || echo "FAILED tare record, $label: $(tail -n 1 /tmp/said)"
+    tare record -v --follow=inherit -e cycles -F "$hz" -o /tmp/perf.data -- "$@" >/tmp/said 2>&1 || echo "FAILED tare record, $label: $(tail -n 1 /tmp/said)"
     if grep -q 'this kernel keeps what short-lived children count' /tmp/said; then said=true; fi
     tare script --json -i /tmp/perf.data 2>/dev/null | sed -n '/^{"kind":"end",/p' |
         sed "s/^{/{\"workload\":\"tare record: $label\",\"event\":\"cycles\",\"events\":1,\"group\":false,\"rate\":\"$hz Hz\",\"said\":$said,/"

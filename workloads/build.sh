@@ -26,11 +26,23 @@ build burner.c
 build timer.c
 build flood.c
 build used.c
+build starts.c
+build wakes.c
 build threads.c
 build calls.c
 build syscalls.c
+build refuse.c
+build peak.c
 build mix.c
+build blocked.c
+build pipeline.c
+build contended.c
 build steps.c -fno-omit-frame-pointer
 build waited.c waits.c
+build latency.c
+build usdt.c
 build_library waits.c
-cp forks.sh commands.sh limits.sh recorded.sh short-python.sh "$into/"
+for script in forks.sh commands.sh limits.sh recorded.sh short-python.sh; do
+    cp "$script" "$into/$script.$$"
+    mv "$into/$script.$$" "$into/$script"
+done

@@ -1,4 +1,7 @@
 //! `tare-fuzz [SECONDS] [TARGET…]`: damaged input for each target, for so many seconds in all (60).
+//! `tare-fuzz --recordings TARE [NUMBER]`: damaged recordings for the whole program.
+
+mod mutations;
 
 use std::io::Write;
 use std::path::Path;
@@ -10,6 +13,11 @@ use tare_fuzz::{TARGETS, Target, damage, try_input};
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1).peekable();
+    if words.next_if_eq("--recordings").is_some() {
+        let tare = words.next().context("which tare?")?;
+        let number = words.next().map_or(Ok(20_000), |word| word.parse())?;
+        return mutations::run(Path::new(&tare), number);
+    }
     let seconds =
         words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
     let names: Vec<String> = words.collect();

@@ -8,13 +8,13 @@ use tare_format::ledger::Ledger;
 use tare_record::Finished;
 use tare_record::options::Keep;
 use tare_record::output::Switch;
-use tare_replay::Detail;
+use tare_replay::{Code, Detail, ProfileOptions, Recording, summarize};
 
 use crate::contents::Contents;
 use crate::disk::SimulatedDisk;
 use crate::failure::Failure;
 use crate::machine::{Truth, comm_of};
-use crate::replayed;
+use crate::replayed::{self, ReplayedSample};
 use crate::scenario::{Scenario, To};
 use crate::sink::KeptRecords;
 
@@ -114,7 +114,9 @@ fn each_once(truth: &Truth, files: &Files) -> Result<(), Failure> {
         if made.emitted != tare_kernel::simulated::Emitted::Stored {
             return Err(Failure::FromNowhere(number));
         }
-        if (sample.id, sample.tid, sample.time_ns) != (made.id, made.tid, made.time_ns) {
+        let period = sample.period.unwrap_or(made.period);
+        let seen_as = (sample.id, sample.tid, sample.time_ns, period);
+        if seen_as != (made.id, made.tid, made.time_ns, made.period) {
             return Err(Failure::Changed(number));
         }
         if std::mem::replace(&mut seen[number], true) {
@@ -214,6 +216,21 @@ fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Fa
     Err(Failure::Ledger { file: file.to_owned(), what, says, are })
 }
 
+/// A profile of a file weighs what its samples stood for, whatever their rates were then.
+fn weights(ran: &Ran<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
+    let options =
+        ProfileOptions { code: Code::None, include_self: true, ..ProfileOptions::default() };
+    let profile = summarize(Recording::open(real)?, &options)?.profile;
+    let says: u64 = profile.rows().map(|(_, weight)| weight.period).sum();
+    let made = |sample: ReplayedSample| ran.truth.samples.get(usize::try_from(sample.ip).ok()?);
+    let samples = replayed::samples(real, Detail::Leaf)?;
+    let are = samples.into_iter().filter_map(made).map(|made| made.period).sum();
+    if says == are {
+        return Ok(());
+    }
+    Err(Failure::Weights { file: file.to_owned(), says, are }.into())
+}
+
 /// Each file by itself names threads as they were.
 fn names(ran: &Ran<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
     if ran.scenario.keep != Keep::All || ran.truth.tasks_lost || ran.scenario.describes_at_the_end {
@@ -228,6 +245,7 @@ fn names(ran: &Ran<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()
             continue;
         }
         let real = crate::files::written(ran.folder, number, bytes)?;
+        weights(ran, &file, &real)?;
         let samples = replayed::samples(&real, Detail::Leaf)?;
         if !samples.is_sorted_by_key(|sample| sample.time_ns) {
             return Err(Failure::Replay(file).into());

@@ -1,32 +1,58 @@
 //! A clock that moves where a run moves it.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use tare_record::clock::Clock;
 use tare_record::describe::RecordingClock;
 
+/// What has passed, and of it CPU time of the recorder.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    time: Duration,
+    cpu: Duration,
+    /// What the time of day is ahead of the rest: it is set, and goes on in a machine that sleeps.
+    day_ahead: Duration,
+    /// Thousandths of the time that the recorder uses from now on.
+    per_mille: u32,
+}
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub struct VirtualClock {
     start: Instant,
-    passed: Mutex<Duration>,
+    passed: Mutex<Passed>,
 }
 
 impl VirtualClock {
     /// Nothing has passed.
     #[must_use]
     pub fn new() -> Self {
-        Self { start: Instant::now(), passed: Mutex::default() }
+        let zero = Duration::ZERO;
+        let passed = Passed { time: zero, cpu: zero, day_ahead: zero, per_mille: 10 };
+        Self { start: Instant::now(), passed: Mutex::new(passed) }
     }
 
     /// Has time pass.
     pub fn advance(&self, by: Duration) {
-        *self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += by;
+        let mut passed = self.passed();
+        passed.time += by;
+        let cpu = by * passed.per_mille / 1000;
+        passed.cpu += cpu;
     }
 
-    fn passed(&self) -> Duration {
-        *self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// From now on the recorder uses so many thousandths of a CPU; a hundredth where nothing was said.
+    pub fn use_cpu(&self, per_mille: u32) {
+        self.passed().per_mille = per_mille;
+    }
+
+    /// The time of day jumps to so much ahead of the rest.
+    pub fn set_day_ahead(&self, by: Duration) {
+        self.passed().day_ahead = by;
+    }
+
+    fn passed(&self) -> MutexGuard<'_, Passed> {
+        self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -38,16 +64,16 @@ impl Default for VirtualClock {
 
 impl Clock for VirtualClock {
     fn now(&self) -> Instant {
-        self.start + self.passed()
+        self.start + self.passed().time
     }
 
     fn time_of_day(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + self.passed()
+        let passed = self.passed();
+        SystemTime::UNIX_EPOCH + passed.time + passed.day_ahead
     }
 
-    /// The recorder uses a hundredth of a CPU.
     fn cpu_ns(&self) -> u64 {
-        1_000_000 + u64::try_from(self.passed().as_nanos() / 100).unwrap_or(u64::MAX)
+        1_000_000 + u64::try_from(self.passed().cpu.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn of_events(&self, _clockid: i32) -> Option<RecordingClock> {

@@ -21,6 +21,8 @@ pub(crate) struct Seen {
     pub(crate) time_ns: u64,
     /// Its thread.
     pub(crate) tid: i32,
+    /// What it stands for, where it says so itself.
+    pub(crate) period: Option<u64>,
 }
 
 /// What a file holds.
@@ -101,7 +103,7 @@ impl Contents {
                 let head = sample.head;
                 let whole = head.id.zip(head.ip).zip(head.time_ns).zip(head.tid);
                 let (((id, ip), time_ns), tid) = whole.ok_or("a sample lacks a field")?;
-                self.samples.push(Seen { id, ip, time_ns, tid });
+                self.samples.push(Seen { id, ip, time_ns, tid, period: head.period });
                 self.times.push(Some(time_ns));
             }
             kind::FINISHED_ROUND => self.times.push(None),

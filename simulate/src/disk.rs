@@ -334,6 +334,8 @@ impl DiskFile for SimulatedFile {
         Ok(DirectFile { file: Arc::new(file), block: BLOCK })
     }
 
+    fn forget(&self, _bytes: u64) {}
+
     fn allocate(&self, _offset: u64, _len: u64) -> Result<(), Errno> {
         self.shared.begin(None).map(drop)
     }

@@ -49,6 +49,9 @@ pub(crate) enum Failure {
     /// A profile has another number of samples than a plain model.
     #[error("a profile has {are} samples of '{comm}', and a plain model {should}")]
     SummedUp { comm: String, are: u64, should: u64 },
+    /// A profile weighs something else than its samples stood for.
+    #[error("{file}: a profile weighs {says}, and its samples stood for {are}")]
+    Weights { file: String, says: u64, are: u64 },
     /// More memory than is allowed.
     #[error("{used} bytes of memory are in use, and {allowed} are allowed")]
     Memory { used: usize, allowed: usize },

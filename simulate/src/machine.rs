@@ -2,6 +2,7 @@
 //! simulated kernel, and what really happened on it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -9,10 +10,13 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use tare_format::record::{Comm, Task};
-use tare_kernel::host::Host;
+use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Target;
 use tare_kernel::simulated::{Emitted, Sample, Simulated};
 use tempfile::TempDir;
+
+/// Where the machine's CPUs are listed.
+const CPUS: &str = "sys/devices/system/cpu";
 
 /// A sample that was due. Its number is its place in [`Truth::samples`], and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(crate) struct Emission {
     pub(crate) tid: i32,
     /// The thread's name then: the number in it.
     pub(crate) comm: u32,
+    /// What it stands for.
+    pub(crate) period: u64,
     /// What became of it.
     pub(crate) emitted: Emitted,
 }
@@ -74,6 +80,10 @@ pub(crate) struct Machine {
     processes: Rc<RefCell<Vec<Process>>>,
     last: i32,
     names: u32,
+    cpus: u32,
+    offline: BTreeSet<u32>,
+    /// How often a CPU came back.
+    pub(crate) came_back: usize,
 }
 
 /// A thread's name by its number.
@@ -91,13 +101,14 @@ impl Machine {
         let memory = Path::new("/dev/shm");
         let root =
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;
-        let folder = root.path().join("sys/devices/system/cpu");
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("online"), format!("0-{}\n", cpus - 1))?;
+        fs::create_dir_all(root.path().join(CPUS))?;
         fs::create_dir(root.path().join("proc"))?;
         let (kernel, truth) = (Simulated::default(), Rc::default());
         let processes = Rc::default();
-        let mut machine = Self { root, kernel, truth, processes, last: 0, names: 0 };
+        let (offline, came_back) = (BTreeSet::new(), 0);
+        let mut machine =
+            Self { root, kernel, truth, processes, last: 0, names: 0, cpus, offline, came_back };
+        machine.list_cpus()?;
         for _ in 0..3 {
             machine.add_process()?;
         }
@@ -240,6 +251,41 @@ impl Machine {
         Ok(())
     }
 
+    /// The file that lists the CPUs which are online.
+    fn list_cpus(&self) -> io::Result<()> {
+        let online: CpuList = (0..self.cpus).filter(|cpu| !self.offline.contains(cpu)).collect();
+        fs::write(self.root.path().join(CPUS).join("online"), format!("{online}\n"))
+    }
+
+    /// A CPU goes offline or comes back; the first one stays.
+    ///
+    /// # Errors
+    /// See [`Machine::fork`].
+    pub(crate) fn plug(&mut self, rng: &mut Rng) -> io::Result<()> {
+        let cpu = rng.u32(..self.cpus);
+        let is_offline = self.offline.contains(&cpu);
+        self.set_online(cpu, is_offline);
+        self.list_cpus()
+    }
+
+    /// All CPUs but the first go offline, or come back.
+    ///
+    /// # Errors
+    /// See [`Machine::fork`].
+    pub(crate) fn plug_others(&mut self, online: bool) -> io::Result<()> {
+        (1..self.cpus).for_each(|cpu| self.set_online(cpu, online));
+        self.list_cpus()
+    }
+
+    fn set_online(&mut self, cpu: u32, online: bool) {
+        if online && self.offline.remove(&cpu) {
+            self.kernel.online(cpu);
+            self.came_back += 1;
+        } else if !online && cpu != 0 && self.offline.insert(cpu) {
+            self.kernel.offline(cpu);
+        }
+    }
+
     /// The kernel stops an event.
     pub(crate) fn throttle(&self, rng: &mut Rng) {
         let events = self.kernel.sampled();
@@ -265,6 +311,7 @@ impl SampleSource {
         let emitted = self.kernel.sample(event, Sample { pid, tid, ip });
         let cpu = if let Target::Cpu(cpu) = target { cpu } else { 0 };
         let (id, time_ns) = (self.kernel.id_of(event), self.kernel.now_ns());
-        truth.samples.push(Emission { id, cpu, time_ns, tid, comm: process.comm, emitted });
+        let (comm, period) = (process.comm, self.kernel.period_of(event));
+        truth.samples.push(Emission { id, cpu, time_ns, tid, comm, period, emitted });
     }
 }

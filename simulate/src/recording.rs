@@ -10,7 +10,7 @@ use fastrand::Rng;
 use tare_events::Sources;
 use tare_kernel::host::CpuList;
 use tare_record::clock::Clock;
-use tare_record::options::{Keep, Options, Rings, Synthesize, Target};
+use tare_record::options::{Budget, Keep, Options, Rings, Sampling, Synthesize, Target};
 use tare_record::output::{Destination, Output, Switch};
 use tare_record::{Backend, Finished, Recorder, Recording, Start, State};
 
@@ -64,11 +64,7 @@ fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
         if used > allowed {
             return Err(Failure::Memory { used, allowed }.into());
         }
-        if session.recording.open_files() != files {
-            return Err(
-                Failure::Descriptors { were: files, are: session.recording.open_files() }.into()
-            );
-        }
+        session.descriptors(files)?;
     }
     let ran = session.finish();
     happens_meanwhile(None);
@@ -113,6 +109,10 @@ fn start(
     let options = Options {
         groups: tare_events::parse(scenario.events, &Sources::new(host.clone()))?,
         target: Target::Cpus(cpus),
+        sampling: Sampling {
+            budget: scenario.budget.map(|share| Budget { share, min_hz: 9 }),
+            ..Sampling::default()
+        },
         may_pause: true,
         rings: Rings { bytes: Some(scenario.ring_bytes), keep: scenario.keep, ..Rings::default() },
         synthesize: Synthesize {
@@ -157,9 +157,15 @@ impl Session<'_> {
             45..52 => self.machine.fork(rng)?,
             52..58 => self.machine.exec(rng)?,
             58..63 => self.machine.exit(rng)?,
-            63..65 => self.machine.throttle(rng),
+            63 => self.machine.throttle(rng),
+            // What the last seconds and overwritten ring buffers of a CPU that went leave is not checked.
+            64 if self.scenario.keep == Keep::All => self.machine.plug(rng)?,
             65..72 => self.process()?,
-            72..92 => {
+            72..75 => self.clock.use_cpu([0, 1, 10, 100][rng.usize(..4)]),
+            75 if self.scenario.keep == Keep::All => self.suspend(rng)?,
+            // The time of day is set, back too.
+            76 => self.clock.set_day_ahead(Duration::from_millis(rng.u64(..100_000_000))),
+            77..92 => {
                 self.pass(Duration::from_millis(rng.u64(..600)));
                 self.process()?;
             }
@@ -172,6 +178,29 @@ impl Session<'_> {
             _ => self.machine.sample(rng, 1),
         }
         Ok(())
+    }
+
+    /// The machine sleeps: all CPUs but the first go and come back, and of the clocks the time of day
+    /// alone goes on.
+    fn suspend(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
+        self.machine.plug_others(false)?;
+        self.pass(Duration::from_secs(1));
+        self.process()?;
+        self.clock.set_day_ahead(Duration::from_secs(rng.u64(..100_000)));
+        self.machine.plug_others(true)?;
+        self.pass(Duration::from_secs(1));
+        self.process()
+    }
+
+    /// As many descriptors are open as at the beginning, and those of CPUs that came back.
+    fn descriptors(&self, were: usize) -> Result<(), Failure> {
+        let (are, cpus) = (self.recording.open_files(), self.scenario.cpus as usize);
+        let most = were + were / cpus * self.machine.came_back;
+        if (were..=most).contains(&are) {
+            Ok(())
+        } else {
+            Err(Failure::Descriptors { were: most, are })
+        }
     }
 
     fn pass(&self, time: Duration) {

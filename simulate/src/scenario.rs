@@ -16,6 +16,8 @@ pub(crate) struct Scenario {
     pub(crate) cpus: u32,
     /// What is recorded, in the grammar of `-e`.
     pub(crate) events: &'static str,
+    /// What sampling may cost, as a share of the CPUs' time.
+    pub(crate) budget: Option<f64>,
     /// Bytes of each ring buffer.
     pub(crate) ring_bytes: u64,
     /// What stays.
@@ -53,6 +55,7 @@ impl Scenario {
     pub(crate) fn is_queued(&self) -> bool {
         self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
+            || (self.to == To::File && self.output.direct_at < Options::default().direct_at)
             || self.to == To::Stream
     }
 
@@ -69,9 +72,13 @@ impl Scenario {
             1 => Keep::Last(Duration::from_millis(rng.u64(1..3000))),
             _ => Keep::All,
         };
+        let events = EVENTS[rng.usize(..EVENTS.len())];
+        // Rates can change of clocks alone.
+        let has_rates = events.split(',').all(|event| event.ends_with("-clock"));
         Self {
             cpus: rng.u32(1..=4),
-            events: EVENTS[rng.usize(..EVENTS.len())],
+            events,
+            budget: (has_rates && rng.bool()).then(|| [0.001, 0.01, 0.05][rng.usize(..3)]),
             ring_bytes: 4096 << rng.u32(..5),
             keep,
             describes_at_the_end: rng.u32(..8) == 0,
@@ -102,6 +109,8 @@ fn draw_output(rng: &mut Rng, to: To) -> Options {
         switch,
         timestamp: to == To::File && rng.u32(..8) == 0,
         queue_bytes: 1 << rng.u32(..21),
+        // How a file gets to its path past the page cache on the way.
+        direct_at: if rng.u32(..3) == 0 { rng.u64(..50_000) } else { Options::default().direct_at },
         ..Options::default()
     }
 }

@@ -5,7 +5,7 @@
     reason = "all of this file is tests, the helpers too"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_tidy::circles::circles;
 use tare_tidy::{File, files, functions, links, output, root};
@@ -74,17 +74,22 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tare-bench", &["tare-format", "tare-kernel", "tare-measure", "tare-symbols"]),
-    ("tare-fuzz", &["tare-format", "tare-symbols"]),
+    ("tare-fuzz", &["tare-format", "tare-kernel", "tare-symbols"]),
     ("tare-simulate", &["tare-events", "tare-format", "tare-kernel", "tare-record", "tare-replay"]),
     ("tare-tidy", &[]),
 ];
 
-#[test]
-fn crate_edges_are_those_of_the_architecture() {
+/// What cargo says of the workspace's own packages.
+fn metadata() -> serde_json::Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let text =
         output(&cargo, &["metadata", "--no-deps", "--format-version", "1", "--offline"]).unwrap();
-    let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn crate_edges_are_those_of_the_architecture() {
+    let metadata = metadata();
     let mut found = BTreeMap::new();
     for package in metadata["packages"].as_array().unwrap() {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
@@ -96,6 +101,25 @@ fn crate_edges_are_those_of_the_architecture() {
     let allowed: BTreeMap<_, _> =
         EDGES.iter().map(|(name, edges)| (*name, edges.to_vec())).collect();
     assert_eq!(found, allowed, "an edge is added here, in ARCHITECTURE.md, and with a reason");
+}
+
+/// What the binary is built from has a row each.
+#[test]
+fn dependencies_are_those_of_the_table() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let in_binary = packages.filter(|package| {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        manifest.strip_prefix(root().to_str().unwrap()).is_some_and(|at| at.starts_with("/crates/"))
+    });
+    let dependencies = in_binary.flat_map(|package| package["dependencies"].as_array().unwrap());
+    let others = dependencies.filter(|d| d["path"].is_null() && d["kind"].is_null());
+    let wanted: BTreeSet<&str> = others.filter_map(|d| d["name"].as_str()).collect();
+    let page = std::fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let names: BTreeSet<&str> =
+        names.flat_map(|names| names.split(", ").map(|name| name.trim_matches('`'))).collect();
+    assert_eq!(names, wanted, "docs/dependencies.md");
 }
 
 #[test]

@@ -176,7 +176,9 @@ impl Blocks {
 
     /// Says where another function begins than that of the step before.
     fn function(&mut self, machine: &mut Machine, pid: i32, address: u64) {
-        let Some(at) = machine.dso_address(mode(address), pid, address) else { return };
+        let Some(at) = machine.dso_address(CpuMode::of_address(address), pid, address) else {
+            return;
+        };
         let is_in = |symbol: &Symbol| {
             symbol.dso == at.dso && (symbol.start..symbol.end).contains(&at.address)
         };
@@ -200,7 +202,7 @@ impl Blocks {
         if start == 0 || is_kernel(start) != is_kernel(end) {
             return None;
         }
-        let at = machine.dso_address(mode(start), pid, start)?;
+        let at = machine.dso_address(CpuMode::of_address(start), pid, start)?;
         if let Some(known) = self.read.get(&(at, length)) {
             return (!known.is_empty()).then(|| known.clone());
         }
@@ -232,7 +234,7 @@ fn ran(
     address: u64,
     instruction: Option<&Rc<Instruction>>,
 ) -> Ran {
-    let at = machine.dso_address(mode(address), pid, address);
+    let at = machine.dso_address(CpuMode::of_address(address), pid, address);
     let instruction = instruction.filter(|one| !is_bad(one)).cloned();
     Ran { address, at, instruction, branch: None }
 }
@@ -241,11 +243,6 @@ fn is_bad(instruction: &Instruction) -> bool {
     instruction.text.is_empty() || instruction.text == "(bad)"
 }
 
-/// Which half of the address space it is tells user from kernel.
 fn is_kernel(address: u64) -> bool {
-    address >> 63 == 1
-}
-
-fn mode(address: u64) -> CpuMode {
-    if is_kernel(address) { CpuMode::Kernel } else { CpuMode::User }
+    CpuMode::of_address(address) == CpuMode::Kernel
 }

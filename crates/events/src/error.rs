@@ -130,6 +130,14 @@ impl LocatedProblem {
         self
     }
 
+    /// The problem alone, where the text has but one word.
+    pub(super) fn said(self) -> String {
+        match self.nearest.as_slice() {
+            [] => self.problem.to_string(),
+            near => format!("{}; nearest: {}", self.problem, list(near)),
+        }
+    }
+
     pub(super) fn in_text(self, text: &str) -> EventError {
         EventError {
             text: text.to_owned(),

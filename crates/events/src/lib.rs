@@ -2,7 +2,8 @@
 //!
 //! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it
 //! means: `names` knows the events that every kernel has, `pmu` those of sysfs, `tracepoint` those
-//! of tracefs, `breakpoint` addresses, `uprobe` functions of programs. `terms` and `modifiers` are
+//! of tracefs, `breakpoint` addresses, `uprobe` functions of programs; `probes` has
+//! what `tare trace` looks at. `terms` and `modifiers` are
 //! what can follow a name. docs/events.md tells users the same.
 
 mod breakpoint;
@@ -14,6 +15,7 @@ pub mod names;
 mod nearest;
 mod open_error;
 mod pmu;
+pub mod probes;
 mod resolve;
 mod sources;
 mod syntax;

@@ -49,6 +49,10 @@ pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, Locat
     attr.uprobe_path = Some(name);
     let mut event = Event::new(typed.whole.text, attr);
     event.pmu = Some(PMU.to_owned());
+    // The kernel sets the probe anew for each inherited event, and reads its path from the memory of
+    // whoever forks: that fails, and the fork with it (`perf_uprobe_init`, called by
+    // `inherit_event`).
+    event.inherit = Some(false);
     finish(&mut event, typed.terms.as_deref(), modifiers)?;
     Ok(event)
 }
@@ -71,7 +75,7 @@ fn returns(pmu: &Pmu, at: usize) -> Result<u64, LocatedProblem> {
 
 /// Where in the file the probe sits: a number is an offset in the file, a symbol lies where the
 /// program headers map it from.
-fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
+pub(super) fn file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
     let wrong = |word: Word<'_>, why: String| {
         LocatedProblem::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
     };

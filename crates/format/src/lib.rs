@@ -16,4 +16,4 @@ pub mod record;
 pub mod tracepoint;
 
 pub use bytes::{Endian, Words};
-pub use printable::{hex, is_unsafe, printable};
+pub use printable::{group_digits, hex, is_unsafe, printable};

@@ -31,6 +31,19 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Digits in groups of three, as people write them: 20,000.
+#[must_use]
+pub fn group_digits(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +51,12 @@ mod tests {
     #[test]
     fn harmless_names_stay_as_they_are() {
         assert!(matches!(printable("größe 漢字 a b".as_bytes()), Cow::Borrowed("größe 漢字 a b")));
+    }
+
+    #[test]
+    fn groups_have_three_digits() {
+        let groups = ["", "7", "100", "20000", "1234567"].map(group_digits);
+        assert_eq!(groups, ["", "7", "100", "20,000", "1,234,567"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "arguments.h"
 #include "follow.h"
+#include "ring.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -121,22 +123,6 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
-} ring SEC(".maps");
-
-/* Records that found no room, of all tasks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} missing SEC(".maps");
-
-/* How many bytes may wait in the ring buffer before the reader is woken. */
-const volatile __u32 watermark = 1 << 20;
-
 /* Whether anything is told of descriptors: where not, the verifier steps over what does it. */
 const volatile __u32 descriptors = 0;
 
@@ -183,8 +169,7 @@ static __always_inline void begin(struct buffer *b, struct task_struct *task, __
 static __always_inline void submit(struct buffer *b, struct task *known, __u32 payload)
 {
 	__u32 zero = 0;
-	__u64 *number, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
-	__u64 flags = waiting > watermark ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	__u64 *number, flags = wake_flags(false);
 
 	if (payload > PAYLOAD + MOST)
 		payload = PAYLOAD + MOST;
@@ -381,34 +366,6 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 		return add(address, sizeof(pair), 0, LABEL(at, WHOLE, 0));
 	}
 	return 1;
-}
-
-static __always_inline void read_values(struct task_struct *task, struct pt_regs *regs, __u64 *values)
-{
-#if defined(__TARGET_ARCH_x86)
-	if (is_compat(task)) {
-		values[0] = (__u32)regs->bx;
-		values[1] = (__u32)regs->cx;
-		values[2] = (__u32)regs->dx;
-		values[3] = (__u32)regs->si;
-		values[4] = (__u32)regs->di;
-		values[5] = (__u32)regs->bp;
-		return;
-	}
-	values[0] = regs->di;
-	values[1] = regs->si;
-	values[2] = regs->dx;
-	values[3] = regs->r10;
-	values[4] = regs->r8;
-	values[5] = regs->r9;
-#else
-	values[0] = regs->orig_x0;
-	values[1] = regs->regs[1];
-	values[2] = regs->regs[2];
-	values[3] = regs->regs[3];
-	values[4] = regs->regs[4];
-	values[5] = regs->regs[5];
-#endif
 }
 
 SEC("tp_btf/sys_enter")

@@ -50,6 +50,13 @@ static __always_inline __u32 state_of_process(struct task_struct *task)
 	return all_tasks ? FOLLOWED : UNKNOWN;
 }
 
+static __always_inline bool is_followed(struct task_struct *task)
+{
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+
+	return (known ? known->state : state_of_process(task)) == FOLLOWED;
+}
+
 static __always_inline struct task *storage(struct task_struct *task)
 {
 	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
@@ -76,6 +83,15 @@ static __always_inline struct task *followed(struct task_struct *task, __u32 slo
 	if (known->state == WAITING && slot == NR_EXECVE)
 		known->state = FOLLOWED;
 	return known->state == FOLLOWED ? known : NULL;
+}
+
+/* The child that was to execute the command has done so. */
+static __always_inline void follow_execution(struct task_struct *task)
+{
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+
+	if (known && known->state == WAITING)
+		known->state = FOLLOWED;
 }
 
 static __always_inline bool follow_child(struct task_struct *parent, struct task_struct *child)

@@ -3,7 +3,11 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "counts.h"
 #include "follow.h"
+
+#define BUCKET_BITS 2
+#include "histogram.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -12,11 +16,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BY_THREAD 1
 #define BY_CGROUP 2
 const volatile __u32 by = BY_CALL;
-
-/* Four buckets for each power of two from 2^5 ns on; crates/kernel/src/bpf/summary.rs has the same. */
-#define FIRST_POWER 5
-#define POWERS 36
-#define BUCKETS (4 * POWERS)
 
 struct sums {
 	__u64 calls;
@@ -67,41 +66,11 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* Calls, and errors, that found no room in a table. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, __u64);
-} missing SEC(".maps");
+/* Kinds of what is missing: calls, and errors, that found no room in a table. */
+#define MISSING_CALLS 0
+#define MISSING_ERRORS 1
 
 static const struct sums no_sums;
-
-static __always_inline __u32 bucket(__u64 ns)
-{
-	__u32 power = 0, at;
-	__u64 rest = ns;
-
-	if (rest >> 32) { power += 32; rest >>= 32; }
-	if (rest >> 16) { power += 16; rest >>= 16; }
-	if (rest >> 8) { power += 8; rest >>= 8; }
-	if (rest >> 4) { power += 4; rest >>= 4; }
-	if (rest >> 2) { power += 2; rest >>= 2; }
-	if (rest >> 1) power += 1;
-	if (power < FIRST_POWER)
-		return 0;
-	at = (power - FIRST_POWER) * 4 + (ns >> (power - 2) & 3);
-	return at < BUCKETS ? at : BUCKETS - 1;
-}
-
-static __noinline int count_missing(__u32 which)
-{
-	__u64 *number = bpf_map_lookup_elem(&missing, &which);
-
-	if (number)
-		__sync_fetch_and_add(number, 1);
-	return 0;
-}
 
 static __always_inline __u64 scope(struct task_struct *task)
 {
@@ -123,7 +92,7 @@ static __noinline int add_error(__u64 scope, __u32 slot, __u32 errno)
 	if (number)
 		__sync_fetch_and_add(number, 1);
 	else
-		count_missing(1);
+		count_missing(MISSING_ERRORS);
 	return 0;
 }
 
@@ -133,24 +102,18 @@ static __noinline int add_shared(__u64 scope, __u32 slot, __u64 ns)
 	struct key key = { scope, slot, 0 };
 	struct sums *sums = bpf_map_lookup_elem(&by_scope, &key);
 	__u32 at = bucket(ns);
-	__u64 max;
 
 	if (!sums) {
 		bpf_map_update_elem(&by_scope, &key, &no_sums, BPF_NOEXIST);
 		sums = bpf_map_lookup_elem(&by_scope, &key);
 	}
 	if (!sums)
-		return count_missing(0);
+		return count_missing(MISSING_CALLS);
 	__sync_fetch_and_add(&sums->calls, 1);
 	__sync_fetch_and_add(&sums->total_ns, ns);
 	if (at < BUCKETS)
 		__sync_fetch_and_add(&sums->histogram[at], 1);
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		max = sums->max_ns;
-		if (ns <= max || __sync_val_compare_and_swap(&sums->max_ns, max, ns) == max)
-			break;
-	}
+	raise_max(&sums->max_ns, ns);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 //! the kernel takes only a folder of the one that has it. Under version 2 it needs no enabling
 //! (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
 
+pub(crate) mod members;
 mod transient;
 
 use std::path::{Component, Path, PathBuf};

@@ -20,6 +20,7 @@ use crate::cgroup::move_to;
 pub use crate::command::{Command, CommandError};
 use crate::ended;
 pub use crate::ended::Ended;
+use crate::host::open_files;
 use crate::inherited;
 use crate::signals::Signals;
 
@@ -55,7 +56,7 @@ impl FileLimit {
     /// The limits of this process now.
     #[must_use]
     pub fn now() -> Self {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limit = open_files();
         Self { soft: limit.current, hard: limit.maximum }
     }
 

@@ -5,7 +5,6 @@
 //! that the thread gets a name, the one that it has.
 
 use rustix::thread::{gettid, name, set_name};
-use rustix::time::{ClockId, clock_gettime};
 use tare_format::abi::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_RECORD_COMM, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
@@ -14,6 +13,7 @@ use tare_format::jit_note::ClockPair;
 
 use crate::open::{Kernel, System, Target};
 use crate::ring::Ring;
+use crate::timestamp::monotonic_ns;
 
 /// Reads both clocks at one moment, within some microseconds. `clockid`: the clock that the events
 /// are opened with (`perf_event_attr.clockid`); `None`: the kernel's own. `None` is returned where
@@ -45,12 +45,6 @@ pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
     Some(ClockPair { recorded_ns, monotonic_ns: before + (after - before) / 2 })
 }
 
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +52,7 @@ mod tests {
     /// `CLOCK_MONOTONIC` itself tells how near the two readings are.
     #[test]
     fn both_clocks_are_read_at_one_moment() {
-        let monotonic = i32::try_from(ClockId::Monotonic as u32).unwrap();
+        let monotonic = i32::try_from(rustix::time::ClockId::Monotonic as u32).unwrap();
         let (Some(same), Some(own)) = (clock_pair(Some(monotonic)), clock_pair(None)) else {
             return println!("skipped: this process can have no events");
         };

@@ -6,6 +6,9 @@
 
 pub mod bpf;
 mod bus_error;
+pub mod calendar_time;
+pub mod call_samples;
+pub mod capabilities;
 pub mod cgroup;
 pub mod child;
 mod clock_pair;
@@ -15,10 +18,11 @@ pub mod ended;
 pub mod fake;
 pub mod file_view;
 pub mod file_window;
+pub mod functions;
+pub mod histogram;
 pub mod host;
 mod inherited;
 pub mod kept_counts;
-pub mod local_time;
 mod mapping;
 pub mod mounts;
 pub mod open;

@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::io::Errno;
@@ -44,6 +44,17 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps the ring of an event's file, with `size` bytes of data: a power of two of pages.
     pub(crate) fn of(event: BorrowedFd<'_>, size: usize, access: Access) -> Result<Self, Errno> {
+        Self::at(event, 0, size, access)
+    }
+
+    /// Maps the ring that begins at this offset of a file, in whole pages: an event's, or one of the
+    /// same layout in a BPF map.
+    pub(crate) fn at(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        size: usize,
+        access: Access,
+    ) -> Result<Self, Errno> {
         let control_size = rustix::param::page_size();
         if !size.is_power_of_two() || size < control_size {
             return Err(Errno::INVAL);
@@ -54,10 +65,11 @@ impl Mapping {
             ProtFlags::READ
         };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
-        // has. An event's file can't be made shorter, so all of the mapping stays readable.
+        // has. An event's file can't be made shorter, nor a BPF map, which lives as long as it is
+        // mapped: all of the mapping stays readable.
         #[allow(unsafe_code)]
         let base = unsafe {
-            mmap(ptr::null_mut(), control_size + size, protection, MapFlags::SHARED, event, 0)
+            mmap(ptr::null_mut(), control_size + size, protection, MapFlags::SHARED, file, offset)
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok(Self { base, control_size, size })
@@ -102,9 +114,12 @@ impl Mapping {
 
     /// The position up to which the kernel has written.
     pub(crate) fn head(&self) -> u64 {
-        // ATOMICS: acquire is C: no byte of data is read before the head. Pairs with B, the barrier
+        // ATOMICS: relaxed, as the page may be mapped for reading alone, where std allows no other
+        // load. The fence is C: no byte of data is read before the head. Pairs with B, the barrier
         // between the kernel's stores of the data and of `data_head` in `perf_output_put_handle`.
-        self.word(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire)
+        let head = self.word(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        head
     }
 
     /// The position up to which everything was read, as the kernel knows it.
@@ -157,6 +172,12 @@ impl Mapping {
             }));
         }
         copy
+    }
+
+    /// The same memory for the kernel's side on another thread, which ends before this value does.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> std::mem::ManuallyDrop<Self> {
+        std::mem::ManuallyDrop::new(Self { ..*self })
     }
 
     /// Does what the kernel does: stores bytes at a position, then publishes the head.

@@ -28,6 +28,17 @@ pub enum Target {
     CgroupOnCpu(RawFd, u32),
 }
 
+impl Target {
+    /// The CPU whose events these are, whatever runs there; `None` for events of tasks.
+    #[must_use]
+    pub fn cpu(self) -> Option<u32> {
+        match self {
+            Self::Cpu(cpu) | Self::CgroupOnCpu(_, cpu) => Some(cpu),
+            Self::Task(_) | Self::TaskOnCpu(..) => None,
+        }
+    }
+}
+
 /// The kernel, as far as events go.
 pub trait Kernel {
     /// Opens an event. `leader` is the first event of its group.

@@ -45,7 +45,7 @@ impl Signals {
     /// Blocks the signals and opens the file that they are read from.
     ///
     /// # Errors
-    /// No file descriptor left.
+    /// No file descriptor left, or a seccomp filter refuses to block them.
     pub fn block() -> io::Result<Self> {
         Self::block_with(None)
     }
@@ -53,7 +53,7 @@ impl Signals {
     /// The same, with one more signal: one that a user sends to ask for something (SIGUSR2).
     ///
     /// # Errors
-    /// No file descriptor left.
+    /// As [`Signals::block`].
     pub fn block_with(more: Option<i32>) -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -80,7 +80,10 @@ impl Signals {
             let mut ignored = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
             ignored.sa_sigaction = libc::SIG_IGN;
             libc::sigaction(libc::SIGXFSZ, &raw const ignored, sigxfsz_before.as_mut_ptr());
-            libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            // One that isn't blocked would never be read.
+            if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
             let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
                 return Err(io::Error::last_os_error());

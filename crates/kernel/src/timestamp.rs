@@ -1,6 +1,8 @@
 //! The CPU's own clock, which a program reads without asking the kernel: fine enough to see single
 //! interrupts as gaps.
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The clock's count, in ticks of a length that this module doesn't know; it only grows on a CPU
 /// that one stays on.
 ///
@@ -38,11 +40,20 @@ pub fn ticks() -> u64 {
 /// Nanoseconds of `CLOCK_MONOTONIC_RAW`, a clock that perf can stamp its records with.
 #[must_use]
 pub fn raw_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
-    u64::try_from(now.tv_sec)
-        .unwrap_or(0)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    read_ns(ClockId::MonotonicRaw)
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that events are opened with unless others are asked
+/// for.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    read_ns(ClockId::Monotonic)
+}
+
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -85,22 +85,19 @@ impl Detail {
     /// Whether it looks at functions or files.
     #[must_use]
     pub const fn is_of_places(self) -> bool {
-        let of_branch = matches!(
-            self,
-            Self::SymbolFrom
-                | Self::SymbolTo
-                | Self::AddressFrom
-                | Self::AddressTo
-                | Self::DsoFrom
-                | Self::DsoTo
-        );
         let of_data = matches!(self, Self::DataSymbol | Self::DataCacheline | Self::DataDso);
-        of_branch || of_data || matches!(self, Self::Parent | Self::CodeSymbol)
+        self.is_end_of_branch() || of_data || matches!(self, Self::Parent | Self::CodeSymbol)
     }
 
     /// Whether it is of a branch.
     #[must_use]
     pub const fn is_of_branch(self) -> bool {
+        self.is_end_of_branch()
+            || matches!(self, Self::Mispredict | Self::InTransaction | Self::Abort | Self::Cycles)
+    }
+
+    /// Whether it is where a branch came from or went.
+    const fn is_end_of_branch(self) -> bool {
         matches!(
             self,
             Self::SymbolFrom
@@ -109,10 +106,6 @@ impl Detail {
                 | Self::AddressTo
                 | Self::DsoFrom
                 | Self::DsoTo
-                | Self::Mispredict
-                | Self::InTransaction
-                | Self::Abort
-                | Self::Cycles
         )
     }
 }

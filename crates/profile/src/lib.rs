@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod blocks;
 mod call_tree;
 mod detail;
 mod details;
@@ -33,6 +34,7 @@ mod unnamed;
 mod unwinding;
 
 pub use aggregate::{Entry, Options, Table, table};
+pub use blocks::{Block, Blocks};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use detail::{Detail, Value};
 pub use diff::{DiffEntry, DiffOptions, Of, Runs, Sliced, source_name};
@@ -42,7 +44,7 @@ pub use ids::{
     TaskId, ThreadId,
 };
 pub use key::{Function, Key, short_name};
-pub use losses::{Gap, Losses};
+pub use losses::{Gap, Losses, OffCpuChains};
 pub use profile::{Profile, ReplacedRows, Row};
 pub use samples::{
     Renumbered, RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term,

@@ -25,6 +25,8 @@ pub struct Losses {
     pub malformed_records: u64,
     /// Records that came too late to be put in order.
     pub late_records: u64,
+    /// Mappings of address spaces that were left out: more than such a recording can have.
+    pub left_out_mappings: u64,
     /// Jitdumps whose clock can't be compared with the recording's: what was compiled last at an
     /// address counts all the time.
     pub untimed_jitdumps: u64,
@@ -36,6 +38,8 @@ pub struct Losses {
     pub unnamed: Option<Unnamed>,
     /// Samples whose user call chain was to come later, and didn't.
     pub missing_user_chains: u64,
+    /// How much of the time that tasks were not on a CPU has whole call chains.
+    pub off_cpu: OffCpuChains,
     /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
     pub aux_bytes: u64,
     /// Counts that `perf stat record` wrote (`PERF_RECORD_STAT`): they are no samples.
@@ -48,6 +52,15 @@ pub struct Losses {
     pub unread_bytes: u64,
     /// The recorder was ended before it could say how much it had written.
     pub is_unfinished: bool,
+}
+
+/// Time that tasks were not on a CPU, with user stacks that were copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpuChains {
+    /// All of it, in nanoseconds.
+    pub ns: u64,
+    /// Of it, that whose user call chain begins where the thread did.
+    pub whole_ns: u64,
 }
 
 /// Bytes of a recording that were left out.
@@ -67,6 +80,7 @@ impl Losses {
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
         let (frame_pointers, unnamed) = (self.frame_pointers.clone(), self.unnamed.clone());
-        *self == Self { unwinding, frame_pointers, unnamed, ..Self::default() }
+        *self
+            == Self { unwinding, frame_pointers, unnamed, off_cpu: self.off_cpu, ..Self::default() }
     }
 }

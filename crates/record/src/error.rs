@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use tare_events::{EventError, OpenError, Unavailable};
 use tare_format::file::note::TooLong;
+use tare_kernel::bpf::BpfError;
 use tare_kernel::cgroup::{CgroupError, TransientError};
 use tare_kernel::host::CpuList;
 use tare_kernel::ring::RingError;
@@ -194,6 +195,20 @@ pub enum NotTaken {
 /// Why a recording can't begin, or has to end.
 #[derive(Debug, Error)]
 pub enum RecordError {
+    /// The time that tasks are not on a CPU can't be had.
+    #[error("{}", .0.line())]
+    OffCpu(#[from] BpfError),
+    /// System calls can't be had from the programs that were loaded for them.
+    #[error("system calls: {0}")]
+    Calls(#[source] BpfError),
+    /// It can't be had by BPF programs, nor by perf events.
+    #[error("{}, and by perf events: {events}", programs.line())]
+    OffCpuNeither {
+        /// Why not by programs.
+        programs: BpfError,
+        /// Why not by events.
+        events: String,
+    },
     /// The folder for binaries can't be used.
     #[error("--keep-binaries: {}: {source} (another folder: --keep-binaries=FOLDER)", folder.display())]
     Keep {

@@ -86,6 +86,7 @@ pub mod describe;
 mod error;
 mod follow;
 mod keep;
+mod off_cpu;
 pub mod options;
 pub mod output;
 pub mod own_file;

@@ -40,8 +40,28 @@ pub struct Options {
     pub readers: Option<usize>,
     /// The SCHED_FIFO priority of threads that read ring buffers beside the caller's.
     pub realtime_priority: Option<u32>,
+    /// Whether the time that tasks are not on a CPU is recorded, too.
+    pub off_cpu: Option<OffCpu>,
+    /// Samples of `raw_syscalls:sys_enter` and `sys_exit`, which are then the only events, are written
+    /// by BPF programs, at a third of what perf events take of each call: where these can be loaded,
+    /// recording begins at once, without pauses, and times are by `CLOCK_MONOTONIC`.
+    pub calls_by_programs: bool,
     /// Who records: the recording tells.
     pub program: Program,
+}
+
+/// Which of the time that tasks are not on a CPU is recorded. It has call chains where other events
+/// have: those by DWARF, unless frame pointers are asked for ([`Sampling::call_graph`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpu {
+    /// Waits that are shorter are left out.
+    pub min: Duration,
+    /// Waits from this length on are samples of their own.
+    pub long: Option<Duration>,
+    /// Who ends waits, with call chains.
+    pub wakers: bool,
+    /// Call chains by frame pointers, instead of copies of the user stack.
+    pub frame_pointers: bool,
 }
 
 impl Default for Options {
@@ -62,6 +82,8 @@ impl Default for Options {
             include_self: false,
             readers: None,
             realtime_priority: None,
+            off_cpu: None,
+            calls_by_programs: false,
             program: Program::default(),
         }
     }

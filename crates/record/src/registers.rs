@@ -73,6 +73,26 @@ pub const REGISTERS: &[Register] = &[
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub const REGISTERS: &[Register] = &[];
 
+/// Registers as the kernel keeps them (`struct pt_regs` as ptrace(2) has it, `struct user_pt_regs`),
+/// those of [`REGISTERS`] in the order of perf's numbers.
+pub(crate) fn in_perfs_order(kernels: &[u64]) -> impl Iterator<Item = u64> {
+    // By the numbers of `REGISTERS`: ax, bx, cx, dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15.
+    #[cfg(target_arch = "x86_64")]
+    const PLACES: [usize; 20] =
+        [10, 5, 11, 12, 13, 14, 4, 19, 16, 18, 17, 20, 9, 8, 7, 6, 3, 2, 1, 0];
+    #[cfg(not(target_arch = "x86_64"))]
+    const PLACES: [usize; 33] = {
+        let mut places = [0; 33];
+        let mut at = 0;
+        while at < 33 {
+            places[at] = at;
+            at += 1;
+        }
+        places
+    };
+    PLACES.into_iter().map(|place| kernels.get(place).copied().unwrap_or(0))
+}
+
 /// All registers of user space: what unwinding a copy of the stack needs.
 #[must_use]
 pub fn user_registers() -> u64 {

@@ -19,6 +19,7 @@ use tare_kernel::procfs::Module;
 use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
 use crate::follow::Following;
+use crate::off_cpu;
 use crate::options::Options;
 use crate::output::{self, Output, OutputError};
 use crate::plan::{Plan, PlannedEvent};
@@ -116,6 +117,11 @@ impl Session {
         self.sample_costs.get_or_init(|| self.plan.events.iter().map(of).collect())
     }
 
+    /// Has the costs asked for again, as there is more to know by now.
+    pub(crate) fn forget_sample_costs(&mut self) {
+        self.sample_costs = OnceCell::new();
+    }
+
     /// How many CPUs are recorded.
     pub(crate) fn number_of_cpus(&self) -> usize {
         let events = self.plan.events.iter();
@@ -167,6 +173,10 @@ impl Session {
         };
         let host = &self.backend.host;
         let mut done = synthesize::synthesize(host, targets, &options, &layout, &mut write);
+        if self.plan.off_cpu.is_some() {
+            let symbols = off_cpu::symbols(&layout);
+            done = done.and_then(|done| write(&symbols).map(|()| done));
+        }
         // Behind modules, whose mappings may be longer than their code.
         let flags = self.plan.events[tracking].attr.flags;
         if options.kernel && flags.contains(Flags::KSYMBOL) {

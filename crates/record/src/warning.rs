@@ -37,6 +37,14 @@ pub enum Warning {
         /// What stood in the way.
         limit: RingLimit,
     },
+    /// BPF programs can't be had, and perf events record system calls in their place.
+    CallsByEvents {
+        /// Why.
+        why: String,
+    },
+    /// BPF programs can't be loaded, and perf events take their place: why, and what these cost and
+    /// lack.
+    StepBack(String),
     /// Running processes can't be described: the recording goes on in the same file.
     NotSwitched {
         /// Why.

@@ -218,6 +218,8 @@ fn modules_that_are_loaded_meanwhile_have_their_mappings() {
     let machine = Machine::new(1 << 30, 1 << 20);
     let process = |recording: &mut Recording| {
         machine.sample(2);
+        // Modules are looked for once a second.
+        machine.pass();
         machine.pass();
         recording.process().unwrap();
     };

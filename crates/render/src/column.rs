@@ -64,6 +64,15 @@ impl Column {
         text
     }
 
+    /// The width of a percentage, whatever it is; `None` for all else.
+    #[must_use]
+    pub fn percentage_width(self) -> Option<usize> {
+        match self {
+            Self::Children | Self::Overhead | Self::OverheadOf(_) => self.figure_width(),
+            Self::Samples | Self::Period | Self::Key(_) => None,
+        }
+    }
+
     /// The least width of a figure, which stands at its right; `None` for names, which stand at the
     /// left.
     #[must_use]

@@ -55,6 +55,7 @@ struct Losses<'a> {
     unwound_stacks: u64,
     incomplete_stacks: u64,
     untimed_jitdumps: u64,
+    left_out_mappings: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     copied_stacks: Option<CopiedStacks<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +63,8 @@ struct Losses<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     unnamed: Option<Mended<'a>>,
     missing_user_chains: u64,
+    off_cpu_ns: u64,
+    off_cpu_whole_ns: u64,
     aux_bytes_left_out: u64,
     unread: Vec<String>,
 }
@@ -286,6 +289,7 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         malformed_samples: losses.malformed_records,
         late_records: losses.late_records,
         untimed_jitdumps: losses.untimed_jitdumps,
+        left_out_mappings: losses.left_out_mappings,
         unwound_stacks: losses.unwinding.stacks(),
         incomplete_stacks: losses.unwinding.stacks() - losses.unwinding.whole,
         copied_stacks: CopiedStacks::new(&losses.unwinding),
@@ -294,6 +298,8 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
             Some(Mended { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })
         }),
         missing_user_chains: losses.missing_user_chains,
+        off_cpu_ns: losses.off_cpu.ns,
+        off_cpu_whole_ns: losses.off_cpu.whole_ns,
         aux_bytes_left_out: losses.aux_bytes,
         unread: unread_lines(losses),
     }

@@ -4,6 +4,7 @@
 //! and are made safe before they are written: see [`tare_format::printable`].
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod chains;
 mod column;
 mod column_names;
@@ -30,6 +31,7 @@ mod text;
 mod tree;
 mod unwinding;
 
+pub use blocks::blocks;
 pub use column::{Column, function_name, inlined, percent};
 pub use counts::{counted, counts};
 pub use graph::{Amount, Graph, Style};
@@ -41,7 +43,7 @@ pub use live::{LiveFigures, live_line};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
-pub use samples::{FrameText, Kind, Sample, SampleSink, Session, Unit, Whole};
+pub use samples::{CpuSwitch, FrameText, Kind, Sample, SampleSink, Session, Unit, Whole};
 pub use text::text;
 pub use unwinding::CopiedStacks;
 

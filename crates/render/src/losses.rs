@@ -1,7 +1,7 @@
 //! What is missing of a recording, in words: the same in every table, text and document.
 
 use tare_format::printable;
-use tare_profile::{Lack, Losses};
+use tare_profile::{Lack, Losses, OffCpuChains};
 
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
@@ -77,7 +77,19 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
 
 /// What names are worth, and what gives more.
 fn names(losses: &Losses) -> impl Iterator<Item = String> {
-    [untimed_jitdumps(losses.untimed_jitdumps), remedy(losses)].into_iter().flatten()
+    let off_cpu = off_cpu(losses.off_cpu);
+    let mappings = left_out_mappings(losses.left_out_mappings);
+    let jitdumps = untimed_jitdumps(losses.untimed_jitdumps);
+    [mappings, jitdumps, remedy(losses), off_cpu].into_iter().flatten()
+}
+
+/// How much of the time that tasks were not on a CPU has whole call chains.
+fn off_cpu(of: OffCpuChains) -> Option<String> {
+    let percent = 100.0 * of.whole_ns as f64 / of.ns as f64;
+    (of.ns > 0).then(|| {
+        let ms = of.ns as f64 / 1e6;
+        format!("{percent:.1}% of {ms:.3} ms off-CPU has call chains from where the thread began")
+    })
 }
 
 /// What gives most samples without a function's name one.
@@ -97,6 +109,16 @@ fn remedy(losses: &Losses) -> Option<String> {
         Lack::KernelSymbols(_) => "another kernel was recorded".to_owned(),
     };
     Some(format!("{:.2}% would have a function's name: {remedy} ({why})", unnamed.percent))
+}
+
+/// Of what lies in mappings that were left out there is no name.
+fn left_out_mappings(number: u64) -> Option<String> {
+    let (mappings, are) = (plural(number, "mapping"), agreeing(number, "is", "are"));
+    (number > 0).then(|| {
+        format!(
+            "{number} {mappings} of address spaces {are} left out: more than real processes have"
+        )
+    })
 }
 
 /// What names by a jitdump without its times are worth.

@@ -23,18 +23,10 @@ pub fn agreeing<'a>(number: u64, singular: &'a str, plural: &'a str) -> &'a str 
     if number == 1 { singular } else { plural }
 }
 
-/// Digits in groups of three.
+/// A number with its digits in groups of three.
 #[must_use]
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    tare_format::group_digits(&number.to_string())
 }
 
 /// A count as `perf report` rounds it: thousands are K, millions M.

@@ -16,6 +16,19 @@ pub struct Sample {
     pub weight: Weight,
     /// When it was taken, in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
+    /// What its CPU goes on with, where it is of `sched:sched_switch`.
+    pub switch: Option<CpuSwitch>,
+}
+
+/// A CPU gets another task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSwitch {
+    /// Which CPU.
+    pub cpu: u32,
+    /// The task's number; 0 is the idle task.
+    pub tid: i32,
+    /// Its name, up to a NUL byte. Untrusted.
+    pub comm: [u8; 16],
 }
 
 /// What takes samples in order of time.

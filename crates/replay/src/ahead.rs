@@ -15,7 +15,7 @@ use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 use tare_format::file::Description;
 use tare_format::order::Ordered;
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_symbols::{UnwindCache, Unwinder};
+use tare_symbols::{UnwindCache, Unwinder, Unwound};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
@@ -41,6 +41,8 @@ pub(crate) struct Ahead {
     /// Stacks that are unwound in a round, and that may be still in this one.
     most: usize,
     left: usize,
+    /// Whether the chain that went out last begins where the thread did.
+    pub(crate) is_whole: bool,
     pub(crate) stats: UnwindStats,
 }
 
@@ -66,6 +68,7 @@ impl Ahead {
             unwound: VecDeque::new(),
             most: most_stacks.unwrap_or(usize::MAX),
             left: most_stacks.unwrap_or(usize::MAX),
+            is_whole: false,
             stats: UnwindStats::default(),
         }
     }
@@ -159,7 +162,9 @@ impl Ahead {
         let position = self.gone;
         self.gone += 1;
         self.unwound.front().filter(|stack| stack.position == position)?;
-        self.unwound.pop_front().map(|stack| stack.addresses)
+        let stack = self.unwound.pop_front()?;
+        self.is_whole = stack.end == Unwound::Whole;
+        Some(stack.addresses)
     }
 
     /// Unwinds the stack of a sample that has its turn at once.

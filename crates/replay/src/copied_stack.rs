@@ -5,13 +5,11 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tare_format::record::{Registers as Recorded, Sample};
+use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_64;
+use tare_format::record::Sample;
 use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, Unwinder, Unwound};
 
 use crate::callchain;
-
-/// `PERF_SAMPLE_REGS_ABI_64`.
-const ABI_64: u64 = 2;
 
 /// Stacks that a thread takes at once, and those that make a thread worth its start: starting one
 /// takes as long as unwinding some ten of them.
@@ -60,7 +58,9 @@ impl<'a> CopiedStack<'a> {
         }
         Some(Self {
             position,
-            registers: registers(&recorded),
+            registers: (recorded.abi == u64::from(PERF_SAMPLE_REGS_ABI_64))
+                .then(|| Registers::by_perf_number(|number| recorded.get(number)))
+                .flatten(),
             space: space.cloned(),
             copy: stack.bytes,
             frame_pointers: callchain::user_part(sample).collect(),
@@ -135,26 +135,4 @@ pub(crate) fn unwind_all(
     });
     done.sort_unstable_by_key(|stack| stack.position);
     done
-}
-
-/// The registers that unwinding needs; `None` where they were not recorded. Their numbers tell the
-/// machine: an instruction pointer is 8 on x86 and 32 on ARM
-/// (`arch/*/include/uapi/asm/perf_regs.h`), and user registers of x86 end before 32.
-fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
-    const PC: u32 = 32;
-    let get = |number| recorded.get(number);
-    if recorded.abi != ABI_64 {
-        return None;
-    }
-    if let Some(pc) = get(PC) {
-        let (_fp, _lr, _sp) = (get(29)?, get(30)?, get(31)?);
-        let mut general = [0; 32];
-        (0..).zip(&mut general).for_each(|(number, value)| *value = get(number).unwrap_or(0));
-        return Some(Registers::Aarch64 { pc, general });
-    }
-    let (ip, _sp) = (get(8)?, get(7)?);
-    // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
-    let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]
-        .map(|number| get(number).unwrap_or(0));
-    Some(Registers::X86_64 { ip, general })
 }

@@ -14,6 +14,8 @@ pub enum CpuMode {
     Kernel,
     /// A program.
     User,
+    /// The program of another process than the sample's: of the one that woke it.
+    UserOf(i32),
     /// A guest's kernel. Nothing is known of a guest's addresses.
     GuestKernel,
     /// A guest's program.
@@ -25,6 +27,18 @@ pub enum CpuMode {
 }
 
 impl CpuMode {
+    /// The mode that code at an address runs in, where a record doesn't say it: which half of the
+    /// address space it is tells user from kernel.
+    #[must_use]
+    pub fn of_address(address: u64) -> Self {
+        if address >> 63 == 1 { Self::Kernel } else { Self::User }
+    }
+
+    /// The mode of an address in a sample of this process, and the process that the address is of.
+    pub(crate) fn in_process(self, pid: i32) -> (Self, i32) {
+        if let Self::UserOf(other) = self { (Self::User, other) } else { (self, pid) }
+    }
+
     /// The mode that a record's `misc` says.
     #[must_use]
     pub fn of_misc(misc: u16) -> Self {

@@ -13,6 +13,7 @@ use tare_format::file::{Description, Event};
 use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
 use tare_symbols::{
     DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses, RenumberedDsos, Runtime,
+    Unresolved,
 };
 
 /// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
@@ -96,6 +97,8 @@ pub(crate) struct JitCode {
     next_ns: Option<u64>,
     /// What compiles code in a process, as far as its files tell.
     runtimes: HashMap<i32, Runtime, foldhash::fast::RandomState>,
+    /// Dumps that processes mapped and that can't be read: why, and their paths.
+    unread: HashMap<i32, (Unresolved, Box<[u8]>), foldhash::fast::RandomState>,
     /// Dumps without a clock.
     pub(crate) untimed: u64,
 }
@@ -239,6 +242,27 @@ impl JitCode {
             && let Some(runtime) = Runtime::of_file(path)
         {
             self.runtimes.insert(pid, runtime);
+        }
+    }
+
+    /// The dump that a process mapped can't be read.
+    pub(crate) fn note_unread(&mut self, pid: i32, why: Unresolved, path: &[u8]) {
+        if self.unread.len() < PROCESSES {
+            self.unread.insert(pid, (why, path.into()));
+        }
+    }
+
+    /// The path of the dump of a process that can't be read.
+    pub(crate) fn unread_path(&self, pid: i32) -> Option<&[u8]> {
+        self.unread.get(&pid).map(|(_, path)| &**path)
+    }
+
+    /// Why compiled code of a process that has no perf map has no names.
+    pub(crate) fn why_unnamed(&self, pid: i32) -> Unresolved {
+        match self.unread.get(&pid) {
+            Some((Unresolved::NoFile, _)) => Unresolved::NoJitDumpFile,
+            Some((why, _)) => *why,
+            None => self.runtime(pid).map_or(Unresolved::NoPerfMapAtAll, Unresolved::NoPerfMap),
         }
     }
 

@@ -90,6 +90,7 @@ mod jit;
 mod live;
 mod machine;
 mod mapping_names;
+mod off_cpu;
 mod options;
 mod profile;
 mod recording;
@@ -111,8 +112,8 @@ pub use live::{Live, LiveOptions};
 pub use machine::Machine;
 pub use options::{Detail, Options};
 pub use profile::{
-    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, has_callchains,
-    summarize,
+    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, has_branches,
+    has_callchains, summarize,
 };
 pub use recording::{Position, Recording};
 pub use replay::Replay;

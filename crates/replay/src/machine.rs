@@ -1,5 +1,6 @@
 //! The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
 
+mod code;
 mod forget;
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use tare_format::record::{
     kind,
 };
 use tare_symbols::{
-    AddressSpace, AddressSpaces, Code, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
+    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
     Mapped, Mapping, NameSource, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache,
     Unwinder,
 };
@@ -57,6 +58,8 @@ pub struct Machine {
     /// The user part of the call chain of the sample whose turn it is, where it was not recorded
     /// with the sample: its copied stack was unwound, or it came later.
     pub(crate) user_chain: Option<Vec<u64>>,
+    /// Who ended the wait that the sample is.
+    pub(crate) waker_chain: Vec<CodeAddress>,
 }
 
 impl Machine {
@@ -74,6 +77,7 @@ impl Machine {
             cgroups: HashMap::new(),
             kernel: None,
             user_chain: None,
+            waker_chain: Vec::new(),
         }
     }
 
@@ -237,7 +241,10 @@ impl Machine {
         let (pid, name) = (mmap.pid, mmap.path.to_vec());
         let dso = Dso { kind: DsoKind::JitDump { pid }, name, build_id: None };
         let Some(dso) = self.dsos.intern(dso) else { return };
-        let Ok(dump) = self.symbolizer.jitdump(&self.dsos, dso) else { return };
+        let dump = match self.symbolizer.jitdump(&self.dsos, dso) {
+            Ok(dump) => dump,
+            Err(why) => return self.jit.note_unread(pid, why, mmap.path),
+        };
         if self.jit.map(pid, dso, dump.changes(), !dump.has_cpu_time()) {
             self.spaces.renew(pid);
         }
@@ -296,9 +303,9 @@ impl Machine {
     /// same, each address lies where it lay. `None` where nothing is ever mapped.
     #[must_use]
     pub fn mappings_version(&self, mode: CpuMode, pid: i32) -> Option<u64> {
-        match mode {
-            CpuMode::Kernel => Some(self.spaces.kernel_version()),
-            CpuMode::User => Some(self.spaces.user_version(pid)),
+        match mode.in_process(pid) {
+            (CpuMode::Kernel, _) => Some(self.spaces.kernel_version()),
+            (CpuMode::User, pid) => Some(self.spaces.user_version(pid)),
             _ => None,
         }
     }
@@ -306,21 +313,20 @@ impl Machine {
     /// Bytes of the mapping that an address lies in; `None` where nothing was mapped.
     #[must_use]
     pub fn mapping_bytes(&self, mode: CpuMode, pid: i32, address: u64) -> Option<u64> {
-        let map = match mode {
-            CpuMode::Kernel => self.spaces.find_kernel(address),
-            CpuMode::User => self.spaces.find_user(pid, address),
+        self.mapping(mode, pid, address).map(|map| map.end.saturating_sub(map.start))
+    }
+
+    fn mapping(&self, mode: CpuMode, pid: i32, address: u64) -> Option<&Mapping> {
+        match mode.in_process(pid) {
+            (CpuMode::Kernel, _) => self.spaces.find_kernel(address),
+            (CpuMode::User, pid) => self.spaces.find_user(pid, address),
             _ => None,
-        };
-        map.map(|map| map.end.saturating_sub(map.start))
+        }
     }
 
     /// The DSO that an address lies in; `None` where nothing was mapped.
     pub fn dso_address(&self, mode: CpuMode, pid: i32, address: u64) -> Option<DsoAddress> {
-        let map = match mode {
-            CpuMode::Kernel => self.spaces.find_kernel(address),
-            CpuMode::User => self.spaces.find_user(pid, address),
-            _ => None,
-        };
+        let map = self.mapping(mode, pid, address);
         // A later mapping of a file lies where there was compiled code.
         let has_file = |map: &&Mapping| {
             let kind = self.dsos.get(map.dso).map(|dso| dso.kind);
@@ -358,6 +364,7 @@ impl Machine {
         callchain::read(sample.fields, layout, (most, self.user_chain.is_none()), chain);
         let user = self.user_chain.iter().flatten().take(most);
         chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
+        chain.extend_from_slice(&self.waker_chain);
     }
 
     /// Whether a function keeps a frame pointer; `None` where nothing is known of it.
@@ -383,7 +390,7 @@ impl Machine {
         self.symbolizer.find(&self.dsos, at.dso, at.address).map_err(|why| {
             match self.dsos.get(at.dso).map(|dso| dso.kind) {
                 Some(DsoKind::PerfMap { pid }) if why == Unresolved::NoFile => {
-                    self.jit.runtime(pid).map_or(Unresolved::NoPerfMapAtAll, Unresolved::NoPerfMap)
+                    self.jit.why_unnamed(pid)
                 }
                 _ => why,
             }
@@ -400,28 +407,6 @@ impl Machine {
     /// The name of a symbol. Untrusted.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
-    }
-
-    /// The instructions of a symbol, as the build has them that was recorded.
-    ///
-    /// # Errors
-    /// They are not there: why.
-    pub fn code(&self, symbol: Symbol) -> Result<Code, Unresolved> {
-        self.symbolizer.code(&self.dsos, symbol)
-    }
-
-    /// The instructions from an address in a DSO on, as the build has them that was recorded.
-    ///
-    /// # Errors
-    /// They are not there: why.
-    pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<Code, Unresolved> {
-        self.symbolizer.code_at(&self.dsos, (at.dso, at.address), length)
-    }
-
-    /// Where in the symbol's file an address lies, as the file itself calls addresses.
-    #[must_use]
-    pub fn offset_of(&self, symbol: Symbol, address: u64) -> Option<u64> {
-        self.symbolizer.offset_of(&self.dsos, symbol, address)
     }
 
     /// Functions, inlined ones too, and lines of source: see [`Symbolizer::frames`].

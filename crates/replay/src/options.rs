@@ -29,4 +29,6 @@ pub enum Detail {
     /// The same of each sample, and no address spaces: records of mappings are
     /// left out, and no address has a file: some ten times as fast.
     Front,
+    /// All of each sample, and no address spaces: for what tracepoints say.
+    Samples,
 }

@@ -13,6 +13,7 @@ use crate::deferred::{self, Deferred};
 use crate::error::Error;
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
+use crate::off_cpu::OffCpuStacks;
 use crate::options::{Detail, Options};
 use crate::recording::{Recording, add_unread};
 use crate::replayed::Replayed;
@@ -49,6 +50,9 @@ struct State {
     groups: GroupCounts,
     members: Vec<Member>,
     deferred: Deferred,
+    off_cpu: OffCpuStacks,
+    /// Whether the user call chain of the sample whose turn it is was unwound to its beginning.
+    is_whole: bool,
     /// Whether any of so many events has samples to be held back.
     has_deferred: bool,
     events: usize,
@@ -65,6 +69,8 @@ impl Replay {
             groups: GroupCounts::default(),
             members: Vec::new(),
             deferred: Deferred::default(),
+            off_cpu: OffCpuStacks::default(),
+            is_whole: false,
             has_deferred: false,
             events: 0,
         };
@@ -174,7 +180,9 @@ impl Replay {
         }
         let aux_bytes = payload.map_or(0, |payload| payload.size);
         self.state.losses.aux_bytes = self.state.losses.aux_bytes.saturating_add(aux_bytes);
-        let Some(record) = self.kept(record, description) else {
+        let is_left_out =
+            record.kind == kind::PERF_RECORD_SAMPLE && !sink.wants_sample(description, &record);
+        let Some(record) = self.kept(record, description).filter(|_| !is_left_out) else {
             return Ok(ControlFlow::Continue(()));
         };
         if let Some(time_ns) = description.lookup().time_ns(&record) {
@@ -259,8 +267,10 @@ impl Replay {
         Losses {
             late_records: self.sorter.late(),
             untimed_jitdumps: self.state.machine.jit.untimed,
+            left_out_mappings: self.state.machine.left_out_mappings(),
             unwinding: unwinding.unwrap_or_default(),
             missing_user_chains: self.state.deferred.missing,
+            off_cpu: self.state.off_cpu.reach,
             ..self.state.losses.clone()
         }
     }
@@ -272,8 +282,8 @@ impl Replay {
             return Some(record);
         }
         match record.kind {
-            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail == Detail::Front => None,
-            kind::PERF_RECORD_SAMPLE => {
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != Detail::Leaf => None,
+            kind::PERF_RECORD_SAMPLE if detail != Detail::Samples => {
                 let layout = description.lookup().layout_of(&record);
                 let size = layout.and_then(Layout::front_size);
                 let front = size.and_then(|size| record.body.get(..size));
@@ -299,6 +309,7 @@ impl Replay {
             }
             let Some(Ordered { time_ns, record, .. }) = self.sorter.pop() else { break };
             self.state.machine.user_chain = self.ahead.as_mut().and_then(Ahead::next);
+            self.state.is_whole = self.ahead.as_ref().is_some_and(|ahead| ahead.is_whole);
             if self.state.deliver(description, (Some(time_ns), record), sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -385,7 +396,7 @@ impl State {
     fn decode<'a>(&self, description: &Description, raw: &RawRecord<'a>) -> Option<Sample<'a>> {
         let layout = description.lookup().layout_of(raw)?;
         let sample = match self.detail {
-            Detail::Full => Sample::decode(raw, layout),
+            Detail::Full | Detail::Samples => Sample::decode(raw, layout),
             Detail::Leaf | Detail::Front => Sample::decode_front(raw, layout),
         };
         sample.ok()
@@ -409,6 +420,10 @@ impl State {
         }
         if !self.machine.threads.keeps(fields.head.tid) {
             self.losses.outside_samples += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Self { off_cpu, machine, is_whole, .. } = self;
+        if !off_cpu.pass(description, (event, &fields), machine, *is_whole) {
             return Ok(ControlFlow::Continue(()));
         }
         if fields.read.is_none() {

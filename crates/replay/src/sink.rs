@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use tare_format::record::{Record, Sample};
+use tare_format::file::Description;
+use tare_format::record::{RawRecord, Record, Sample};
 
 use crate::machine::Machine;
 use crate::replayed::Replayed;
@@ -22,6 +23,13 @@ pub trait Sink {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Self::Error>;
+
+    /// Whether a sample is looked at; asked before samples are in order of time, of their raw bytes.
+    /// What isn't wanted costs no place among those that wait.
+    fn wants_sample(&mut self, description: &Description, sample: &RawRecord<'_>) -> bool {
+        let _ = (description, sample);
+        true
+    }
 
     /// Whether [`Machine::callchain`] will be asked for a sample's call chain. Copied stacks are
     /// unwound before their samples' turn, so this is asked ahead of it.

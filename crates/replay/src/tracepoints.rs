@@ -13,9 +13,17 @@ use crate::machine::Machine;
 pub struct Tracepoints {
     data: Option<TracingData>,
     text: Vec<u8>,
+    is_raw: bool,
 }
 
 impl Tracepoints {
+    /// No description is known yet. With `is_raw` fields are printed one by one, as perf does with
+    /// `--raw-trace`, instead of by the tracepoint's own format.
+    #[must_use]
+    pub fn new(is_raw: bool) -> Self {
+        Self { is_raw, ..Self::default() }
+    }
+
     /// Takes the descriptions in, once they are there.
     pub fn learn(&mut self, description: &Description) {
         if self.data.is_none() {
@@ -51,7 +59,11 @@ impl Tracepoints {
         if let Some(data) = &self.data
             && let Some(format) = data.format(id)
         {
-            format.print(raw, data.endian, &mut Kernel { machine, data }, &mut self.text);
+            if self.is_raw {
+                format.print_fields(raw, data.endian, &mut self.text);
+            } else {
+                format.print(raw, data.endian, &mut Kernel { machine, data }, &mut self.text);
+            }
         }
         &self.text
     }

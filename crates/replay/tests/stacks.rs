@@ -4,14 +4,20 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use tare_format::abi::{Attr, Flags};
+use tare_format::file::writer::{Description as Written, EventDescription};
 use tare_format::file::{Description, Entry, Event};
-use tare_format::record::{RawRecord, Sample, kind};
+use tare_format::record::{RawRecord, RecordHeader, Sample, kind};
 use tare_profile::Losses;
-use tare_replay::{CodeAddress, Error, Machine, Options, Replay, Replayed, Sink};
+use tare_replay::{
+    CodeAddress, Error, Live, LiveOptions, Machine, Options, Replay, Replayed, SampleSink,
+    SampleSinkOptions, Sink,
+};
+use tare_symbols::SymbolOptions;
 
 const IP_TID_TIME: u64 = 0b111;
 const CALLCHAIN: u64 = 1 << 5;
@@ -219,4 +225,63 @@ fn chains_that_never_come_are_not_waited_for_without_end() {
         (0..10_000).map(|at| deferring(1, 10 + at, &[PERF_CONTEXT_USER_DEFERRED, at])).collect();
     let (seen, losses) = replayed(1, &description, &many);
     assert_eq!((seen.0.len(), losses.missing_user_chains), (10_000, 10_000));
+}
+
+/// Each time that the rings were drained begins anew.
+#[test]
+fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted() {
+    let description = description(REGS_USER | STACK_USER, Flags::empty());
+    let options = Options { threads: NonZero::new(2), most_stacks: Some(30), ..Options::default() };
+    let (mut replay, mut seen) = (Replay::new(options), Seen::default());
+    let push = |replay: &mut Replay, seen: &mut Seen, (kind, misc, body): &Pushed| {
+        let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
+        let entry = Entry { offset: 0, record, description: &description, payload: None };
+        assert!(replay.push(&entry, seen).unwrap().is_continue());
+    };
+    for mapping in [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)] {
+        push(&mut replay, &mut seen, &mapping);
+    }
+    // The kernel saw where the CPU was, and a caller that the copy doesn't lead to.
+    let recorded = [PERF_CONTEXT_USER, 0x1000, 0x1fff];
+    for round in 0..3_u64 {
+        let from_ns = 100 * (round + 1);
+        (0..50).for_each(|at| {
+            push(&mut replay, &mut seen, &copied(1, from_ns + at, 5, 5, &recorded));
+        });
+        let flow = replay.complete_before(from_ns + 50, &description, &mut seen).unwrap();
+        assert!(flow.is_continue());
+    }
+    replay.finish(&description, &mut seen).unwrap();
+    let unwound: Vec<_> = std::iter::once(0x1000).chain((0..4).map(|at| 0x1000 + at)).collect();
+    let chains: Vec<_> = seen.0.iter().map(|(_, chain)| chain.as_slice()).collect();
+    for round in chains.chunks(50) {
+        let is_unwound: Vec<_> = round.iter().map(|chain| *chain == unwound).collect();
+        assert_eq!(is_unwound, [vec![true; 30], vec![false; 20]].concat());
+        assert!(round[30..].iter().all(|chain| *chain == &recorded[1..]), "{:x?}", round[30]);
+    }
+    let unwinding = replay.losses().unwinding;
+    assert_eq!((chains.len(), unwinding.whole, unwinding.failed_stacks()), (150, 90, 60));
+}
+
+#[test]
+fn what_is_recorded_now_has_4096_copies_unwound_at_a_time() {
+    let attr = description(REGS_USER | STACK_USER, Flags::empty()).events()[0].attr.clone();
+    let event = EventDescription { attr, ids: vec![1], name: "cpu-clock".to_owned() };
+    let described = Written { events: vec![event], ..Written::default() };
+    let (window, symbols) = (Duration::from_secs(10), SymbolOptions::default());
+    let mut live = Live::new(LiveOptions { window, symbols, left_out: None });
+    live.describe(&described.stream_beginning().unwrap()).unwrap();
+    let mut sink = SampleSink::new(SampleSinkOptions::default(), live.description());
+    let maps = [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)];
+    let samples = (0..5000).map(|at| copied(1, 10 + at, 2, 2, &[]));
+    let mut records = Vec::new();
+    for (kind, misc, body) in maps.into_iter().chain(samples) {
+        records.extend(RecordHeader::new(kind, misc, body.len()).unwrap().encode());
+        records.extend(body);
+    }
+    live.push(&records, &mut sink);
+    live.drained(1_000_000_000, &mut sink);
+    let unwinding = live.losses().unwinding;
+    assert_eq!((unwinding.whole, unwinding.failed_stacks()), (4096, 5000 - 4096));
+    assert_eq!(sink.tables().1.len(), 5000, "each is shown");
 }

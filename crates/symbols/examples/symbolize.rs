@@ -13,6 +13,7 @@ use std::num::{NonZeroUsize, ParseIntError};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::mpsc::{channel, sync_channel};
 
 use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, Frames, SymbolOptions, Symbolizer};
 
@@ -47,24 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let addresses = parsed(&text, threads, place)?;
     let frames = symbolizer.frames(&dsos, &addresses, threads);
-    let mut out = std::io::stdout().lock();
-    let mut texts = vec![String::new(); threads.get()];
-    for from in (0..frames.len()).step_by(BLOCK * threads.get()) {
-        // Each thread formats a block, and they are written one after the other.
-        std::thread::scope(|scope| {
-            let mut parts = texts.iter_mut().enumerate().map(|(number, text)| {
-                let start = (from + number * BLOCK).min(frames.len());
-                (text, start..(start + BLOCK).min(frames.len()))
-            });
-            let own = parts.next();
-            for (text, places) in parts {
-                let frames = &frames;
-                scope.spawn(move || format_frames(frames, places, text));
-            }
-            own.into_iter().for_each(|(text, places)| format_frames(&frames, places, text));
-        });
-        texts.iter().try_for_each(|text| out.write_all(text.as_bytes()))?;
-    }
+    write_frames(&frames, threads.get())?;
     // All memory goes at once when the program ends.
     std::mem::forget((frames, addresses, text));
     Ok(())
@@ -110,6 +94,46 @@ fn lines(text: &str, parts: usize) -> Vec<&str> {
         rest = behind;
     }
     all
+}
+
+/// Writes the frames of all addresses. Of so many threads each formats every so many blocks, some ahead
+/// of those that are written; texts that were written go back to be used again.
+fn write_frames(frames: &Frames<'_>, threads: usize) -> std::io::Result<()> {
+    let places = |block: usize| block * BLOCK..((block + 1) * BLOCK).min(frames.len());
+    let blocks = frames.len().div_ceil(BLOCK);
+    let mut out = std::io::stdout().lock();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .map(|number| {
+                let (texts, formatted) = sync_channel(2);
+                let (back, written) = channel::<String>();
+                scope.spawn(move || {
+                    for block in (number..blocks).step_by(threads) {
+                        let mut text = written.try_recv().unwrap_or_default();
+                        format_frames(frames, places(block), &mut text);
+                        if texts.send(text).is_err() {
+                            break;
+                        }
+                    }
+                });
+                (formatted, back)
+            })
+            .collect();
+        let mut own = String::new();
+        for block in 0..blocks {
+            let Some((formatted, back)) = (block % threads).checked_sub(1).map(|at| &others[at])
+            else {
+                format_frames(frames, places(block), &mut own);
+                out.write_all(own.as_bytes())?;
+                continue;
+            };
+            let text = formatted.recv().map_err(std::io::Error::other)?;
+            out.write_all(text.as_bytes())?;
+            // The thread may have formatted its last block.
+            let _ = back.send(text);
+        }
+        Ok(())
+    })
 }
 
 /// The frames of addresses, as text.

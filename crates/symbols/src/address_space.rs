@@ -1,8 +1,11 @@
 //! Address spaces: which DSO is mapped where, as time goes on.
 
+mod pieces;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use self::pieces::{Renumbering, SharedMappings};
 use crate::dso::{DsoId, RenumberedDsos};
 use crate::limits;
 
@@ -27,102 +30,96 @@ impl Mapping {
     }
 }
 
-/// An address space: mappings that don't overlap. A copy shares its mappings until one of both
-/// changes. What would be more than [`limits::MAPPINGS`] is left out.
+/// An address space: mappings that don't overlap. A copy shares its mappings, and of what is changed
+/// then the rest. What would be more than [`limits::MAPPINGS`] is left out.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
-    /// By start.
-    mappings: Arc<Vec<Mapping>>,
+    pieces: Arc<SharedMappings>,
     /// See [`AddressSpaces::user_version`].
     version: u64,
 }
 
 impl AddressSpace {
-    /// Adds a mapping. Of older ones there remains what lies outside of it.
-    pub fn add(&mut self, mapping: Mapping) {
-        if mapping.end > mapping.start {
-            self.replace(mapping.start, mapping.end, Some(mapping));
-        }
-    }
-
-    fn replace(&mut self, start: u64, end: u64, new: Option<Mapping>) {
-        let mappings = Arc::make_mut(&mut self.mappings);
-        let first = mappings.partition_point(|old| old.end <= start);
-        let last = first + mappings[first..].partition_point(|old| old.start < end);
-        // One that is overlapped may remain in two parts, with the new one between them.
-        if mappings.len() - (last - first) + 3 > limits::MAPPINGS {
-            return;
-        }
-        let overlapped = &mappings[first..last];
-        let before = overlapped.first().filter(|old| old.start < start);
-        let before = before.map(|old| Mapping { end: start, ..*old });
-        let after = overlapped.last().filter(|old| old.end > end);
-        let after = after.map(|old| Mapping { start: end, pgoff: old.to_dso(end), ..*old });
-        mappings.splice(first..last, before.into_iter().chain(new).chain(after));
-    }
-
-    /// How many mappings no other address space shares.
-    fn own_mappings(&self) -> usize {
-        if Arc::strong_count(&self.mappings) == 1 { self.mappings.len() } else { 0 }
+    /// Adds a mapping. Of older ones there remains what lies outside of it. `false`: there are too
+    /// many.
+    pub fn add(&mut self, mapping: Mapping) -> bool {
+        mapping.end <= mapping.start
+            || Arc::make_mut(&mut self.pieces).replace(mapping.start, mapping.end, Some(mapping))
     }
 
     /// Removes what lies in this range; what lies outside of it remains.
     pub fn remove(&mut self, start: u64, end: u64) {
-        if end > start && self.mappings.iter().any(|old| old.start < end && start < old.end) {
-            self.replace(start, end, None);
+        if end > start && self.pieces.has_any(start, end) {
+            Arc::make_mut(&mut self.pieces).replace(start, end, None);
         }
     }
 
     /// The mapping that an address lies in.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Mapping> {
-        let behind = self.mappings.partition_point(|mapping| mapping.start <= address);
-        self.mappings.get(behind.checked_sub(1)?).filter(|mapping| address < mapping.end)
+        self.pieces.find(address)
     }
 
     /// All mappings, by start.
-    #[must_use]
-    pub fn mappings(&self) -> &[Mapping] {
-        &self.mappings
+    pub fn mappings(&self) -> impl DoubleEndedIterator<Item = &Mapping> {
+        self.pieces.mappings()
     }
 }
 
 /// The address spaces of all processes, and the kernel's.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct AddressSpaces {
     /// The kernel's own, which all processes share.
     kernel: AddressSpace,
     by_pid: HashMap<i32, AddressSpace, foldhash::fast::RandomState>,
-    /// Mappings of all processes, those that several share once.
-    held: usize,
+    /// Of a process of which nothing is known. Its copies count what all processes hold.
+    empty: AddressSpace,
+    /// Mappings that were added, each of which stands for a record that was read.
+    added: usize,
+    /// Of them, those that were left out.
+    left_out: u64,
     /// The last version that was given.
     versions: u64,
 }
 
 impl AddressSpaces {
-    /// Adds a mapping to a process. What would be more than [`limits::ALL_MAPPINGS`] is left out.
+    /// Adds a mapping to a process. What would be more than records of so many mappings make out is
+    /// left out: see [`limits::MAPPING_BYTES`].
     pub fn add(&mut self, pid: i32, mapping: Mapping) {
-        let space = self.by_pid.entry(pid).or_default();
-        let own = space.own_mappings();
-        let copied = if own == 0 { space.mappings().len() } else { 0 };
-        if self.held + copied < limits::ALL_MAPPINGS {
-            space.add(mapping);
-            self.held = (self.held - own) + space.own_mappings();
-        }
+        self.added += 1;
+        let has_room = self.held_bytes() < self.allowed_bytes();
+        let space = self.by_pid.entry(pid).or_insert_with(|| self.empty.clone());
+        self.left_out += u64::from(!(has_room && space.add(mapping)));
         self.versions += 1;
         space.version = self.versions;
+    }
+
+    /// Bytes of the mappings of all processes, those that several share once.
+    fn held_bytes(&self) -> usize {
+        self.empty.pieces.held().bytes()
+    }
+
+    fn allowed_bytes(&self) -> usize {
+        let of_records = self.added.saturating_mul(limits::MAPPING_RECORD_BYTES);
+        of_records.saturating_add(limits::MAPPING_BYTES).min(limits::ALL_MAPPING_BYTES)
+    }
+
+    /// Mappings that were left out, as there were too many.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Gives a process's address space another version: what lies at its addresses has changed
     /// otherwise than by mappings.
     pub fn renew(&mut self, pid: i32) {
         self.versions += 1;
-        self.by_pid.entry(pid).or_default().version = self.versions;
+        self.by_pid.entry(pid).or_insert_with(|| self.empty.clone()).version = self.versions;
     }
 
     /// Adds a mapping to the kernel.
     pub fn add_kernel(&mut self, mapping: Mapping) {
-        self.kernel.add(mapping);
+        self.left_out += u64::from(!self.kernel.add(mapping));
         self.versions += 1;
         self.kernel.version = self.versions;
     }
@@ -150,16 +147,14 @@ impl AddressSpaces {
     /// A process began as a copy of another.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if parent != child {
-            let space = self.by_pid.get(&parent).cloned().unwrap_or_default();
-            self.remove(child);
+            let space = self.by_pid.get(&parent).unwrap_or(&self.empty).clone();
             self.by_pid.insert(child, space);
         }
     }
 
     /// A process is forgotten.
     pub fn remove(&mut self, pid: i32) {
-        let space = self.by_pid.remove(&pid);
-        self.held -= space.map_or(0, |space| space.own_mappings());
+        self.by_pid.remove(&pid);
     }
 
     /// Calls `see` for each DSO that is mapped anywhere, once or more.
@@ -170,19 +165,10 @@ impl AddressSpaces {
 
     /// DSOs have other numbers. Mappings of those without one go.
     pub fn renumber(&mut self, now: &RenumberedDsos) {
-        let mut shared: HashMap<*const Vec<Mapping>, Arc<Vec<Mapping>>> = HashMap::new();
-        let mut old = Vec::new();
+        let mut renumbering = Renumbering::new(now);
         for space in self.by_pid.values_mut().chain([&mut self.kernel]) {
-            let renumbered =
-                |mapping: &Mapping| Some(Mapping { dso: now.get(mapping.dso)?, ..*mapping });
-            let mappings = shared.entry(Arc::as_ptr(&space.mappings)).or_insert_with(|| {
-                Arc::new(space.mappings.iter().filter_map(renumbered).collect())
-            });
-            // They live until all are renumbered: no other has their addresses.
-            old.push(std::mem::replace(&mut space.mappings, Arc::clone(mappings)));
+            space.pieces = renumbering.of(&space.pieces);
         }
-        drop((shared, old));
-        self.held = self.by_pid.values().map(AddressSpace::own_mappings).sum();
     }
 
     /// The address space of a process.
@@ -212,13 +198,17 @@ mod tests {
         Mapping { start, end, pgoff, dso: DsoId::from_index(dso) }
     }
 
+    fn all(space: &AddressSpace) -> Vec<Mapping> {
+        space.mappings().copied().collect()
+    }
+
     #[test]
     fn a_later_mapping_replaces_what_it_overlaps() {
         let mut space = AddressSpace::default();
         space.add(map(0x1000, 0x5000, 0, 1));
         space.add(map(0x2000, 0x3000, 0x100, 2));
         assert_eq!(
-            space.mappings(),
+            all(&space),
             [
                 map(0x1000, 0x2000, 0, 1),
                 map(0x2000, 0x3000, 0x100, 2),
@@ -226,7 +216,7 @@ mod tests {
             ]
         );
         space.add(map(0x0, 0x4000, 0, 3));
-        assert_eq!(space.mappings(), [map(0, 0x4000, 0, 3), map(0x4000, 0x5000, 0x3000, 1)]);
+        assert_eq!(all(&space), [map(0, 0x4000, 0, 3), map(0x4000, 0x5000, 0x3000, 1)]);
         assert_eq!(space.find(0x3fff).map(|mapping| mapping.dso), Some(DsoId::from_index(3)));
         assert_eq!((space.find(0x5000), AddressSpace::default().find(1)), (None, None));
         assert_eq!(space.find(0x4010).map(|mapping| mapping.to_dso(0x4010)), Some(0x3010));
@@ -237,7 +227,7 @@ mod tests {
         let mut space = AddressSpace::default();
         space.add(map(0x1000, 0x5000, 0, 1));
         space.remove(0x2000, 0x3000);
-        assert_eq!(space.mappings(), [map(0x1000, 0x2000, 0, 1), map(0x3000, 0x5000, 0x2000, 1)]);
+        assert_eq!(all(&space), [map(0x1000, 0x2000, 0, 1), map(0x3000, 0x5000, 0x2000, 1)]);
     }
 
     #[test]
@@ -247,7 +237,8 @@ mod tests {
         for at in 0..limits::MAPPINGS as u64 {
             space.add(map(at * 16 + 8, at * 16 + 12, 0, 2));
         }
-        assert!(space.mappings().len() <= limits::MAPPINGS, "{}", space.mappings().len());
+        let number = space.mappings().count();
+        assert!(number <= limits::MAPPINGS, "{number}");
     }
 
     #[test]
@@ -256,14 +247,58 @@ mod tests {
         for at in 0..100_000 {
             spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
         }
-        for child in 2..1000 {
+        let before = spaces.held_bytes();
+        for child in 2..10_000 {
+            spaces.fork(1, child);
+            spaces.add(child, map(5, 6, 0, 2));
+            assert!(spaces.held_bytes() <= spaces.allowed_bytes() + (1 << 16));
+        }
+        assert!(spaces.find_user(9_999, 0x1000).is_some(), "the parent's are shared");
+        assert!(spaces.left_out() > 0, "there are too many");
+        (2..10_000).for_each(|pid| spaces.remove(pid));
+        assert_eq!(spaces.held_bytes(), before);
+        spaces.remove(1);
+        assert_eq!(spaces.held_bytes(), 0);
+    }
+
+    /// A process of many mappings that forks workers, each of which maps something itself.
+    #[test]
+    fn what_a_copy_does_not_change_is_shared() {
+        let mut spaces = AddressSpaces::default();
+        for at in 0..2_000 {
+            spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
+        }
+        let (one, workers) = (spaces.held_bytes(), 1_000);
+        for child in 2..2 + workers {
             spaces.fork(1, child);
             spaces.add(child, map(5, 6, 0, 2));
         }
-        assert!(spaces.held <= limits::ALL_MAPPINGS, "{}", spaces.held);
-        assert!(spaces.find_user(999, 0x1000).is_some(), "the parent's are shared");
-        (1..1000).for_each(|pid| spaces.remove(pid));
-        assert_eq!(spaces.held, 0);
+        let each = (spaces.held_bytes() - one) / usize::try_from(workers).unwrap();
+        assert!(each < one / 10, "{each} bytes for each worker, {one} for their parent");
+        assert_eq!(spaces.left_out(), 0);
+    }
+
+    /// Mappings in any order, within and across pieces, are those of a plain list.
+    #[test]
+    fn pieces_are_as_a_plain_list() {
+        let (mut space, mut plain) = (AddressSpace::default(), vec![0; 4096]);
+        let mut number = 1_u64;
+        for dso in 1..3_000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            let (start, len) = (number >> 33 & 0xfff, 1 + (number >> 50 & 0xf));
+            let end = (start + len).min(4096);
+            if dso % 5 == 0 {
+                space.remove(start, end);
+            } else {
+                space.add(map(start, end, 0, dso));
+            }
+            let place = |at| usize::try_from(at).unwrap();
+            plain[place(start)..place(end)].fill(if dso % 5 == 0 { 0 } else { dso });
+        }
+        let found = |at: u64| space.find(at).map_or(0, |mapping| mapping.dso.index());
+        let spaces: Vec<_> = (0..4096).map(found).collect();
+        assert!(plain.iter().zip(&spaces).all(|(dso, found)| *dso as usize == *found));
+        assert!(space.mappings().is_sorted_by(|one, next| one.end <= next.start));
     }
 
     #[test]

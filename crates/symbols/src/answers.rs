@@ -20,6 +20,10 @@ pub(crate) struct AnswerFrame {
     pub(crate) is_inlined: bool,
 }
 
+/// The frames of an address of which debug info knows nothing: its symbol is all there is.
+pub(crate) const SILENT: &[AnswerFrame] =
+    &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
+
 /// The frames of addresses, each address's behind those of the one before.
 ///
 /// ```text

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use crate::answers::{AnswerFrame, Answers};
+use crate::answers::{AnswerFrame, Answers, SILENT};
 use crate::demangle::demangle;
 use crate::dso::{DsoAddress, DsoId, DsoTable};
 use crate::name_source::NameSource;
@@ -143,9 +143,6 @@ impl Frames<'_> {
         let asked = self.asked.get(place / self.each).and_then(|of| of.get(place % self.each));
         let asked = asked.copied().unwrap_or(nothing);
         let (part, frames) = self.answer(&asked);
-        // Where debug info is silent the symbol is all there is.
-        const SILENT: &[AnswerFrame] =
-            &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
         let frames = if frames.is_empty() { SILENT } else { frames };
         frames.iter().map(move |frame| self.frame(part, frame, &asked))
     }

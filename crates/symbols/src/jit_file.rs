@@ -2,7 +2,7 @@
 //!
 //! They mostly lie in a folder that everybody can write to, so that it matters whose they are: a
 //! file is believed if it belongs to the recorded process's user, to the reader or to root, and if
-//! it is a regular file that no symbolic link led to. A process in a container writes to its own
+//! it is a regular file with one name that no symbolic link led to. A process in a container writes to its own
 //! `/tmp` under its own number: while it runs, its files are found through `/proc/PID/root`.
 
 use std::collections::HashMap;
@@ -125,7 +125,9 @@ fn start_of(stat: &[u8]) -> Option<u64> {
 fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File, Unresolved> {
     let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
     let is_trusted = [Some(0), Some(options.reader_uid), owner].contains(&Some(meta.uid()));
-    if meta.is_file() && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
+    // Whoever can't write a file of root may be able to give it another name here.
+    let is_file = meta.is_file() && meta.nlink() <= 1;
+    if is_file && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
 }
 
 #[cfg(test)]
@@ -199,6 +201,11 @@ mod tests {
         std::fs::rename(&map, folder.path().join("tmp/other")).unwrap();
         std::os::unix::fs::symlink("other", &map).unwrap();
         assert_eq!(read(&options, &processes), Err(Unresolved::NotTrusted), "a symbolic link");
+        std::fs::remove_file(&map).unwrap();
+        std::fs::hard_link(folder.path().join("tmp/other"), &map).unwrap();
+        assert_eq!(read(&options, &processes), Err(Unresolved::NotTrusted), "another name");
+        std::fs::remove_file(folder.path().join("tmp/other")).unwrap();
+        assert_eq!(read(&options, &processes), Ok("outside".into()), "its only name");
     }
 
     /// Whoever opens a FIFO to read waits for a writer.

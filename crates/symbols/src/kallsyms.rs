@@ -18,6 +18,12 @@ pub(crate) struct Kallsyms {
 /// Symbols by whose address one can tell how far a kernel was moved at boot.
 const REFERENCES: [&[u8]; 2] = [b"_text", b"_stext"];
 
+/// Where the linker puts the functions of locks and of the scheduler
+/// (`include/asm-generic/vmlinux.lds.h`): what `in_lock_functions()` and `in_sched_functions()` of the
+/// kernel go by. The names of the begin and of the end.
+pub const LOCK_SECTIONS: [(&[u8], &[u8]); 2] =
+    [(b"__sched_text_start", b"__sched_text_end"), (b"__lock_text_start", b"__lock_text_end")];
+
 impl Kallsyms {
     /// Takes a text of symbols apart. Lines that are none are left out.
     pub(crate) fn parse(text: &[u8]) -> Self {
@@ -35,8 +41,10 @@ impl Kallsyms {
             else {
                 continue;
             };
-            if let Some(reference) = REFERENCES.iter().find(|reference| **reference == name) {
-                references.push((*reference, address));
+            if name.first() == Some(&b'_') {
+                let bounds = LOCK_SECTIONS.iter().flat_map(|(start, end)| [start, end]);
+                let mut known = REFERENCES.iter().chain(bounds);
+                references.extend(known.find(|known| **known == name).map(|name| (*name, address)));
             }
             if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B')
                 || name.first() == Some(&b'$')
@@ -66,8 +74,8 @@ impl Kallsyms {
         self.modules.get(name)
     }
 
-    /// The address of `_text` or `_stext`; `None` for any other name. 0 where the kernel hides its
-    /// addresses.
+    /// The address of `_text`, `_stext` or a bound of [`LOCK_SECTIONS`]; `None` for any other name. 0
+    /// where the kernel hides its addresses.
     pub(crate) fn reference(&self, name: &[u8]) -> Option<u64> {
         self.references
             .iter()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::dso::{BuildId, Recorded};
-use crate::kallsyms::Kallsyms;
+use crate::kallsyms::{Kallsyms, LOCK_SECTIONS};
 use crate::kallsyms_copy;
 use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::Table;
@@ -138,6 +138,15 @@ impl KernelSymbols {
     /// Those of the kernel itself, at addresses moved by [`Self::shift`].
     pub(crate) fn kernel(&self) -> &Table {
         &self.kallsyms.kernel
+    }
+
+    /// Whether a recorded address lies in a function of locks or of the scheduler.
+    pub(crate) fn is_lock_function(&self, recorded: u64) -> bool {
+        let address = recorded.wrapping_add(self.shift);
+        LOCK_SECTIONS.iter().any(|(start, end)| {
+            let bounds = self.kallsyms.reference(start).zip(self.kallsyms.reference(end));
+            bounds.is_some_and(|(start, end)| (start..end).contains(&address))
+        })
     }
 
     /// The recorded addresses of a module's functions by their names, of those with a name of their

@@ -85,7 +85,7 @@ pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, Renumb
 pub use frames::{Frame, Frames, Location};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
-pub use kallsyms::KallsymsLine;
+pub use kallsyms::{KallsymsLine, LOCK_SECTIONS};
 pub use kernel::RecordedKernel;
 pub use kernel_file::check_vmlinux;
 pub use name_source::NameSource;
@@ -115,8 +115,13 @@ pub mod limits {
     pub const COMPARED_BYTES: usize = 1 << 24;
     /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
     pub const MAPPINGS: usize = 1 << 17;
-    /// Mappings of all address spaces together, those that several share once.
-    pub const ALL_MAPPINGS: usize = 1 << 23;
+    /// Bytes of the mappings of all address spaces together, those that several share once, to which
+    /// [`MAPPING_RECORD_BYTES`] are added for each record of a mapping.
+    pub const MAPPING_BYTES: usize = 1 << 24;
+    /// Bytes of the shortest record of a mapping: header, thread, addresses, eight bytes of path.
+    pub const MAPPING_RECORD_BYTES: usize = 48;
+    /// Bytes of the mappings of all address spaces together, however many records there are.
+    pub const ALL_MAPPING_BYTES: usize = 1 << 28;
     /// Bytes of a function's instructions.
     pub const CODE_BYTES: usize = 1 << 24;
     /// DSOs of one recording.

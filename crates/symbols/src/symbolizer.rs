@@ -71,7 +71,7 @@ struct DsoSymbols {
     /// The debug info, where it was asked for and there is some.
     debug_info: OnceLock<Option<LineSource>>,
     names: OnceVec<Box<str>>,
-    /// Bytes of the names that were asked for.
+    /// Bytes of the names that were asked for, as the file has them.
     name_bytes: AtomicUsize,
 }
 
@@ -109,6 +109,14 @@ impl Symbolizer {
     /// What the recording says of its kernel, to be completed before the kernel is asked for.
     pub fn recorded_kernel(&mut self) -> &mut RecordedKernel {
         &mut self.recorded_kernel
+    }
+
+    /// Whether a recorded address of the kernel lies in a function of its locks or of its scheduler:
+    /// known once the kernel was asked for a symbol, by a list of its symbols.
+    #[must_use]
+    pub fn is_lock_function(&self, address: u64) -> bool {
+        let kernel = self.kernel.get().and_then(|kernel| kernel.as_ref().ok());
+        kernel.is_some_and(|kernel| kernel.is_lock_function(address))
     }
 
     /// The symbol at an address, as [`crate::Mapping::to_dso`] gives it.
@@ -226,7 +234,9 @@ impl Symbolizer {
                 String::from_utf8_lossy(raw).into_owned()
             };
             name.push_str(if origin == NameSource::Plt { "@plt" } else { "" });
-            symbols.name_bytes.fetch_add(name.len(), Ordering::Relaxed);
+            // In source code a name is a few times as long as in the file.
+            let bytes = raw.len().max(name.len() / 4);
+            symbols.name_bytes.fetch_add(bytes, Ordering::Relaxed);
             name.into()
         })
     }
@@ -243,8 +253,8 @@ impl Symbolizer {
         Some(self.raw_name(&symbols.source, symbol.number)?.1)
     }
 
-    /// Bytes of names before further ones are cut short: more than names need that don't overlap,
-    /// demangled ones too.
+    /// Bytes of names before further ones are cut short: more than a file has of names that don't
+    /// overlap.
     fn most_names(&self, source: &Source) -> usize {
         let of_kernel = || self.kernel.get()?.as_ref().ok();
         let table_bytes = match source {
@@ -258,7 +268,7 @@ impl Symbolizer {
             }
             Source::Ksymbol(_, name) => name.len(),
         };
-        table_bytes.saturating_mul(4).saturating_add(1 << 20)
+        table_bytes.saturating_add(1 << 20)
     }
 
     /// A symbol's name as the file has it (of a stub that of its target), and where it comes from.

@@ -20,9 +20,12 @@ pub enum Unresolved {
     /// The same, of a runtime that isn't known.
     #[error("code without a file, and its process wrote no perf map (docs/jit.md)")]
     NoPerfMapAtAll,
-    /// Another user wrote the perf map or the jitdump, or it is no regular file.
+    /// The same, of a process whose jitdump isn't there any more.
+    #[error("the jitdump of compiled code is gone")]
+    NoJitDumpFile,
+    /// Another user wrote the perf map or the jitdump, or it is no regular file with one name.
     #[error(
-        "the perf map or jitdump is not believed: it is neither the process's user's, nor root's, nor yours, or no regular file"
+        "the perf map or jitdump is not believed: it is neither the process's user's, nor root's, nor yours, or no regular file with one name"
     )]
     NotTrusted,
     /// Another version of the file is there now.

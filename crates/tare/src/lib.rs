@@ -21,8 +21,10 @@ pub fn run(args: Vec<OsString>) -> u8 {
     let outcome = match Tare::parse_typed(args) {
         Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw.0),
         Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
-        Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw.0),
+        Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw.0, false),
         Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw.0),
+        Ok(Tare { command: Command::Lock(raw) }) => command::lock::run(*raw.0),
+        Ok(Tare { command: Command::Sched(raw) }) => command::sched::run(*raw.0),
         Ok(Tare { command: Command::Top(raw) }) => command::top::run(&raw),
         Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw.0),
         Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),

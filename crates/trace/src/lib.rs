@@ -1,4 +1,5 @@
-//! System calls: what their numbers are called, which of them are meant, and their sums.
+//! System calls: what their numbers are called, which of them are meant, and their sums; scheduling
+//! (`sched`); contention of locks (`lock`).
 //!
 //! The programs that see them are in `tare_kernel::bpf`. Nothing here prints.
 #![forbid(unsafe_code)]
@@ -8,25 +9,35 @@ mod arguments;
 mod chosen;
 mod descriptors;
 mod flags;
+mod functions;
 mod invocation;
+mod learned;
 mod lines;
+pub mod lock;
 mod names;
 mod perf;
 mod result;
+pub mod sched;
+mod short_time;
 mod signature;
 mod special;
 mod stacks;
 mod structs;
 mod summary;
+mod summary_text;
 mod sums;
 mod table;
 mod text;
 mod tracer;
 
 pub use chosen::{Chosen, UnknownCall};
+pub use functions::{FunctionCall, FunctionOptions, FunctionRow, FunctionTracer, FunctionsSeen};
 pub use invocation::DescriptorInfo;
 pub use lines::{LineOptions, Lines};
 pub use names::{Abi, CallNames, Errno};
 pub use perf::{Between, Faults, PerfError, PerfEvents, PerfOptions, Seen};
+pub use short_time::nanoseconds;
 pub use summary::{Row, Subject, Summary};
-pub use tracer::{StepBack, SumTracer, TraceError, Tracer};
+pub use summary_text::subjects;
+pub use tare_kernel::bpf::StepBack;
+pub use tracer::{SumTracer, TraceError, Tracer};

@@ -135,7 +135,7 @@ impl Lines {
             Seen::Stack { tid, frames } => {
                 self.tasks.entry(*tid).or_default().stack = frames.to_vec();
             }
-            Seen::Name { .. } => {}
+            Seen::Name { .. } | Seen::Copied { .. } | Seen::Raw { .. } | Seen::Function { .. } => {}
         }
     }
 

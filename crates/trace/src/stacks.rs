@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
-use tare_format::record::{Mmap, Registers as Recorded, Sample};
+use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_64};
+use tare_format::record::{Mmap, Sample};
 use tare_format::{printable, record::FileId};
+use tare_kernel::bpf::FutexStack;
+use tare_kernel::functions::{CopiedStack, Register};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_symbols::{
@@ -19,10 +22,6 @@ pub(crate) const COPIED: u32 = 8192;
 pub(crate) const REGISTERS: u64 =
     if cfg!(target_arch = "aarch64") { 0x1_ffff_ffff } else { 0xff_01ff };
 
-/// `PERF_SAMPLE_REGS_ABI_64`.
-const ABI_64: u64 = 2;
-/// What separates the parts of a recorded call chain (`PERF_CONTEXT_MAX`).
-const CONTEXT: u64 = u64::MAX - 4095;
 const PROT_EXEC: u32 = 4;
 
 /// What is mapped where, and the names of it.
@@ -36,6 +35,17 @@ pub(crate) struct Stacks {
     /// Lines that were worked out, by version of the address space, address, and how far behind that
     /// the one lies which is shown.
     lines: HashMap<(u64, u64, u64), String>,
+}
+
+/// A frame of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserFrame {
+    /// The function, where it is known. Untrusted.
+    pub symbol: Option<String>,
+    /// The file; empty where nothing is mapped. Untrusted.
+    pub file: String,
+    /// The address.
+    pub address: u64,
 }
 
 /// More lines than this are forgotten.
@@ -108,20 +118,47 @@ impl Stacks {
     /// The lines of a sample's call chain, the innermost first, as `strace -k` has them:
     /// `/usr/lib/libc.so.6(__read+0xd) [0xf5f3d]`. Names are printable.
     pub(crate) fn lines(&mut self, sample: &Sample<'_>) -> Vec<String> {
-        let pid = sample.head.pid.unwrap_or(0);
         let frame_pointers: Vec<u64> = sample
             .callchain
             .iter()
             .flat_map(|chain| (0..).map_while(|at| chain.get(at)))
-            .filter(|address| *address < CONTEXT)
+            .filter(|address| *address < PERF_CONTEXT_MAX)
             .collect();
-        let registers = sample.regs_user.and_then(|recorded| registers(&recorded));
+        let registers = sample
+            .regs_user
+            .filter(|recorded| recorded.abi == u64::from(PERF_SAMPLE_REGS_ABI_64))
+            .and_then(|recorded| Registers::by_perf_number(|number| recorded.get(number)));
+        let copy = sample.stack_user.map(|stack| stack.bytes);
+        let pid = sample.head.pid.unwrap_or(0);
+        self.chain(pid, registers.as_ref().zip(copy), frame_pointers)
+    }
+
+    /// The lines of what a function was called from that has just returned.
+    pub(crate) fn callers(&mut self, pid: i32, of: &CopiedStack<'_>) -> Vec<String> {
+        let mut lines: Vec<_> = of.kernel().map(|address| self.kernel_line(address)).collect();
+        let by_number = |number| Some(of.register(Register::by_perf_number(number)?));
+        let Some(registers) = Registers::by_perf_number(by_number) else { return lines };
+        let mut copy = of.bytes.to_vec();
+        let start = registers.stack_pointer();
+        for (at, is) in of.replaced() {
+            let place = at.checked_sub(start).and_then(|at| usize::try_from(at).ok());
+            if let Some(word) = place.and_then(|at| copy.get_mut(at..at.checked_add(8)?)) {
+                word.copy_from_slice(&is.to_ne_bytes());
+            }
+        }
+        lines.extend(self.chain(pid, Some((&registers, &copy)), Vec::new()));
+        lines
+    }
+
+    fn chain(
+        &mut self,
+        pid: i32,
+        copied: Option<(&Registers, &[u8])>,
+        frame_pointers: Vec<u64>,
+    ) -> Vec<String> {
         let mut addresses = Vec::new();
-        if let (Some(registers), Some(stack), Some(space)) =
-            (registers, sample.stack_user, self.spaces.of(pid))
-        {
-            let stack =
-                Stack { registers: &registers, copy: stack.bytes, frame_pointers: &frame_pointers };
+        if let (Some((registers, copy)), Some(space)) = (copied, self.spaces.of(pid)) {
+            let stack = Stack { registers, copy, frame_pointers: &frame_pointers };
             self.unwinder.unwind(&mut self.cache, (&self.dsos, space), &stack, &mut addresses);
         }
         if addresses.is_empty() {
@@ -145,6 +182,47 @@ impl Stacks {
         addresses.iter().zip(behind).map(line).collect()
     }
 
+    /// The call chain of a stack that was copied, the innermost first.
+    pub(crate) fn of_copy(&mut self, copy: &FutexStack<'_>) -> Vec<UserFrame> {
+        let pid = copy.process.cast_signed();
+        let [first, rest @ ..] = copy.registers;
+        let registers = if cfg!(target_arch = "aarch64") {
+            Registers::Aarch64 { pc: first, general: rest }
+        } else {
+            Registers::X86_64 { ip: first, general: std::array::from_fn(|at| rest[at]) }
+        };
+        let mut addresses = Vec::new();
+        if let Some(space) = self.spaces.of(pid) {
+            let stack = Stack { registers: &registers, copy: copy.stack, frame_pointers: &[] };
+            self.unwinder.unwind(&mut self.cache, (&self.dsos, space), &stack, &mut addresses);
+        }
+        if addresses.is_empty() {
+            addresses.push(first);
+        }
+        addresses.iter().map(|address| self.frame(pid, *address)).collect()
+    }
+
+    fn frame(&self, pid: i32, address: u64) -> UserFrame {
+        let Some(mapping) = self.spaces.find_user(pid, address) else {
+            return UserFrame { address, ..UserFrame::default() };
+        };
+        let name = self.dsos.get(mapping.dso).map_or(&b"?"[..], |dso| &dso.name);
+        let symbol = self.symbolizer.find(&self.dsos, mapping.dso, mapping.to_dso(address)).ok();
+        let symbol = symbol.map(|symbol| self.symbolizer.name(symbol).to_owned());
+        UserFrame { symbol, file: String::from_utf8_lossy(name).into_owned(), address }
+    }
+
+    /// The line of an address of the kernel.
+    fn kernel_line(&mut self, address: u64) -> String {
+        let kernel = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
+        let found = self.dsos.intern(kernel).and_then(|dso| {
+            let symbol = self.symbolizer.find(&self.dsos, dso, address).ok()?;
+            let offset = address.saturating_sub(symbol.start);
+            Some(format!("{}+{offset:#x}", self.symbolizer.name(symbol)))
+        });
+        printable(&format!("[kernel]({}) [{address:#x}]", found.unwrap_or_default())).into_owned()
+    }
+
     /// The line of an address; the one that is shown is so many bytes `behind` it.
     fn line(&self, pid: i32, address: u64, behind: u64) -> String {
         let Some(mapping) = self.spaces.find_user(pid, address) else {
@@ -162,19 +240,4 @@ impl Stacks {
         };
         printable(&format!("{name}({symbol}) [{:#x}]", at + behind)).into_owned()
     }
-}
-
-/// The registers that unwinding takes, out of those of a sample.
-fn registers(recorded: &Recorded<'_>) -> Option<Registers> {
-    if recorded.abi != ABI_64 {
-        return None;
-    }
-    let get = |number| recorded.get(number).unwrap_or(0);
-    if cfg!(target_arch = "aarch64") {
-        let general = std::array::from_fn(|number| get(u32::try_from(number).unwrap_or(0)));
-        return Some(Registers::Aarch64 { pc: recorded.get(32)?, general });
-    }
-    // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15 in perf's numbers
-    let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23].map(get);
-    Some(Registers::X86_64 { ip: recorded.get(8)?, general })
 }

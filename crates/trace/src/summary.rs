@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use tare_kernel::bpf::{CallSums, Histogram, Sums};
+use tare_kernel::bpf::{CallSums, Sums};
+use tare_kernel::histogram::Histogram;
 
 use crate::chosen::Chosen;
 use crate::names::{Abi, CallNames, Errno};

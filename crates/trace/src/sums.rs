@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use tare_kernel::bpf::{By, Call, CallSums, Histogram, Sums, TaskEvent, ThreadName};
+use tare_kernel::bpf::{By, Call, CallSums, Sums, TaskEvent, ThreadName};
+use tare_kernel::histogram::Histogram;
 
 use crate::perf::Seen;
 

@@ -1,9 +1,8 @@
 //! Who sees system calls: BPF programs, or perf events where these can't be had.
 
-use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{BpfError, By, Call, CallPlan, Calls, Follow, Sums};
+use tare_kernel::bpf::{BpfError, By, Call, CallPlan, Calls, Follow, StepBack, Sums};
 use tare_kernel::host::Host;
 use thiserror::Error;
 
@@ -27,47 +26,31 @@ pub enum TraceError {
     /// The programs run, and can't be asked.
     #[error("{0}")]
     Bpf(BpfError),
+    /// The kernel takes no probe at a place.
+    #[error("{place}: {why}")]
+    Place {
+        /// What it is called.
+        place: String,
+        /// What the kernel said, and the remedy where there is one.
+        why: String,
+    },
     /// A process that was to be followed is gone.
     #[error("there is no process {0}")]
     NoProcess(i32),
 }
 
-/// BPF programs can't be had, and perf events take their place.
-#[derive(Debug)]
-pub struct StepBack {
-    why: BpfError,
-    /// Each call is a line, and not only a part of a sum.
-    of_lines: bool,
-}
-
-impl fmt::Display for StepBack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lacks = if self.of_lines {
-            "without what pointers and descriptors lead to (paths are addresses)"
-        } else {
-            "each call costs more, and a full ring buffer loses some"
-        };
-        let remedy = match self.why {
-            BpfError::NotPermitted(_) => "; root, or CAP_BPF with CAP_PERFMON, has all of it",
-            _ => "",
-        };
-        // What the kernel's verifier says to a program that it refuses has many lines.
-        let why = self.why.to_string();
-        let why = why.lines().next().unwrap_or_default();
-        let why = why.split(". Verifier output").next().unwrap_or_default();
-        write!(f, "{why}: by perf events instead, {lacks}{remedy}")
-    }
-}
+const LINES_LACK: &str = "without what pointers and descriptors lead to (paths are addresses)";
+const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses some";
 
 /// Whether an error is about this process and this kernel, and not about what is to be traced.
-fn step_back(error: BpfError, of_lines: bool) -> Result<StepBack, TraceError> {
+pub(crate) fn step_back(error: BpfError, lacks: &'static str) -> Result<StepBack, TraceError> {
     match error {
         BpfError::NoProcess(pid) => Err(TraceError::NoProcess(pid)),
-        why => Ok(StepBack { why, of_lines }),
+        why => Ok(StepBack { why, lacks }),
     }
 }
 
-fn neither(step: StepBack, perf: PerfError) -> TraceError {
+pub(crate) fn neither(step: StepBack, perf: PerfError) -> TraceError {
     match perf {
         PerfError::NoProcess(pid) => TraceError::NoProcess(pid),
         perf => TraceError::Neither { bpf: step.why, perf },
@@ -99,7 +82,7 @@ impl Tracer {
         match Calls::start(plans, follow, ring_bytes) {
             Ok(calls) => Ok((Self { calls: Some(calls), perf }, None)),
             Err(error) => {
-                let step = step_back(error, true)?;
+                let step = step_back(error, LINES_LACK)?;
                 // Events of before are closed first: one ring buffer for each CPU is enough.
                 drop(perf);
                 let wanted = PerfOptions { calls: true, ..wanted.clone() };
@@ -183,7 +166,7 @@ impl SumTracer {
         match tare_kernel::bpf::Summary::start(by, follow) {
             Ok(programs) => Ok((Self(How::Bpf(Box::new(programs))), None)),
             Err(error) => {
-                let step = step_back(error, false)?;
+                let step = step_back(error, SUMS_LACK)?;
                 let wanted = PerfOptions {
                     calls: true,
                     cgroups: by == By::Cgroup,

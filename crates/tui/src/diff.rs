@@ -59,7 +59,7 @@ pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<
     let mut table = Table::new((diff, chains), view, Theme { color: !is_plain });
     loop {
         let picture = table.picture(screen.area());
-        screen.show(&picture).map_err(Error::Screen)?;
+        screen.show(picture).map_err(Error::Screen)?;
         if let Some(ended) = take_in(&input, &mut screen, None, |event| table.take(event))? {
             return Ok(ended);
         }

@@ -20,6 +20,8 @@ pub(super) enum Message {
     Signal(i32),
     /// The recording was read to its end, or could not be read further.
     Loaded,
+    /// What is recorded now has changed.
+    Renewed,
     /// What was shown is over: the interface ends.
     Over,
     /// There is no more input: the terminal is gone.

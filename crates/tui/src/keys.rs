@@ -87,8 +87,18 @@ pub enum Action {
     End,
     /// Only the range that was chosen, or the column.
     Range,
+    /// The next function by weight.
+    NextFunction,
+    /// The function before by weight.
+    PreviousFunction,
     /// With lines of the source, or without.
     Source,
+    /// Lines of the source with their numbers, or without.
+    LineNumbers,
+    /// Percentages of all samples, or of those in the function.
+    OfAll,
+    /// Percentages of numbers of samples, or of periods.
+    BySamples,
     /// Instructions by their share, what they weigh, or their samples.
     Figure,
     /// To the hottest instruction.
@@ -218,6 +228,12 @@ pub const BINDINGS: &[Binding] = &[
     key(&["ENTER"], &[View::Annotate], Action::Jump, "to where the instruction jumps"),
     key(&["s"], &[View::Annotate], Action::Source, "lines of the source on or off"),
     key(&["t"], &[View::Annotate], Action::Figure, "percentages, periods, or samples"),
+    key(&["p"], &[View::Annotate], Action::OfAll, "percentages of all samples, or of the function"),
+    key(&["b"], &[View::Annotate], Action::BySamples, "percentages by samples, or by periods"),
+    key(&["k"], &[View::Annotate], Action::LineNumbers, "numbers of lines on or off"),
+    key(&["RIGHT"], &[View::Annotate], Action::NextFunction, "the next function by weight"),
+    key(&["LEFT"], &[View::Annotate], Action::PreviousFunction, "the function before by weight"),
+    key(&["P"], &[View::Annotate], Action::Print, "write it to the file tare.annotate.N"),
     key(&["H"], &[View::Annotate], Action::Hottest, "to the hottest instruction"),
     key(&["TAB"], &[View::Annotate], Action::NextHottest, "to the next hottest instruction"),
     key(&["UNTAB"], &[View::Annotate], Action::PreviousHottest, "to the one before"),

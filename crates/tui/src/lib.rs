@@ -28,7 +28,7 @@ use ratatui::crossterm::event::Event;
 use rustix::process::Signal;
 use tare_format::file::Description;
 use tare_profile::{Losses, Term};
-use tare_replay::Recording;
+use tare_replay::{Recording, SampleSinkOptions};
 
 use app::{App, Next, Settings};
 use input::{Input, Message};
@@ -40,6 +40,7 @@ pub use keys::{Action, BINDINGS, Binding, LIVE_BINDINGS, View};
 pub use live::{Feed, LiveScreen, LiveShown, Running};
 pub use model::Pace;
 pub use progress::{PROGRESS_AFTER, ProgressLine, progress_bar};
+pub use view::annotate::CodeView;
 
 /// How often the screen changes while a recording is loaded.
 const TICK: Duration = Duration::from_millis(100);
@@ -58,12 +59,8 @@ pub struct Shown {
     pub name: String,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
-    /// Places are told apart by the fields of tracepoints.
-    pub trace: bool,
-    /// Lines of source are asked of debug info, when all is loaded.
-    pub lines: bool,
-    /// Inlined functions are frames of call chains then.
-    pub inline: bool,
+    /// What is kept of samples. Lines and inlined functions are there when all is loaded.
+    pub samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// The table of functions: what it has depends on what the recording says of itself, which a
@@ -75,12 +72,23 @@ pub struct Shown {
     pub terms: Vec<Term>,
     /// Without colours.
     pub is_plain: bool,
+    /// Begins with the instructions of a function.
+    pub opened: Option<OpenedFunction>,
+    /// How instructions are shown at first.
+    pub code: CodeView,
     /// Panics once something is shown: a test of what that leaves of the terminal.
     pub panics: bool,
     /// What a recording says of its machine and its events, in lines.
     pub header: fn(&Description) -> Vec<String>,
     /// Says what gives samples names that have none.
     pub mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
+}
+
+/// The function whose instructions an interface begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedFunction {
+    /// Its name; the heaviest where there is none.
+    pub name: Option<String>,
 }
 
 /// How the interface ended.
@@ -92,6 +100,8 @@ pub enum Ended {
     Signal(i32),
     /// There was nothing to show: what is missing.
     NoSamples(Box<Losses>),
+    /// No sample was taken in the function that it was to begin with.
+    NoFunction,
 }
 
 /// Why the interface ended before its user had it end.
@@ -123,8 +133,8 @@ pub enum Error {
 /// See [`Error`].
 pub fn run(shown: Shown) -> Result<Ended, Error> {
     let input = Input::new().map_err(Error::Signals)?;
-    let Shown { recording, symbols, trace, lines, inline, include_self, panics, mend, .. } = shown;
-    let source = Source { recording, symbols, trace, lines, inline, include_self, mend };
+    let Shown { recording, symbols, samples, include_self, panics, mend, .. } = shown;
+    let source = Source { recording, symbols, samples, include_self, mend };
     let shared = Shared::new(Model::new(&source));
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
@@ -142,9 +152,11 @@ pub fn run(shown: Shown) -> Result<Ended, Error> {
         name: shown.name,
         theme: Theme { color: !shown.is_plain },
         header: shown.header,
+        code: shown.code,
     };
     let app = App::new(settings, shared.show().description());
-    Session { screen: &mut screen, input: &input, shared: &shared, panics }.go_on(app)
+    let opened = shown.opened;
+    Session { screen: &mut screen, input: &input, shared: &shared, opened, panics }.go_on(app)
 }
 
 /// What the interface needs of the outside.
@@ -152,6 +164,7 @@ struct Session<'a> {
     screen: &'a mut Screen,
     input: &'a Input,
     shared: &'a Shared,
+    opened: Option<OpenedFunction>,
     panics: bool,
 }
 
@@ -173,9 +186,15 @@ impl Session<'_> {
             if !is_loading && model.samples().is_empty() {
                 return Ok(Ended::NoSamples(Box::new(model.losses().clone())));
             }
+            if !is_loading
+                && let Some(OpenedFunction { name }) = self.opened.take()
+                && !app.open_function(&mut model, name.as_deref())
+            {
+                return Ok(Ended::NoFunction);
+            }
             let picture = app.picture(&mut model, self.screen.area());
             drop(model);
-            self.screen.show(&picture).map_err(Error::Screen)?;
+            self.screen.show(picture).map_err(Error::Screen)?;
             assert!(!self.panics, "this panic was asked for");
             let take = |event: &Event| app.take(&mut self.shared.show(), event);
             let wait = is_loading.then_some(TICK);
@@ -220,7 +239,7 @@ fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<
         }
         Message::Over => return ControlFlow::Break(Ended::Quit),
         Message::Gone => return ControlFlow::Break(Ended::Signal(Signal::HUP.as_raw())),
-        Message::Signal(_) | Message::Loaded => Next::Show,
+        Message::Signal(_) | Message::Loaded | Message::Renewed => Next::Show,
     })
 }
 

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! the caller's thread:  records --Feed--> Model <-- Query -- App <-- keys, mouse, signals   :the interface's thread
+//!                       time ----------- Message::Renewed ----->
+//!                            <---------- a byte: another pace --
 //! ```
+//! The caller's thread alone waits for time to pass: it is woken once to read ring buffers and to have
+//! them shown.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::crossterm::event::Event;
+use rustix::io::{read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tare_format::file::Description;
 use tare_profile::Term;
@@ -21,9 +26,9 @@ use crate::input::{Input, Message};
 use crate::model::{LiveModel, Model, Pace, Shared};
 use crate::paint::Theme;
 use crate::terminal::Screen;
-use crate::{Ended, Error, take_in};
+use crate::{CodeView, Ended, Error, take_in};
 
-/// How soon something is shown at first, and how often it is looked whether there is something.
+/// How often it is looked whether there is something to show, as long as there is nothing.
 const SOON: Duration = Duration::from_millis(250);
 
 /// What is to be shown, and how.
@@ -52,7 +57,8 @@ pub struct LiveScreen {
 #[derive(Clone, Debug)]
 pub struct Feed(Shared);
 
-/// An interface that is shown. Its file is readable when it has ended.
+/// An interface that is shown. Its file is readable when it has ended, and when the user wants
+/// another pace ([`Running::has_ended`] tells which).
 #[derive(Debug)]
 pub struct Running {
     thread: JoinHandle<Result<Ended, Error>>,
@@ -73,6 +79,7 @@ impl LiveScreen {
             figures: LiveFigures { window_s: pace.window.as_secs_f64(), ..LiveFigures::default() },
             pace,
             is_paused: false,
+            is_renewed: false,
         };
         let model = Model::of_live(live, trace);
         Ok(Self { input, feed: Feed(Shared::new(model)) })
@@ -90,8 +97,8 @@ impl LiveScreen {
     /// See [`Error`].
     pub fn start(self, shown: LiveShown) -> Result<Running, Error> {
         let Self { input, feed } = self;
-        let (ended, ends) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Error::Loader(errno.into()))?;
+        let (ended, orders) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|errno| Error::Loader(errno.into()))?;
         let sender = input.sender();
         let screen = Screen::take().map_err(Error::Terminal)?;
         input.start();
@@ -103,12 +110,11 @@ impl LiveScreen {
             name: shown.name,
             theme: Theme { color: !shown.is_plain },
             header: shown.header,
+            code: CodeView::default(),
         };
         let thread = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            // Closed when the interface ends, however that is.
-            let _ends = ends;
             let app = App::new(settings, feed.0.show().description());
-            Session { screen, input, shared: feed.0 }.go_on(app)
+            Session { screen, input, shared: feed.0, orders }.go_on(app)
         });
         Ok(Running { thread: thread.map_err(Error::Loader)?, ended, sender })
     }
@@ -122,12 +128,14 @@ impl Feed {
         Some(hand(live, sink))
     }
 
-    /// Says what watching costs. Returns how often the user wants to hear of it.
+    /// Says what watching costs. Returns how soon the user wants to hear of it again.
     pub fn set_figures(&self, figures: &LiveFigures) -> Duration {
         let mut model = self.0.fill();
+        let is_empty = model.samples().is_empty();
         let Some(live) = model.live() else { return SOON };
         live.figures = LiveFigures { window_s: live.pace.span().as_secs_f64(), ..figures.clone() };
-        live.pace.delay
+        live.is_renewed = true;
+        if is_empty { live.pace.delay.min(SOON) } else { live.pace.delay }
     }
 
     /// Whether the user has stopped recording for a while.
@@ -144,6 +152,20 @@ impl AsFd for Running {
 }
 
 impl Running {
+    /// Has the interface show what is there by now: after [`Feed::set_figures`].
+    pub fn renew(&self) {
+        // It may have ended.
+        let _ = self.sender.send(Message::Renewed);
+    }
+
+    /// Whether the interface has ended, where its file is readable. If not, the user wants another
+    /// pace, which [`Feed::set_figures`] and [`Feed::is_paused`] tell.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut orders = [0_u8; 64];
+        matches!(read(&self.ended, &mut orders), Ok(0))
+    }
+
     /// Ends the interface, if it has not ended yet, and says how it ended.
     ///
     /// # Errors
@@ -160,32 +182,33 @@ struct Session {
     screen: Screen,
     input: Input,
     shared: Shared,
+    /// Where the recorder hears of another pace, and when this is closed, of the end.
+    orders: OwnedFd,
 }
 
 impl Session {
     fn go_on(mut self, mut app: App) -> Result<Ended, Error> {
-        let mut due = Instant::now();
+        let wanted = |model: &mut Model| model.live().map(|live| (live.pace, live.is_paused));
         loop {
             let mut model = self.shared.show();
-            let now = Instant::now();
-            let (delay, is_paused) =
-                model.live().map_or((SOON, false), |live| (live.pace.delay, live.is_paused));
-            let is_due = due <= now && !is_paused;
-            if is_due && let Some(renumbered) = model.renew() {
+            let is_renewed = model
+                .live()
+                .is_some_and(|live| std::mem::take(&mut live.is_renewed) && !live.is_paused);
+            if is_renewed && let Some(renumbered) = model.renew() {
                 app.renumber(&renumbered);
             }
-            app.refresh(&mut model, is_due);
-            if due <= now {
-                let is_empty = model.samples().is_empty();
-                due = now + if is_empty { delay.min(SOON) } else { delay };
-            }
+            app.refresh(&mut model, is_renewed);
+            let before = wanted(&mut model);
             let picture = app.picture(&mut model, self.screen.area());
             drop(model);
-            self.screen.show(&picture).map_err(Error::Screen)?;
-            let left = due.saturating_duration_since(Instant::now());
+            self.screen.show(picture).map_err(Error::Screen)?;
             let take = |event: &Event| app.take(&mut self.shared.show(), event);
-            if let Some(ended) = take_in(&self.input, &mut self.screen, Some(left), take)? {
+            if let Some(ended) = take_in(&self.input, &mut self.screen, None, take)? {
                 return Ok(ended);
+            }
+            if wanted(&mut self.shared.show()) != before {
+                // A pipe that is full says so already.
+                let _ = write(&self.orders, &[0]);
             }
         }
     }

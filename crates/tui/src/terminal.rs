@@ -1,12 +1,11 @@
 //! The terminal: taken over, given back, whatever happens.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
@@ -14,13 +13,22 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use rustix::process::Signal;
+use rustix::termios::tcgetwinsize;
 
 /// Whether the terminal is taken over. The panic hook has nothing else to ask.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// A picture is mostly written by one system call.
+const WRITTEN: usize = 1 << 15;
+
 /// A terminal that is taken over as long as this lives.
+///
+/// It is no `ratatui::Terminal`: that one opens `/dev/tty` for each picture to ask for its size, and
+/// writes it in pieces of 1 KiB.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    backend: CrosstermBackend<BufWriter<Stdout>>,
+    /// The picture that the terminal has; of no cells where nobody knows what it has.
+    shown: Buffer,
 }
 
 impl Screen {
@@ -32,29 +40,29 @@ impl Screen {
             before(info);
         }));
         take_over()?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        if terminal.is_err() {
-            give_back();
-        }
-        Ok(Self { terminal: terminal? })
+        let writer = BufWriter::with_capacity(WRITTEN, io::stdout());
+        Ok(Self { backend: CrosstermBackend::new(writer), shown: Buffer::default() })
     }
 
     /// How large it is.
     pub(super) fn area(&self) -> Rect {
-        self.terminal
-            .size()
-            .map_or(Rect::new(0, 0, 80, 24), |size| Rect::new(0, 0, size.width, size.height))
+        let size = tcgetwinsize(io::stdout()).ok();
+        let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or(Rect::new(0, 0, 80, 24), |size| Rect::new(0, 0, size.ws_col, size.ws_row))
     }
 
-    /// Shows a picture of its size. What doesn't fit is cut.
-    pub(super) fn show(&mut self, picture: &Buffer) -> io::Result<()> {
-        self.terminal.draw(|frame| {
-            let to = frame.buffer_mut();
-            let both = to.area.intersection(picture.area);
-            for at in both.positions() {
-                to[at] = picture[at].clone();
-            }
-        })?;
+    /// Shows a picture, of which it writes what has changed.
+    pub(super) fn show(&mut self, picture: Buffer) -> io::Result<()> {
+        if self.shown.area != picture.area {
+            self.backend.clear()?;
+            self.shown = Buffer::empty(picture.area);
+        }
+        let mut changes = self.shown.diff_iter(&picture).peekable();
+        if changes.peek().is_some() {
+            self.backend.draw(changes)?;
+            Backend::flush(&mut self.backend)?;
+        }
+        self.shown = picture;
         Ok(())
     }
 
@@ -65,10 +73,8 @@ impl Screen {
         // signal back, and going on takes it away.
         let _ = rustix::process::kill_current_process_group(Signal::TSTP);
         tare_kernel::signals::stop();
-        take_over()?;
-        // `Terminal::clear` would ask the terminal where its cursor is, and wait for the answer behind
-        // whoever reads keys.
-        self.terminal.resize(self.area())
+        self.shown = Buffer::default();
+        take_over()
     }
 }
 
@@ -81,7 +87,7 @@ impl Drop for Screen {
 fn take_over() -> io::Result<()> {
     enable_raw_mode()?;
     IS_TAKEN.store(true, Ordering::SeqCst);
-    execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture)
+    execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, Hide)
 }
 
 /// Puts the terminal back as it was, once. It may be gone.

@@ -17,7 +17,7 @@ struct Planted {
     to: &'static str,
 }
 
-const PLANTED: [Planted; 18] = [
+const PLANTED: [Planted; 20] = [
     Planted {
         what: "a tail that is eight bytes too far",
         file: "crates/kernel/src/ring/mod.rs",
@@ -115,6 +115,18 @@ const PLANTED: [Planted; 18] = [
         to: "let _ = self.check();",
     },
     Planted {
+        what: "a CPU that came back, whose events nobody knows",
+        file: "crates/record/src/recording/hotplug.rs",
+        from: "self.shared.with_output(|output| output.add_ids(&self.description, &ids));",
+        to: "self.shared.with_output(|_| Ok::<(), crate::output::OutputError>(()));",
+    },
+    Planted {
+        what: "samples of a lower rate that weigh as those of the first",
+        file: "crates/replay/src/profile/sink.rs",
+        from: "head.period.unwrap_or(of_event)",
+        to: "head.period.map_or(of_event, |_| 1_001_001)",
+    },
+    Planted {
         what: "a thread that begins without its parent's name",
         file: "crates/replay/src/threads.rs",
         from: "let comm = parent.and_then(|parent| parent.comm.clone());",
@@ -122,7 +134,7 @@ const PLANTED: [Planted; 18] = [
     },
     Planted {
         what: "a mapping that hides more than it replaces",
-        file: "crates/symbols/src/address_space.rs",
+        file: "crates/symbols/src/address_space/pieces.rs",
         from: "let after = overlapped.last().filter(|old| old.end > end);",
         to: "let after = overlapped.last().filter(|old| old.end > end + 0x1000);",
     },

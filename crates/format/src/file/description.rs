@@ -1,6 +1,8 @@
 //! What a recording says about itself: its events and features. In a pipe they come as records, and
 //! the description grows.
 
+use std::sync::Arc;
+
 use super::features::{self, Features};
 use super::loss::{Losses, Why};
 use super::note::Notes;
@@ -24,7 +26,8 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub struct Description {
     events: Vec<Event>,
-    by_id: Events,
+    /// Shared by copies.
+    by_id: Arc<Events>,
     ids: usize,
     features: Features,
     notes: Notes,
@@ -36,7 +39,7 @@ impl Description {
     pub(super) fn new(endian: Endian) -> Self {
         Self {
             events: Vec::new(),
-            by_id: Events::default(),
+            by_id: Arc::default(),
             ids: 0,
             features: Features::new(endian),
             notes: Notes::default(),
@@ -97,7 +100,7 @@ impl Description {
         }
         let ids = distinct(ids);
         self.ids += ids.len();
-        self.by_id.add(Layout::from(&attr), ids.iter().copied());
+        Arc::make_mut(&mut self.by_id).add(Layout::from(&attr), ids.iter().copied());
         self.events.push(Event { attr, ids, name: None });
         true
     }
@@ -114,7 +117,8 @@ impl Description {
             return false;
         }
         let before = event.ids.len();
-        event.ids.extend(ids.into_iter().filter(|id| self.by_id.add_id(at, *id)));
+        let by_id = Arc::make_mut(&mut self.by_id);
+        event.ids.extend(ids.into_iter().filter(|id| by_id.add_id(at, *id)));
         self.ids += event.ids.len() - before;
         true
     }

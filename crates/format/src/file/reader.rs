@@ -1,16 +1,16 @@
 //! Reading a recording from its front to its end.
 
+mod setup;
+
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::compression::Unpacker;
 use super::description::Description;
 use super::features;
-use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE, Section};
+use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE};
 use super::loss::{Losses, Why};
 use super::window::Window;
-use crate::abi::Attr;
-use crate::bytes::{Cursor, Endian, Words};
-use crate::limits;
+use crate::bytes::Endian;
 use crate::record::{RawRecord, Record, RecordHeader, kind};
 
 /// Why a recording can't be opened.
@@ -57,7 +57,7 @@ pub struct Entry<'a> {
     pub payload: Option<Payload>,
 }
 
-/// A recording that is being read. It holds one buffer of [`limits::READ_BUFFER`], whatever the
+/// A recording that is being read. It holds one buffer of [`crate::limits::READ_BUFFER`], whatever the
 /// size of the recording.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -293,21 +293,7 @@ impl<R: Read + Seek> Reader<R> {
         source.read_exact(&mut bytes).map_err(cut_header)?;
         let header = FileHeader::decode(&bytes, endian).ok_or(OpenError::CutHeader)?;
         let file_size = source.seek(SeekFrom::End(0))?;
-        let mut setup = Setup {
-            source: &mut source,
-            header,
-            endian,
-            file_size,
-            losses: Losses::default(),
-            description: Description::new(endian),
-        };
-        setup.read_attrs()?;
-        if header.data.size == 0 {
-            setup.losses.unfinished = true;
-        } else {
-            setup.read_features()?;
-        }
-        let Setup { losses, description, .. } = setup;
+        let (description, losses) = setup::read(&mut source, header, endian, file_size)?;
         let end = if header.data.size == 0 { Some(file_size) } else { header.data.end() };
         source.seek(SeekFrom::Start(header.data.offset.min(file_size)))?;
         let window = Window::new(source, header.data.offset, end);
@@ -345,103 +331,6 @@ fn cut_header(error: io::Error) -> OpenError {
         OpenError::CutHeader
     } else {
         OpenError::Io(error)
-    }
-}
-
-/// What a file's header points to, while it is read.
-struct Setup<'a, R> {
-    source: &'a mut R,
-    header: FileHeader,
-    endian: Endian,
-    file_size: u64,
-    losses: Losses,
-    description: Description,
-}
-
-impl<R: Read + Seek> Setup<'_, R> {
-    /// The bytes of a section as far as the file has them, at most `cap`.
-    fn section(&mut self, section: Section, cap: u64) -> io::Result<Vec<u8>> {
-        let size = section.size.min(cap).min(self.file_size.saturating_sub(section.offset));
-        if size == 0 {
-            return Ok(Vec::new());
-        }
-        self.source.seek(SeekFrom::Start(section.offset))?;
-        let mut bytes = Vec::new();
-        self.source.by_ref().take(size).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn read_attrs(&mut self) -> io::Result<()> {
-        let FileHeader { attr_size, attrs, .. } = self.header;
-        if !(80..=limits::ATTR_ENTRY).contains(&attr_size) {
-            self.losses.add(attrs.offset, attrs.size, Why::BadAttr);
-            return Ok(());
-        }
-        let bytes = self.section(attrs, attr_size * limits::EVENTS as u64)?;
-        self.losses.add(
-            attrs.offset.saturating_add(bytes.len() as u64),
-            attrs.size - bytes.len() as u64,
-            Why::CutData,
-        );
-        let entry_size = usize::try_from(attr_size).unwrap_or(usize::MAX);
-        for (entry, place) in bytes.chunks(entry_size).zip(0_u64..) {
-            let offset = attrs.offset + place * attr_size;
-            if let Some(why) = self.read_attr(entry, entry_size)? {
-                self.losses.add(offset, entry.len() as u64, why);
-            }
-        }
-        Ok(())
-    }
-
-    /// One entry: a `perf_event_attr`, and where the event's ids are. Says what is wrong with it.
-    fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<Why>> {
-        let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
-            return Ok(Some(Why::BadAttr));
-        };
-        let (Ok(attr), Some(section)) = (
-            Attr::from_bytes_in(attr, self.endian),
-            Section::decode(&mut Cursor::new(section, self.endian)),
-        ) else {
-            return Ok(Some(Why::BadAttr));
-        };
-        let bytes = self.section(section, limits::IDS as u64 * 8)?;
-        let is_cut = (bytes.len() as u64) < section.size;
-        let ids = Words::new(&bytes, self.endian).iter().collect();
-        let fits = self.description.add_event(attr, ids);
-        Ok(if !fits { Some(Why::OverLimit) } else { is_cut.then_some(Why::CutData) })
-    }
-
-    /// The table stands behind the data, one entry for each bit of the header.
-    fn read_features(&mut self) -> io::Result<()> {
-        let bits: Vec<_> = self.header.feature_bits().collect();
-        let wanted = Section {
-            offset: self.header.data.end().unwrap_or(u64::MAX),
-            size: bits.len() as u64 * 16,
-        };
-        let table = self.section(wanted, wanted.size)?;
-        self.losses.add(
-            wanted.offset.saturating_add(table.len() as u64),
-            wanted.size - table.len() as u64,
-            Why::CutFeature,
-        );
-        let mut fields = Cursor::new(&table, self.endian);
-        for bit in bits {
-            let Some(section) = Section::decode(&mut fields) else { break };
-            // HEADER_RESERVED: the entry is the header of a record. See the writer.
-            if bit == 0 {
-                continue;
-            }
-            let room = self.description.features().room();
-            let data = self.section(section, room)?;
-            let missing = section.size - data.len() as u64;
-            self.losses.add(
-                section.offset,
-                missing,
-                if section.size > room { Why::OverLimit } else { Why::CutFeature },
-            );
-            self.description.add_feature(bit, data);
-        }
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ mod budget;
 mod estimate;
 mod follow;
 mod kept_binaries;
+mod off_cpu;
 mod sampling;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ pub use budget::{Budget, RateChange};
 pub use estimate::Estimate;
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use kept_binaries::KeptBinaries;
-pub use sampling::{SampleCost, SamplingCost, ShareOf};
+pub use off_cpu::OffCpu;
+pub use sampling::{CostOrigin, SampleCost, SamplingCost, ShareOf};
 
 /// The version that this program writes. A reader takes what it knows of any version.
 const VERSION: u32 = 1;
@@ -70,6 +72,8 @@ pub struct Ledger {
     pub stopped: Option<String>,
     /// The binaries that were kept, where that was asked for.
     pub kept_binaries: Option<KeptBinaries>,
+    /// The time that tasks were not on a CPU, where that was asked for.
+    pub off_cpu: Option<OffCpu>,
 }
 
 /// Who recorded.
@@ -144,6 +148,8 @@ pub struct Cost {
     pub recording_cpu_ns: u64,
     /// CPU time since, until this was written.
     pub end_cpu_ns: u64,
+    /// CPU time that measuring what a sample costs took, where that was measured at the end.
+    pub calibration_cpu_ns: u64,
     /// How often it was woken while events were enabled.
     pub wake_ups: u64,
     /// System calls that it made to wait and to write, as its code counts them
@@ -159,10 +165,12 @@ pub struct Cost {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Output {
-    /// `write`, `mmap` or `stream`.
+    /// `write`, `mmap`, `direct` or `stream`.
     pub path: String,
     /// Why not as was asked for.
     pub fallback: Option<String>,
+    /// Times that more came in than the disk took past the page cache, and went through it for a while.
+    pub spills: u64,
     /// Bytes of records.
     pub record_bytes: u64,
     /// Bytes in the recording when this was written.

@@ -5,6 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Estimate, Event, Ledger};
 
+/// Where the cost of a sample comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CostOrigin {
+    /// A study of the host, by `tare overhead`.
+    Study,
+    /// A short measurement at a recording's end.
+    Calibration,
+    /// Nobody measured it on the host.
+    Estimate,
+}
+
 /// What one sample of an event takes from the program that it interrupts.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SampleCost {
@@ -14,8 +26,14 @@ pub struct SampleCost {
     /// looked up for a call chain.
     #[serde(default = "once")]
     pub in_kernel: f64,
-    /// Whether `tare overhead` measured it on the host that recorded; else it is an estimate.
+    /// Whether it was measured on the host that recorded; else it is an estimate.
     pub calibrated: bool,
+    /// How; `None` in ledgers that don't tell.
+    #[serde(default)]
+    pub origin: Option<CostOrigin>,
+    /// Whether it was measured with call chains like those of the samples.
+    #[serde(default)]
+    pub exact: bool,
     /// Where it comes from, as part of a sentence.
     pub source: String,
     /// When it was measured, in seconds since 1970.

@@ -196,14 +196,15 @@ pub struct SampleId {
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     layouts: Vec<Layout>,
-    by_id: HashMap<u64, usize>,
+    by_id: HashMap<u64, usize, foldhash::fast::RandomState>,
 }
 
 impl Events {
     /// Adds the next event, with its ids. Where two events have one id, it is the first's.
     pub fn add(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
-        let event = self.layouts.len();
+        let (event, ids) = (self.layouts.len(), ids.into_iter());
         self.layouts.push(layout);
+        self.by_id.reserve(ids.size_hint().0);
         for id in ids {
             self.by_id.entry(id).or_insert(event);
         }

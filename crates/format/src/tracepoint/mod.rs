@@ -64,12 +64,16 @@ impl Format {
             Some(directives) => printf::print(directives, &mut bytes, out),
             None => {
                 out.extend_from_slice(b"[FAILED TO PARSE]");
-                self.fields
-                    .iter()
-                    .filter(|field| !field.is_common())
-                    .for_each(|field| field.print(raw, endian, out));
+                self.print_fields(raw, endian, out);
             }
         }
+    }
+
+    /// Adds the tracepoint's own fields one by one: ` name=value` each. What comes from the bytes is
+    /// untrusted.
+    pub fn print_fields(&self, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
+        let own = self.fields.iter().filter(|field| !field.is_common());
+        own.for_each(|field| field.print(raw, endian, out));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use rustix::io::Errno;
 
+use super::syscall::bpf_fd;
+
 /// `BPF_PROG_LOAD` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
 const BPF_PROG_LOAD: libc::c_int = 5;
 /// `BPF_PROG_TYPE_TRACEPOINT` of `enum bpf_prog_type`.
@@ -30,7 +32,7 @@ struct ProgLoad {
 /// `EPERM` without `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`), or where a seccomp filter
 /// refuses; `ENOSYS` on a kernel without bpf(2).
 pub fn try_load() -> Result<(), Errno> {
-    let attr = ProgLoad {
+    let mut attr = ProgLoad {
         prog_type: TRACEPOINT,
         insn_cnt: 2,
         insns: RETURN_0.as_ptr().expose_provenance() as u64,
@@ -41,26 +43,7 @@ pub fn try_load() -> Result<(), Errno> {
         kern_version: 0,
         prog_flags: 0,
     };
-    // SAFETY: the attribute is as long as is said, and the instructions and the licence that it
-    // points to are statics; the kernel writes nothing, as it was given no log.
-    #[allow(unsafe_code)]
-    let fd = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<ProgLoad>())
-    };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error()
-            .raw_os_error()
-            .map_or(Errno::IO, Errno::from_raw_os_error));
-    }
-    // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
-    #[allow(unsafe_code)]
-    let owned = unsafe {
-        <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(
-            i32::try_from(fd).map_err(|_| Errno::BADF)?,
-        )
-    };
-    drop(owned);
-    Ok(())
+    bpf_fd(BPF_PROG_LOAD, &mut attr).map(drop)
 }
 
 #[cfg(test)]

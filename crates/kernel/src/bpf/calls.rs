@@ -1,12 +1,13 @@
 //! Each system call, with what its arguments point to: `bpf/calls.bpf.c`.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use aya::maps::{Array, MapData, RingBuf};
+use aya::maps::Array;
 use aya::{Pod, include_bytes_aligned};
 
 use super::follow::{Call, Follow};
 use super::load::{BpfError, Loaded, Plan};
+use super::record_ring::RecordRing;
 
 #[cfg(target_arch = "x86_64")]
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.x86_64.o");
@@ -257,9 +258,6 @@ pub struct CallRecord<'a> {
     pub event: TaskEvent<'a>,
 }
 
-/// How many records are read before anything else is looked at.
-const BATCH: usize = 10_000;
-
 /// `struct record`, without its values.
 const HEADER: usize = 24;
 const VALUES: usize = 48;
@@ -305,8 +303,7 @@ impl<'a> CallRecord<'a> {
 pub struct Calls {
     /// `None` when stopped.
     programs: Option<Loaded>,
-    ring: RingBuf<MapData>,
-    missing: Array<MapData, u64>,
+    ring: RecordRing,
 }
 
 impl std::fmt::Debug for Calls {
@@ -353,18 +350,17 @@ impl Calls {
             let raw = RawCall { wanted, above_stack: plan.above_stack, arguments };
             calls.set(call.slot(), raw, 0)?;
         }
-        let ring = loaded.take("ring")?.try_into()?;
-        let missing = loaded.take("missing")?.try_into()?;
+        let ring = RecordRing::take(&mut loaded)?;
         follow.mark(&loaded)?;
         loaded.attach()?;
-        Ok(Self { programs: Some(loaded), ring, missing })
+        Ok(Self { programs: Some(loaded), ring })
     }
 
     /// What becomes readable when an eighth of the ring buffer is full. Less than that is there to
     /// be read without.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
+        self.ring.file()
     }
 
     /// Hands over records that wait, in the order in which they were written: at most 10,000,
@@ -377,11 +373,8 @@ impl Calls {
         &mut self,
         mut each: impl FnMut(CallRecord<'_>, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        for number in 0..BATCH {
-            let Some(bytes) = self.ring.next() else { return Ok(number) };
-            CallRecord::parse(&bytes).map_or(Ok(()), |record| each(record, &bytes))?;
-        }
-        Ok(BATCH)
+        self.ring
+            .drain(|bytes| CallRecord::parse(bytes).map_or(Ok(()), |record| each(record, bytes)))
     }
 
     /// Ends the tracing: the programs are gone, what they wrote stays.
@@ -394,7 +387,7 @@ impl Calls {
     /// # Errors
     /// The kernel's own.
     pub fn missing(&self) -> Result<u64, BpfError> {
-        Ok(self.missing.get(&0, 0)?)
+        self.ring.missing()
     }
 }
 

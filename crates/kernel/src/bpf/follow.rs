@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use super::load::{BpfError, Loaded};
+use super::syscall::bpf;
 
 /// `BPF_MAP_UPDATE_ELEM` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
@@ -64,12 +65,12 @@ const WAITING: u32 = 3;
 
 impl Follow {
     /// The constant `all_tasks`.
-    pub(super) fn all_tasks(&self) -> u32 {
+    pub(crate) fn all_tasks(&self) -> u32 {
         u32::from(matches!(self, Self::All(_)))
     }
 
     /// Marks the tasks that are followed, and this process, which is not.
-    pub(super) fn mark(&self, loaded: &Loaded) -> Result<(), BpfError> {
+    pub(crate) fn mark(&self, loaded: &Loaded) -> Result<(), BpfError> {
         let tasks = loaded.storage("tasks")?;
         mark(tasks, getpid().as_raw_pid(), LEFT_OUT)?;
         match self {
@@ -78,6 +79,11 @@ impl Follow {
             Self::All(None) => Ok(()),
         }
     }
+}
+
+/// Has this process looked at, too.
+pub(crate) fn follow_own(loaded: &Loaded) -> Result<(), BpfError> {
+    mark(loaded.storage("tasks")?, getpid().as_raw_pid(), FOLLOWED)
 }
 
 /// The attribute of `BPF_MAP_UPDATE_ELEM`, in `union bpf_attr`.
@@ -90,28 +96,21 @@ struct Update {
 }
 
 fn mark(tasks: BorrowedFd<'_>, pid: i32, state: u32) -> Result<(), BpfError> {
+    store(tasks, pid, &Task { start: 0, slot: 0, state, missed: 0, retry: 0 })
+}
+
+/// Puts what is known of a process, of its first thread, into task storage with values of this type.
+pub(super) fn store<T>(storage: BorrowedFd<'_>, pid: i32, value: &T) -> Result<(), BpfError> {
     let known = Pid::from_raw(pid).ok_or(BpfError::NoProcess(pid))?;
     let process = pidfd_open(known, PidfdFlags::empty()).map_err(|_| BpfError::NoProcess(pid))?;
     let key = process.as_fd().as_raw_fd();
-    let value = Task { start: 0, slot: 0, state, missed: 0, retry: 0 };
-    let attr = Update {
-        map: u32::try_from(tasks.as_raw_fd()).map_err(|_| Errno::BADF)?,
-        key: (&raw const key).expose_provenance() as u64,
-        value: (&raw const value).expose_provenance() as u64,
+    let mut attr = Update {
+        map: u32::try_from(storage.as_raw_fd()).map_err(|_| Errno::BADF)?,
+        key: std::ptr::from_ref(&key).expose_provenance() as u64,
+        value: std::ptr::from_ref(value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the attribute is as long as is said; the key and the value that it points to are
-    // locals of the sizes that the map was made with, and the kernel only reads them.
-    #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, &raw const attr, size_of::<Update>())
-    };
-    if result == 0 { Ok(()) } else { Err(last_error().into()) }
-}
-
-fn last_error() -> Errno {
-    let error = std::io::Error::last_os_error();
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+    Ok(bpf(BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)?)
 }
 
 #[cfg(test)]

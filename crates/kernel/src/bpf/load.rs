@@ -3,13 +3,15 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
-use aya::programs::{BtfTracePoint, ProgramError};
-use aya::{BtfError, Ebpf, EbpfError, EbpfLoader};
+use aya::programs::links::LinkError;
+use aya::programs::{BtfTracePoint, Iter, ProgramError, UProbe};
+use aya::sys::SyscallError;
+use aya::{Btf, BtfError, Ebpf, EbpfError, EbpfLoader};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use super::allowed::try_load;
-use super::type_ids::of_tracepoints;
+use super::type_ids::{of_iterator, of_tracepoints};
 
 /// The kernel's description of its types.
 const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
@@ -27,7 +29,7 @@ pub enum BpfError {
     #[error("a BPF object can't be loaded: {0}")]
     Object(#[source] Box<EbpfError>),
     /// A program is refused, or its tracepoint isn't there.
-    #[error("the BPF program '{name}' can't be attached: {error}")]
+    #[error("the BPF program '{name}' can't be attached: {}", without_log(error))]
     Program {
         /// The program, called as its tracepoint.
         name: &'static str,
@@ -45,6 +47,22 @@ pub enum BpfError {
     Kernel(#[from] Errno),
 }
 
+/// What the kernel's verifier says to a program that it refuses has thousands of lines.
+fn without_log(error: &ProgramError) -> String {
+    let text = error.to_string();
+    text.split(". Verifier output").next().unwrap_or_default().to_owned()
+}
+
+impl BpfError {
+    /// What happened, in a line: what the kernel's verifier says to a program has many.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let text = self.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        line.split(". Verifier output").next().unwrap_or_default().to_owned()
+    }
+}
+
 impl From<MapError> for BpfError {
     fn from(error: MapError) -> Self {
         Self::Map(Box::new(error))
@@ -52,18 +70,34 @@ impl From<MapError> for BpfError {
 }
 
 /// What is told to an object before it is loaded.
-pub(super) struct Plan<'a> {
-    pub(super) object: &'static [u8],
+pub(crate) struct Plan<'a> {
+    pub(crate) object: &'static [u8],
     /// Its constants, by name.
-    pub(super) constants: &'a [(&'static str, u32)],
+    pub(crate) constants: &'a [(&'static str, u32)],
     /// The sizes of its maps, where not those of the source.
-    pub(super) sizes: &'a [(&'static str, u32)],
+    pub(crate) sizes: &'a [(&'static str, u32)],
     /// The programs to attach, each called as its tracepoint.
-    pub(super) programs: &'a [&'static str],
+    pub(crate) programs: &'a [&'static str],
+}
+
+/// A loader, which parses all of the kernel's BTF by itself, and what the programs are asked for
+/// by their tracepoints; this is found meanwhile, as both take some 10 ms and more.
+fn loader_and_types(tracepoints: &[&str]) -> (EbpfLoader<'static>, Result<Btf, BtfError>) {
+    let types = || {
+        std::fs::read(VMLINUX)
+            .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
+            .and_then(|bytes| of_tracepoints(&bytes, tracepoints))
+    };
+    std::thread::scope(|scope| {
+        let meanwhile = std::thread::Builder::new().spawn_scoped(scope, types);
+        let loader = EbpfLoader::new();
+        let found = meanwhile.ok().and_then(|thread| thread.join().ok());
+        (loader, found.unwrap_or_else(types))
+    })
 }
 
 /// An object whose programs are in the kernel, not attached yet. Dropping it takes all of it back.
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     ebpf: Ebpf,
     programs: Vec<&'static str>,
 }
@@ -71,14 +105,10 @@ pub(super) struct Loaded {
 impl Loaded {
     /// # Errors
     /// `NotPermitted`, `NoBtf`, `Object` or `Program` of [`BpfError`].
-    pub(super) fn load(plan: &Plan<'_>) -> Result<Self, BpfError> {
+    pub(crate) fn load(plan: &Plan<'_>) -> Result<Self, BpfError> {
         try_load().map_err(BpfError::NotPermitted)?;
-        let kernel_types = std::fs::read(VMLINUX)
-            .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
-            .and_then(|bytes| of_tracepoints(&bytes, plan.programs));
-        let btf = kernel_types.map_err(BpfError::NoBtf)?;
-        // It parses the kernel's BTF by itself.
-        let mut loader = EbpfLoader::new();
+        let (mut loader, btf) = loader_and_types(plan.programs);
+        let btf = btf.map_err(BpfError::NoBtf)?;
         loader.allow_unsupported_maps();
         for (name, value) in plan.constants {
             loader.override_global(name, value, true);
@@ -93,7 +123,7 @@ impl Loaded {
     }
 
     /// From now on the programs run.
-    pub(super) fn attach(&mut self) -> Result<(), BpfError> {
+    pub(crate) fn attach(&mut self) -> Result<(), BpfError> {
         self.each(|_, program| program.attach().map(drop))
     }
 
@@ -105,21 +135,68 @@ impl Loaded {
             let program =
                 self.ebpf.program_mut(name).ok_or(BpfError::Kernel(Errno::NOENT))?.try_into();
             let done = program.and_then(|program| act(name, program));
-            done.map_err(|error| BpfError::Program { name, error: Box::new(error) })?;
+            done.map_err(failed(name))?;
         }
         Ok(())
     }
 
+    /// Loads the program of this name that visits each task ([`Self::visit_tasks`]).
+    pub(crate) fn load_task_iterator(&mut self, name: &'static str) -> Result<(), BpfError> {
+        let kernel_types = std::fs::read(VMLINUX)
+            .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
+            .and_then(|bytes| of_iterator(&bytes, "task"));
+        let btf = kernel_types.map_err(BpfError::NoBtf)?;
+        self.iterator(name)?.load("task", &btf).map_err(failed(name))
+    }
+
+    /// Runs it for each task there is.
+    pub(crate) fn visit_tasks(&mut self, name: &'static str) -> Result<(), BpfError> {
+        let program = self.iterator(name)?;
+        let link = program.attach().and_then(|link| program.take_link(link));
+        let errno = |error: &std::io::Error| {
+            error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+        };
+        let file = link.map_err(failed(name))?.into_file().map_err(|error| match error {
+            LinkError::SyscallError(SyscallError { io_error, .. }) => errno(&io_error),
+            _ => Errno::IO,
+        })?;
+        let done = std::io::copy(&mut &file, &mut std::io::sink());
+        Ok(done.map(drop).map_err(|error| errno(&error))?)
+    }
+
+    fn iterator(&mut self, name: &'static str) -> Result<&mut Iter, BpfError> {
+        let program = self.ebpf.program_mut(name).ok_or(BpfError::Kernel(Errno::NOENT))?;
+        program.try_into().map_err(failed(name))
+    }
+
+    /// Loads a program that is to be attached to functions.
+    pub(crate) fn load_probe(&mut self, name: &'static str) -> Result<(), BpfError> {
+        let program = self.ebpf.program_mut(name).ok_or(BpfError::Kernel(Errno::NOENT))?;
+        let loaded = <&mut UProbe>::try_from(program).and_then(UProbe::load);
+        loaded.map_err(|error| BpfError::Program { name, error: Box::new(error) })
+    }
+
+    /// Such a program, once it is loaded.
+    pub(crate) fn probe(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
+        let program = self.ebpf.program(name).ok_or(BpfError::Kernel(Errno::NOENT))?;
+        let fd = program.fd().map_err(|_| BpfError::Kernel(Errno::NOENT))?;
+        Ok(fd.as_fd())
+    }
+
     /// Takes a map out, to be used after the programs are gone.
-    pub(super) fn take(&mut self, name: &str) -> Result<Map, BpfError> {
+    pub(crate) fn take(&mut self, name: &str) -> Result<Map, BpfError> {
         self.ebpf.take_map(name).ok_or(BpfError::Kernel(Errno::NOENT))
     }
 
-    /// The task storage, which the loader has no type for.
-    pub(super) fn storage(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
+    /// A map that the loader has no type for, as task storage.
+    pub(crate) fn storage(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
         match self.ebpf.map(name) {
             Some(Map::Unsupported(map)) => Ok(map.fd().as_fd()),
             _ => Err(BpfError::Kernel(Errno::NOENT)),
         }
     }
+}
+
+fn failed(name: &'static str) -> impl FnOnce(ProgramError) -> BpfError {
+    move |error| BpfError::Program { name, error: Box::new(error) }
 }

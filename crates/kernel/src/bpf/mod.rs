@@ -11,8 +11,14 @@ mod calls;
 mod file;
 mod follow;
 mod load;
+mod lock;
+mod off_cpu;
 mod programs;
+mod record_ring;
+mod sched;
+mod step_back;
 mod summary;
+mod syscall;
 mod type_ids;
 
 pub use allowed::try_load;
@@ -20,7 +26,18 @@ pub use calls::{
     CallPlan, CallRecord, Calls, Chunk, Copied, Part, RESULT, SECOND, TaskEvent, When, chunks,
 };
 pub use file::Description;
+pub(crate) use follow::follow_own;
 pub use follow::{Call, Follow};
 pub use load::BpfError;
+pub(crate) use load::{Loaded, Plan};
+pub use lock::{FutexStack, LockKind, LockSums, Locks};
+pub use off_cpu::{
+    OffCpu, OffCpuCounts, OffCpuPlan, REGISTERS, Seen, StackCopy, Wait, WaitStacks, WaitState,
+    Waker,
+};
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};
-pub use summary::{By, CallSums, Histogram, Summary, Sums, ThreadName};
+pub(crate) use record_ring::RecordRing;
+pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
+pub use step_back::StepBack;
+pub use summary::{By, CallSums, Summary, Sums, ThreadName};
+pub(crate) use syscall::bpf_fd;

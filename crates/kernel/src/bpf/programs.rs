@@ -1,10 +1,9 @@
 //! The programs that are loaded, and where their machine code lies.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::btf::FunctionNames;
+use super::syscall::{bpf, bpf_fd};
 
 // `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
 const PROG_GET_NEXT_ID: libc::c_int = 11;
@@ -115,7 +114,7 @@ pub fn loaded_programs() -> Vec<LoadedProgram> {
     let mut at = ById { id: 0, next_id: 0, open_flags: 0 };
     while programs.len() < PROGRAMS {
         // The kernel answers in the attribute.
-        if command(PROG_GET_NEXT_ID, &mut at).is_err() || at.next_id <= at.id {
+        if bpf(PROG_GET_NEXT_ID, &mut at).is_err() || at.next_id <= at.id {
             break;
         }
         at.id = at.next_id;
@@ -155,10 +154,7 @@ fn program(id: u32) -> Option<LoadedProgram> {
         let of_type = types.get(at).and_then(|[_, kind]| names.as_ref()?.get(*kind));
         let name = of_type.unwrap_or(if at == 0 { own } else { b"F" });
         // The first one is called by the tag of all, as in `/proc/kallsyms`.
-        let tag: String = if at == 0 { found.tag } else { tags[at] }
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let tag = tare_format::hex(if at == 0 { &found.tag } else { &tags[at] });
         let parts: [&[u8]; 4] = [b"bpf_prog_", tag.as_bytes(), b"_", name];
         parts[..if name.is_empty() { 2 } else { 4 }].concat()
     };
@@ -180,14 +176,11 @@ fn function_names(id: u32) -> Option<FunctionNames> {
         id: 0,
     };
     info(&file, &mut found)?;
-    FunctionNames::read(bytes)
+    FunctionNames::read(&bytes)
 }
 
 fn open(kind: libc::c_int, id: u32) -> Option<OwnedFd> {
-    let fd = command(kind, &mut ById { id, next_id: 0, open_flags: 0 }).ok()?;
-    // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
-    #[allow(unsafe_code)]
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    bpf_fd(kind, &mut ById { id, next_id: 0, open_flags: 0 }).ok()
 }
 
 /// What the kernel says of a program or of types: into what the structure points to, too.
@@ -197,21 +190,7 @@ fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
         info_len: u32::try_from(size_of::<T>()).ok()?,
         info: std::ptr::from_mut(into).expose_provenance() as u64,
     };
-    command(OBJ_GET_INFO_BY_FD, &mut attr).ok().map(|_| ())
-}
-
-/// bpf(2).
-fn command<T>(command: libc::c_int, attr: &mut T) -> Result<libc::c_int, Errno> {
-    // SAFETY: the attribute is as long as is said. What it points to, and what that points to, is
-    // alive in the caller and as long as is said there; the kernel writes plain numbers.
-    #[allow(unsafe_code)]
-    let done =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
-    if done < 0 {
-        let error = std::io::Error::last_os_error().raw_os_error();
-        return Err(error.map_or(Errno::IO, Errno::from_raw_os_error));
-    }
-    libc::c_int::try_from(done).map_err(|_| Errno::IO)
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr).ok().map(|_| ())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use aya::{Pod, include_bytes_aligned};
 
 use super::follow::{Call, Follow};
 use super::load::{BpfError, Loaded, Plan};
+use crate::histogram::Histogram;
 
 #[cfg(target_arch = "x86_64")]
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/summary.x86_64.o");
@@ -23,16 +24,6 @@ pub enum By {
     /// Also the cgroup (version 2).
     Cgroup,
 }
-
-const FIRST_POWER: u32 = 5;
-const POWERS: u32 = 36;
-const BUCKETS: usize = 4 * POWERS as usize;
-
-/// Durations: four buckets for each power of two from 32 ns on. The last holds what is longer, the
-/// first also what is shorter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Histogram([u64; BUCKETS]);
 
 /// `struct sums`.
 #[derive(Clone, Copy, Debug)]
@@ -72,58 +63,6 @@ unsafe impl Pod for Key {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for ThreadName {}
-
-impl Histogram {
-    /// Without a duration.
-    pub const EMPTY: Self = Self([0; BUCKETS]);
-
-    /// Adds a duration, to the bucket that the programs in the kernel would add it to.
-    pub fn count(&mut self, duration_ns: u64) {
-        let power = duration_ns.checked_ilog2().unwrap_or(0);
-        let at = power.checked_sub(FIRST_POWER).map_or(0, |above| {
-            4 * above as usize + usize::try_from(duration_ns >> (power - 2) & 3).unwrap_or(0)
-        });
-        self.0[at.min(BUCKETS - 1)] += 1;
-    }
-
-    /// The buckets that hold anything: the first nanosecond, the first beyond, and how many.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let bounds = |at: usize| if at == 0 { 0 } else { Self::start(at) };
-        (0..BUCKETS)
-            .map(move |at| (bounds(at), Self::start(at + 1), self.0[at]))
-            .filter(|&(.., count)| count > 0)
-    }
-
-    /// Where a bucket begins, in nanoseconds.
-    fn start(at: usize) -> u64 {
-        let power = FIRST_POWER + u32::try_from(at / 4).unwrap_or(POWERS);
-        (1 << power) + (at as u64 % 4) * (1 << (power - 2))
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
-            *ours += theirs;
-        }
-    }
-
-    /// The duration, in nanoseconds, that this share of all is not longer than: within a bucket as
-    /// if its calls were spread evenly.
-    #[must_use]
-    pub fn quantile(&self, share: f64) -> f64 {
-        let all: u64 = self.0.iter().sum();
-        let mut left = share * all as f64;
-        let mut longest = 0.0;
-        for (from, to, count) in self.buckets() {
-            let (from, to, count) = (from as f64, to as f64, count as f64);
-            if left <= count {
-                return from + (to - from) * left / count;
-            }
-            left -= count;
-            longest = to;
-        }
-        longest
-    }
-}
 
 /// The sums of one call, of all threads, of one thread or of one cgroup.
 #[derive(Clone, Debug)]
@@ -273,25 +212,7 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_program() {
-        assert_eq!(size_of::<RawSums>(), 24 + 8 * BUCKETS);
+        assert_eq!(size_of::<RawSums>(), 24 + 8 * 144);
         assert_eq!((size_of::<Key>(), size_of::<ThreadName>()), (16, 20));
-    }
-
-    #[test]
-    fn quantiles_lie_within_their_buckets() {
-        for ns in [0, 31, 32, 39, 40, 1000, 1 << 40, u64::MAX] {
-            let mut one = Histogram::EMPTY;
-            one.count(ns);
-            let [(from, to, 1)] = one.buckets().collect::<Vec<_>>()[..] else { panic!("{ns}") };
-            assert!(ns >= from && (ns < to || ns > 1 << 40), "{ns}: {from} to {to}");
-        }
-        let mut histogram = Histogram::EMPTY;
-        assert_eq!(histogram.quantile(0.5), 0.0);
-        // 32, 40, 48 and 56 ns are the first four starts.
-        histogram.0[0] = 50;
-        histogram.0[5] = 50;
-        assert_eq!(histogram.buckets().collect::<Vec<_>>(), [(0, 40, 50), (80, 96, 50)]);
-        assert_eq!((histogram.quantile(0.25), histogram.quantile(1.0)), (20.0, 96.0));
-        assert!((80.0..96.0).contains(&histogram.quantile(0.6)));
     }
 }

@@ -8,61 +8,23 @@ use std::collections::HashMap;
 
 use aya::{Btf, BtfError, Endianness};
 
-const MAGIC: u16 = 0xeb9f;
-const HEADER: usize = 24;
-/// `BTF_KIND_FWD` and `BTF_KIND_TYPEDEF`: nothing follows their 12 bytes.
-const FWD: u32 = 7;
-const TYPEDEF: u32 = 8;
+use super::btf::{FORWARD, FUNCTION, TYPEDEF, Types, written};
 
-fn word(bytes: &[u8], at: usize) -> Option<usize> {
-    let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
-    usize::try_from(u32::from_ne_bytes(bytes)).ok()
-}
-
-/// How many bytes follow the 12 that each type begins with.
-fn tail(kind: u32, count: usize) -> Option<usize> {
-    Some(match kind {
-        // INT, VAR, DECL_TAG
-        1 | 14 | 17 => 4,
-        // PTR, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FLOAT, TYPE_TAG
-        2 | 7..=12 | 16 | 18 => 0,
-        // ARRAY
-        3 => 12,
-        // STRUCT, UNION, DATASEC, ENUM64
-        4 | 5 | 15 | 19 => 12 * count,
-        // ENUM, FUNC_PROTO
-        6 | 13 => 8 * count,
-        _ => return None,
-    })
-}
-
-/// The numbers of types with these names (of kind TYPEDEF); those that there are.
-fn type_ids<'a>(btf: &[u8], names: &[&'a str]) -> Option<HashMap<&'a str, u32>> {
-    let header = btf.get(..HEADER)?;
-    if u16::from_ne_bytes([header[0], header[1]]) != MAGIC {
-        return None;
-    }
-    let start = word(header, 4)?;
-    let (types, types_length) = (start + word(header, 8)?, word(header, 12)?);
-    let (strings, strings_length) = (start + word(header, 16)?, word(header, 20)?);
-    let types = btf.get(types..types.checked_add(types_length)?)?;
-    let strings = btf.get(strings..strings.checked_add(strings_length)?)?;
+/// The numbers of types of a kind with these names; `None` where one isn't found.
+fn type_ids<'a>(btf: &[u8], kind: u32, names: &[&'a str]) -> Option<HashMap<&'a str, u32>> {
+    let types = Types::read(btf)?;
     let mut found = HashMap::new();
-    let (mut at, mut id) = (0, 1);
-    while at < types.len() && found.len() < names.len() {
-        let (name, info) = (word(types, at)?, u32::try_from(word(types, at + 4)?).ok()?);
-        let kind = info >> 24 & 0x1f;
-        if kind == TYPEDEF {
-            let text = strings.get(name..)?;
-            let is_it = |wanted: &&&str| {
-                text.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
-            };
-            found.extend(names.iter().find(is_it).map(|name| (*name, id)));
+    for (id, of) in (1..).zip(types.iter()).filter(|(_, of)| of.kind == kind) {
+        let Some(text) = types.text(of) else { continue };
+        let is_it = |wanted: &&&str| {
+            text.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        found.extend(names.iter().find(is_it).map(|name| (*name, id)));
+        if found.len() == names.len() {
+            return Some(found);
         }
-        at += 12 + tail(kind, (info & 0xffff) as usize)?;
-        id += 1;
     }
-    Some(found)
+    None
 }
 
 /// BTF in which the types of these tracepoints have the numbers that they have in the kernel's, and
@@ -73,28 +35,34 @@ fn type_ids<'a>(btf: &[u8], names: &[&'a str]) -> Option<HashMap<&'a str, u32>> 
 pub(super) fn of_tracepoints(btf: &[u8], tracepoints: &[&str]) -> Result<Btf, BtfError> {
     let names: Vec<String> = tracepoints.iter().map(|name| format!("btf_trace_{name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    // What isn't understood is for the loader to complain about.
-    let Some(ids) = type_ids(btf, &names) else { return Btf::parse(btf, Endianness::default()) };
+    only(btf, TYPEDEF, &names)
+}
+
+/// The same for the function that an iterator of this kind stands for.
+///
+/// # Errors
+/// These bytes are not BTF.
+pub(super) fn of_iterator(btf: &[u8], kind: &str) -> Result<Btf, BtfError> {
+    only(btf, FUNCTION, &[&format!("bpf_iter_{kind}")])
+}
+
+fn only(btf: &[u8], kind: u32, names: &[&str]) -> Result<Btf, BtfError> {
+    // What isn't found or understood is for the loader to complain about.
+    let Some(ids) = type_ids(btf, kind, names) else {
+        return Btf::parse(btf, Endianness::default());
+    };
     let count = ids.values().max().copied().unwrap_or(0) as usize;
-    let nothing = [0_u32, FWD << 24, 0];
+    let nothing = [0_u32, FORWARD << 24, 0];
     let mut types = nothing.repeat(count);
     let mut strings = vec![0];
     for (name, id) in ids {
         let at = 3 * (id as usize - 1);
         types[at] = u32::try_from(strings.len()).unwrap_or(0);
-        types[at + 1] = TYPEDEF << 24;
+        types[at + 1] = kind << 24;
         strings.extend_from_slice(name.as_bytes());
         strings.push(0);
     }
-    let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    let (types_length, strings_length) = (length(4 * types.len()), length(strings.len()));
-    let mut bytes = Vec::with_capacity(HEADER + 4 * types.len() + strings.len());
-    bytes.extend(MAGIC.to_ne_bytes());
-    bytes.extend([1, 0]); // version and flags
-    let header = [length(HEADER), 0, types_length, types_length, strings_length];
-    bytes.extend(header.iter().chain(&types).flat_map(|word| word.to_ne_bytes()));
-    bytes.extend(strings);
-    Btf::parse(&bytes, Endianness::default())
+    Btf::parse(&written(&types, &strings), Endianness::default())
 }
 
 #[cfg(test)]
@@ -115,16 +83,19 @@ mod tests {
     fn numbers_are_those_of_the_whole() {
         let Some(bytes) = kernel() else { return };
         let names = ["btf_trace_sys_enter", "btf_trace_sys_exit", "btf_trace_sched_switch"];
-        let whole = type_ids(&bytes, &names).unwrap();
+        let whole = type_ids(&bytes, TYPEDEF, &names).unwrap();
         assert_eq!(whole.len(), 3);
         let small = of_tracepoints(&bytes, &["sys_enter", "sys_exit", "sched_switch"]).unwrap();
-        assert_eq!(type_ids(&small.to_bytes(), &names).unwrap(), whole);
+        assert_eq!(type_ids(&small.to_bytes(), TYPEDEF, &names).unwrap(), whole);
+        let whole = type_ids(&bytes, FUNCTION, &["bpf_iter_task"]).unwrap();
+        let small = of_iterator(&bytes, "task").unwrap();
+        assert_eq!(type_ids(&small.to_bytes(), FUNCTION, &["bpf_iter_task"]).unwrap(), whole);
     }
 
     #[test]
     fn damaged_bytes_are_no_panic() {
         let mut bytes = [0; 64];
-        bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[..2].copy_from_slice(&0xeb9f_u16.to_ne_bytes());
         bytes[4] = 24;
         for length in 0..64 {
             let _ = of_tracepoints(&bytes[..length], &["sys_enter"]);
@@ -136,6 +107,6 @@ mod tests {
         }
         let Some(mut bytes) = kernel() else { return };
         bytes.truncate(bytes.len() / 2);
-        let _ = type_ids(&bytes, &["btf_trace_sys_enter"]);
+        let _ = type_ids(&bytes, TYPEDEF, &["btf_trace_sys_enter"]);
     }
 }

@@ -5,18 +5,15 @@
 //! then the command has the limits that it would have had anyway. Its name holds the owner's pid
 //! namespace, pid and start time: what a killed owner left behind is found by the next.
 
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::{Cgroups, Delegation, PerfEvent, below};
+use super::{Cgroups, Delegation, PerfEvent, below, members};
 use crate::host::Host;
 use crate::procfs;
 
@@ -181,7 +178,7 @@ impl TransientCgroup {
     /// # Errors
     /// The file can't be read, or lacks a time.
     pub fn cpu_time(&self) -> io::Result<CpuTime> {
-        let text = self.read("cpu.stat")?;
+        let text = members::read(self.folder.as_fd(), "cpu.stat")?;
         let micros = |name: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             value
@@ -197,7 +194,7 @@ impl TransientCgroup {
     /// # Errors
     /// Its own file can't be read.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
-        self.ids("cgroup.procs")
+        members::ids(self.folder.as_fd(), "cgroup.procs")
     }
 
     /// The threads that are in it, and in the cgroups that they made below it.
@@ -205,7 +202,7 @@ impl TransientCgroup {
     /// # Errors
     /// Its own file can't be read.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
-        self.ids("cgroup.threads")
+        members::ids(self.folder.as_fd(), "cgroup.threads")
     }
 
     /// Moves the processes that are still in it, or below it, to the parent; removes the cgroups
@@ -217,7 +214,7 @@ impl TransientCgroup {
             let moved =
                 still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
             removed.moved += moved;
-            for below in self.below().iter().rev() {
+            for below in members::below(self.folder.as_fd()).iter().rev() {
                 // What can't be removed keeps those above it: the last removal tells.
                 _ = unlinkat(&self.folder, below, AtFlags::REMOVEDIR);
             }
@@ -233,35 +230,6 @@ impl TransientCgroup {
             }
         }
         removed
-    }
-
-    /// The numbers in a file of it and of the cgroups below it. Those that can't be read count for
-    /// nothing: the processes of a threaded cgroup (`EOPNOTSUPP`) are listed above it, and one that
-    /// was removed meanwhile has none.
-    fn ids(&self, file: &str) -> io::Result<Vec<i32>> {
-        let mut text = self.read(file)?;
-        for below in self.below() {
-            text += &self.read(below.join(file)).unwrap_or_default();
-        }
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
-    }
-
-    /// The cgroups below it, by their paths from it; each before those below it.
-    fn below(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut open = vec![PathBuf::from(".")];
-        while let Some(path) = open.pop() {
-            let children = subfolders(self.folder.as_fd(), &path).unwrap_or_default();
-            open.extend(children.iter().cloned());
-            found.extend(children);
-        }
-        found
-    }
-
-    fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
-        let path = path.as_ref();
-        let file = openat(&self.folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        io::read_to_string(File::from(file))
     }
 }
 
@@ -282,21 +250,6 @@ pub(crate) fn move_to(folder: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
     let file = openat(folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, pid.to_string().as_bytes())?;
     Ok(())
-}
-
-/// The folders in a folder, by their paths from `root`.
-fn subfolders(root: BorrowedFd<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(root, path, flags, Mode::empty())?;
-    let mut found = Vec::new();
-    for entry in Dir::new(folder)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if entry.file_type() == FileType::Directory && name != "." && name != ".." {
-            found.push(path.join(name));
-        }
-    }
-    Ok(found)
 }
 
 /// Whether no process is in a cgroup or below it (`cgroup.events`).

@@ -39,13 +39,13 @@ pub struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// Begins to watch.
+    /// Begins to watch. The kernel's messages are about the running machine alone.
     ///
     /// # Errors
     /// The list of online CPUs can't be read.
     pub fn start(host: &Host) -> io::Result<Self> {
         // Before the list is read: a change in between comes twice, and not never.
-        let messages = subscribe().ok();
+        let messages = if host.is_running() { subscribe().ok() } else { None };
         Ok(Self { messages, online: host.online_cpus()? })
     }
 

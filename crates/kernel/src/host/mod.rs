@@ -39,6 +39,12 @@ impl Host {
         Self { root: root.into() }
     }
 
+    /// Whether it is the running machine, and not one that a folder describes.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
     /// Where an absolute path of the machine lies.
     #[must_use]
     pub fn path(&self, absolute: &str) -> PathBuf {
@@ -79,7 +85,19 @@ impl Host {
     /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a list that can't be
     /// read.
     pub fn online_cpus(&self) -> std::io::Result<CpuList> {
-        let text = self.read("/sys/devices/system/cpu/online")?;
+        self.cpu_list("online")
+    }
+
+    /// The CPUs that may ever be online.
+    ///
+    /// # Errors
+    /// As [`Self::online_cpus`].
+    pub fn possible_cpus(&self) -> std::io::Result<CpuList> {
+        self.cpu_list("possible")
+    }
+
+    fn cpu_list(&self, name: &str) -> std::io::Result<CpuList> {
+        let text = self.read(format!("/sys/devices/system/cpu/{name}"))?;
         text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
     }
 }

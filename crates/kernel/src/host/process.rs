@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::Rlimit;
 pub use rustix::thread::CapabilitySet;
 
 use super::Host;
@@ -82,19 +82,33 @@ impl Host {
 /// How many files this process may have open.
 #[must_use]
 pub fn open_files() -> Rlimit {
-    getrlimit(Resource::Nofile)
+    limit(libc::RLIMIT_NOFILE)
 }
 
 /// How many bytes this process may lock in memory.
 #[must_use]
 pub fn locked_memory() -> Rlimit {
-    getrlimit(Resource::Memlock)
+    limit(libc::RLIMIT_MEMLOCK)
 }
 
 /// How many bytes the address space of this process may have.
 #[must_use]
 pub fn address_space() -> Rlimit {
-    getrlimit(Resource::As)
+    limit(libc::RLIMIT_AS)
+}
+
+/// None where a seccomp filter refuses to tell, as `SystemCallFilter=~@resources` of systemd does:
+/// `rustix` takes the call for one that can't fail.
+fn limit(resource: libc::__rlimit_resource_t) -> Rlimit {
+    let mut found = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the pointer is to a local of the type that the call takes.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::getrlimit(resource, &raw mut found);
+    }
+    let [current, maximum] = [found.rlim_cur, found.rlim_max]
+        .map(|bytes| (bytes != libc::RLIM_INFINITY).then_some(bytes));
+    Rlimit { current, maximum }
 }
 
 #[cfg(test)]

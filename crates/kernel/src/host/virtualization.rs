@@ -52,6 +52,13 @@ pub enum Hypervisor {
 }
 
 impl Host {
+    /// Whether this process's ids are those that the kernel has: it is in the pid namespace that the
+    /// machine started with.
+    #[must_use]
+    pub fn has_initial_pids(&self) -> bool {
+        self.namespace("pid") == Some(INITIAL_PID_NAMESPACE)
+    }
+
     /// Whether this process runs in a container, by `/run/.containerenv`, `/.dockerenv`, the paths
     /// of cgroups and the namespaces.
     #[must_use]

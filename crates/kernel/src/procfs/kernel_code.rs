@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 
 use crate::host::Host;
 
 /// The kernel's code in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// The address of the symbol `_text`.
+    /// The address of a symbol of that name.
     pub start: u64,
+    /// `_text`, where the image begins, or `_stext` where the kernel doesn't list that: Linux 6.1 for
+    /// arm64, where both are different places.
+    pub symbol: &'static str,
     /// Bytes; `None` where only root may know.
     pub len: Option<u64>,
 }
@@ -44,17 +48,20 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
         match name {
             b"_text" => text = Some(address),
             b"_stext" => stext = Some(address),
+            // They are listed by address.
+            _ if stext.is_some_and(|stext| stext < address) => break,
             _ => continue,
         }
         if text.is_some() && stext.is_some() {
             break;
         }
     }
-    let start = text.or(stext).filter(|start| *start != 0)?;
+    let found = text.map(|text| (text, "_text")).or(stext.map(|stext| (stext, "_stext")));
+    let (start, symbol) = found.filter(|(start, _)| *start != 0)?;
     // On arm64 the resource begins at `_stext`, behind the head of the image; on x86 both symbols
     // are one place.
     let head = stext.map_or(0, |stext| stext.saturating_sub(start));
-    Some(KernelText { start, len: code_bytes(host).map(|len| len + head) })
+    Some(KernelText { start, symbol, len: code_bytes(host).map(|len| len + head) })
 }
 
 /// `ffffffff81000000 T _text`
@@ -63,6 +70,34 @@ fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     let name = rest.get(3..)?;
     let name = name.split(|byte| *byte == b'\t').next()?;
     Some((u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?, name))
+}
+
+/// The functions of the kernel and its modules for whose name `choose` has something, by address;
+/// none where addresses are hidden from this user. It reads all symbols, some 10 MB.
+#[must_use]
+pub fn kernel_functions<T>(
+    host: &Host,
+    choose: impl Fn(&[u8]) -> Option<T>,
+) -> Vec<(Range<u64>, T)> {
+    let Ok(file) = File::open(host.path("/proc/kallsyms")) else { return Vec::new() };
+    let (mut starts, mut chosen) = (Vec::new(), Vec::new());
+    for line in BufReader::with_capacity(1 << 16, file).split(b'\n') {
+        let Ok(line) = line else { break };
+        let is_code = line.get(17).is_some_and(|kind| matches!(kind, b't' | b'T' | b'w' | b'W'));
+        let Some((address, name)) = symbol(&line).filter(|(address, _)| is_code && *address != 0)
+        else {
+            continue;
+        };
+        starts.push(address);
+        chosen.extend(choose(name).map(|of| (address, of)));
+    }
+    starts.sort_unstable();
+    chosen.sort_by_key(|(address, _)| *address);
+    let end = |start: u64| {
+        let next = starts.get(starts.partition_point(|other| *other <= start));
+        next.copied().unwrap_or(u64::MAX)
+    };
+    chosen.into_iter().map(|(start, of)| (start..end(start), of)).collect()
 }
 
 /// `  01000000-02209987 : Kernel code`; zeros for who may not know.
@@ -146,8 +181,18 @@ mod tests {
             ("/proc/kallsyms", SYMBOLS),
             ("/proc/iomem", "00001000-0009fbff : System RAM\n  40210000-41a8ffff : Kernel code\n"),
         ];
-        let wanted = KernelText { start: 0xffff_8000_8000_0000, len: Some(0x188_0000 + 0x10000) };
+        let wanted = KernelText {
+            start: 0xffff_8000_8000_0000,
+            symbol: "_text",
+            len: Some(0x188_0000 + 0x10000),
+        };
         assert_eq!(kernel_text(&machine(&files).host()), Some(wanted));
+        // Readers move the symbol that is named to where it was.
+        let headless = SYMBOLS.replace("ffff800080000000 T _text\n", "");
+        let files = [("/proc/kallsyms", headless.as_str()), files[1]];
+        let (start, len) = (0xffff_8000_8001_0000, Some(0x188_0000));
+        let of_headless = KernelText { start, symbol: "_stext", len };
+        assert_eq!(kernel_text(&machine(&files).host()), Some(of_headless));
         let hidden =
             [("/proc/kallsyms", SYMBOLS), ("/proc/iomem", "  00000000-00000000 : Kernel code\n")];
         assert_eq!(kernel_text(&machine(&hidden).host()), Some(KernelText { len: None, ..wanted }));

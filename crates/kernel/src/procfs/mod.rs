@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 
 pub use kernel_code::{
-    KernelText, Module, find_module_files, kernel_text, loaded_modules, modules,
+    KernelText, Module, find_module_files, kernel_functions, kernel_text, loaded_modules, modules,
 };
 pub use mappings::{Mapping, mappings};
 
@@ -137,6 +137,18 @@ pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
     read_into(host, &format!("/proc/{tid}/status"), &mut text)?;
     let number = status_words(&text, b"Tgid:").next().and_then(|number| number.parse().ok());
     number.ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// What a thread waits in, as `prev_state` of `sched:sched_switch` has it (`include/linux/sched.h`);
+/// `None` where it runs, could run, has ended, or may not be looked at.
+#[must_use]
+pub fn wait_state(host: &Host, pid: i32, tid: i32) -> Option<u32> {
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{pid}/task/{tid}/stat"), &mut text).ok()?;
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let states = [(b'S', 1), (b'D', 2), (b'T', 4), (b't', 8), (b'I', 0x80)];
+    let letter = text.get(close + 2)?;
+    states.iter().find(|(state, _)| state == letter).map(|(_, number)| *number)
 }
 
 /// The name of a thread (`comm`), which the thread chooses itself: any bytes but NUL. `None` where

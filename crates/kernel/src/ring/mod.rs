@@ -8,14 +8,18 @@
 //! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An
 //! [`OverwrittenRing`] holds what came last, and nobody moves a tail.
 
+mod ordered;
 mod overwritten;
 mod record;
 #[cfg(test)]
 mod tests;
 
+use std::os::fd::BorrowedFd;
+
 use thiserror::Error;
 
 pub use crate::mapping::{Access, Mapping};
+pub use ordered::{AddError, OrderedRings};
 pub use overwritten::OverwrittenRing;
 pub use record::{Record, RecordBytes, Records};
 
@@ -93,6 +97,13 @@ impl Ring {
     /// See [`RingError`].
     pub fn map(event: &dyn EventFile, bytes: usize) -> Result<Self, RingError> {
         map_falling_back(event, bytes, Access::Consume).map(Self::over)
+    }
+
+    /// Maps a ring in a BPF map, whose programs write it as the kernel writes an event's: from this
+    /// offset on, in whole pages, a control page and so many bytes of data, a power of two of pages.
+    /// Nobody else reads it.
+    pub(crate) fn at(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Self, Errno> {
+        Mapping::at(file, offset, bytes, Access::Consume).map(Self::over)
     }
 
     fn over(mapping: Mapping) -> Self {

@@ -4,13 +4,14 @@
 mod ring;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::rc::Rc;
 
 use rustix::io::Errno;
 use tare_format::abi::bindings as abi;
-use tare_format::abi::{Attr, Flags, ReadFormat};
+use tare_format::abi::{Attr, Flags, ReadFormat, Sampling};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{Comm, Layout, RecordHeader, SampleId, Task};
 
@@ -27,6 +28,8 @@ pub struct Simulated {
 #[derive(Debug, Default)]
 struct State {
     events: Vec<Event>,
+    /// CPUs that are offline.
+    offline: BTreeSet<u32>,
     now_ns: u64,
 }
 
@@ -35,6 +38,8 @@ struct Event {
     attr: Attr,
     target: Target,
     is_open: bool,
+    /// Dropped with its CPU: it counts no more, whatever is asked of it.
+    is_dropped: bool,
     enabled: bool,
     ring: Option<RingMemory>,
     /// The event into whose ring this one writes.
@@ -99,7 +104,7 @@ impl Simulated {
     fn open_events(&self, is_meant: impl Fn(&Attr) -> bool) -> Vec<(usize, Target)> {
         let state = self.state.borrow();
         let events = state.events.iter().enumerate();
-        let open = events.filter(|(_, one)| one.is_open && is_meant(&one.attr));
+        let open = events.filter(|(_, one)| one.is_open && !one.is_dropped && is_meant(&one.attr));
         open.map(|(at, one)| (at, one.target)).collect()
     }
 
@@ -107,6 +112,27 @@ impl Simulated {
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.state.borrow().events.iter().filter(|event| event.is_open).count()
+    }
+
+    /// A CPU goes offline: the kernel drops its events and opens none there. What lies in ring buffers
+    /// stays.
+    pub fn offline(&self, cpu: u32) {
+        let mut state = self.state.borrow_mut();
+        state.offline.insert(cpu);
+        for event in state.events.iter_mut().filter(|event| event.target.cpu() == Some(cpu)) {
+            (event.is_dropped, event.enabled) = (true, false);
+        }
+    }
+
+    /// A CPU comes back, without events.
+    pub fn online(&self, cpu: u32) {
+        self.state.borrow_mut().offline.remove(&cpu);
+    }
+
+    /// What a sample of an event stands for: of a clock with a frequency, the nanoseconds between two.
+    #[must_use]
+    pub fn period_of(&self, event: usize) -> u64 {
+        self.state.borrow().events.get(event).map_or(0, Event::period)
     }
 
     /// The id that samples of an event carry.
@@ -209,6 +235,14 @@ impl Event {
         }
     }
 
+    fn period(&self) -> u64 {
+        match self.attr.sampling {
+            Sampling::Frequency(hz) => 1_000_000_000 / hz.max(1),
+            Sampling::Period(period) => period,
+            Sampling::None => 0,
+        }
+    }
+
     fn sample_id(&self, (pid, tid): (i32, i32), id: u64, time_ns: u64) -> SampleId {
         SampleId {
             pid: Some(pid),
@@ -249,7 +283,7 @@ fn sample(event: &Event, id: u64, of: Sample, time_ns: u64) -> Vec<u8> {
         ),
         (abi::PERF_SAMPLE_TIME, time_ns),
         (abi::PERF_SAMPLE_CPU, event.cpu().into()),
-        (abi::PERF_SAMPLE_PERIOD, 1),
+        (abi::PERF_SAMPLE_PERIOD, event.period()),
     ];
     let has = |field: u32| event.attr.sample_type & u64::from(field) != 0;
     let words = fields.iter().filter(|(field, _)| has(*field));
@@ -273,10 +307,14 @@ impl Kernel for Simulated {
         _leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         let mut state = self.state.borrow_mut();
+        if target.cpu().is_some_and(|cpu| state.offline.contains(&cpu)) {
+            return Err(Errno::NODEV);
+        }
         state.events.push(Event {
             attr: attr.clone(),
             target,
             is_open: true,
+            is_dropped: false,
             enabled: !attr.flags.contains(Flags::DISABLED),
             ring: None,
             output: None,
@@ -339,7 +377,7 @@ impl EventFile for SimulatedFile {
     }
 
     fn enable(&self) -> Result<(), Errno> {
-        self.with(|event| event.enabled = true);
+        self.with(|event| event.enabled = !event.is_dropped);
         Ok(())
     }
 

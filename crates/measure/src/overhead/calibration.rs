@@ -1,11 +1,12 @@
-//! What a study leaves behind for later: the cost of a sample on one host.
+//! What a study, or a recording, leaves behind for later: the cost of a sample on one host.
 
 use serde::{Deserialize, Serialize};
 
 use super::fit::Fit;
 use super::plan::CallGraph;
 use super::rates::{Figure, FittedFigure};
-use tare_format::ledger::Estimate;
+use super::short::ShortMeasurement;
+use tare_format::ledger::{CostOrigin, Estimate};
 
 /// Raised when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
@@ -21,9 +22,17 @@ pub struct Conditions {
     pub event: String,
     /// How its samples get their call chains.
     pub call_graph: CallGraph,
+    /// The model of the CPUs; `None` in files of versions that didn't say.
+    #[serde(default)]
+    pub cpu_model: Option<String>,
 }
 
-/// The cost of a sample, as a study found it.
+/// For files of versions that kept studies alone.
+fn study() -> CostOrigin {
+    CostOrigin::Study
+}
+
+/// The cost of a sample, as it was found on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// See [`VERSION`].
@@ -33,6 +42,9 @@ pub struct Calibration {
     pub conditions: Conditions,
     /// When it was measured, in seconds since 1970.
     pub time: u64,
+    /// By what.
+    #[serde(default = "study")]
+    pub origin: CostOrigin,
     /// The figure that it goes by: the time that a program does without, where that was seen.
     pub figure: Figure,
     /// The line.
@@ -53,7 +65,38 @@ impl Calibration {
         let order = [Figure::Stolen, Figure::Counting, Figure::Interrupt];
         let FittedFigure { figure, fit } =
             order.iter().find_map(|figure| fits.iter().find(|fitted| fitted.figure == *figure))?;
-        Some(Self { version: VERSION, conditions, time, figure: *figure, fit: fit.clone(), frames })
+        Some(Self {
+            version: VERSION,
+            conditions,
+            time,
+            origin: CostOrigin::Study,
+            figure: *figure,
+            fit: fit.clone(),
+            frames,
+        })
+    }
+
+    /// The stolen time of a sample, as a short measurement found it at one rate.
+    #[must_use]
+    pub fn of_one_rate(conditions: Conditions, time: u64, measured: &ShortMeasurement) -> Self {
+        Self {
+            version: VERSION,
+            conditions,
+            time,
+            origin: CostOrigin::Calibration,
+            figure: Figure::Stolen,
+            fit: Fit::of_one_rate(measured.stolen_us),
+            frames: measured.frames,
+        }
+    }
+
+    /// Whether it can be gone by: anybody can have written the file that it was in, and what no
+    /// sample can cost is not believed.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        let Estimate { value, low, high } = self.sample_us();
+        let is_possible = |us: &f64| us.is_finite() && us.abs() < 1e6;
+        self.version == VERSION && [low, value, high].iter().all(is_possible) && value > 0.0
     }
 
     /// Microseconds that a sample costs.
@@ -86,6 +129,7 @@ mod tests {
             kernel: "6.1".into(),
             event: "cycles".into(),
             call_graph: CallGraph::Fp,
+            cpu_model: Some("c".into()),
         }
     }
 
@@ -100,10 +144,31 @@ mod tests {
         assert_eq!(calibration.figure, Figure::Stolen);
         assert!((calibration.share(8000, 2.0).unwrap().value - 0.01).abs() < 1e-6);
         assert_eq!(calibration.share(5, 0.0), None);
+        assert_eq!((calibration.origin, calibration.is_sane()), (CostOrigin::Study, true));
         assert_eq!(
             Calibration::of(conditions(), 0, &fits[..1], None),
             None,
             "the handler alone is not what a program loses"
         );
+    }
+
+    #[test]
+    fn a_short_measurement_is_one_rate_and_comes_back() {
+        let measured = ShortMeasurement {
+            stolen_us: Estimate { value: 16.0, low: 15.0, high: 17.5 },
+            samples: 900,
+            frames: None,
+        };
+        let calibration = Calibration::of_one_rate(conditions(), 7, &measured);
+        let text = serde_json::to_string(&calibration).unwrap();
+        let read: Calibration = serde_json::from_str(&text).unwrap();
+        assert_eq!((&read, read.sample_us()), (&calibration, measured.stolen_us));
+        assert!(read.is_sane() && read.origin == CostOrigin::Calibration);
+        let impossible = text.replace("16.0", "-16.0");
+        assert!(!serde_json::from_str::<Calibration>(&impossible).unwrap().is_sane());
+        // As versions before wrote them.
+        let old = text.replace(r#""origin":"calibration","#, "").replace(r#","cpu_model":"c""#, "");
+        let read: Calibration = serde_json::from_str(&old).unwrap();
+        assert_eq!((read.origin, read.conditions.cpu_model), (CostOrigin::Study, None));
     }
 }

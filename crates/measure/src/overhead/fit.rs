@@ -98,6 +98,18 @@ impl Fit {
         })
     }
 
+    /// The line through nothing and what a sample was found to cost at one rate, in microseconds.
+    #[must_use]
+    pub fn of_one_rate(sample_us: Estimate) -> Self {
+        Self {
+            slope_us: sample_us,
+            intercept: Estimate::exact(0.0),
+            residuals: Vec::new(),
+            chi2_per_freedom: None,
+            covariance: 0.0,
+        }
+    }
+
     /// What a rate costs: a share of CPU time, with the interval of the line there.
     #[must_use]
     pub fn predict(&self, hz: f64) -> Estimate {

@@ -64,7 +64,7 @@ pub struct HandlerCost {
 
 /// The slices of one mode of tracing: a figure a slice, times in nanoseconds a sample.
 #[derive(Debug, Default)]
-struct Slices {
+pub(super) struct Slices {
     stolen_ns: Vec<f64>,
     /// The median gap of a sample, slice by slice; none without samples.
     typical_ns: Vec<Option<f64>>,
@@ -103,8 +103,7 @@ pub fn cost(
 ) -> Result<Option<(HandlerCost, Delivered)>, SamplerError> {
     let mut rng = Rng::with_seed(plan.seed ^ hz);
     let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu)?;
-    let mut runner =
-        SliceRunner { plan, clock: Clock::measure(), sampler, all: Delivered::default() };
+    let mut runner = SliceRunner { first: true, ..SliceRunner::new(plan.slice_ns, sampler) };
     let mut slices = SlicesByMode::default();
     for _ in 0..plan.handler_slices() {
         runner.slice(None, &mut slices.plain)?;
@@ -139,23 +138,33 @@ pub fn cost(
 }
 
 /// What slices need.
-struct SliceRunner<'a> {
-    plan: &'a Plan,
+#[derive(Debug)]
+pub(super) struct SliceRunner {
+    slice_ns: u64,
+    /// Whether slices come before all other programs, where this user may have that.
+    first: bool,
     clock: Clock,
     sampler: Sampler,
-    all: Delivered,
+    /// What the kernel delivered in all slices together.
+    pub(super) all: Delivered,
 }
 
-impl SliceRunner<'_> {
-    fn slice(
+impl SliceRunner {
+    /// Takes 20 ms, to measure the clock.
+    pub(super) fn new(slice_ns: u64, sampler: Sampler) -> Self {
+        Self { slice_ns, first: false, clock: Clock::measure(), sampler, all: Delivered::default() }
+    }
+
+    /// A slice with the event on, traced or not.
+    pub(super) fn slice(
         &mut self,
         mut trace: Option<&mut Trace>,
         slices: &mut Slices,
     ) -> Result<(), SamplerError> {
-        let first = schedule::real_time();
+        let first = self.first.then(schedule::real_time);
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
         self.sampler.on()?;
-        let watched = watch(self.plan.slice_ns, &self.clock);
+        let watched = watch(self.slice_ns, &self.clock);
         self.sampler.off()?;
         let mut spans = Vec::new();
         if let Some(trace) = trace.as_mut().filter(|trace| traces && trace.off().is_ok()) {
@@ -170,6 +179,16 @@ impl SliceRunner<'_> {
 }
 
 impl Slices {
+    /// Microseconds that a sample took from the loop; none for fewer than five slices.
+    pub(super) fn stolen_us(&self, rng: &mut Rng) -> Option<Estimate> {
+        in_us(&self.stolen_ns, rng)
+    }
+
+    /// Samples in all slices together.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
+    }
+
     /// Adds a slice; all times ascend.
     fn add(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
         self.elapsed_ns += elapsed_ns;
@@ -220,7 +239,7 @@ fn within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
 
 fn sum_up(slices: &SlicesByMode, probes: &Probes, rng: &mut Rng) -> HandlerCost {
     let SlicesByMode { plain, off, handler, interrupt } = slices;
-    let stolen_us = in_us(&plain.stolen_ns, rng);
+    let stolen_us = plain.stolen_us(rng);
     let (handler_us, handler_tracing_us) = traced(handler, off, probes.handler.as_ref(), rng);
     let (interrupt_us, interrupt_tracing_us) =
         traced(interrupt, off, probes.interrupt.as_ref(), rng);

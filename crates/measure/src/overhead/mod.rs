@@ -3,6 +3,9 @@
 //! ```text
 //! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
 //! ```
+//! `short` measures the stolen time alone, in a quarter of a second; `kept` keeps both, and `predict`
+//! is what recordings go by.
+//!
 //! It opens events and rings itself: it judges recorders, so it is built on none. docs/overhead.md
 //! has the method.
 
@@ -10,15 +13,19 @@ pub mod calibration;
 pub mod fit;
 pub mod handler;
 pub mod interference;
+pub mod kept;
 pub mod load;
 pub mod page;
+pub mod pinned;
 pub mod plan;
 mod plot;
+pub mod predict;
 pub mod profiled;
 pub mod published;
 pub mod rates;
 pub mod rounds;
 pub mod sampler;
+pub mod short;
 pub mod stolen;
 pub mod study;
 pub mod text;

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Kind;
 use tare_events::Event;
+use tare_format::abi::Attr;
+use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 
 /// How samples get their call chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,6 +20,17 @@ pub enum CallGraph {
 }
 
 impl CallGraph {
+    /// How samples of an event get their call chains.
+    #[must_use]
+    pub fn of(attr: &Attr) -> Self {
+        let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
+        match (has_stack, attr.has_callchain()) {
+            (true, _) => Self::Dwarf,
+            (false, true) => Self::Fp,
+            (false, false) => Self::None,
+        }
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {

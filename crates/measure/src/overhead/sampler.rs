@@ -106,11 +106,26 @@ impl Sampler {
         hz: u64,
         cpu: u32,
     ) -> Result<Self, SamplerError> {
+        let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
+        Self::with_ring(kernel, event, call_graph, hz, cpu, bytes)
+    }
+
+    /// The same with a ring of so many bytes.
+    ///
+    /// # Errors
+    /// See [`SamplerError`].
+    pub(super) fn with_ring(
+        kernel: &dyn Kernel,
+        event: &Event,
+        call_graph: CallGraph,
+        hz: u64,
+        cpu: u32,
+        bytes: usize,
+    ) -> Result<Self, SamplerError> {
         let attr = attr(event, call_graph, hz);
         let refused = |errno| SamplerError::Open { event: event.name.clone(), hz, errno };
         // Thread 0 is this one.
         let file = kernel.open(&attr, Target::TaskOnCpu(0, cpu), None).map_err(refused)?;
-        let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
         let ring = (hz > 0).then(|| Ring::map(&*file, bytes)).transpose();
         let ring = ring.map_err(|error| SamplerError::Ring { event: event.name.clone(), error })?;
         Ok(Self {

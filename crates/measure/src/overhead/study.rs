@@ -1,10 +1,12 @@
 //! The result of a study, as JSON and CSV have it and as it is kept in a file.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use tare_format::ledger::Estimate;
 use tare_format::printable;
+use tare_kernel::host::Host;
 
 use super::calibration::{Calibration, Conditions};
 use super::fit::{BUDGETS, Budget};
@@ -27,6 +29,34 @@ pub struct StudyHost {
     pub cpus: usize,
     /// The hypervisor; `None` on bare metal.
     pub virtual_machine: Option<String>,
+}
+
+impl StudyHost {
+    /// The machine that this is.
+    #[must_use]
+    pub fn of(host: &Host) -> Self {
+        Self {
+            host: host.read("/proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            cpu_model: cpu_model(host),
+            cpus: host.online_cpus().map_or(0, |cpus| cpus.as_slice().len()),
+            virtual_machine: host.hypervisor().map(|hypervisor| format!("{hypervisor:?}")),
+        }
+    }
+}
+
+/// The model of the CPUs, or the architecture where the kernel doesn't tell. Of `/proc/cpuinfo` only
+/// the first CPU is read: with hundreds of them the kernel takes milliseconds for the file.
+#[must_use]
+pub(super) fn cpu_model(host: &Host) -> String {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(host.path("/proc/cpuinfo")) {
+        // What was read before an error serves as well.
+        let _ = file.take(2048).read_to_end(&mut text);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned()
 }
 
 /// One study: of an event with a call graph.
@@ -68,8 +98,8 @@ pub struct Study {
 pub struct Kept {
     /// For those who predict with it; none where nothing could be fitted.
     pub calibration: Option<Calibration>,
-    /// Without its rounds.
-    pub study: Study,
+    /// Without its rounds; none where a recording measured.
+    pub study: Option<Study>,
 }
 
 impl Study {
@@ -132,7 +162,7 @@ impl Study {
     pub fn kept(&self) -> Kept {
         let frames = self.rows.iter().rev().find_map(|row| row.frames);
         let calibration = Calibration::of(self.conditions.clone(), self.time, &self.fits, frames);
-        Kept { calibration, study: self.without_rounds() }
+        Kept { calibration, study: Some(self.without_rounds()) }
     }
 }
 
@@ -331,6 +361,7 @@ pub(crate) mod tests {
             kernel: "6.1".into(),
             event: "cpu-clock".into(),
             call_graph: CallGraph::None,
+            cpu_model: Some("c".into()),
         };
         let rows: Vec<Row> = [0, 100, 2000, 4000, 100_000].into_iter().map(row).collect();
         Study {
@@ -356,10 +387,8 @@ pub(crate) mod tests {
         let study = study();
         let text = serde_json::to_string(&study.kept()).unwrap();
         let kept: Kept = serde_json::from_str(&text).unwrap();
-        assert!(
-            kept.study.rows[1].losses[0].rounds.is_empty()
-                && kept.study.fits.len() == study.fits.len()
-        );
+        let read = kept.study.unwrap();
+        assert!(read.rows[1].losses[0].rounds.is_empty() && read.fits.len() == study.fits.len());
         let calibration = kept.calibration.unwrap();
         assert!(
             (calibration.sample_us().value - 2.5).abs() < 0.05

@@ -11,6 +11,7 @@ use tare_format::ledger::Estimate;
 use super::plot::{self, Series};
 use super::study::Study;
 use tare_format::printable;
+use tare_kernel::calendar_time::CalendarTime;
 
 /// The rate whose cost is shown as an example.
 const EXAMPLE_HZ: f64 = 1000.0;
@@ -76,26 +77,12 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
 
 /// A moment in seconds since 1970, to the minute, where the page's next reader may be: in UTC.
 pub(super) fn date(seconds: u64) -> String {
-    let (mut days, minutes) = (seconds / 86_400, seconds / 60 % 1440);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    // The calendar repeats itself every 400 years.
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
+    match i64::try_from(seconds).ok().and_then(CalendarTime::utc) {
+        Some(CalendarTime { year, month, day, hour, minute, .. }) => {
+            format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
         }
-        days -= length;
-        month += 1;
+        None => format!("{seconds} s after 1970"),
     }
-    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", days + 1, minutes / 60, minutes % 60)
 }
 
 /// A line of headings, and lines of cells: the first column to the left, the others to the right.

@@ -3,7 +3,7 @@
 //! ```text
 //! chunk of 65,536   event | task | cpu | place | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
 //! tasks             thread, name at that time, cgroup
-//! locations            leaf, call chain, fields of a tracepoint
+//! locations            leaf, call chain, fields of a tracepoint, details
 //! ```
 //! A profile keeps what samples have in common. These keep each sample, so that a reader who looks
 //! for something else is answered without reading the recording again.
@@ -12,7 +12,9 @@ mod column;
 mod selection;
 mod since;
 
-use crate::ids::{EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId};
+use crate::ids::{
+    DetailsId, EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId,
+};
 use crate::profile::{Profile, ReplacedRows, Row};
 use crate::tables::Weight;
 
@@ -36,7 +38,7 @@ pub struct Task {
 }
 
 /// Where a sample was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SampleLocation {
     /// Where the CPU was.
     pub leaf: Option<FrameId>,
@@ -44,6 +46,8 @@ pub struct SampleLocation {
     pub stack: Option<StackId>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
+    /// What else tells rows apart.
+    pub details: Option<DetailsId>,
 }
 
 /// A sample.
@@ -231,9 +235,9 @@ impl Samples {
     ) {
         profile.clear_rows();
         let (thread, comm, cpu) = (None, None, None);
-        let row = |SampleLocation { leaf, stack, trace }: &SampleLocation| {
-            let (leaf, stack, trace) = (*leaf, *stack, *trace);
-            Row { event, thread, comm, cpu, leaf, stack, trace, details: None }
+        let row = |location: &SampleLocation| {
+            let SampleLocation { leaf, stack, trace, details } = *location;
+            Row { event, thread, comm, cpu, leaf, stack, trace, details }
         };
         let rows: Vec<_> = self
             .locations
@@ -243,7 +247,8 @@ impl Samples {
         if let Some(now) = replace(profile) {
             let location = |before| {
                 let (row, _) = profile.row(now.get(before)?)?;
-                Some(SampleLocation { leaf: row.leaf, stack: row.stack, trace: row.trace })
+                let Row { leaf, stack, trace, details, .. } = *row;
+                Some(SampleLocation { leaf, stack, trace, details })
             };
             self.replaced = rows.into_iter().map_while(location).collect();
         }
@@ -264,8 +269,7 @@ mod tests {
         let event = profile.name_event(0, comm);
         let thread = profile.add_thread(Thread { pid: 1, tid: 1 });
         let task = samples.add_task(Task { thread, comm, cgroup: None });
-        let location =
-            samples.add_location(SampleLocation { leaf: None, stack: None, trace: None });
+        let location = samples.add_location(SampleLocation::default());
         let made = |at: u64| Sample {
             event,
             task,

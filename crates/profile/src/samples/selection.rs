@@ -250,8 +250,7 @@ impl Samples {
         for (group, weight) in sums {
             let task = self.task(TaskId::from_index(group.task as usize));
             let location = self.location(group.location).copied();
-            let SampleLocation { leaf, stack, trace } =
-                location.unwrap_or(SampleLocation { leaf: None, stack: None, trace: None });
+            let SampleLocation { leaf, stack, trace, details } = location.unwrap_or_default();
             let row = Row {
                 event: group.event,
                 thread: task.map(|task| task.thread),
@@ -260,7 +259,7 @@ impl Samples {
                 leaf,
                 stack,
                 trace,
-                details: None,
+                details,
             };
             profile.add_samples(row, weight);
         }
@@ -317,8 +316,8 @@ mod tests {
             let task = samples.add_task(Task { thread, comm, cgroup });
             for (at, stack) in stacks.iter().enumerate() {
                 let leaf = stack.first().copied();
-                let location =
-                    SampleLocation { leaf, stack: profile.add_stack(stack), trace: None };
+                let stack = profile.add_stack(stack);
+                let location = SampleLocation { leaf, stack, ..SampleLocation::default() };
                 let location = samples.add_location(location);
                 samples.push(&Sample {
                     event,

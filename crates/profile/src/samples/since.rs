@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Sample, SampleLocation, Samples, Task};
-use crate::ids::{DsoId, FrameId, StackId, StringId, SymbolId, ThreadId};
+use crate::detail::Value;
+use crate::ids::{DetailsId, DsoId, FrameId, StackId, StringId, SymbolId, ThreadId};
 use crate::key::Function;
 use crate::profile::Profile;
 use crate::tables::{Dso, Frame, Line, Symbol};
@@ -98,6 +99,7 @@ impl<'a> Copier<'a> {
             threads: Map::default(),
             stacks: HashMap::default(),
         };
+        copy.to.set_details(&from.detail_keys);
         for (at, (_, event)) in from.events().enumerate() {
             let name = copy.string(event.name);
             copy.to.name_event(at, name);
@@ -137,6 +139,7 @@ impl<'a> Copier<'a> {
             leaf: location.leaf.map(|leaf| self.frame(leaf)),
             stack: location.stack.and_then(|stack| self.stack(stack)),
             trace: location.trace.map(|trace| self.string(trace)),
+            details: location.details.map(|details| self.details(details)),
         }
     }
 
@@ -150,6 +153,16 @@ impl<'a> Copier<'a> {
         let now = self.to.add_stack(&frames);
         self.stacks.insert(id, now);
         now
+    }
+
+    fn details(&mut self, id: DetailsId) -> DetailsId {
+        let values = self.from.details.get(id).map_or(&[][..], |values| values);
+        let now = values.iter().map(|value| match value {
+            Value::Text(text) => Value::Text(self.string(*text)),
+            Value::None | Value::Number(_) => *value,
+        });
+        let now: Vec<_> = now.collect();
+        self.to.add_details(&now)
     }
 
     fn frame(&mut self, id: FrameId) -> FrameId {
@@ -222,7 +235,7 @@ mod tests {
             profile.name_thread(thread, name);
             let task = all.add_task(Task { thread, comm: name, cgroup: None });
             let stack = profile.add_stack(&[leaf]);
-            let location = SampleLocation { leaf: Some(leaf), stack, trace: None };
+            let location = SampleLocation { leaf: Some(leaf), stack, ..Default::default() };
             let location = all.add_location(location);
             all.push(&Sample {
                 event,

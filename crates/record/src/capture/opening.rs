@@ -78,13 +78,18 @@ impl Events {
         let needed = needed_files(&wanted);
         let mut opened: Vec<Opened> = Vec::with_capacity(needed);
         let mut gone = BTreeSet::new();
+        // Where events of groups are that others join: there may be 100,000 threads.
+        let leads: BTreeSet<usize> = wanted.iter().filter_map(|wanted| wanted.leader).collect();
+        let mut leaders = BTreeMap::new();
         for (event, step, attr, EventToOpen { name, leader, targets, .. }) in attrs(&wanted) {
             for &(cpu, target) in targets {
-                let leads =
-                    |leader| opened.iter().find(|one| one.event == leader && one.target == target);
-                let leader = leader.and_then(leads).map(|one| &*one.file);
+                let leader = leader.and_then(|leader| leaders.get(&(leader, target)));
+                let leader = leader.and_then(|at: &usize| opened.get(*at)).map(|one| &*one.file);
                 match kernel.open(&attr, target, leader) {
                     Ok(file) => {
+                        if leads.contains(&event) {
+                            leaders.entry((event, target)).or_insert(opened.len());
+                        }
                         opened.push(Opened { event, step, cpu, target, file, is_dropped: false });
                     }
                     Err(errno) => {

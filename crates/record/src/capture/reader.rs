@@ -9,6 +9,8 @@
 //! all readers through?              FINISHED_ROUND
 //! ```
 
+mod in_round;
+
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -255,10 +257,8 @@ impl Shared {
         self.lock().flight_recorder.as_ref().and_then(|flight_recorder| flight_recorder.shortest)
     }
 
-    /// Has what was appended in the recording, whatever becomes of the recorder.
-    ///
-    /// # Errors
-    /// The output's own.
+    /// Has what was appended in the recording, whatever becomes of the recorder. Errors are the
+    /// output's own.
     pub(crate) fn flush(&self) -> Result<()> {
         self.lock().output.flush()
     }

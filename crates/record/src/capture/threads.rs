@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
+use tare_kernel::capabilities::keep_none;
 use tare_kernel::schedule::run_first;
 
 use super::poller::{Poller, Source};
@@ -45,11 +46,12 @@ impl ReaderThread {
         let (tell, told) = sync_channel(1);
         let thread =
             std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
+                let first = priority.map_or(Ok(()), run_first);
+                // It reads what others have opened. Where a filter refuses it, they stay.
+                let _ = keep_none();
+                let tid = || rustix::thread::gettid().as_raw_nonzero().get();
                 // Whoever started the thread waits for this.
-                let _ = tell.send(match priority.map_or(Ok(()), run_first) {
-                    Ok(()) => Ok(rustix::thread::gettid().as_raw_nonzero().get()),
-                    Err(error) => Err(error),
-                });
+                let _ = tell.send(first.map(|()| tid()));
                 read(&for_thread)
             });
         let thread = thread.map_err(RecordError::Thread)?;

@@ -67,7 +67,8 @@ fn cpuid(cpuinfo: &str) -> Option<String> {
     parts.map(|parts| parts.join(","))
 }
 
-fn memory_kib(host: &Host) -> Option<u64> {
+/// The machine's memory, in KiB.
+pub(crate) fn memory_kib(host: &Host) -> Option<u64> {
     let meminfo = host.read("/proc/meminfo").ok()?;
     kib(&meminfo, "MemTotal:")
 }

@@ -14,6 +14,7 @@ use tare_kernel::host::Host;
 
 pub use build_ids::{BuildIds, kernel_build_id};
 pub(crate) use build_ids::{elf_build_id, module_build_id, vdso_image};
+pub(crate) use machine::memory_kib;
 pub use session::{RecordingClock, SessionFacts};
 pub use tracing_data::tracing_data;
 

@@ -116,6 +116,10 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Why that can't be done, or is of no use.
     fn direct(&self) -> std::result::Result<DirectFile, String>;
 
+    /// Drops the first bytes of a file from the page cache, as far as they are on the disk, and begins
+    /// to write the others there (`posix_fadvise(2)`). Nothing is waited for.
+    fn forget(&self, bytes: u64);
+
     /// Allocates space behind the end of a file, whose length stays (`fallocate(2)`).
     ///
     /// # Errors

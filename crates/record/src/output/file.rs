@@ -1,5 +1,6 @@
 //! One file of a recording, or a stream: its beginning, its records, its end.
 
+mod direct;
 mod ending;
 
 use std::borrow::Cow;
@@ -33,6 +34,9 @@ pub(super) struct OutputFile {
     sink: Sink,
     /// The file past the page cache, until its beginning is written.
     direct: Option<DirectFile>,
+    /// Where a thread of its own writes, the path is past the page cache when the file has so many
+    /// bytes.
+    direct_at: u64,
     cuts: Cuts,
     /// What the file begins with.
     beginning: Beginning,
@@ -50,6 +54,8 @@ pub(super) struct OutputFile {
     is_checked: bool,
     /// Whether a feature table lies behind what was written, which the next bytes replace.
     has_table: bool,
+    /// How often the disk was too slow for being written past the page cache.
+    spills: u64,
     /// Why the data end, and where.
     failed: Option<(OutputError, CutPoint)>,
 }
@@ -75,6 +81,10 @@ impl OutputFile {
             open,
             sink,
             direct,
+            direct_at: match options.choice {
+                PathChoice::Auto => options.direct_at,
+                PathChoice::Direct | PathChoice::Write | PathChoice::Mmap => u64::MAX,
+            },
             cuts,
             beginning: Beginning::default(),
             start: 0,
@@ -85,6 +95,7 @@ impl OutputFile {
             calls: 0,
             is_checked: false,
             has_table: false,
+            spills: 0,
             failed: None,
         })
     }
@@ -102,6 +113,7 @@ impl OutputFile {
     pub(super) fn so_far(&self, stats: &mut OutputStats) {
         self.sink.add_stats(stats);
         stats.system_calls += self.calls;
+        stats.spills += self.spills;
         let cut = self.failed.as_ref().map(|(_, cut)| cut.records);
         stats.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::IoSlice;
+use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FsWord, Mode, OFlags, StatxFlags, fallocate, fdatasync, fstat,
-    fstatfs, ftruncate, statx,
+    Advice, AtFlags, FallocateFlags, FsWord, Mode, OFlags, StatxFlags, fadvise, fallocate,
+    fdatasync, fstat, fstatfs, ftruncate, statx,
 };
 use rustix::io::{Errno, pwritev, retry_on_intr, writev};
 use tare_kernel::file_window::{FileWindow, WindowError};
@@ -95,6 +96,11 @@ impl DiskFile for File {
         let file = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| format!("it can't be opened with O_DIRECT: {error}"))?;
         Ok(DirectFile { file: Arc::new(File::from(file)), block })
+    }
+
+    fn forget(&self, bytes: u64) {
+        // It is advice.
+        let _ = fadvise(self, 0, NonZeroU64::new(bytes), Advice::DontNeed);
     }
 
     fn allocate(&self, offset: u64, len: u64) -> std::result::Result<(), Errno> {

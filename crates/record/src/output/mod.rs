@@ -104,9 +104,13 @@ impl Output {
                 OpenDestination::Null(_) => false,
                 OpenDestination::Stream(_) => true,
             };
+        // A file that may become long by the path that is chosen then.
+        let is_file = matches!(place, OpenDestination::File { .. });
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
         let writer = if is_queued {
             Writer::Queued(Queue::start(recording, options.queue_bytes)?)
+        } else if is_file && options.choice == PathChoice::Auto {
+            Writer::Queued(Queue::later(recording, options.queue_bytes, options.direct_at))
         } else {
             Writer::Series(Box::new(recording))
         };
@@ -119,6 +123,15 @@ impl Output {
         Self { writer: Writer::Sink(SinkWriter::new(sink)), max_size: None, step: None }
     }
 
+    /// Starts the helper threads that may be needed later, where others have to name them: else they
+    /// start when they are needed.
+    ///
+    /// # Errors
+    /// [`OutputError::Thread`].
+    pub fn start_threads(&mut self) -> Result<()> {
+        if let Writer::Queued(queue) = &mut self.writer { queue.start_thread() } else { Ok(()) }
+    }
+
     /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
@@ -127,6 +140,12 @@ impl Output {
             Writer::Queued(queue) => queue.threads(),
             Writer::Sink(_) => Vec::new(),
         }
+    }
+
+    /// Whether nothing is kept of what is written, as with `/dev/null`.
+    #[must_use]
+    pub fn keeps_nothing(&self) -> bool {
+        matches!(&self.writer, Writer::Series(recording) if recording.keeps_nothing())
     }
 
     /// Where the size of files is limited: so many bytes at most are to be appended before it is

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags, rename, renameat_with};
 use rustix::io::Errno;
-use tare_kernel::local_time::LocalTime;
+use tare_kernel::calendar_time::CalendarTime;
 
 use super::destination::with_ending;
 
@@ -39,8 +39,8 @@ pub(super) fn text(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let hundredths = since.subsec_millis() / 10;
-    match LocalTime::at(seconds) {
-        Some(LocalTime { year, month, day, hour, minute, second }) => {
+    match CalendarTime::local(seconds) {
+        Some(CalendarTime { year, month, day, hour, minute, second }) => {
             format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{hundredths:02}")
         }
         None => format!("{seconds}{hundredths:02}"),

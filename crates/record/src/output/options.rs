@@ -6,7 +6,8 @@ use std::time::Duration;
 /// How bytes get into a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathChoice {
-    /// What is cheapest for the destination.
+    /// What is cheapest for the destination: by writes, and past the page cache when the file is
+    /// long.
     #[default]
     Auto,
     /// By few, large writes.
@@ -56,6 +57,8 @@ pub struct Options {
     pub max_files: Option<usize>,
     /// The file's name ends with the time at which it was finished. Several files' always do.
     pub timestamp: bool,
+    /// With [`PathChoice::Auto`], bytes of a file from which on it is written past the page cache.
+    pub direct_at: u64,
     /// Bytes that may wait for a stream, for being compressed or for a disk that is written past the
     /// page cache, before appending waits too.
     pub queue_bytes: usize,
@@ -72,6 +75,7 @@ impl Default for Options {
             switch: None,
             max_files: None,
             timestamp: false,
+            direct_at: 4 << 20,
             queue_bytes: 32 << 20,
         }
     }

@@ -1,6 +1,12 @@
-//! A bounded queue before a stream, or before compression, with a thread of its own: reading the
-//! rings goes on while a pipe's reader is slow. When it is full, appending waits; then the rings
-//! fill, and what they can't hold is lost and counted by the kernel.
+//! A bounded queue before a stream, before compression or before a disk that is written past the page
+//! cache, with a thread of its own: reading the rings goes on while a pipe's reader is slow. When it is
+//! full, appending waits; then the rings fill, and what they can't hold is lost and counted by the
+//! kernel.
+//!
+//! A file whose path is chosen by its size is written by whoever appends until it is long, and handed
+//! to the thread then: short recordings need none.
+
+mod piece;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -10,15 +16,15 @@ use std::thread::JoinHandle;
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
+use self::piece::{PIECE, QueuedBytes};
 use super::disk::CutFile;
 use super::series::FileSeries;
 use super::window_thread::spawn;
 use super::{Closing, OutputError, OutputStats, Result};
 
-/// Bytes that wait together.
-const PIECE: usize = 1 << 20;
-/// Bytes of a page, at whose boundary a piece begins, or as far behind one as its place in the file.
-const PAGE: usize = 4096;
+/// When half of the queue is full, a disk that is written past the page cache is too slow for what
+/// comes in.
+const SPILLS_AT: usize = 2;
 
 type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 
@@ -31,31 +37,6 @@ enum Job {
     Flush,
     /// Anything that somebody waits for.
     Call(Call),
-}
-
-/// Bytes that wait together, in memory that is used again.
-#[derive(Default)]
-struct QueuedBytes {
-    memory: Vec<u8>,
-    /// Where they begin in it.
-    first: usize,
-}
-
-impl QueuedBytes {
-    /// In spare memory, for bytes that belong to this place in the file: long ones can then be
-    /// written to blocks of it from where they lie.
-    fn new(mut memory: Vec<u8>, place: u64) -> Self {
-        memory.clear();
-        memory.reserve_exact(PIECE + 2 * PAGE);
-        let phase = usize::try_from(place % PAGE as u64).unwrap_or(0);
-        let first = memory.as_ptr().align_offset(PAGE).min(PAGE) + phase;
-        memory.resize(first, 0);
-        Self { memory, first }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.first..]
-    }
 }
 
 #[derive(Default)]
@@ -88,6 +69,32 @@ impl Shared {
     }
 }
 
+/// What the thread gets, and gives back at its end.
+struct OutputThread {
+    handle: JoinHandle<()>,
+    tid: i32,
+    /// Gone when the thread has the recording.
+    hand: Option<mpsc::SyncSender<FileSeries>>,
+    recording: mpsc::Receiver<FileSeries>,
+}
+
+impl OutputThread {
+    /// Starts it. It waits for the recording.
+    fn start(shared: &Arc<Shared>, capacity: usize) -> Result<Self> {
+        let of_thread = Arc::clone(shared);
+        let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
+        let (give_back, recording) = mpsc::sync_channel(1);
+        let (handle, tid) = spawn("tare-output", move || {
+            // Nobody hands it over where the file stayed short.
+            if let Ok(recording) = taken.recv() {
+                // Nobody takes it where the queue was dropped unfinished.
+                let _ = give_back.send(work(&of_thread, recording, capacity));
+            }
+        })?;
+        Ok(Self { handle, tid, hand: Some(hand), recording })
+    }
+}
+
 /// Ends the thread, when it has done everything.
 struct Ends(Arc<Shared>);
 
@@ -101,11 +108,15 @@ impl Drop for Ends {
 /// A recording that is written by another thread.
 pub(super) struct Queue {
     shared: Arc<Shared>,
-    thread: JoinHandle<()>,
-    recording: mpsc::Receiver<FileSeries>,
+    /// The recording, until the thread has it.
+    here: Option<Box<FileSeries>>,
+    /// Bytes of its file from which on the thread has it.
+    handed_at: u64,
+    thread: Option<OutputThread>,
+    /// The recording's own helper.
+    helper: Option<i32>,
     ends: Ends,
     capacity: usize,
-    tids: Vec<i32>,
 }
 
 impl std::fmt::Debug for Queue {
@@ -117,29 +128,68 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// Starts the thread. At most `capacity` bytes wait, and at least one piece of any size.
     pub(super) fn start(recording: FileSeries, capacity: usize) -> Result<Self> {
+        let mut queue = Self::later(recording, capacity, 0);
+        queue.thread = Some(OutputThread::start(&queue.shared, capacity)?);
+        queue.hand_over();
+        Ok(queue)
+    }
+
+    /// The same for a recording that the thread gets when its file has so many bytes.
+    pub(super) fn later(recording: FileSeries, capacity: usize, handed_at: u64) -> Self {
         let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
-        let helper = recording.thread();
-        let (give_back, receiver) = mpsc::sync_channel(1);
-        let (thread, tid) = spawn("tare-output", move || {
-            // Nobody takes it where the queue was dropped unfinished.
-            let _ = give_back.send(work(&of_thread, recording));
-        })?;
         let ends = Ends(Arc::clone(&shared));
-        let tids = [tid].into_iter().chain(helper).collect();
-        Ok(Self { shared, thread, recording: receiver, ends, capacity, tids })
+        let helper = recording.thread();
+        let here = Some(Box::new(recording));
+        Self { shared, here, handed_at, thread: None, helper, ends, capacity }
+    }
+
+    /// Has the thread there by now, where it may be needed: others name it.
+    pub(super) fn start_thread(&mut self) -> Result<()> {
+        let is_needed = self.here.as_deref().is_some_and(FileSeries::may_be_direct);
+        if self.thread.is_none() && is_needed {
+            self.thread = Some(OutputThread::start(&self.shared, self.capacity)?);
+        }
+        Ok(())
+    }
+
+    /// Gives the recording to the thread, where there is one.
+    fn hand_over(&mut self) {
+        let Some(thread) = &mut self.thread else { return };
+        if let (Some(mut recording), Some(hand)) = (self.here.take(), thread.hand.take()) {
+            recording.write_apart();
+            let mut state = self.shared.lock();
+            (state.written, state.next) = (recording.written(), recording.written());
+            state.account = recording.so_far();
+            drop(state);
+            // The thread is there, and takes it.
+            let _ = hand.send(*recording);
+        }
+    }
+
+    /// Hands the recording over where its file is long by now.
+    fn hand_over_when_long(&mut self) {
+        if self.here.as_ref().is_some_and(|recording| recording.written() >= self.handed_at) {
+            // Once, whatever comes of it: where no thread can be had, whoever appends goes on.
+            self.handed_at = u64::MAX;
+            if self.start_thread().is_ok() {
+                self.hand_over();
+            }
+        }
     }
 
     /// The thread, and those of the recording.
     pub(super) fn threads(&self) -> Vec<i32> {
-        self.tids.clone()
+        self.thread.iter().map(|thread| thread.tid).chain(self.helper).collect()
     }
 
-    /// Has the thread do something, and waits for it.
+    /// Does something to the recording: has the thread do it, and waits for it.
     fn call<T: Send + 'static>(
-        &self,
+        &mut self,
         call: impl FnOnce(&mut FileSeries) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if let Some(recording) = &mut self.here {
+            return call(recording);
+        }
         let (sender, receiver) = mpsc::sync_channel(1);
         let call = move |recording: &mut FileSeries| drop(sender.send(call(recording)));
         self.shared.lock().jobs.push_back(Job::Call(Box::new(call)));
@@ -148,13 +198,13 @@ impl Queue {
     }
 
     /// See [`super::Output::begin`].
-    pub(super) fn begin(&self, description: &Description) -> Result<()> {
+    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = description.clone();
         self.call(move |recording| recording.begin(&description))
     }
 
     /// See [`super::Output::size_when_finished`]. Waits until everything was written.
-    pub(super) fn size_when_finished(&self, closing: &Closing<'_>) -> Option<u64> {
+    pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         let (description, records) = (closing.description.clone(), closing.records.to_vec());
         self.call(move |recording| {
             let closing = Closing { description: &description, records: &records };
@@ -165,7 +215,7 @@ impl Queue {
 
     /// See [`super::Output::switch`].
     pub(super) fn switch(
-        &self,
+        &mut self,
         closing: &Closing<'_>,
         beginning: &Description,
         records: &[&[u8]],
@@ -182,23 +232,28 @@ impl Queue {
     }
 
     /// See [`super::Output::add_ids`].
-    pub(super) fn add_ids(&self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+    pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
         let (description, ids) = (description.clone(), ids.to_vec());
         self.call(move |recording| recording.add_ids(&description, &ids))
     }
 
     /// See [`super::Output::reserve`].
-    pub(super) fn reserve(&self, room: u64) -> Result<()> {
+    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
         self.call(move |recording| recording.reserve(room))
     }
 
     /// See [`super::Output::cut_back`].
-    pub(super) fn cut_back(&self, room: u64) -> Option<CutFile> {
+    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
     }
 
     /// Copies records into the queue, when there is room.
-    pub(super) fn append(&self, records: &[&[u8]]) -> Result<()> {
+    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        if let Some(recording) = &mut self.here {
+            recording.append(records)?;
+            self.hand_over_when_long();
+            return Ok(());
+        }
         let mut piece = self.spare();
         for mut rest in records.iter().copied() {
             while !rest.is_empty() {
@@ -207,7 +262,7 @@ impl Queue {
                     piece = self.spare();
                 }
                 let (now, later) = rest.split_at(rest.len().min(PIECE - piece.bytes().len()));
-                piece.memory.extend_from_slice(now);
+                piece.push(now);
                 rest = later;
             }
         }
@@ -227,7 +282,7 @@ impl Queue {
         let bytes = piece.bytes().len();
         let mut state = self.shared.lock();
         if bytes == 0 {
-            state.spare.push(piece.memory);
+            state.spare.push(piece.into_memory());
             return;
         }
         while state.bytes > 0 && state.bytes + bytes > self.capacity {
@@ -244,7 +299,10 @@ impl Queue {
     }
 
     /// Has what is in the queue flushed when it was written; doesn't wait for that.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if let Some(recording) = &mut self.here {
+            return recording.flush();
+        }
         let mut state = self.shared.lock();
         if !matches!(state.jobs.back(), Some(Job::Flush)) {
             state.jobs.push_back(Job::Flush);
@@ -258,34 +316,46 @@ impl Queue {
 
     /// Bytes that were written, of the file that is being written.
     pub(super) fn written(&self) -> u64 {
-        self.shared.lock().written
+        self.here.as_ref().map_or_else(|| self.shared.lock().written, |here| here.written())
     }
 
     /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last
     /// thing that was done.
     pub(super) fn so_far(&self) -> OutputStats {
+        if let Some(recording) = &self.here {
+            return recording.so_far();
+        }
         let state = self.shared.lock();
         with_queue(&state, self.capacity, state.account.clone())
     }
 
     /// See [`FileSeries::wants_switch`].
     pub(super) fn wants_switch(&self) -> bool {
-        self.shared.lock().wants_switch
+        let there = || self.shared.lock().wants_switch;
+        self.here.as_ref().map_or_else(there, |here| here.wants_switch())
     }
 
     /// Waits until everything was written, and completes the recording.
     pub(super) fn finish(self, closing: &Closing<'_>) -> OutputStats {
-        let Self { shared, thread, recording, ends, capacity, .. } = self;
+        let Self { shared, here, thread, ends, capacity, .. } = self;
         drop(ends);
-        let recording = recording.recv();
-        // It gave the recording back, and has nothing else to do.
-        let _ = thread.join();
+        let back = thread.and_then(|mut thread| {
+            // Without a recording it ends at once.
+            drop(thread.hand.take());
+            let recording = thread.recording.recv();
+            // It gave the recording back, and has nothing else to do.
+            let _ = thread.handle.join();
+            recording.ok()
+        });
+        if let Some(recording) = here {
+            return recording.finish(closing);
+        }
         let gone = OutputStats {
             stopped: Some(OutputError::Thread(Errno::SRCH)),
             unfinished: true,
             ..OutputStats::default()
         };
-        let account = recording.map_or(gone, |recording| recording.finish(closing));
+        let account = back.map_or(gone, |recording| recording.finish(closing));
         with_queue(&shared.lock(), capacity, account)
     }
 }
@@ -302,7 +372,7 @@ fn with_queue(state: &State, capacity: usize, account: OutputStats) -> OutputSta
 }
 
 /// What the thread does: everything in the queue, in order, until there is nothing more to come.
-fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
+fn work(shared: &Shared, mut recording: FileSeries, capacity: usize) -> FileSeries {
     let mut state = shared.lock();
     loop {
         let Some(job) = state.jobs.pop_front() else {
@@ -313,7 +383,12 @@ fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
             state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
+        // The page cache takes what a disk is too slow for.
+        let is_late = state.bytes > capacity / SPILLS_AT;
         drop(state);
+        if is_late {
+            recording.spill();
+        }
         let mut done = None;
         let result = match job {
             Job::Append { piece, ends } => {
@@ -339,7 +414,7 @@ fn work(shared: &Shared, mut recording: FileSeries) -> FileSeries {
             state.bytes -= piece.bytes().len();
             state.calls += 1;
             shared.has_room.notify_all();
-            state.spare.push(piece.memory);
+            state.spare.push(piece.into_memory());
         }
         if state.jobs.is_empty() {
             state.next = state.written;

@@ -20,6 +20,8 @@ pub(super) struct FileSeries {
     /// `None` where the next file could not be made.
     file: Option<OutputFile>,
     window_thread: Option<WindowThread>,
+    /// A thread of its own writes.
+    is_apart: bool,
     began: Instant,
     stats: OutputStats,
     kept: Kept,
@@ -57,6 +59,7 @@ impl FileSeries {
             options: options.clone(),
             file,
             window_thread,
+            is_apart: false,
             began: backend.clock.now(),
             backend,
             stats,
@@ -68,6 +71,28 @@ impl FileSeries {
     /// The thread that makes windows ready.
     pub(super) fn thread(&self) -> Option<i32> {
         self.window_thread.as_ref().map(WindowThread::tid)
+    }
+
+    /// See [`super::Output::keeps_nothing`].
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
+    }
+
+    /// Whether its file is written past the page cache as soon as it is long.
+    pub(super) fn may_be_direct(&self) -> bool {
+        self.file.as_ref().is_some_and(OutputFile::may_be_direct)
+    }
+
+    /// Whoever writes has a thread of its own from now on, and may wait for a disk.
+    pub(super) fn write_apart(&mut self) {
+        self.is_apart = true;
+    }
+
+    /// More came in than a disk takes past the page cache: goes on through it for a while.
+    pub(super) fn spill(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.spill();
+        }
     }
 
     /// See [`super::Output::begin`].
@@ -88,7 +113,11 @@ impl FileSeries {
     /// See [`super::Output::append`].
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         let Some(file) = &mut self.file else { return self.drop_bytes(records) };
-        file.append(records)
+        file.append(records)?;
+        if self.is_apart {
+            file.go_direct_when_long();
+        }
+        Ok(())
     }
 
     /// See [`OutputFile::append_part`].

@@ -188,6 +188,16 @@ impl Sink {
         matches!(&self.path, OpenPath::Mmap(windows) if windows.is_torn())
     }
 
+    /// Whether bytes are written past the page cache, or were before.
+    pub(super) fn was_direct(&self) -> bool {
+        self.is_direct() || self.left == Some(Path::Direct)
+    }
+
+    /// Whether bytes are written past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.path, OpenPath::Direct(_))
+    }
+
     /// Whether bytes are written as they come, and not copied into a window.
     pub(super) fn writes(&self) -> bool {
         matches!(self.path, OpenPath::Write(_))

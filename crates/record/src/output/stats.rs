@@ -55,6 +55,8 @@ pub struct OutputStats {
     /// System calls that writing took, those of helper threads included; `docs/output-path.md` says
     /// which.
     pub system_calls: u64,
+    /// Times that more came in than a disk took past the page cache, and went through it for a while.
+    pub spills: u64,
     /// Mapped windows that were used.
     pub windows: u64,
     /// The largest of them, in bytes.

@@ -99,11 +99,20 @@ fn a_file_is_whole_at_its_end_and_readable_up_to_the_last_flush_before() {
 }
 
 fn options(choice: PathChoice, compress: Option<i32>) -> Options {
-    Options { choice, compress, window_bytes: 1 << 20, queue_bytes: 1 << 20, ..Options::default() }
+    Options {
+        choice,
+        compress,
+        window_bytes: 1 << 20,
+        queue_bytes: 1 << 20,
+        direct_at: 100 << 10,
+        ..Options::default()
+    }
 }
 
 /// A way for bytes, by name.
-const WAYS: [(PathChoice, Option<i32>); 6] = [
+const WAYS: [(PathChoice, Option<i32>); 8] = [
+    (PathChoice::Auto, None),
+    (PathChoice::Auto, Some(1)),
     (PathChoice::Write, None),
     (PathChoice::Mmap, None),
     (PathChoice::Direct, None),
@@ -152,7 +161,10 @@ fn all_ways_keep_every_record() {
             let path_taken = match choice {
                 PathChoice::Mmap => Path::Mmap,
                 PathChoice::Direct => Path::Direct,
-                PathChoice::Write | PathChoice::Auto => Path::Write,
+                PathChoice::Auto if compress.is_none() && total > 5_000 => Path::Direct,
+                // Compressed, it is shorter than can be told.
+                PathChoice::Auto => account.path,
+                PathChoice::Write => Path::Write,
             };
             assert_eq!(account.path, path_taken, "{case}");
             if seed < 3 {
@@ -241,7 +253,8 @@ fn what_a_kill_leaves_is_readable() {
         output.append(&[&samples(0..10_000)]).unwrap();
         output.flush().unwrap();
         // A queue flushes when it has come so far.
-        let is_queued = compress.is_some() || choice == PathChoice::Direct;
+        let is_queued =
+            compress.is_some() || matches!(choice, PathChoice::Direct | PathChoice::Auto);
         while is_queued && numbers(&path).len() < 10_000 {
             std::thread::yield_now();
         }

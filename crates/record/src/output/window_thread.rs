@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustix::io::Errno;
+use tare_kernel::capabilities::keep_none;
 use tare_kernel::file_window::{FileWindow, WindowError};
 
 use super::disk::DiskFile;
@@ -107,6 +108,8 @@ pub(super) fn spawn(
 ) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
+        // It writes to what others have opened. Where a filter refuses it, they stay.
+        let _ = keep_none();
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();
     };

@@ -49,7 +49,7 @@ pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, PlanErro
 impl PlannedEvent {
     /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An
     /// inherited event can have a ring only where it is bound to a CPU (`perf_mmap` in the kernel),
-    /// so that every event of a thread is opened on each CPU.
+    /// so that every event of a thread is opened on each CPU. None where programs write its samples.
     pub fn targets<'a>(
         &'a self,
         threads: &'a [i32],
@@ -65,6 +65,7 @@ impl PlannedEvent {
         self.cpus
             .as_slice()
             .iter()
+            .filter(|_| !self.by_programs)
             .flat_map(move |&cpu| of_cpu(cpu).map(move |target| (cpu, target)))
     }
 }

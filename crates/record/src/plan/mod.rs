@@ -2,16 +2,19 @@
 //!
 //! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period;
 //! `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
-//! and steps back where it refuses what can be done without. `cpus` has the CPUs and tasks,
+//! and steps back where it refuses what can be done without. `off_cpu` and `system_calls` are what
+//! BPF programs write. `cpus` has the CPUs and tasks,
 //! `self_filter` keeps the recorder out.
 
 mod attr;
 mod cpus;
+mod off_cpu;
 mod rate;
 mod self_filter;
 mod settle;
 mod slower;
 mod speed;
+mod system_calls;
 mod tracking;
 
 use std::ffi::CString;
@@ -20,6 +23,7 @@ use std::fmt;
 use tare_events::{Event, EventGroup, Sources};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
+use tare_kernel::call_samples::CallSamples;
 use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Kernel;
 use tare_kernel::probe::{Probe, Refusal as Refused};
@@ -40,6 +44,10 @@ pub struct Plan {
     /// The events, in the order of the recording's attributes; members of a group follow their
     /// leader.
     pub events: Vec<PlannedEvent>,
+    /// The event of the time that tasks are not on a CPU, which nobody opens.
+    pub off_cpu: Option<Attr>,
+    /// The programs that write the samples of events that nobody opens.
+    pub calls: Option<CallSamples>,
     /// Steps back that the kernel made necessary.
     pub warnings: Vec<Warning>,
 }
@@ -64,6 +72,8 @@ pub struct PlannedEvent {
     pub fixed: Option<FixedPeriod>,
     /// Lower rates that it may be sampled at, falling, where there is a budget.
     pub slower: Vec<u64>,
+    /// BPF programs write its samples: it is not opened.
+    pub by_programs: bool,
     /// The fields of the tracepoint, for filters; `None` for what is none.
     fields: Option<Vec<String>>,
 }
@@ -100,6 +110,12 @@ impl PlannedEvent {
         self.attr.kind == abi::PERF_TYPE_SOFTWARE
             && self.attr.config == u64::from(abi::PERF_COUNT_SW_DUMMY)
             && self.attr.flags.contains(Flags::COMM)
+    }
+
+    /// Whether it is a tracepoint, whose events a filter can leave out.
+    #[must_use]
+    pub fn takes_filter(&self) -> bool {
+        self.fields.is_some()
     }
 
     /// The filter to set once it is open: the user's, joined with one that leaves out these
@@ -176,7 +192,8 @@ impl Plan {
         let mut settling = Settling::new(kernel, host, options.target.is_per_cpu());
         let mut events = Vec::new();
         check_cgroups(&options.target, groups.len())?;
-        let dummy_tracks = planner.needs_dummy(groups);
+        let calls = system_calls::load(options, host, &sources, &mut warnings);
+        let dummy_tracks = calls.is_some() || planner.needs_dummy(groups);
         for (number, group) in groups.iter().enumerate() {
             let mut members = planner.group(group, number, events.len())?;
             if let Some(first) = members.first_mut().filter(|_| events.is_empty() && !dummy_tracks)
@@ -184,6 +201,9 @@ impl Plan {
                 tracking::track(&planner.defaults, &mut first.attr);
             }
             settling.group(&mut members, group.weak)?;
+            if calls.is_some() {
+                members.iter_mut().for_each(system_calls::leave_to_programs);
+            }
             events.extend(members);
         }
         if let Some(budget) = options.sampling.budget {
@@ -194,12 +214,13 @@ impl Plan {
             settling.group(&mut dummy, false)?;
             events.extend(dummy);
         }
-        tracking::add_data(&mut events);
+        let off_cpu = off_cpu::attr(options, &planner.defaults);
+        tracking::add_data(&mut events, off_cpu.as_ref());
         tracking::add_deferred(&mut events);
         events.iter_mut().for_each(|event| planner.set_start(event));
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);
-        Ok(Self { events, warnings })
+        Ok(Self { events, off_cpu, calls, warnings })
     }
 }
 
@@ -229,8 +250,10 @@ fn default_event(
 ) -> Result<Vec<EventGroup>, PlanError> {
     let has_pmu =
         !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
-    let text = if has_pmu { "cycles:P" } else { "cpu-clock" };
-    if !has_pmu {
+    // Nanoseconds, as the time that tasks are not on a CPU: both together are all of the time.
+    let is_clock = !has_pmu || options.off_cpu.is_some();
+    let text = if is_clock { "cpu-clock" } else { "cycles:P" };
+    if !has_pmu && options.off_cpu.is_none() {
         warnings.push(Warning::TimerInsteadOfCycles);
     }
     let mut groups = tare_events::parse(text, sources)?;
@@ -349,6 +372,7 @@ impl Planner<'_> {
                 leader,
                 fixed,
                 slower: Vec::new(),
+                by_programs: false,
                 start: Start::AtOnce,
             });
         }
@@ -387,6 +411,7 @@ impl Planner<'_> {
             cpus: self.all_cpus.clone(),
             fixed: None,
             slower: Vec::new(),
+            by_programs: false,
             fields: None,
             start: Start::AtOnce,
         }

@@ -23,10 +23,10 @@ pub(super) fn track(defaults: &AttrDefaults<'_>, attr: &mut Attr) {
 
 /// Has mappings of data reported where stacks are copied, as perf does: what they are unwound by
 /// (`.eh_frame_hdr`) lies in a mapping of its own where a linker separates code.
-pub(super) fn add_data(events: &mut [PlannedEvent]) {
+pub(super) fn add_data(events: &mut [PlannedEvent], off_cpu: Option<&Attr>) {
     let copies =
         |event: &PlannedEvent| event.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0;
-    if events.iter().any(copies)
+    if (events.iter().any(copies) || off_cpu.is_some_and(|attr| attr.sample_stack_user > 0))
         && let Some(event) = events.iter_mut().find(|event| event.attr.flags.contains(Flags::COMM))
     {
         event.attr.flags |= Flags::MMAP_DATA;

@@ -17,6 +17,8 @@ const ROOM: f64 = 0.9;
 const LATEST: f64 = 0.3;
 /// What samples weigh a look later, of what they weighed before.
 const EARLIER: f64 = 0.8;
+/// A look that stands for more time than this counts as several.
+const LOOK: Duration = Duration::from_millis(500);
 /// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was
 /// wrong.
 const PATIENCE: u32 = 8;
@@ -118,7 +120,8 @@ impl Controller {
         let weigh = |before: f64, latest: f64| EARLIER * before + latest;
         self.samples.of_loops = weigh(self.samples.of_loops, seen.samples.of_loops);
         self.samples.all = weigh(self.samples.all, seen.samples.all);
-        self.looks_here = self.looks_here.saturating_add(1);
+        let looks = u32::try_from(seen.enabled.as_millis() / LOOK.as_millis()).unwrap_or(u32::MAX);
+        self.looks_here = self.looks_here.saturating_add(looks.max(1));
         let left = MARGIN * self.budget - recorder;
         let slowest = self.costs.len().saturating_sub(1);
         // The kernel stops what samples too often: whatever was predicted, this step is too fast.
@@ -184,6 +187,18 @@ mod tests {
         assert!(!controller.floor_wins());
         observations(&mut controller, 40, |_| 0.0002);
         assert_eq!(controller.step(), 1);
+    }
+
+    #[test]
+    fn patience_is_one_of_time_where_looks_are_rare() {
+        let seen_in_4_looks = |look_ms| {
+            let mut controller = Controller::new(0.01, costs(), 2);
+            observations(&mut controller, 1, |_| 0.005);
+            assert_eq!(controller.step(), 2);
+            (0..4).for_each(|_| _ = controller.observe(observation_of(look_ms)));
+            controller.step()
+        };
+        assert_eq!((seen_in_4_looks(250), seen_in_4_looks(2000)), (2, 1));
     }
 
     #[test]

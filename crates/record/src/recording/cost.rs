@@ -4,6 +4,8 @@ use tare_format::ledger::{Estimate, Ledger, SamplingCost, ShareOf};
 
 use super::Recording;
 use crate::options::Target;
+use crate::output::Path;
+use crate::plan::PlannedEvent;
 use crate::session::Session;
 
 /// Completes a ledger that has its events, its times, and what the command used.
@@ -39,10 +41,52 @@ impl Recording {
         })
     }
 
+    /// Has what samples cost measured, where nobody did on this host: `measure` is called with the
+    /// events that it isn't known of, each attribute once; where it says that it has measured, costs
+    /// are asked for again. Not before
+    /// [`Recording::stop`], so that the ledger has the CPU time apart; not where the output is a
+    /// stream, whose reader waits for its end, or has ended.
+    pub fn calibrate(&mut self, measure: &mut dyn FnMut(&[&PlannedEvent]) -> bool) {
+        let takes_no_wait = matches!(
+            self.shared.with_output(|output| output.so_far().path),
+            Path::Stream | Path::Sink
+        );
+        if self.until_ns.is_none() || self.is_stopped() || takes_no_wait {
+            return;
+        }
+        let known = self.session.plan.events.iter().zip(self.session.sample_costs());
+        let mut unknown: Vec<&PlannedEvent> = Vec::new();
+        for (planned, _) in known.filter(|(_, cost)| cost.as_ref().is_some_and(|cost| !cost.exact))
+        {
+            let is_same = |other: &&PlannedEvent| {
+                let key = |planned: &PlannedEvent| (planned.attr.kind, planned.attr.config);
+                key(other) == key(planned)
+            };
+            if planned.interrupts() && !unknown.iter().any(is_same) {
+                unknown.push(planned);
+            }
+        }
+        if unknown.is_empty() {
+            return;
+        }
+        let before = self.cpu_ns();
+        if !measure(&unknown) {
+            return;
+        }
+        self.calibration_ns = self.cpu_ns().saturating_sub(before);
+        self.session.forget_sample_costs();
+    }
+
     /// Whether any event's samples have call chains.
     #[must_use]
     pub fn has_callchains(&self) -> bool {
         self.session.plan.events.iter().any(|planned| planned.attr.has_callchain())
+    }
+
+    /// Whether samples of any event have copied stacks.
+    #[must_use]
+    pub fn has_copied_stacks(&self) -> bool {
+        self.session.plan.events.iter().any(|planned| planned.attr.sample_stack_user > 0)
     }
 
     /// How many CPUs are recorded.

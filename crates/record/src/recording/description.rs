@@ -5,6 +5,7 @@ use tare_format::file::writer::{Description, EventDescription, Group};
 
 use crate::describe::{SessionFacts, features, tracing_data};
 use crate::error::RecordError;
+use crate::off_cpu;
 use crate::session::Session;
 
 /// The description of a recording of events with these ids.
@@ -13,6 +14,11 @@ use crate::session::Session;
 /// The formats of tracepoints can't be read.
 pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Description, RecordError> {
     let planned = &session.plan.events;
+    let off_cpu = session.plan.off_cpu.iter().map(|attr| EventDescription {
+        attr: attr.clone(),
+        ids: vec![off_cpu::ID],
+        name: off_cpu::EVENT.to_owned(),
+    });
     let events = planned.iter().zip(ids).map(|(planned, ids)| EventDescription {
         attr: planned.attr.clone(),
         ids: ids.clone(),
@@ -38,7 +44,7 @@ pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Descriptio
         tracepoints.map(|tracepoint| (tracepoint.system.as_str(), tracepoint.name.as_str())),
     )?;
     Ok(Description {
-        events: events.collect(),
+        events: events.chain(off_cpu).collect(),
         features: features(&session.backend.host, &facts),
         tracing_data,
     })

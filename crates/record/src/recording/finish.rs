@@ -36,6 +36,7 @@ impl Recording {
             self.note_gaps();
             self.cgroup.at_end(self.session.following.as_ref());
             self.disable_all()?;
+            self.take_off_cpu()?;
             self.cgroup.at_end(self.session.following.as_ref());
         }
         Ok(())

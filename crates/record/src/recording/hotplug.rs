@@ -46,6 +46,11 @@ impl Hotplug {
         wakes.map_or(Ok(()), |file| poller.add(file, Source::Cpus).map_err(RecordError::Poll))
     }
 
+    /// Whether a message tells when devices come or go: else one has to look.
+    pub(super) fn is_told(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.wakes().is_some())
+    }
+
     /// The gaps of the file at hand; those that go on are gaps of the next one, too.
     pub(super) fn take_gaps(&mut self) -> Vec<Gap> {
         let gaps = self.gaps.clone();
@@ -58,8 +63,7 @@ impl Recording {
     /// Looks whether recorded CPUs went offline or came back, and opens the events of those again.
     pub(super) fn look_at_cpus(&mut self, ready: Ready, is_due: bool) {
         // Where no message tells, lists are compared from time to time.
-        let is_told = self.hotplug.watch.as_ref().is_some_and(|watch| watch.wakes().is_some());
-        if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !is_told) {
+        if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !self.hotplug.is_told()) {
             return;
         }
         for cpu in self.note_gaps() {

@@ -35,7 +35,7 @@ impl Recording {
     ) -> Ledger {
         let so_far = output.so_far();
         let now = Baseline {
-            lost: self.events.lost(),
+            lost: self.lost(),
             recorded: self.enabled.so_far(),
             cpu_ns: until_ns,
             wake_ups: self.counts.wake_ups + self.shared.wake_ups(),
@@ -64,7 +64,8 @@ impl Recording {
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
-                end_cpu_ns: self.cpu_ns().saturating_sub(until_ns),
+                end_cpu_ns: self.cpu_ns().saturating_sub(until_ns + self.calibration_ns),
+                calibration_cpu_ns: self.calibration_ns,
                 wake_ups: now.wake_ups - before.wake_ups,
                 system_calls: now.system_calls.saturating_sub(before.system_calls),
                 peak_memory_bytes: peak_memory(&self.session),
@@ -72,6 +73,14 @@ impl Recording {
             },
             ..self.ledger.clone()
         };
+        if let Some(off_cpu) = &mut self.off_cpu
+            && let Some(event) = ledger.events.last_mut()
+        {
+            event.samples = std::mem::take(&mut off_cpu.samples);
+            ledger.off_cpu = Some(off_cpu.ledger());
+        }
+        // One that was needed late.
+        ledger.recorder.tids.extend(output.threads());
         complete(&mut ledger.output, &so_far);
         ledger.output.written_bytes = output.written();
         self.before = now;
@@ -183,6 +192,7 @@ pub(super) fn complete(output: &mut Output, account: &OutputStats) {
     account.path.name().clone_into(&mut output.path);
     output.fallback.clone_from(&account.fallback);
     output.written_bytes = account.bytes;
+    output.spills = account.spills;
     output.dropped_bytes = account.dropped_bytes;
     output.queue_bytes = account.queue_bytes;
     output.queue_high_water_bytes = account.queue_high_water;

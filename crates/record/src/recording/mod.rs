@@ -3,7 +3,7 @@
 //! `start` opens it, `finish` ends it; `snapshot` and `switch` are what a caller may ask for meanwhile.
 //! `ledger` has its parts, `recount` those of a file that had to end early, `cost` what sampling cost those who are sampled, `rate_control` keeps
 //! that within a `budget`. `modules` are the kernel's that are loaded meanwhile. `tasks` are the tasks that are recorded, `followed` those of a command.
-//! `ring_size` says how large ring buffers are, `description` what the recording says of itself.
+//! `system_calls` are those whose samples BPF programs write. `ring_size` says how large ring buffers are, `description` what the recording says of itself.
 
 mod budget;
 mod cost;
@@ -19,6 +19,7 @@ mod ring_size;
 mod snapshot;
 mod start;
 mod switch;
+mod system_calls;
 mod targets;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 use tare_format::ledger::Ledger;
+use tare_kernel::call_samples::CallSamples;
 
 pub use self::finish::Finished;
 use self::followed::CgroupUsage;
@@ -38,11 +40,12 @@ use self::rate_control::RateControl;
 use self::snapshot::Snapshots;
 use self::targets::TargetTasks;
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, Source};
+use crate::capture::poller::{Poller, Ready, Source};
 use crate::capture::reader::{Pass, Reader, Shared};
 use crate::capture::threads::ReaderThread;
 use crate::clock::Clock;
 use crate::error::RecordError;
+use crate::off_cpu::OffCpuTimes;
 use crate::options::Begin;
 use crate::output::OutputError;
 use crate::plan::Start;
@@ -85,9 +88,13 @@ pub struct Recording {
     state: State,
     /// The recorder's CPU time when its events were stopped for the last time.
     until_ns: Option<u64>,
+    /// The recorder's CPU time for measuring what a sample costs.
+    calibration_ns: u64,
     /// What keeps within a budget, if there is one.
     rate_control: Option<RateControl>,
     hotplug: Hotplug,
+    off_cpu: Option<OffCpuTimes>,
+    calls: Option<CallSamples>,
     modules: Modules,
     notices: Vec<Notice>,
 }
@@ -210,6 +217,12 @@ impl Recording {
         self.deadlines.next()
     }
 
+    /// Has the next [`Recording::process`] empty the ring buffers, and then that is due so often.
+    pub fn flush_every(&mut self, interval: Duration) {
+        self.session.options.rings.flush_interval = interval;
+        self.deadlines.flush = self.session.backend.clock.now();
+    }
+
     /// Takes what lies in the ring buffers, and does what is due. It is to be called whenever the
     /// recording's file (`AsFd`) is readable, and when its [`Recording::deadline`] has passed;
     /// it never waits, but for an output that is slower than the events.
@@ -218,14 +231,29 @@ impl Recording {
     /// See [`RecordError`]. An output that takes nothing more is none: see [`Recording::state`].
     pub fn process(&mut self) -> Result<&State, RecordError> {
         let ready = self.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
-        self.counts.wake_ups += 1;
         self.counts.system_calls += 1;
+        self.process_ready(ready)
+    }
+
+    /// The same for a caller who has just seen that the recording's file is not readable: a system
+    /// call less.
+    ///
+    /// # Errors
+    /// As [`Recording::process`].
+    pub fn process_due(&mut self) -> Result<&State, RecordError> {
+        self.process_ready(Ready::default())
+    }
+
+    fn process_ready(&mut self, ready: Ready) -> Result<&State, RecordError> {
+        self.counts.wake_ups += 1;
         let now = self.session.backend.clock.now();
         // A module's mapping comes before its samples.
-        if ready.by(Source::Cpus) || self.deadlines.flush <= now {
-            self.look_at_modules();
+        let is_due = self.deadlines.flush <= now
+            && (!self.hotplug.is_told() || self.modules.is_look_due(now));
+        if ready.by(Source::Cpus) || is_due {
+            self.look_at_modules(now);
         }
-        let is_due = self.read(now);
+        let is_due = self.read(now)?;
         self.look_at_cpus(ready, is_due);
         if is_due {
             self.control_rate()?;
@@ -298,6 +326,7 @@ impl Recording {
             return Ok(());
         }
         self.enabled.enabled();
+        self.enable_off_cpu(true)?;
         let session = &self.session;
         self.events
             .set_enabled(true, |event| !session.only_tracks(event))
@@ -313,6 +342,8 @@ impl Recording {
         self.events
             .set_enabled(false, |event| !session.only_tracks(event))
             .map_err(event_error("disable the events"))?;
+        self.calls.iter_mut().for_each(CallSamples::stop);
+        self.enable_off_cpu(false)?;
         self.enabled.disabled();
         Ok(())
     }
@@ -320,7 +351,24 @@ impl Recording {
     /// Stops all events, those that follow processes too.
     fn disable_all(&mut self) -> Result<(), RecordError> {
         self.enabled.disabled();
+        self.calls.iter_mut().for_each(CallSamples::stop);
+        self.enable_off_cpu(false)?;
         self.events.set_enabled(false, |_| true).map_err(event_error("disable the events"))
+    }
+
+    fn enable_off_cpu(&mut self, enabled: bool) -> Result<(), RecordError> {
+        Ok(self.off_cpu.iter_mut().try_for_each(|off_cpu| off_cpu.set_enabled(enabled))?)
+    }
+
+    /// Takes the time that tasks were not on a CPU. It is older than what ring buffers bring from now
+    /// on, so it comes before each pass.
+    fn take_off_cpu(&mut self) -> Result<(), RecordError> {
+        let Some(off_cpu) = &mut self.off_cpu else { return Ok(()) };
+        let samples = off_cpu.drain()?;
+        if let Err(error) = self.shared.append_in_round(&samples) {
+            self.stop_recording(error.into());
+        }
+        Ok(())
     }
 
     /// Enables the events that begin neither with the command nor later.
@@ -331,21 +379,24 @@ impl Recording {
             .map_err(event_error("enable the events"))?;
         if self.session.options.begin == Begin::AtOnce {
             self.enabled.enabled();
+            self.enable_off_cpu(true)?;
         }
         Ok(())
     }
 
     /// Empties the ring buffers, and has their records in the recording where that is due; whether
     /// it was.
-    fn read(&mut self, now: Instant) -> bool {
+    fn read(&mut self, now: Instant) -> Result<bool, RecordError> {
         let is_due = self.deadlines.flush <= now;
         if is_due {
             self.deadlines.flush = now + self.session.options.rings.flush_interval;
         }
+        self.calls.iter_mut().for_each(CallSamples::is_awake);
         if !self.is_stopped() {
+            self.take_off_cpu()?;
             self.empty(is_due);
         }
-        is_due && !self.is_stopped()
+        Ok(is_due && !self.is_stopped())
     }
 
     fn empty(&mut self, is_due: bool) {

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use tare_format::record::Layout;
 use tare_kernel::host::Host;
@@ -17,6 +18,9 @@ use crate::describe::module_build_id;
 use crate::session::Session;
 use crate::synthesize;
 
+/// How often they are looked for where a message tells when devices come or go.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Which modules the recording knows of.
 #[derive(Debug)]
 pub(super) struct Modules {
@@ -26,6 +30,8 @@ pub(super) struct Modules {
     folders: Option<u64>,
     /// Whether the build ids were read of those that were there when the recording began.
     has_ids: bool,
+    /// When they were looked for last.
+    looked: Option<Instant>,
 }
 
 impl Modules {
@@ -33,7 +39,12 @@ impl Modules {
     pub(super) fn new(session: &Session) -> Self {
         let is_wanted = session.tracking().is_some() && session.counts_in_kernel();
         let folders = if is_wanted { folders(&session.backend.host) } else { None };
-        Self { known: is_wanted.then(Vec::new), folders, has_ids: false }
+        Self { known: is_wanted.then(Vec::new), folders, has_ids: false, looked: None }
+    }
+
+    /// Whether it is time to look for them, though no message told so.
+    pub(super) fn is_look_due(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK)
     }
 
     /// The recording, or its next file, begins with these.
@@ -48,15 +59,16 @@ fn folders(host: &Host) -> Option<u64> {
 
 impl Recording {
     /// Writes the mappings of modules that were loaded since, if there may be any.
-    pub(super) fn look_at_modules(&mut self) {
+    pub(super) fn look_at_modules(&mut self, now: Instant) {
         if self.is_stopped() || self.modules.known.is_none() {
             return;
         }
+        self.modules.looked = Some(now);
         self.read_build_ids_of_modules();
         self.counts.system_calls += 1;
-        let now = folders(&self.session.backend.host);
-        if now != self.modules.folders {
-            self.modules.folders = now;
+        let folders = folders(&self.session.backend.host);
+        if folders != self.modules.folders {
+            self.modules.folders = folders;
             self.note_modules();
         }
     }

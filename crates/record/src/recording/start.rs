@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, FINISHED_INIT};
 use tare_format::ledger::{Follow, Ledger, Recorder};
 use tare_format::record::Layout;
+use tare_kernel::call_samples::CallSamples;
 use tare_kernel::child::FileLimit;
 use tare_kernel::open::EventFile;
 use tare_kernel::ring::Ring;
@@ -17,7 +19,7 @@ use super::modules::Modules;
 use super::targets::TargetTasks;
 use super::{
     Baseline, CgroupUsage, Counts, Deadlines, EnabledTime, LOOK, RateControl, Recording, Snapshots,
-    State, description, event_error, followed, ring_size,
+    State, description, event_error, followed, ring_size, system_calls,
 };
 use crate::capture::EventToOpen;
 use crate::capture::batch::CpuRing;
@@ -29,21 +31,28 @@ use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
 use crate::error::RecordError;
 use crate::keep::Binaries;
+use crate::off_cpu::OffCpuTimes;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
 use crate::plan::{PlannedEvent, Start};
 use crate::session::Session;
 use crate::session::Start as Beginning;
 use crate::synthesize;
+use crate::warning::Warning;
 
 /// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each
 /// thread that reads.
 const OTHER_FILES: usize = 32;
 
+/// Ring buffers are read so often at least where nothing of it is kept: a kill loses nothing.
+const WITHOUT_KEEPING: Duration = Duration::from_secs(1);
+
 impl Recording {
     /// See [`crate::Recorder::start`].
     pub(crate) fn start(session: Session, beginning: Beginning<'_>) -> Result<Self, RecordError> {
         let Beginning { output, command, gives_other_rights, files } = beginning;
+        let (mut session, output) = fitted(session, output)?;
+        let calls = session.plan.calls.take();
         let options = &session.options;
         let host = &session.backend.host;
         let readers = options.readers.unwrap_or_else(|| ring_size::readers(host));
@@ -56,42 +65,52 @@ impl Recording {
         let filters = filters(&session, &recorder)?;
         let events = open(&session, &tasks, &filters, files)?;
         let wanted_bytes = options.rings.bytes;
+        let off_cpu = start_off_cpu(&mut session, &tasks, command)?;
+        let host = &session.backend.host;
         let tried = ring_size::bytes(wanted_bytes, events.number_of_rings(), host);
-        let rings = events.rings(tried)?;
+        let mut rings = events.rings(tried)?;
         let hotplug = Hotplug::start(&session, &events, filters, tried);
-        let warning = ring_size::warning(wanted_bytes, tried, rings.smallest());
-        let ids = events.ids().map_err(event_error("read the ids of events"))?;
+        let small = ring_size::warning(wanted_bytes, tried, rings.smallest());
+        let step_back = off_cpu.as_ref().and_then(|off_cpu| off_cpu.step_back.as_ref());
+        let step_back = step_back.map(|step_back| Warning::StepBack(step_back.to_string()));
+        rings.consumed.extend(calls.as_ref().map_or(Ok(Vec::new()), system_calls::rings)?);
+        let ids = system_calls::with_ids(&session.plan, &events)?;
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::of(recorder) };
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
-        let taken = Taken { events, rings, output, threads, table, tasks, hotplug };
+        let taken = Taken { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
         let mut recording = Self::over(session, ledger, description, taken)?;
-        if let Some(warning) = warning {
-            recording.warn(warning);
-        }
-        if let Err(error) = recording.begin() {
+        step_back.into_iter().chain(small).for_each(|warning| recording.warn(warning));
+        recording.go(command)?;
+        Ok(recording)
+    }
+
+    /// Writes the beginning, and has recorded what begins neither with the command nor later.
+    fn go(&mut self, command: Option<i32>) -> Result<(), RecordError> {
+        if let Err(error) = self.begin() {
             // Where nobody reads so early there is no recording, and the command runs all the same.
             let is_closed = matches!(error, RecordError::Output(OutputError::Closed))
-                || recording.shared.flush() == Err(OutputError::Closed);
+                || self.shared.flush() == Err(OutputError::Closed);
             if !is_closed {
                 return Err(error);
             }
-            recording.stop_recording(OutputError::Closed.into());
+            self.stop_recording(OutputError::Closed.into());
         }
         // Inherited events begin with the program.
-        let is_inherited = matches!(recording.session.options.target, Target::Command(_));
+        let is_inherited = matches!(self.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
-            let now = recording.session.backend.clock.now();
-            recording.shared.follow(root, recording.session.notes_members(), now);
+            let now = self.session.backend.clock.now();
+            self.shared.follow(root, self.session.notes_members(), now);
         }
-        recording.cgroup.at_start(recording.session.following.as_ref());
-        recording.begin_rate_control()?;
-        if !recording.is_stopped() {
-            recording.enable_at_once()?;
+        self.cgroup.at_start(self.session.following.as_ref());
+        self.begin_rate_control()?;
+        if !self.is_stopped() {
+            self.enable_at_once()?;
+            self.start_calls(command)?;
         }
-        Ok(recording)
+        Ok(())
     }
 
     /// Deals out the ring buffers to the threads that read them.
@@ -101,7 +120,8 @@ impl Recording {
         description: Description,
         taken: Taken,
     ) -> Result<Self, RecordError> {
-        let Taken { events, rings, output, mut threads, table, tasks, hotplug } = taken;
+        let Taken { events, rings, output, mut threads, table, tasks, hotplug, off_cpu, calls } =
+            taken;
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
@@ -112,18 +132,15 @@ impl Recording {
         let shared = Arc::new(shared);
         hold_binaries(&session, &shared)?;
         let Rings { consumed, overwritten } = rings;
-        let mut dealt = deal(consumed, readers, &events, &shared, &table)?.into_iter().enumerate();
-        let (poller, rings) = dealt.next().map_or_else(
-            || Poller::new().map(|poller| (poller, Vec::new())).map_err(RecordError::Poll),
-            |(_, first)| Ok(first),
-        )?;
+        let dealt = deal(consumed, readers, &events, &shared, &table)?;
+        let pollers = dealt.iter().map(|(poller, _)| poller);
+        system_calls::wake(calls.as_ref(), pollers)?;
         let interval = options.rings.flush_interval;
-        for (thread, (number, (poller, rings))) in threads.iter_mut().zip(dealt) {
-            thread.hand(Reader::new(number, rings), poller, &shared, interval)?;
-        }
+        let (poller, rings) = hand(dealt, &mut threads, &shared, interval)?;
         for file in tasks.waited_for.files() {
             poller.add(file, Source::Target).map_err(RecordError::Poll)?;
         }
+        wake(off_cpu.as_ref(), &poller)?;
         hotplug.wake(&poller)?;
         let snapshots = Snapshots::new(overwritten, &table, &shared);
         Ok(Self {
@@ -147,8 +164,11 @@ impl Recording {
             state: State::Recording,
             until_ns: None,
             hotplug,
+            off_cpu,
+            calls,
             modules: Modules::new(&session),
             rate_control: RateControl::new(&session),
+            calibration_ns: 0,
             notices: Vec::new(),
             session,
         })
@@ -191,6 +211,23 @@ impl Recording {
     }
 }
 
+/// Begins to look at the time that tasks are not on a CPU, where it is asked for.
+fn start_off_cpu(
+    session: &mut Session,
+    tasks: &TargetTasks,
+    command: Option<i32>,
+) -> Result<Option<OffCpuTimes>, RecordError> {
+    let Some(attr) = &mut session.plan.off_cpu else { return Ok(None) };
+    let (options, host) = (&session.options, &session.backend.host);
+    OffCpuTimes::start(options, attr, tasks.whose(command), host).map(Some)
+}
+
+/// Has a reader woken where much waits to be read of the time that tasks are not on a CPU.
+fn wake(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
+    let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
+    files.try_for_each(|file| poller.add(file, Source::Ring).map_err(RecordError::Poll))
+}
+
 /// Has binaries held, where they are to be kept.
 fn hold_binaries(session: &Session, shared: &Shared) -> Result<(), RecordError> {
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
@@ -209,6 +246,8 @@ struct Taken {
     table: Arc<EventTable>,
     tasks: TargetTasks,
     hotplug: Hotplug,
+    off_cpu: Option<OffCpuTimes>,
+    calls: Option<CallSamples>,
 }
 
 fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
@@ -220,7 +259,32 @@ fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
     }
 }
 
-/// The threads of this process, all of which are there by now.
+/// Reads ring buffers seldom where nothing is kept, and has the output's threads there where they are
+/// named.
+fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output), RecordError> {
+    // Files that are to be held are found by reading mappings soon.
+    if output.keeps_nothing() && session.options.keep_binaries.is_none() {
+        let interval = &mut session.options.rings.flush_interval;
+        *interval = (*interval).max(WITHOUT_KEEPING);
+    }
+    if names_threads(&session) {
+        output.start_threads().map_err(RecordError::Output)?;
+    }
+    Ok((session, output))
+}
+
+/// Whether threads of the recorder are named before anything is recorded: in filters, or as their
+/// samples are counted apart. A command's own events see none of them.
+fn names_threads(session: &Session) -> bool {
+    let is_commands =
+        matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
+    !is_commands
+        || session.plan.calls.is_some()
+        || session.plan.events.iter().any(PlannedEvent::takes_filter)
+}
+
+/// The threads of this process that are there by now: all but one that a long file of a command
+/// whose events take no filter gets later.
 fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let own = rustix::thread::gettid().as_raw_nonzero().get();
@@ -281,6 +345,24 @@ fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> Even
         Some(weights) => table.telling_tasks(weights),
         None => table,
     }
+}
+
+/// Gives each thread what it reads, and returns what is for this one.
+fn hand(
+    dealt: Vec<(Poller, Vec<CpuRing>)>,
+    threads: &mut [ReaderThread],
+    shared: &Arc<Shared>,
+    interval: Duration,
+) -> Result<(Poller, Vec<CpuRing>), RecordError> {
+    let mut dealt = dealt.into_iter().enumerate();
+    let first = dealt.next().map_or_else(
+        || Poller::new().map(|poller| (poller, Vec::new())).map_err(RecordError::Poll),
+        |(_, first)| Ok(first),
+    )?;
+    for (thread, (number, (poller, rings))) in threads.iter_mut().zip(dealt) {
+        thread.hand(Reader::new(number, rings), poller, shared, interval)?;
+    }
+    Ok(first)
 }
 
 /// What each of so many readers waits for and reads.

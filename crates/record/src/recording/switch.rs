@@ -9,6 +9,7 @@ use super::ledger::{last_records, sample_time};
 use super::{Recording, Stopped, cost, recount};
 use crate::capture::jit::JitProcesses;
 use crate::error::RecordError;
+use crate::off_cpu::OffCpuTimes;
 use crate::options::Keep;
 use crate::output::Closing;
 use crate::synthesize;
@@ -30,6 +31,9 @@ impl Recording {
         }
         match self.next_file() {
             Ok(finished) => {
+                if let Some(Err(error)) = self.off_cpu.as_mut().map(OffCpuTimes::begin_file) {
+                    self.warn(Warning::NotSwitched { reason: error.to_string() });
+                }
                 self.notices.extend(finished.map(|file| Notice::Finished(Box::new(file))));
             }
             Err(Failed::Output(why)) => self.stop_recording(why),
@@ -42,6 +46,7 @@ impl Recording {
     /// What lies in ring buffers may be of tasks that have ended, and that the next file doesn't name
     /// any more: it goes into the file at hand. A file of limited size takes no more, however.
     fn empty_before_switch(&mut self) -> Result<(), RecordError> {
+        self.take_off_cpu()?;
         self.note_modules();
         if self.session.options.rings.keep != Keep::All {
             self.snapshot()?;

@@ -1,7 +1,7 @@
 //! The tasks that a recording is made of.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 use tare_kernel::cgroup::Cgroups;
@@ -10,6 +10,7 @@ use tare_kernel::procfs;
 use tare_kernel::targets::Targets;
 
 use crate::error::RecordError;
+use crate::off_cpu::Whose;
 use crate::options::Target;
 use crate::synthesize;
 
@@ -91,6 +92,18 @@ impl TargetTasks {
         };
         let cgroups = names.iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { cgroups, existing: Some(synthesize::Targets::All), ..Self::default() })
+    }
+
+    /// Whose time off the CPUs it is; `command` waits for its execve.
+    pub(super) fn whose(&self, command: Option<i32>) -> Whose<'_> {
+        Whose {
+            command,
+            processes: match &self.existing {
+                Some(synthesize::Targets::Processes(pids)) => pids.clone(),
+                _ => self.threads.clone(),
+            },
+            cgroups: self.cgroups.iter().map(AsFd::as_fd).collect(),
+        }
     }
 
     /// The folders of cgroups, in the order of their names.

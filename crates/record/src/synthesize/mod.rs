@@ -118,7 +118,8 @@ fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::R
         // Up to the modules, or to the end of all addresses, where the length is a secret.
         let next = done.modules.iter().map(|one| one.start).find(|start| *start > text.start);
         let len = text.len.unwrap_or_else(|| next.unwrap_or(u64::MAX) - text.start);
-        buffer.mmap(&kernel_mapping(text.start, len, text.start, b"[kernel.kallsyms]_text"))?;
+        let name = format!("[kernel.kallsyms]{}", text.symbol);
+        buffer.mmap(&kernel_mapping(text.start, len, text.start, name.as_bytes()))?;
         done.kernel = true;
     }
     for module in &done.modules {

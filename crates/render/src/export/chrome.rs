@@ -1,11 +1,12 @@
 //! Chrome's trace events: each thread's functions over time, for Perfetto and chrome://tracing.
 //!
 //! A sample says where a thread was at one moment. What two samples of a thread in a row have in
-//! common from the outermost function on is drawn as having run between them.
+//! common from the outermost function on is drawn as having run between them. Where there are
+//! context switches, each CPU is a track of its own, with the task that it has.
 //!
 //! Source: the 'Trace Event Format' document of the Chromium project.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use indexmap::IndexMap;
@@ -15,7 +16,7 @@ use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
 use super::sums::event_name;
 use super::{Exporter, Out};
-use crate::samples::{FrameText, Kind, Sample, SampleSink, Session, Whole};
+use crate::samples::{CpuSwitch, FrameText, Kind, Sample, SampleSink, Session, Whole};
 
 /// How long a sample's functions last where the thread's next sample comes later, or never: a
 /// sample of a clock twice what it stands for, others so long.
@@ -29,7 +30,13 @@ pub struct Chrome {
     threads: IndexMap<ThreadId, Open, foldhash::fast::RandomState>,
     frames: HashMap<FrameId, Named, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
+    /// By number, whether the CPU is drawn to have a task.
+    cpus: BTreeMap<u32, bool>,
+    last_ns: u64,
 }
+
+/// The process whose threads CPUs are drawn as: no real one has this number.
+const CPUS: i32 = -1;
 
 /// What a thread is drawn to run.
 #[derive(Default)]
@@ -89,8 +96,8 @@ impl Chrome {
     /// Nothing is written yet.
     #[must_use]
     pub fn new(out: Out) -> Self {
-        let (threads, frames, chain) = Default::default();
-        Self { out, has_begun: false, threads, frames, chain }
+        let (threads, frames, chain, cpus) = Default::default();
+        Self { out, has_begun: false, threads, frames, chain, cpus, last_ns: 0 }
     }
 }
 
@@ -121,13 +128,62 @@ impl Events<'_> {
     }
 }
 
+impl Chrome {
+    /// Draws that a CPU goes on with another task.
+    fn switch(&mut self, switch: &CpuSwitch, time_ns: u64) -> io::Result<()> {
+        let Self { out, has_begun, cpus, .. } = self;
+        let mut events = Events { out, has_begun };
+        let (pid, tid, ts) = (CPUS, switch.cpu.cast_signed(), microseconds(time_ns));
+        let has_task = cpus.entry(switch.cpu).or_default();
+        let (name, cat, s, args) = (None, None, None, None);
+        if std::mem::replace(has_task, switch.tid != 0) {
+            events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
+        }
+        if switch.tid == 0 {
+            return Ok(());
+        }
+        let comm = switch.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = format!("{}[{}]", String::from_utf8_lossy(comm), switch.tid);
+        events.put(&Event { ph: "B", ts, pid, tid, name: Some(&name), cat, s, args: None })
+    }
+
+    /// Ends what CPUs are drawn to have, and gives their tracks names.
+    fn finish_cpus(&mut self) -> io::Result<()> {
+        let Self { out, has_begun, cpus, last_ns, .. } = self;
+        let mut events = Events { out, has_begun };
+        let (pid, cat, s) = (CPUS, None, None);
+        if !cpus.is_empty() {
+            events.put(&title("process_name", 0, "CPUs"))?;
+        }
+        for (cpu, has_task) in cpus {
+            let tid = cpu.cast_signed();
+            if *has_task {
+                let (ts, name, args) = (microseconds(*last_ns), None, None);
+                events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
+            }
+            events.put(&title("thread_name", tid, &format!("CPU {cpu}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a track of the CPUs is called.
+fn title<'a>(title: &'static str, tid: i32, name: &'a str) -> Event<'a> {
+    let args = Some(Args { dso: None, fields: None, name: Some(name) });
+    Event { ph: "M", ts: 0.0, pid: CPUS, tid, name: Some(title), cat: None, s: None, args }
+}
+
 fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
 impl SampleSink for Chrome {
     fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
-        let Self { out, has_begun, threads, frames, chain } = self;
+        if let (Some(switch), Some(time_ns)) = (&sample.switch, sample.time_ns) {
+            self.switch(switch, time_ns)?;
+        }
+        self.last_ns = self.last_ns.max(sample.time_ns.unwrap_or(0));
+        let Self { out, has_begun, threads, frames, chain, .. } = self;
         let (Some(id), Some(time_ns)) = (sample.row.thread, sample.time_ns) else { return Ok(()) };
         let Some(thread) = profile.thread(id) else { return Ok(()) };
         profile.frames_of_row(&sample.row, chain);
@@ -179,6 +235,7 @@ impl SampleSink for Chrome {
 
 impl Exporter for Chrome {
     fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+        self.finish_cpus()?;
         let Self { out, has_begun, threads, .. } = &mut *self;
         let mut events = Events { out, has_begun };
         for open in threads.values_mut() {

@@ -121,7 +121,7 @@ mod tests {
         for second in 0..1000 {
             let weight = Weight { period: 3, samples: 1 };
             let time_ns = Some(5_000_000_000 + second * 1_000_000_000);
-            collector.sample(&profile, &Sample { row, weight, time_ns }).unwrap();
+            collector.sample(&profile, &Sample { row, weight, time_ns, switch: None }).unwrap();
         }
         assert!((256..=512).contains(&collector.slices.count), "{:?}", collector.slices);
         let all = collector.rows.values().fold(Weight::default(), |mut all, weight| {

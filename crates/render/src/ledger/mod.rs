@@ -2,6 +2,7 @@
 
 mod budget;
 mod follow;
+mod off_cpu;
 mod sampling;
 
 use tare_format::ledger::{Cost, Event, Gap, KeptBinaries, Ledger, Loss};
@@ -32,6 +33,7 @@ pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
         return vec![UNFINISHED.to_owned()];
     }
     let mut lines = vec![samples(ledger), cost_summary(ledger)];
+    lines.extend(ledger.off_cpu.as_ref().map(off_cpu::line));
     lines.extend(ledger.kept_binaries.as_ref().map(kept_binaries));
     lines.extend(warnings(ledger));
     lines
@@ -124,7 +126,13 @@ fn cost_summary(ledger: &Ledger) -> String {
     let cost = &ledger.cost;
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
     let (recording, rest) = (ms(cost.recording_cpu_ns), ms(cost.start_cpu_ns + cost.end_cpu_ns));
-    let recorder = format!("the recorder used {recording} of CPU, and {rest} to start and to end");
+    let calibration = match cost.calibration_cpu_ns {
+        0 => String::new(),
+        ns => format!(", and {} once to measure what a sample costs here", ms(ns)),
+    };
+    let recorder = format!(
+        "the recorder used {recording} of CPU, and {rest} to start and to end{calibration}"
+    );
     match sampling::amount(ledger) {
         Some(amount) => format!("sampling cost ≈ {amount}: {recorder}"),
         None => recorder,
@@ -206,6 +214,10 @@ fn rings(ledger: &Ledger) -> String {
     let (rings, output) = (&ledger.rings, &ledger.output);
     let full = (rings.fullest_bytes.saturating_mul(100)).checked_div(rings.bytes).unwrap_or(0);
     let fallback = output.fallback.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let spills = match output.spills {
+        0 => String::new(),
+        spills => format!(" (the disk too slow {}: then write)", count(spills, "time")),
+    };
     let queue = match output.queue_bytes {
         0 => String::new(),
         most => format!(
@@ -219,7 +231,7 @@ fn rings(ledger: &Ledger) -> String {
     let rate = per_second(output.record_bytes, ledger.recorded_ns)
         .map_or_else(String::new, |rate| format!(" ({}/s)", bytes(rate)));
     format!(
-        "rings: {number} of {size}, up to {full}% full; records: {records}{rate}; output: {}{fallback}{queue}",
+        "rings: {number} of {size}, up to {full}% full; records: {records}{rate}; output: {}{spills}{fallback}{queue}",
         output.path
     )
 }
@@ -309,6 +321,7 @@ mod tests {
                 start_cpu_ns: 1_000_000,
                 recording_cpu_ns: 20_000_000,
                 end_cpu_ns: 500_000,
+                calibration_cpu_ns: 0,
                 wake_ups: 8,
                 system_calls: 30,
                 peak_memory_bytes: Some(5_000_000),

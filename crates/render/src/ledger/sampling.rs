@@ -64,6 +64,8 @@ mod tests {
             us,
             in_kernel: 2.0,
             calibrated,
+            origin: None,
+            exact: calibrated,
             source: if calibrated { "calibrated on h" } else { "an estimate" }.to_owned(),
             time: None,
         };

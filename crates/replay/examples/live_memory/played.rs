@@ -134,7 +134,8 @@ impl Player {
         let symbols = SymbolOptions::default();
         let mut live = Live::new(LiveOptions { window: WINDOW, symbols, left_out: None });
         live.describe(&description.stream_beginning()?)?;
-        let sink = SampleSink::new(SampleSinkOptions::default(), live.description());
+        let options = SampleSinkOptions { forgets: true, ..SampleSinkOptions::default() };
+        let sink = SampleSink::new(options, live.description());
         let now_ns = 1_000_000_000_000;
         Ok(Self {
             layout,

@@ -10,6 +10,11 @@ use super::Machine;
 const MORE_DSOS: usize = 256;
 
 impl Machine {
+    /// Mappings that were left out, as there were too many.
+    pub(crate) fn left_out_mappings(&self) -> u64 {
+        self.spaces.left_out()
+    }
+
     /// Learns what a note of the recorder's own says.
     pub(crate) fn learn_note(&mut self, note: &[u8]) {
         self.jit.learn_note(note, self.symbolizer.recorded_processes());

@@ -53,17 +53,16 @@ impl Subject<'_> {
         self.sample.fields.head.pid.unwrap_or(-1)
     }
 
-    /// Where a branch begins or ends: which half of the address space it is tells user from kernel.
+    /// Where a branch begins or ends.
     pub(super) fn code(address: u64) -> CodeAddress {
-        let mode = if address >> 63 == 1 { CpuMode::Kernel } else { CpuMode::User };
-        CodeAddress { mode, address }
+        CodeAddress { mode: CpuMode::of_address(address), address }
     }
 }
 
 impl Details {
     /// `quantum_ns` is the length of a slice of [`Detail::Time`].
-    pub(super) fn new(wanted: &[Detail], quantum_ns: u64, nanoseconds: bool) -> Self {
-        Self { wanted: wanted.to_vec(), quantum_ns, nanoseconds, ..Self::default() }
+    pub(super) fn new(wanted: Vec<Detail>, quantum_ns: u64, nanoseconds: bool) -> Self {
+        Self { wanted, quantum_ns, nanoseconds, ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -85,7 +84,7 @@ impl Details {
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        frames: &mut Option<Frames>,
+        mut frames: Option<&mut Frames>,
         subject: Subject<'_>,
     ) -> Option<DetailsId> {
         if self.wanted.is_empty() {
@@ -94,7 +93,8 @@ impl Details {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         for at in 0..self.wanted.len() {
-            values.push(self.value(profile, machine, frames, (self.wanted[at], subject)));
+            let asked = (self.wanted[at], subject);
+            values.push(self.value(profile, machine, frames.as_deref_mut(), asked));
         }
         let details = profile.add_details(&values);
         self.values = values;
@@ -105,7 +105,7 @@ impl Details {
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        frames: &mut Option<Frames>,
+        frames: Option<&mut Frames>,
         (detail, subject): (Detail, Subject<'_>),
     ) -> Value {
         let sample = subject.sample.fields;
@@ -158,7 +158,7 @@ impl Details {
         &self,
         profile: &mut Profile,
         machine: &mut Machine,
-        frames: &mut Option<Frames>,
+        frames: Option<&mut Frames>,
         (detail, subject): (Detail, Subject<'_>),
     ) -> Value {
         let Some(branch) = subject.branch else { return Value::None };
@@ -214,7 +214,7 @@ fn cgroup(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Value {
 fn place_value(
     profile: &mut Profile,
     machine: &mut Machine,
-    frames: &mut Option<Frames>,
+    frames: Option<&mut Frames>,
     (pid, place): (i32, Option<CodeAddress>),
     detail: Detail,
 ) -> Value {

@@ -35,7 +35,10 @@ pub(super) struct Frames {
     lines: Option<Lines>,
 }
 
-/// Frames by address and version of the mappings: as many as a CPU's cache holds.
+/// So many addresses at most are still known when others are forgotten.
+const KEPT: usize = 1 << 12;
+
+/// Frames by address and version of the mappings: as many as a CPU's cache holds, a power of two.
 #[derive(Debug)]
 struct Recent(Box<[Option<RecentFrame>]>);
 
@@ -50,17 +53,20 @@ struct RecentFrame {
 
 impl Default for Recent {
     fn default() -> Self {
-        Self(vec![None; 1 << Self::BITS].into())
+        Self::of(1 << 15)
     }
 }
 
 impl Recent {
-    const BITS: u32 = 15;
+    fn of(slots: usize) -> Self {
+        Self(vec![None; slots].into())
+    }
 
     /// Where an address would be: addresses differ in their lower bits most.
     fn slot(&mut self, address: u64, version: u64) -> Option<&mut Option<RecentFrame>> {
         let mixed = (address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0.get_mut(usize::try_from(mixed >> (64 - Self::BITS)).ok()?)
+        let slot = usize::try_from(mixed >> 48).ok()? & self.0.len().wrapping_sub(1);
+        self.0.get_mut(slot)
     }
 }
 
@@ -69,6 +75,12 @@ impl Frames {
     /// functions keep a frame pointer.
     pub(super) fn new(lines: Option<Lines>, judges_chains: bool) -> Self {
         Self { lines, kept: judges_chains.then(Kept::default), ..Self::default() }
+    }
+
+    /// The same, for samples that are forgotten again: of few samples a second, most of a large table
+    /// would be in no cache.
+    pub(super) fn forgetting(self) -> Self {
+        Self { recent: Recent::of(1 << 10), ..self }
     }
 
     /// Which frames' functions keep a frame pointer, where that was asked for.
@@ -155,11 +167,19 @@ impl Frames {
         self.lines.is_some()
     }
 
-    /// The profile's tables have other ids: what was found by the old ones is looked up again when
-    /// it is next met.
-    pub(super) fn renumber(&mut self, now: &Renumbered) {
+    /// The tables of a profile, which is this one by now, have other ids. What has no name, and what
+    /// the tables don't have any more, is looked up again when it is next met.
+    pub(super) fn renumber(&mut self, now: &Renumbered, profile: &Profile) {
         self.recent.0.fill(None);
-        self.frames = HashMap::default();
+        let frames = std::mem::take(&mut self.frames);
+        if frames.len() <= KEPT {
+            let is_named = |id| profile.frame(id).is_some_and(|frame| frame.function.is_ok());
+            let renumbered = frames.into_iter().filter_map(|(at, id)| {
+                let id = now.frame(id).filter(|id| is_named(*id))?;
+                Some((at, id))
+            });
+            self.frames = renumbered.collect();
+        }
         self.dsos.clear();
         self.reasons.clear();
         self.lacks = Lacks::default();
@@ -179,6 +199,12 @@ impl Frames {
             Some((tare_symbols::Symbol { dso, ..symbol }, id))
         };
         self.symbols = symbols.filter_map(renumbered).collect();
+        let frames = std::mem::take(&mut self.frames).into_iter();
+        let renumbered = |((space, dso, address), id)| {
+            let dso = now.get(dso).filter(|dso| !is_compiled(*dso))?;
+            Some(((space, dso, address), id))
+        };
+        self.frames = frames.filter_map(renumbered).collect();
     }
 
     /// The DSOs of functions that samples were in.
@@ -252,7 +278,7 @@ impl Frames {
             let version = match at.mode {
                 CpuMode::Kernel => kernel,
                 CpuMode::User => user,
-                _ => None,
+                mode => machine.mappings_version(mode, pid),
             };
             self.frame_of_version(profile, machine, (pid, version), *at)
         }));
@@ -275,7 +301,7 @@ fn frame(
 pub(super) fn space(mode: CpuMode) -> Space {
     match mode {
         CpuMode::Kernel => Space::Kernel,
-        CpuMode::User => Space::User,
+        CpuMode::User | CpuMode::UserOf(_) => Space::User,
         CpuMode::GuestKernel => Space::GuestKernel,
         CpuMode::GuestUser => Space::GuestUser,
         CpuMode::Hypervisor => Space::Hypervisor,
@@ -285,7 +311,7 @@ pub(super) fn space(mode: CpuMode) -> Space {
 
 /// What tables show of a path: its last part; of what a just-in-time compiler made, the process, as
 /// in perf.
-fn short_name(path: &[u8]) -> Vec<u8> {
+pub(super) fn short_name(path: &[u8]) -> Vec<u8> {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let compiled = path.strip_prefix(b"/tmp/perf-").and_then(|rest| rest.strip_suffix(b".map"));
     match compiled.filter(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit)) {

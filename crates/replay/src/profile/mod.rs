@@ -1,5 +1,6 @@
 //! A recording as a profile: a sink that sums samples up.
 
+mod blocks;
 mod details;
 mod frame_pointers;
 mod frames;
@@ -14,7 +15,7 @@ use std::num::NonZero;
 
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_profile::{Detail, Profile};
+use tare_profile::{Blocks, Detail, Profile};
 
 use crate::error::Error;
 use crate::options::{self, Options};
@@ -24,7 +25,7 @@ use crate::switch::Switch;
 use crate::times::TimeRanges;
 
 pub use samples::{SampleSink, SampleSinkOptions};
-pub use sink::{ProfileSink, has_callchains};
+pub use sink::{ProfileSink, has_branches, has_callchains};
 
 /// How samples are summed up.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,8 @@ pub struct ProfileOptions {
     pub inline: bool,
     /// Rows are told apart by the fields of tracepoints.
     pub trace: bool,
+    /// These fields one by one, instead of the tracepoint's own words.
+    pub raw_trace: bool,
     /// What else tells rows apart.
     pub details: Vec<Detail>,
     /// Nanoseconds of a slice of [`Detail::Time`]; 0: each time is a slice of its own.
@@ -51,6 +54,8 @@ pub struct ProfileOptions {
     pub nanoseconds: bool,
     /// Each branch that a sample has is a row, which weighs 1, instead of the sample.
     pub branches: bool,
+    /// With `branches`: cycles of the code between them are summed up.
+    pub blocks: bool,
     /// Samples weigh what their access cost, at least 1.
     pub by_cost: bool,
     /// Addresses of a call chain beyond this number are left out; `None`: none are.
@@ -99,6 +104,8 @@ pub struct Summary {
     pub description: Description,
     /// What the recorder said about itself, where it was tare.
     pub ledger: Option<Ledger>,
+    /// Cycles of the code between branches, where that was asked for.
+    pub blocks: Vec<Blocks>,
 }
 
 /// Reads a recording to its end, and sums its samples up.

@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 
 use tare_format::abi::Sampling;
 use tare_format::file::Description;
-use tare_format::record::Sample as RecordedSample;
+use tare_format::record::{Branches, Record, Sample as RecordedSample};
 use tare_profile::{
-    EventId, FrameId, FramePointers, LocationId, Profile, Renumbered, Sample, SampleLocation,
-    Samples, StringId, SymbolId, Task, Unnamed, Weight,
+    Detail, EventId, FrameId, FramePointers, LocationId, Profile, Renumbered, Sample,
+    SampleLocation, Samples, StringId, SymbolId, Task, Unnamed, Weight,
 };
 
+use super::details::{Details, Subject};
 use super::frame_pointers::Chains;
 use super::frames::Frames;
 use super::lines::Lines;
@@ -23,10 +24,12 @@ use crate::sink::Sink;
 use crate::tracepoints::Tracepoints;
 
 /// What is kept of each sample.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SampleSinkOptions {
     /// Locations are told apart by the fields of tracepoints.
     pub trace: bool,
+    /// These fields one by one, instead of the tracepoint's own words.
+    pub raw_trace: bool,
     /// Lines of source are asked of debug info ([`SampleSink::locate`]).
     pub lines: bool,
     /// Inlined functions are frames of call chains then, with their lines.
@@ -34,6 +37,18 @@ pub struct SampleSinkOptions {
     /// Call chains by frame pointers are looked at for callers that they miss
     /// ([`SampleSink::frame_pointers`]). Not for samples of which some are forgotten.
     pub judges_chains: bool,
+    /// Each branch that a sample has is kept instead of the sample, and weighs 1.
+    pub branches: bool,
+    /// Samples weigh what their access cost, at least 1.
+    pub by_cost: bool,
+    /// What else tells locations apart.
+    pub details: Vec<Detail>,
+    /// See [`super::ProfileOptions::time_quantum_ns`].
+    pub time_quantum_ns: u64,
+    /// See [`super::ProfileOptions::nanoseconds`].
+    pub nanoseconds: bool,
+    /// Samples come slowly, and are forgotten again ([`crate::Live::forget`]).
+    pub forgets: bool,
 }
 
 /// Samples while they come: the tables of a profile without rows, and each sample by itself.
@@ -50,6 +65,9 @@ pub struct SampleSink {
     offsets: Offsets,
     cgroup: Option<(u64, StringId)>,
     by_trace: bool,
+    by_branch: bool,
+    by_cost: bool,
+    details: Details,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +88,17 @@ impl Sink for SampleSink {
         self.take(machine, sample);
         Ok(ControlFlow::Continue(()))
     }
+
+    fn record(
+        &mut self,
+        _machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        if let Record::Namespaces(namespaces) = record.fields {
+            self.details.learn_namespaces(namespaces);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
 }
 
 impl SampleSink {
@@ -78,18 +107,24 @@ impl SampleSink {
     pub fn new(options: SampleSinkOptions, description: &Description) -> Self {
         let asks = options.lines || options.inline;
         let lines = asks.then(|| Lines::new(options.inline));
+        let mut profile = Profile::default();
+        profile.set_details(&options.details);
+        let frames = Frames::new(lines, options.judges_chains);
         let mut sink = Self {
-            profile: Profile::default(),
+            profile,
             samples: Samples::default(),
             threads: ThreadTable::default(),
-            tracepoints: Tracepoints::default(),
+            tracepoints: Tracepoints::new(options.raw_trace),
             events: Vec::new(),
-            frames: Frames::new(lines, options.judges_chains),
+            frames: if options.forgets { frames.forgetting() } else { frames },
             chain: Vec::new(),
             frame_pointers: Chains::default(),
-            offsets: Offsets::default(),
+            offsets: Offsets::with_slots(if options.forgets { 1 << 10 } else { 1 << 14 }),
             cgroup: None,
             by_trace: options.trace,
+            by_branch: options.branches,
+            by_cost: options.by_cost,
+            details: Details::new(options.details, options.time_quantum_ns, options.nanoseconds),
         };
         sink.learn(description);
         sink
@@ -139,16 +174,46 @@ impl SampleSink {
         let (_, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
         let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
-        let (location, offset) = self.location(machine, sample, pid);
-        self.samples.push(&Sample {
+        // As in perf a branch stands for itself.
+        let period = match self {
+            Self { by_branch: true, .. } => 1,
+            Self { by_cost: true, .. } => sample.fields.weight.map_or(1, |weight| weight.max(1)),
+            _ => head.period.unwrap_or(event.period),
+        };
+        let kept = |location, offset| Sample {
             event: event.id,
             task,
             cpu: head.cpu,
             location,
             offset,
             time_ns: sample.time_ns,
-            period: head.period.unwrap_or(event.period),
-        });
+            period,
+        };
+        if self.by_branch {
+            return self.add_branches(machine, sample, kept);
+        }
+        let (location, offset) = self.location(machine, sample, pid);
+        self.samples.push(&kept(location, offset));
+    }
+
+    /// Keeps the branches of a sample, each of which weighs 1, as in perf: where they went to is the
+    /// place in code.
+    fn add_branches(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, RecordedSample<'_>>,
+        kept: impl Fn(LocationId, Option<u32>) -> Sample,
+    ) {
+        let pid = sample.fields.head.pid.unwrap_or(-1);
+        for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
+            let (leaf, offset) = self.leaf(machine, pid, Subject::code(branch.to));
+            let Self { profile, frames, details, .. } = self;
+            let subject = Subject { sample, branch: Some(&branch) };
+            let details = details.of(profile, machine, Some(frames), subject);
+            let location = SampleLocation { leaf: Some(leaf), details, ..Default::default() };
+            let location = self.samples.add_location(location);
+            self.samples.push(&kept(location, offset));
+        }
     }
 
     fn cgroup(&mut self, machine: &Machine, id: u64) -> StringId {
@@ -171,12 +236,9 @@ impl SampleSink {
         pid: i32,
     ) -> (LocationId, Option<u32>) {
         let mode = CpuMode::of_misc(sample.raw.misc);
-        let (profile, frames) = (&mut self.profile, &mut self.frames);
         let at = sample.fields.head.ip.map(|address| CodeAddress { mode, address });
-        let leaf = at.map(|at| frames.frame(profile, machine, pid, at));
-        let offset = at
-            .zip(leaf)
-            .and_then(|(at, leaf)| self.offsets.of(machine, pid, at, start(profile, leaf)?));
+        let (leaf, offset) = at.map(|at| self.leaf(machine, pid, at)).unzip();
+        let (profile, frames) = (&mut self.profile, &mut self.frames);
         let stack = sample.fields.callchain.and_then(|_| {
             machine.callchain(sample, usize::MAX, &mut self.chain);
             frames.stack(profile, machine, pid, &self.chain)
@@ -187,7 +249,18 @@ impl SampleSink {
             self.frame_pointers.add(profile, kept, stack, frames.last_chain());
         }
         let trace = self.trace(machine, sample);
-        (self.samples.add_location(SampleLocation { leaf, stack, trace }), offset)
+        let Self { profile, frames, details, .. } = self;
+        let details = details.of(profile, machine, Some(frames), Subject { sample, branch: None });
+        let location = SampleLocation { leaf, stack, trace, details };
+        (self.samples.add_location(location), offset.flatten())
+    }
+
+    /// The frame of an address, and how far it is from its function's first address.
+    fn leaf(&mut self, machine: &mut Machine, pid: i32, at: CodeAddress) -> (FrameId, Option<u32>) {
+        let Self { profile, frames, offsets, .. } = self;
+        let leaf = frames.frame(profile, machine, pid, at);
+        let first = start(profile, leaf);
+        (leaf, first.and_then(|first| offsets.of(machine, pid, at, first)))
     }
 
     /// The fields of a tracepoint's sample as text.
@@ -227,7 +300,7 @@ impl SampleSink {
         (self.profile, self.samples) = (profile, samples);
         machine.forget_ended_before(time_ns);
         // Functions whose last sample is forgotten keep no DSO.
-        self.frames.renumber(&now);
+        self.frames.renumber(&now, &self.profile);
         if let Some(dsos) = machine.forget_dsos(self.frames.recorded_dsos()) {
             self.frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
         }
@@ -271,7 +344,7 @@ fn start(profile: &Profile, frame: FrameId) -> Option<u64> {
 }
 
 /// Distances of instructions from the first addresses of their functions: as many as a CPU's cache
-/// holds.
+/// holds, a power of two.
 #[derive(Debug)]
 struct Offsets(Box<[Option<Offset>]>);
 
@@ -282,20 +355,16 @@ struct Offset {
     offset: Option<u32>,
 }
 
-impl Default for Offsets {
-    fn default() -> Self {
-        Self(vec![None; 1 << Self::BITS].into())
-    }
-}
-
 impl Offsets {
-    const BITS: u32 = 14;
+    fn with_slots(slots: usize) -> Self {
+        Self(vec![None; slots].into())
+    }
 
     /// The distance from `start`, an address in the DSO that `at` lies in.
     fn of(&mut self, machine: &Machine, pid: i32, at: CodeAddress, start: u64) -> Option<u32> {
         let version = machine.mappings_version(at.mode, pid)?;
         let mixed = (at.address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = usize::try_from(mixed >> (64 - Self::BITS)).ok()?;
+        let slot = usize::try_from(mixed >> 48).ok()? & self.0.len().wrapping_sub(1);
         let slot = self.0.get_mut(slot)?;
         if let Some(known) = slot.filter(|known| (known.at, known.version) == (at, version)) {
             return known.offset;

@@ -5,13 +5,18 @@ mod more;
 use std::ops::ControlFlow;
 
 use tare_format::abi::Sampling;
-use tare_format::file::Description;
+use tare_format::abi::bindings::{
+    PERF_SAMPLE_BRANCH_CALL_STACK, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_STACK_USER,
+};
+use tare_format::file::{Description, Event};
 use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Sample};
 use tare_profile::{
-    EventId, FrameId, Losses, Profile, ReplacedRows, Row, RowId, StackId, StringId, Thread, Weight,
+    Blocks, EventId, FrameId, Losses, Profile, ReplacedRows, Row, RowId, StackId, StringId, Thread,
+    Weight,
 };
 
+use super::blocks::BlockCycles;
 use super::details::{Details, Subject};
 use super::frame_pointers::Chains;
 use super::frames::Frames;
@@ -49,6 +54,8 @@ pub struct ProfileSink {
     by_trace: bool,
     details: Details,
     by_branch: bool,
+    block_cycles: Option<BlockCycles>,
+    blocks: Vec<Blocks>,
     by_cost: bool,
     max_stack: usize,
     keeps_callers: bool,
@@ -106,6 +113,9 @@ impl Sink for ProfileSink {
         if let Some(frames) = &mut self.frames {
             self.rows_now = frames.locate(&mut self.profile, machine);
         }
+        if let Some(cycles) = self.block_cycles.take() {
+            self.blocks = cycles.finish(&mut self.profile, machine);
+        }
         Ok(())
     }
 }
@@ -120,7 +130,7 @@ impl ProfileSink {
             profile: Profile::default(),
             threads: ThreadTable::default(),
             counts: TaskCounts::default(),
-            tracepoints: Tracepoints::default(),
+            tracepoints: Tracepoints::new(options.raw_trace),
             events: Vec::new(),
             periods: Vec::new(),
             frames: (options.code != Code::None).then(|| {
@@ -135,8 +145,14 @@ impl ProfileSink {
             cpus: options.cpus.clone(),
             by_cpu: options.by_cpu,
             by_trace: options.trace,
-            details: Details::new(&options.details, options.time_quantum_ns, options.nanoseconds),
+            details: Details::new(
+                options.details.clone(),
+                options.time_quantum_ns,
+                options.nanoseconds,
+            ),
             by_branch: options.branches,
+            block_cycles: options.blocks.then(BlockCycles::default),
+            blocks: Vec::new(),
             by_cost: options.by_cost,
             max_stack: options.max_stack.unwrap_or(usize::MAX),
             keeps_callers: options.keeps_callers,
@@ -171,6 +187,9 @@ impl ProfileSink {
     fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
         let Some((at, row, weight)) = self.front(machine, sample, index) else { return };
         if self.by_branch {
+            if let Some(cycles) = &mut self.block_cycles {
+                cycles.add(machine, sample, row.event);
+            }
             return self.add_branches(machine, sample, row);
         }
         if self.frames.is_none() && !self.by_trace && self.details.is_empty() {
@@ -265,7 +284,8 @@ impl ProfileSink {
         let (leaf, stack) = self.place(machine, sample);
         let trace = self.trace(machine, sample, index);
         let Self { profile, frames, details, .. } = self;
-        let details = details.of(profile, machine, frames, Subject { sample, branch: None });
+        let details =
+            details.of(profile, machine, frames.as_mut(), Subject { sample, branch: None });
         Row { leaf, stack, trace, details, ..row }
     }
 
@@ -338,7 +358,8 @@ impl ProfileSink {
         let unnamed = self.frames.as_ref().and_then(|of| of.lacks.largest(&self.profile, rows));
         self.profile.losses.unnamed = unnamed;
         self.compare(description, ledger.as_ref());
-        Summary { profile: self.profile, description: description.clone(), ledger }
+        let Self { profile, blocks, .. } = self;
+        Summary { profile, description: description.clone(), ledger, blocks }
     }
 
     /// Names each thread as it was called last, with or without samples under that name.
@@ -367,6 +388,18 @@ impl ProfileSink {
             profile.weigh_by_counts(last_name);
         }
     }
+}
+
+/// Whether branches of code were recorded, and not only those of calls, which are call chains.
+#[must_use]
+pub fn has_branches(description: &Description) -> bool {
+    let is_of_code = |event: &Event| {
+        let attr = &event.attr;
+        attr.sample_type & u64::from(PERF_SAMPLE_BRANCH_STACK) != 0
+            && attr.branch_sample_type & u64::from(PERF_SAMPLE_BRANCH_CALL_STACK) == 0
+            && attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) == 0
+    };
+    description.events().iter().any(is_of_code)
 }
 
 /// Whether any event's samples have call chains.

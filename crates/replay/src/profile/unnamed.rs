@@ -72,6 +72,11 @@ fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<Lack> {
             Some(Lack::DebugFile(file))
         }
         Unresolved::NoFile | Unresolved::OtherBuild if is_elf => Some(Lack::Binary(file)),
+        Unresolved::NoJitDumpFile => {
+            let DsoKind::PerfMap { pid } = dso.kind else { return None };
+            let path = String::from_utf8_lossy(machine.jit.unread_path(pid)?).into_owned();
+            Some(Lack::Binary(BinaryFile { path, build_id: None }))
+        }
         Unresolved::NotReadable => Some(Lack::Permission(file)),
         Unresolved::NoPerfMap(runtime) => Some(Lack::PerfMap(runtime.remedy())),
         Unresolved::Hidden => Some(Lack::KernelAddresses),

@@ -4,15 +4,11 @@ use std::ops::Range;
 
 use super::file::DebugFile;
 use super::{Part, Task};
-use crate::answers::{AnswerFrame, Answers};
+use crate::answers::{AnswerFrame, Answers, SILENT};
 use crate::texts::{TextId, Texts};
 
 /// Addresses that another thread is started for.
 const THREAD_ADDRESSES: usize = 1 << 14;
-
-/// What is known of a function that debug info doesn't know.
-const SILENT: &[AnswerFrame] =
-    &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
 
 /// Addresses, one behind the other, that have their answers one behind the other too.
 struct Stretch<'p> {

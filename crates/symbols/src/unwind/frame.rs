@@ -220,6 +220,41 @@ impl Frame {
         Ok(())
     }
 
+    /// Goes to the caller of a trampoline of Python, the code without a file that calls the
+    /// interpreter for one function (`Python/asm_trampoline.S`). `is_caller` knows the interpreter's
+    /// own return addresses. `false`: it is no trampoline.
+    ///
+    /// ```text
+    /// sub $8, %rsp    call *%rcx    add $8, %rsp    ret                  up to 3.14
+    /// push %rbp    mov %rsp, %rbp    call *%rcx    pop %rbp    ret       later
+    /// ```
+    /// A word lies below the return address during the call. On processors with a link register a
+    /// trampoline keeps a frame pointer.
+    pub(super) fn step_out_of_trampoline(
+        &mut self,
+        memory: &Memory<'_>,
+        arch: &Arch,
+        is_caller: impl Fn(u64) -> bool,
+    ) -> bool {
+        let Some(sp) = self.get(arch.stack_pointer).filter(|_| !arch.has_link_register) else {
+            return false;
+        };
+        // Where it was interrupted, that word may not be there.
+        let places = if self.is_exact { &[0, 8][..] } else { &[8] };
+        let return_address = |bytes: &u64| {
+            let at = sp.checked_add(*bytes)?;
+            Some((at, memory.word(at).filter(|pc| is_caller(pc.wrapping_sub(1)))?))
+        };
+        let Some((at, pc)) = places.iter().find_map(return_address) else { return false };
+        if at > sp && self.get(arch.frame_pointer) == Some(sp) {
+            self.set(arch.frame_pointer, memory.word(sp));
+        }
+        self.set(arch.stack_pointer, at.checked_add(8));
+        self.return_to(pc, arch);
+        self.is_exact = false;
+        true
+    }
+
     /// Goes to what a signal interrupted, from the instructions that end its handler.
     pub(super) fn step_out_of_signal(
         &mut self,

@@ -102,6 +102,33 @@ fn frame_pointers_go_on_where_the_copy_ended() {
     assert_eq!((end, spliced), (Unwound::CopyEnded, 4), "{addresses:x?}");
 }
 
+/// Code without a file that calls Python's interpreter has a word below its return address, and keeps
+/// its caller's frame pointer or saves it there.
+#[test]
+fn trampolines_of_python_lead_to_the_interpreter() {
+    let mut process = Process::new(JIT, b"/tmp/perf-1.map", 0);
+    // It has no tables here, and keeps a frame pointer.
+    let (kind, name) = (DsoKind::PerfMap { pid: 2 }, b"/usr/lib/libpython3.13.so.1.0".to_vec());
+    let interpreter = process.dsos.intern(Dso { kind, name, build_id: None }).unwrap();
+    process.space.add(Mapping { start: 0x10000, end: 0x11000, pgoff: 0, dso: interpreter });
+    let caller = [0, 0, 0, 0x3001];
+    for (front, ip, frame_pointer) in [
+        ([0x77, 0x10011], 0x1004, START + 32),
+        ([START + 32, 0x10011], 0x1004, START),
+        // At its first instruction, or at its last.
+        ([0x10011, 0x77], 0x1000, START + 32),
+    ] {
+        let stack = [&front[..], &caller].concat();
+        let (end, _, addresses) = process.unwind(&at(ip, frame_pointer), &stack, &[]);
+        assert_eq!((end, addresses), (Unwound::Whole, vec![ip, 0x10010, 0x3000]), "{stack:x?}");
+    }
+    // What is called by other code has its frame pointer.
+    let stack = [START + 16, 0x2001, 0, 0x3001];
+    let (end, _, addresses) = process.unwind(&at(0x1000, START), &stack, &[]);
+    assert_eq!((end, addresses), (Unwound::Whole, vec![0x1000, 0x2000, 0x3000]));
+    assert_eq!(process.unwind(&at(0x1000, 3), &stack, &[]).0, Unwound::NoTable);
+}
+
 /// A shared object from assembly, for x86-64; `None` where it can't be made here.
 fn assembled(folder: &std::path::Path, text: &str) -> Option<std::path::PathBuf> {
     let (source, path) = (folder.join("code.s"), folder.join("code.so"));

@@ -17,6 +17,7 @@ use crate::dso::{DsoId, DsoKind, DsoTable};
 use crate::elf::Frames;
 use crate::limits;
 use crate::once_vec::OnceVec;
+use crate::runtime::Runtime;
 use crate::search::location::FileLocation;
 use crate::search::{self, SymbolOptions, find};
 
@@ -279,7 +280,7 @@ impl Walk<'_> {
     fn run(&mut self, addresses: &mut Vec<u64>) -> Unwound {
         // Signed return addresses have their signature above the bits that addresses have.
         let space = self.space;
-        let highest = space.mappings().last().map_or(u64::MAX, |map| map.end);
+        let highest = space.mappings().next_back().map_or(u64::MAX, |map| map.end);
         let signature = if self.arch.has_link_register { highest.leading_zeros() } else { 0 };
         let mut interrupted = false;
         let mut last: Option<&Mapping> = None;
@@ -297,7 +298,7 @@ impl Walk<'_> {
             let how = self.how(mapping, address);
             let stepped = match how {
                 How::Row(row) => self.step(row),
-                How::FramePointer(_) => self.frame.step_by_frame_pointer(&self.memory, self.arch),
+                How::FramePointer(_) => self.step_without_table(mapping.dso),
                 How::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
                 How::First => return Unwound::Whole,
                 How::Not(why) => return why,
@@ -322,6 +323,21 @@ impl Walk<'_> {
             let loaded = unwinder.by_dso.get(place.dso)?.as_ref().ok()?;
             loaded.tables.expression(place)
         })
+    }
+
+    /// Code without tables: by the frame pointer, which a trampoline of Python mostly lacks.
+    fn step_without_table(&mut self, dso: DsoId) -> Result<(), Stop> {
+        let Self { dsos, space, arch, memory, frame, .. } = self;
+        let of = |dso| dsos.get(dso);
+        let is_compiled = of(dso).is_some_and(|dso| matches!(dso.kind, DsoKind::PerfMap { .. }));
+        let is_interpreter = |address: u64| {
+            let dso = space.find(address).and_then(|mapping| of(mapping.dso));
+            dso.is_some_and(|dso| Runtime::of_file(&dso.name) == Some(Runtime::Python))
+        };
+        if is_compiled && frame.step_out_of_trampoline(memory, arch, is_interpreter) {
+            return Ok(());
+        }
+        frame.step_by_frame_pointer(memory, arch)
     }
 
     /// What it means that the copy doesn't have an address.

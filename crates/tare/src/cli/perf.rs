@@ -7,10 +7,15 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::exit::Refusal;
+
 const TABLE: &str = include_str!("../../../../docs/perf-options.md");
 
 /// The commands whose options the table has.
 pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
+
+/// The commands that are several in perf, as `perf sched latency`, and are one here.
+pub const FAMILIES: [&str; 2] = ["sched", "lock"];
 
 /// What stands before the reason where an option is taken and has no effect.
 const SILENTLY: &str = "accepted: ";
@@ -129,6 +134,26 @@ pub fn commands() -> impl Iterator<Item = PerfOption> {
     section("perf's commands")
 }
 
+/// perf's commands of a family.
+pub fn subcommands(family: &str) -> impl Iterator<Item = PerfOption> + use<> {
+    section(&format!("perf {family}"))
+}
+
+/// Refuses one of perf's commands that was typed where a command to look at is expected; behind
+/// `--` it is that.
+pub(super) fn refuse_subcommand(
+    family: &str,
+    command: &[OsString],
+    after_dashes: bool,
+) -> Result<(), Refusal> {
+    let typed = command.first().and_then(|word| word.to_str()).filter(|_| !after_dashes);
+    let is_typed = |option: &PerfOption| option.long.is_some() && option.long == typed;
+    let Some(found) = subcommands(family).find(is_typed) else { return Ok(()) };
+    let typed = typed.unwrap_or_default();
+    let says = answer(&format!("{family} {typed}"), &found).unwrap_or_default();
+    Err(Refusal::usage(format!("{says} (a program of that name: tare {family} -- {typed})")))
+}
+
 fn section(title: &str) -> impl Iterator<Item = PerfOption> + use<> {
     let title = format!("\n## {title}\n");
     let start = TABLE.find(&title).map_or(TABLE.len(), |at| at + title.len());
@@ -228,7 +253,8 @@ mod tests {
     fn each_line_of_the_table_is_read() {
         let lines = TABLE.lines().filter(|line| line.starts_with("| `")).count();
         let read = COMMANDS.iter().flat_map(|command| options(command)).count();
-        assert_eq!(read + commands().count(), lines);
+        let of_families: usize = FAMILIES.iter().map(|family| subcommands(family).count()).sum();
+        assert_eq!(read + of_families + commands().count(), lines);
         for option in COMMANDS.iter().flat_map(|command| options(command)) {
             let says = !option.text.is_empty();
             let may_be_silent = matches!(option.state, State::Same | State::NotYet);

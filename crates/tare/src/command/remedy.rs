@@ -7,7 +7,7 @@ use tare_events::OpenError;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::child::{CommandError, FileLimit};
-use tare_kernel::host::Host;
+use tare_kernel::host::{CapabilitySet, Host};
 use tare_kernel::open::{Kernel, System, Target};
 use tare_measure::count::Counters;
 
@@ -20,13 +20,17 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
             "process {tid} is another user's, or protected: run tare as that user, or with CAP_PERFMON or CAP_SYS_PTRACE (`tare doctor` says how)"
         ),
         OpenError::NotPermitted { per_cpu, .. } => {
-            let level = host
-                .sysctl("kernel.perf_event_paranoid")
-                .map_or_else(|_| "?".to_owned(), |level| level.to_string());
+            let level = host.sysctl("kernel.perf_event_paranoid");
             let wanted = if *per_cpu { 0 } else { 1 };
-            format!(
-                "kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more"
-            )
+            let allows = level.as_ref().is_ok_and(|level| *level <= wanted);
+            if is_filtered(host, allows) {
+                "a seccomp filter refuses it, as those of containers do: `docker run --cap-add=PERFMON` or another filter allows it; `tare doctor` says more".to_owned()
+            } else {
+                let level = level.map_or_else(|_| "?".to_owned(), |level| level.to_string());
+                format!(
+                    "kernel.perf_event_paranoid is {level}: `sudo sysctl kernel.perf_event_paranoid={wanted}` allows it; `tare doctor` says more"
+                )
+            }
         }
         OpenError::TooManyFiles { needed, .. } => {
             let limit =
@@ -42,6 +46,14 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
     let exit =
         if matches!(error, OpenError::NoSuchTask(_)) { Exit::Usage } else { Exit::OwnFailure };
     Refusal { exit, message }
+}
+
+/// Whether a seccomp filter sits on this process, and the kernel itself would allow what was refused.
+fn is_filtered(host: &Host, setting_allows: bool) -> bool {
+    host.rights().is_ok_and(|rights| {
+        rights.seccomp_filter == Some(true)
+            && (setting_allows || rights.has(CapabilitySet::PERFMON))
+    })
 }
 
 /// Whether it is the task that this user may not look at, and not the event: attaching takes what

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use tare_format::abi::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
 };
 use tare_format::file::Description;
 use tare_format::file::features::{ARCH, CPUDESC, HOSTNAME, OSRELEASE};
@@ -11,8 +11,9 @@ use tare_format::ledger::Ledger;
 use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
-use tare_render::{SampleSink, Session, Unit, Whole};
+use tare_render::{CpuSwitch, SampleSink, Session, Unit, Whole};
 use tare_replay::{Code, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
+use tare_trace::sched::{Happened, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::Samples;
@@ -61,9 +62,11 @@ pub(crate) fn replay(
         inner,
         filter,
         events: &samples.events,
+        wall_clock: samples.wall_clock,
         own,
         taken: 0,
         waiting: samples.inline.then(Vec::new),
+        switches: Switches(trace.then(Tracepoints::default)),
         sink,
     };
     let options = Options { symbols, ..Options::default() };
@@ -84,11 +87,31 @@ struct Routing<'a> {
     inner: ProfileSink,
     filter: Passing<'a>,
     events: &'a [String],
+    wall_clock: bool,
     own: Own,
     taken: u64,
     /// Samples until their lines and inlined functions are known, where these were asked for.
     waiting: Option<Vec<Waiting>>,
+    switches: Switches,
     sink: &'a mut dyn SampleSink,
+}
+
+/// The tracepoints of the scheduler, where these are asked for.
+struct Switches(Option<Tracepoints>);
+
+impl Switches {
+    /// What a CPU goes on with by this sample.
+    fn of(&mut self, sample: &Replayed<'_, Sample<'_>>) -> Option<CpuSwitch> {
+        let tracepoints = self.0.as_mut()?;
+        tracepoints.learn(sample.description);
+        let cpu = sample.fields.head.cpu?;
+        let decoded =
+            tracepoints.decode(sample.event?, sample.fields.raw?, Task::default(), cpu)?;
+        let Happened::Switch { next, .. } = decoded else { return None };
+        let mut comm = [0; 16];
+        comm.iter_mut().zip(next.comm).for_each(|(to, from)| *to = *from);
+        Some(CpuSwitch { cpu, tid: next.tid, comm })
+    }
 }
 
 /// A sample that waits for the end of the recording.
@@ -136,10 +159,13 @@ impl Sink for Routing<'_> {
             self.own.samples += 1;
             return Ok(ControlFlow::Continue(()));
         }
-        let Some((row, weight)) = self.inner.locate(machine, sample) else {
+        let Some((mut row, weight)) = self.inner.locate(machine, sample) else {
             return Ok(ControlFlow::Continue(()));
         };
         let profile = self.inner.profile();
+        if self.wall_clock && is_called(profile, row.event, OFF_CPU) {
+            row.event = clock(profile).unwrap_or(row.event);
+        }
         if is_wanted(profile, self.events, row.event) {
             self.taken += 1;
             let time_ns = sample.time_ns;
@@ -148,7 +174,8 @@ impl Sink for Routing<'_> {
                 waiting.push(Waiting { row, weight, time_ns });
                 return Ok(ControlFlow::Continue(()));
             }
-            self.sink.sample(profile, &tare_render::Sample { row, weight, time_ns })?;
+            let switch = self.switches.of(sample);
+            self.sink.sample(profile, &tare_render::Sample { row, weight, time_ns, switch })?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -165,11 +192,22 @@ impl Sink for Routing<'_> {
         self.inner.end(machine)?;
         for Waiting { row, weight, time_ns } in self.waiting.take().into_iter().flatten() {
             let Some(row) = self.inner.row_with_lines(row) else { continue };
-            let sample = tare_render::Sample { row, weight, time_ns };
+            let sample = tare_render::Sample { row, weight, time_ns, switch: None };
             self.sink.sample(self.inner.profile(), &sample)?;
         }
         Ok(())
     }
+}
+
+/// The event of the time that tasks are not on a CPU, as perf calls it.
+const OFF_CPU: &str = "offcpu-time";
+
+/// The first clock among the events.
+fn clock(profile: &Profile) -> Option<EventId> {
+    let is_clock = |id: EventId| {
+        ["cpu-clock", "task-clock"].into_iter().any(|name| is_called(profile, id, name))
+    };
+    profile.events().map(|(id, _)| id).find(|id| is_clock(*id))
 }
 
 /// Whether an event is among those that were named, with or without its modifiers.
@@ -218,7 +256,10 @@ fn session(description: &Description) -> Session {
     };
     let unit = |event: &tare_format::file::Event| {
         let is_software = event.attr.kind == PERF_TYPE_SOFTWARE;
-        if is_software && is_clock(event.attr.config) { Unit::Nanoseconds } else { Unit::Count }
+        let is_time = is_clock(event.attr.config)
+            || event.attr.config == u64::from(PERF_COUNT_SW_BPF_OUTPUT)
+                && event.name.as_deref() == Some(OFF_CPU.as_bytes());
+        if is_software && is_time { Unit::Nanoseconds } else { Unit::Count }
     };
     Session {
         tool: concat!("tare ", env!("CARGO_PKG_VERSION")).to_owned(),

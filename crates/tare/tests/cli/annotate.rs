@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use crate::recorded::RecordingFolder;
 use crate::support::{document, stderr, tare, workload};
+use crate::tmux::{Terminal, tare as binary};
 
 /// A recording of a program that works.
 fn recorded(words: &[&str]) -> RecordingFolder {
@@ -110,4 +111,59 @@ fn functions_are_shown_in_both_syntaxes_and_as_a_document() {
         stderr(&unknown).starts_with("tare: no sample was taken in a function called"),
         "{unknown:?}"
     );
+}
+
+#[test]
+fn a_terminal_shows_the_function_with_perfs_keys() {
+    let Some(terminal) = Terminal::new(100, 30) else { return };
+    let mix = workload("mix");
+    let folder = recorded(&[mix.to_str().unwrap(), "0.3", "100", "1"]);
+    let found = document(&annotate(&folder.file(), &["--json"]));
+    let functions = found["functions"].as_array().unwrap();
+    let has_code = |function: &&serde_json::Value| function["instructions"].is_array();
+    let names: Vec<_> = functions
+        .iter()
+        .filter(has_code)
+        .map(|function| function["name"].as_str().unwrap())
+        .collect();
+    let open = |words: &str| {
+        let (tare, file) = (binary(), folder.file());
+        let folder = terminal.folder().display();
+        terminal.run(&format!(
+            "cd {folder}; {} annotate -i {} {words}",
+            tare.display(),
+            file.display()
+        ));
+    };
+    let title = |name: &str| format!("{name}  ");
+    open("");
+    let screen = terminal.wait_for(" samples)");
+    assert!(screen.contains(&title(names[0])), "{screen}");
+    // The next function by weight that has instructions.
+    terminal.press(&["Right"]);
+    terminal.wait("another function", |screen| {
+        !screen.contains(&title(names[0])) || screen.contains("no instructions")
+    });
+    terminal.press(&["p"]);
+    terminal.wait_for("percentages of all samples");
+    terminal.press(&["P"]);
+    terminal.wait_for("written to tare.annotate.1");
+    let printed = std::fs::read_to_string(terminal.folder().join("tare.annotate.1")).unwrap();
+    assert!(printed.contains(" samples)") && printed.contains('│'), "{printed}");
+    terminal.press(&["Escape"]);
+    assert_eq!(terminal.assert_sane(), 0);
+    open(&format!("-M intel --no-source {}", names[0]));
+    terminal.wait_for(&title(names[0]));
+    terminal.press(&["1"]);
+    terminal.wait_for("Shared Object");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
+    open("no_such_function");
+    terminal.wait_for("no sample was taken in a function called 'no_such_function'");
+    assert_eq!(terminal.assert_sane(), 1);
+    open(&format!("--stdio {} | head -2", names[0]));
+    terminal.wait_for("Source code & Disassembly of");
+    let refused = annotate(&folder.file(), &["--tui"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("stdout is no terminal"), "{refused:?}");
 }

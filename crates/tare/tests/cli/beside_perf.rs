@@ -4,6 +4,7 @@ use crate::drawn::{
     ADDR, BRANCHES, DATA, DATA_SRC, Drawn, DrawnEvent, DrawnSample, INNER, NAMELESS, OUTER,
     PHYS_ADDR, WEIGHT_STRUCT,
 };
+use crate::tmux::{Terminal, tare as binary};
 
 /// A branch that perf has no name for.
 const FROM_KERNEL: (u64, u64, u64) = (0xffff_ffff_8100_0040, OUTER, 0);
@@ -210,6 +211,99 @@ fn keys_of_branches_are_those_of_perf() {
     held(&drawn, "-s", &["addr_from,addr_to", "comm,dso_from"], &["-b"]);
     let columns = ["overhead,symbol_from,symbol_to", "overhead,comm,symbol_to,cycles,dso_to"];
     held(&drawn, "-F", &columns, &["-b"]);
+}
+
+#[test]
+fn branches_are_rows_where_they_were_recorded_as_in_perf() {
+    let Some(drawn) = branches((INNER, INNER + 2, 0)) else { return };
+    let asked: [&[&str]; 5] = [
+        &[],
+        &["-s", "comm,dso_from"],
+        &["-F", "overhead,symbol_from,symbol_to"],
+        &["-b", "--no-branch-stack", "-s", "comm,sym"],
+        &["--no-branch-stack", "-s", "sym"],
+    ];
+    let all = asked.map(|words| {
+        let words = [&["report", "--stdio"], words].concat();
+        let (mut ours, mut theirs) = (rows(&drawn.tare(&words)), rows(&drawn.perf(&words)));
+        // Rows that weigh the same come in an order of perf's own.
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        assert_eq!(ours, theirs, "{words:?}");
+        ours.join("\n")
+    });
+    assert!(all[0].contains("[.] inner+") || all[0].contains("[.] inner  "), "{all:#?}");
+    assert_ne!(all[3], all[0]);
+}
+
+#[test]
+fn branches_are_rows_on_a_terminal_too() {
+    let Some(drawn) = loops() else { return };
+    let Some(terminal) = Terminal::new(140, 20) else { return };
+    let open = |options: &str| {
+        let (tare, file) = (binary(), drawn.file());
+        terminal.run(&format!("{} report -i {} {options}", tare.display(), file.display()));
+        terminal.wait_loaded()
+    };
+    let screen = open("");
+    assert!(screen.contains("Source Symbol") && screen.contains("[.] _start"), "{screen}");
+    // A filter is on where branches went to.
+    terminal.press(&["/"]);
+    terminal.type_in("_start");
+    terminal.press(&["Enter"]);
+    terminal
+        .wait("one function's", |screen| !screen.contains("44.44%") && screen.contains("22.22%"));
+    terminal.press(&["R", "4"]);
+    terminal.wait_for("no call chains");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
+    let screen = open("--no-branch-stack");
+    assert!(screen.contains("Shared Object") && !screen.contains("Source Symbol"), "{screen}");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
+}
+
+/// Loops in two functions, each of whose branches takes the same cycles.
+fn loops() -> Option<Drawn> {
+    let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
+    let in_outer = (OUTER + 4, OUTER + 1, PREDICTED | cycles(700));
+    let to_first = (INNER + 4, INNER, PREDICTED | cycles(90));
+    let to_second = (INNER + 8, INNER + 2, PREDICTED | cycles(90));
+    let sample = |branches: &[(u64, u64, u64)]| DrawnSample {
+        ip: INNER,
+        branches: branches.to_vec(),
+        period: 10,
+        ..DrawnSample::default()
+    };
+    let samples = [
+        sample(&[to_first, to_second, to_first, to_second]),
+        sample(&[in_outer, in_outer]),
+        sample(&[to_second, to_first, to_first]),
+    ];
+    Drawn::new(&[event], &samples)
+}
+
+// perf 6.1 reads memory that it has freed, and crashes: the layout is that of its sources.
+#[test]
+fn blocks_between_branches_have_their_cycles() {
+    let Some(drawn) = loops() else { return };
+    let blocks = |words: &[&str]| -> Vec<String> {
+        let words = [&["report", "--stdio", "--total-cycles"], words].concat();
+        let lines = rows(&drawn.tare(&words)).into_iter().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let all = [
+        "68.97% 1.4K 79.55% 700 [drawn.s:5 -> drawn.s:6] drawn",
+        "17.73% 360 10.23% 90 [drawn.s:12 -> drawn.s:14] drawn",
+        "13.30% 270 10.23% 90 [drawn.s:12 -> drawn.s:17] drawn",
+    ];
+    assert_eq!(blocks(&[]), all);
+    assert_eq!(blocks(&["--percent-limit", "17"]), all[..2]);
+    // Samples weigh the same each; where no branches were recorded there are samples too.
+    assert!(!blocks(&["--no-branch-stack"])[0].contains("->"));
+    let Some(drawn) = memory() else { return };
+    let text = drawn.tare(&["report", "--stdio", "--total-cycles"]).join("\n");
+    assert!(text.contains("[.] inner"), "{text}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn record(folder: &Path, options: &[&str], script: &str) -> Recorded {
     let mut record = tare();
     record
         .env("XDG_STATE_HOME", folder)
-        .args(["record", "-v", "-e", "cpu-clock", "--follow=cgroup", "-o"])
+        .args(["record", "-v", "-e", "cpu-clock", "--follow=cgroup", "--no-calibrate", "-o"])
         .arg(&file)
         .args(options);
     let output = record.args(["--", "sh", "-c", script]).stdin(Stdio::null()).output().unwrap();

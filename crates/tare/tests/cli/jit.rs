@@ -167,7 +167,9 @@ fn dumps_of_the_processs_user_are_believed() {
     let dumps = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let dump = dumps.into_iter().find(|path| path.extension().is_some_and(|end| end == "dump"));
     std::os::unix::fs::chown(dump.unwrap(), Some(65533), None).unwrap();
-    assert!(!report(&file).contains("compiled_"), "another user's");
+    let report = report(&file);
+    assert!(!report.contains("compiled_"), "another user's");
+    assert!(report.contains("the perf map or jitdump is not believed"), "{report}");
 }
 
 /// Numbers of processes are used again: what is kept is known by the process's start, too.
@@ -186,7 +188,13 @@ fn kept_dumps_outlive_their_files() {
             std::fs::remove_file(path).unwrap();
         }
     }
-    assert!(!report(&file).contains("compiled_"), "{}", report(&file));
+    let gone = report(&file);
+    assert!(!gone.contains("compiled_"), "{gone}");
+    assert!(gone.contains("the jitdump of compiled code is gone"), "{gone}");
+    assert!(
+        gone.contains("would have a function's name: tare record --keep-binaries (/"),
+        "{gone}"
+    );
     let report = show(&["report", "--no-children", "-g", "none", "--buildid-dir", &kept], &file);
     assert!(share(&report, "compiled_first") > 10.0, "{report}");
     assert!(share(&report, "compiled_later") > 10.0, "{report}");
@@ -231,23 +239,40 @@ impl Program {
     }
 }
 
-/// A program in `PATH` that says yes to something.
-fn runtime(names: &[&str], test: &[&str]) -> Option<PathBuf> {
-    let works = |name: &&&str| {
-        let mut command = Command::new(name);
-        command.args(test).stdin(Stdio::null()).output().is_ok_and(|out| out.status.success())
-    };
-    let found = names.iter().find(works);
-    if found.is_none() {
-        println!("skipped: no {} here that does '{}'", names.join(" or "), test.join(" "));
-    }
-    found.map(PathBuf::from)
+/// The first of programs that says yes to something.
+fn runtime(programs: &[&str], test: &[&str]) -> Option<PathBuf> {
+    runtimes(programs.iter().map(PathBuf::from), test).into_iter().next()
 }
 
+/// Those of programs that say yes to something.
+fn runtimes(programs: impl Iterator<Item = PathBuf>, test: &[&str]) -> Vec<PathBuf> {
+    let programs: Vec<_> = programs.collect();
+    let works = |program: &&PathBuf| {
+        let mut command = Command::new(program);
+        command.args(test).stdin(Stdio::null()).output().is_ok_and(|out| out.status.success())
+    };
+    let found: Vec<_> = programs.iter().filter(works).cloned().collect();
+    if found.is_empty() {
+        println!("skipped: none of {programs:?} is here and does '{}'", test.join(" "));
+    }
+    found
+}
+
+/// The same program of each version that is installed in a folder of its own.
+fn versions(folder: &Path, program: &str) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let real = folders.filter_map(|folder| folder.path().canonicalize().ok());
+    let real: std::collections::BTreeSet<_> = real.collect();
+    let programs = real.into_iter().map(|folder| folder.join("bin").join(program));
+    programs.filter(|program| program.exists()).collect()
+}
+
+// By the time of the CPU: on a loaded machine a second holds little but a runtime's start.
 const JAVASCRIPT: &str = "
 function hot_javascript(n) { let s = 0; for (let i = 0; i < n; i++) { s = (s * 31 + i) % 1000003; } return s; }
-const end = Date.now() + 1000; let x = 0;
-while (Date.now() < end) x += hot_javascript(200000);
+const used = () => { const cpu = process.cpuUsage(); return cpu.user + cpu.system; };
+const end = used() + 1000000; let x = 0;
+while (used() < end) x += hot_javascript(2000000);
 console.log(process.pid);
 ";
 
@@ -267,29 +292,43 @@ fn node_names_its_code_in_perf_maps_and_jitdumps() {
 
 const JAVA: &str = r#"
 public class Hot {
+    static final boolean ASKS_NOBODY = false;
     static long hotJava(int n) { long s = 0; for (int i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s; }
     public static void main(String[] a) throws Exception {
         String pid = Long.toString(ProcessHandle.current().pid());
         System.out.println(pid);
-        long end = System.nanoTime() + 2000000000L, x = 0;
-        while (System.nanoTime() < end) x += hotJava(200000);
+        var threads = java.lang.management.ManagementFactory.getThreadMXBean();
+        long end = threads.getCurrentThreadCpuTime() + 1500000000L, x = 0;
+        while (threads.getCurrentThreadCpuTime() < end) x += hotJava(2000000);
         if (x == 1) System.out.println(x);
-        new ProcessBuilder("jcmd", pid, "Compiler.perfmap").redirectErrorStream(true).start().waitFor();
+        if (ASKS_NOBODY) return;
+        String jcmd = System.getProperty("java.home") + "/bin/jcmd";
+        new ProcessBuilder(jcmd, pid, "Compiler.perfmap").redirectErrorStream(true).start().waitFor();
     }
 }
 "#;
 
+/// Of each version that is installed.
 #[test]
-fn a_jvm_names_its_code_when_jcmd_asks_it_to() {
-    let (Some(java), Some(_)) = (runtime(&["java"], &["-version"]), runtime(&["jcmd"], &["-h"]))
-    else {
-        return;
-    };
-    let program = Program::new("Hot.java", JAVA);
-    let Some(report) = program.report(&java, &["-XX:+PreserveFramePointer"], &[]) else { return };
-    // The loop may have been compiled into its caller.
-    let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
-    assert!(compiled > 5.0, "{report}");
+fn a_jvm_names_its_code_when_jcmd_asks_it_to_or_at_its_end() {
+    let installed = versions(Path::new("/usr/lib/jvm"), "java");
+    let has_jcmd = |java: &PathBuf| java.with_file_name("jcmd").exists();
+    let installed: Vec<_> = installed.into_iter().filter(has_jcmd).collect();
+    for java in runtimes(installed.into_iter(), &["-version"]) {
+        let program = Program::new("Hot.java", JAVA);
+        let Some(report) = program.report(&java, &["-XX:+PreserveFramePointer"], &[]) else {
+            return;
+        };
+        // The loop may have been compiled into its caller.
+        let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
+        assert!(compiled > 5.0, "{java:?}: {report}");
+        let gone =
+            Program::new("Hot.java", &JAVA.replace("ASKS_NOBODY = false", "ASKS_NOBODY = true"));
+        let flags = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"];
+        let Some(report) = gone.report(&java, &flags, &[]) else { return };
+        let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
+        assert!(compiled > 5.0, "{java:?} {flags:?}: {report}");
+    }
 }
 
 const PYTHON: &str = "
@@ -298,28 +337,36 @@ def hot_python(n):
     s = 0
     for i in range(n): s = (s * 31 + i) % 1000003
     return s
+def middle_python(n):
+    return hot_python(n)
+def outer_python(n):
+    return sum(map(middle_python, [n] * 3))
 print(os.getpid(), flush=True)
-end = time.monotonic() + 1
-while time.monotonic() < end: hot_python(20000)
+end = time.process_time() + 1
+while time.process_time() < end: outer_python(5000)
 ";
 
-/// The interpreter's loop runs in a trampoline of each function: the names are in call chains.
+/// The interpreter's loop runs in a trampoline of each function: the names are in call chains, each
+/// in its caller's place, also of an interpreter that has no frame pointers.
 #[test]
 fn python_names_its_functions_with_the_perf_trampoline() {
-    let names = ["python3", "python3.14", "python3.13", "python3.12"];
-    let Some(python) =
-        runtime(&names, &["-X", "perf", "-c", "import sys; sys.activate_stack_trampoline"])
-    else {
-        return;
-    };
-    let program = Program::new("hot.py", PYTHON);
-    // The interpreter seldom has frame pointers: copied stacks lead to the innermost function.
-    let options = ["--call-graph", "dwarf,16384"];
-    let Some(report) = program.report_with(&["--children"], &python, &["-X", "perf"], &options)
-    else {
-        return;
-    };
-    assert!(share(&report, "py::hot_python") > 30.0, "{report}");
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let programs = ["python3", "python3.14", "python3.13", "python3.12"].map(PathBuf::from);
+    let pyenv = versions(&Path::new(&home).join(".pyenv/versions"), "python3");
+    let test = ["-c", "import sys; sys.activate_stack_trampoline"];
+    for python in runtimes(programs.into_iter().chain(pyenv), &test) {
+        let program = Program::new("hot.py", PYTHON);
+        let options = ["--call-graph", "dwarf,32768"];
+        let reported = ["--children"];
+        let Some(report) = program.report_with(&reported, &python, &["-X", "perf"], &options)
+        else {
+            return;
+        };
+        for function in ["hot_python", "middle_python", "outer_python", "<module>"] {
+            let name = format!("py::{function}");
+            assert!(share(&report, &name) > 30.0, "{python:?}: {name}: {report}");
+        }
+    }
 }
 
 const WASM: &str = r#"
@@ -334,8 +381,8 @@ module = wasmtime.Module(store.engine, '''(module (func $hot_wasm (export "hot")
     (br_if $again (local.get 0)))
   (local.get 1)))''')
 hot = wasmtime.Instance(store, module, []).exports(store)["hot"]
-end = time.monotonic() + 1
-while time.monotonic() < end: hot(store, 1000000)
+end = time.process_time() + 1
+while time.process_time() < end: hot(store, 1000000)
 print(os.getpid())
 "#;
 

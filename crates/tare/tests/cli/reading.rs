@@ -77,7 +77,9 @@ fn tracepoints_are_told_apart_by_their_fields_as_in_perf() {
         return;
     };
     let path = file.to_str().unwrap();
-    for args in [&[][..], &["--sort", "trace"], &["-F", "sample,trace"]] {
+    for args in
+        [&[][..], &["-s", "trace"], &["-F", "sample,trace"], &["--raw-trace", "-s", "trace"]]
+    {
         let theirs = perf(&[&["report", "--stdio", "-i", path], args].concat());
         let ours = stdout(&read("report", &file, args));
         assert_eq!(rows(&ours), rows(&stdout(&theirs)), "{args:?}");

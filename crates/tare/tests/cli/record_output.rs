@@ -71,13 +71,15 @@ fn samples_of_both(path: &Path) -> usize {
     samples
 }
 
-const WAYS: [&[&str]; 6] = [
+/// auto goes past the page cache on the way.
+const WAYS: [&[&str]; 7] = [
     &["--output-path=write"],
     &["--output-path=mmap"],
     &["--output-path=direct"],
     &["-z", "--output-path=write"],
     &["-z", "--output-path=mmap"],
     &["-z", "--output-path=direct"],
+    &["--output-path=auto"],
 ];
 
 #[test]

@@ -194,3 +194,21 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
     );
     assert!(perf_script(&["-F", "time"], &saved).is_none_or(|lines| lines.len() < 1000));
 }
+
+/// Where nothing is kept, a flush would tell nobody anything.
+#[test]
+fn nobody_is_woken_to_flush_what_is_not_kept() {
+    let wake_ups = |file: &str| -> u32 {
+        let mut record = tare();
+        record.args(["record", "-v", "-e", "cpu-clock", "-F", "99", "-o", file]);
+        let output = record.args(["--", "sleep", "3"]).output().unwrap();
+        let said = stderr(&output);
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let at = words.iter().position(|word| word.starts_with("wake-up")).expect(&said);
+        words[at - 1].parse().unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kept = wake_ups(&folder.path().join("perf.data").display().to_string());
+    let not_kept = wake_ups("/dev/null");
+    assert!(not_kept + 2 <= kept, "{not_kept} {kept}");
+}

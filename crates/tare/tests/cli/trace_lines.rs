@@ -393,20 +393,3 @@ fn tracer_end(mut tracer: Guarded) -> Guarded {
     tracer.wait().unwrap();
     tracer
 }
-
-#[test]
-fn data_is_a_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.data");
-    let recorded = trace(&["--data", file.to_str().unwrap(), "sh", "-c", "exit 5"]);
-    if status(&recorded) == 125 {
-        return println!("skipped: {}", stderr(&recorded));
-    }
-    assert_eq!(status(&recorded), 5, "{recorded:?}");
-    let script = sh(&format!("{} script -i {}", env!("CARGO_BIN_EXE_tare"), file.display()));
-    let text = String::from_utf8_lossy(&script.stdout).into_owned();
-    assert!(
-        text.contains("raw_syscalls:sys_enter") && text.contains("raw_syscalls:sys_exit"),
-        "{text}"
-    );
-}

@@ -10,9 +10,14 @@ use crate::trace::can_trace;
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
 /// Runs `tare trace` on a kernel that doesn't describe its types.
-fn without_btf(words: &str) -> Output {
+pub(crate) fn without_btf(words: &str) -> Output {
+    tare_without_btf(&format!("trace {words}"))
+}
+
+/// The same of any command.
+fn tare_without_btf(words: &str) -> Output {
     sh(&format!(
-        "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} trace {words}'"
+        "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} {words}'"
     ))
 }
 
@@ -170,4 +175,39 @@ fn perf_events_follow_processes_and_leave_the_tracer_out() {
     let text = std::fs::read_to_string(&out).unwrap();
     // Each line of the tracer's own would make another.
     assert!(!text.contains("+++ exited with") || text.lines().count() < 100_000);
+}
+
+/// `tare sched` and `tare lock` by perf events: tasks are followed, and locks of the kernel have their
+/// callers.
+#[test]
+fn scheduling_and_locks_are_seen_without_bpf() {
+    if !can_step_back() {
+        return;
+    }
+    let output = tare_without_btf("sched --json -- sh -c \"sleep 0.02; sleep 0.02; exit 3\"");
+    assert_eq!(status(&output), 3, "{output:?}");
+    let said = stderr(&output);
+    assert!(said.contains("by perf events instead") && said.lines().count() == 1, "{said}");
+    let sums = document(&output);
+    let tasks = sums["tasks"].as_array().unwrap();
+    let named = |comm: &str| tasks.iter().filter(|task| task["comm"] == comm).count();
+    assert_eq!((named("sleep"), named("sh"), named("tare")), (2, 1, 0), "{sums}");
+    let waits = tasks.iter().filter(|task| task["wait"]["count"].as_u64() > Some(0)).count();
+    assert_eq!(waits, 3, "{sums}");
+    let program = workload("contended");
+    let locks = format!("lock --json -- {} kernel 5 20", program.display());
+    let output = tare_without_btf(&locks);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("fdget_pos") && stderr(&output).contains("without futexes"),
+        "{output:?}"
+    );
+    let refused = tare_without_btf("lock --futexes true");
+    assert!(stderr(&refused).contains("no BTF"), "{refused:?}");
+    let Some(nobody) = Unprivileged::new() else { return };
+    for command in ["sched", "lock"] {
+        let refused = nobody.tare(command, &["true"]);
+        assert_eq!(status(&refused), 125, "{refused:?}");
+        assert!(stderr(&refused).contains("CAP_BPF and CAP_PERFMON"), "{refused:?}");
+    }
 }

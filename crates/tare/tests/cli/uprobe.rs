@@ -51,6 +51,17 @@ fn calls_and_returns_are_counted() {
     assert_eq!(probes(), before);
 }
 
+/// The kernel can't hand a probe down: an inherited one would let forks fail.
+#[test]
+fn a_command_with_probes_can_fork() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
+    let path = program.to_str().unwrap();
+    let output =
+        stat(&["-e", &format!("uprobe:{path}:tick"), "sh", "-c", &format!("{path} && {path}")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 #[test]
 fn calls_are_recorded_with_the_function() {
     let folder = tempfile::tempdir().unwrap();

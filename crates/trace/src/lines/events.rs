@@ -29,9 +29,7 @@ impl Lines {
     /// The call chain behind a call, if there is one.
     pub(super) fn write_stack(&mut self, tid: u32, out: &mut String) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        for frame in task.stack.drain(..) {
-            let _ = writeln!(out, " > {frame}");
-        }
+        write_frames(task.stack.drain(..), out);
     }
 
     /// What happened to a task of its own process, `(process, thread)`.
@@ -98,9 +96,7 @@ impl Lines {
             } else if !self.is_filtered() {
                 self.complete(record.tid, &pending, &name, &arguments, out);
                 out.push_str("?\n");
-                task.stack.iter().for_each(|frame| {
-                    let _ = writeln!(out, " > {frame}");
-                });
+                write_frames(task.stack.drain(..), out);
             }
         }
         if self.options.failures || self.options.min_duration_ns > 0 {
@@ -207,6 +203,13 @@ impl Lines {
             let _ = write!(out, ",\"stack\":[{}]", frames.join(","));
         }
         out.push_str("}\n");
+    }
+}
+
+/// The frames of a call chain, a line each, as `strace -k` has them.
+fn write_frames(frames: impl Iterator<Item = String>, out: &mut String) {
+    for frame in frames {
+        let _ = writeln!(out, " > {frame}");
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_32;
+use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
 use tare_format::record::{Events, RawRecord, Record, Sample, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
-use tare_kernel::bpf::{Call, CallRecord, Follow, TaskEvent};
+use tare_kernel::bpf::{Call, CallRecord, Follow, FutexStack, TaskEvent};
+use tare_kernel::functions::ProbeCall;
 
 use super::open::{Kind, Opened};
 use super::{Between, Seen};
@@ -15,6 +16,10 @@ use crate::stacks::Stacks;
 
 /// Records that came from BPF programs, among those of the kernel.
 pub(super) const CALL: u32 = 0x7472_6163;
+/// Copied stacks that came from BPF programs.
+pub(super) const COPY: u32 = 0x636f_7079;
+/// The same of those on functions.
+pub(super) const FUNCTION: u32 = 0x7472_6164;
 
 const SIGKILL: u32 = 9;
 /// A status that wait(2) has for tasks that go on alone: it ended by some signal.
@@ -29,8 +34,8 @@ struct Task {
     exit: Option<u32>,
     /// The last signal that it has no handler for.
     deadly: Option<u32>,
-    /// When it left a CPU, and whether it could have gone on.
-    off: Option<(u64, bool)>,
+    /// When it left a CPU, in nanoseconds of the events' clock.
+    off: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -97,13 +102,16 @@ impl Decoder {
         };
         Self {
             kinds: opened.kinds.clone(),
-            layouts: opened.layouts.clone(),
+            layouts: opened.rings.layouts().clone(),
             waiting,
             own: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
             tasks: HashMap::new(),
             groups: HashMap::new(),
             calls: Numbers::new(),
-            only_between: !opened.kinds.iter().any(|kind| matches!(kind, Kind::Enter)),
+            only_between: !opened
+                .kinds
+                .iter()
+                .any(|kind| matches!(kind, Kind::Enter | Kind::Raw(_))),
             stacks,
             missing: 0,
         }
@@ -126,6 +134,20 @@ impl Decoder {
                 self.begins(record.tid, call);
             }
             return each(Seen::Record { record, cgroup: 0 });
+        }
+        if record.kind == COPY {
+            let copy = FutexStack::parse(record.body).zip(self.stacks.as_mut());
+            let Some((copy, stacks)) = copy else { return Ok(()) };
+            return each(Seen::Copied { chain: copy.chain, frames: &stacks.of_copy(&copy) });
+        }
+        if record.kind == FUNCTION {
+            let Some(call) = ProbeCall::parse(record.body) else { return Ok(()) };
+            let process = i32::try_from(call.process).unwrap_or(0);
+            let frames = match (&mut self.stacks, &call.stack) {
+                (Some(stacks), Some(stack)) => stacks.callers(process, stack),
+                _ => Vec::new(),
+            };
+            return each(Seen::Function { call, frames: &frames });
         }
         if record.kind == kind::PERF_RECORD_SAMPLE {
             return self.sample(record, each);
@@ -221,10 +243,10 @@ impl Decoder {
     ) -> Result<(), E> {
         let off = &mut self.tasks.entry(place.tid).or_default().off;
         if is_out {
-            *off = Some((place.time_ns, is_preempted));
+            *off = Some(place.time_ns);
             return each(place.between(Between::SwitchedOut { is_preempted }));
         }
-        let off_ns = off.take().map(|(since, _)| place.time_ns.saturating_sub(since));
+        let off_ns = off.take().map(|since| place.time_ns.saturating_sub(since));
         each(place.between(Between::SwitchedIn { off_ns }))
     }
 
@@ -260,6 +282,9 @@ impl Decoder {
         if matches!(self.kinds.get(event), Some(Kind::Enter)) {
             return self.enter(place, &sample, each);
         }
+        if let Some(Kind::Raw(event)) = self.kinds.get(event) {
+            return self.raw(place, *event, &sample, each);
+        }
         if self.is_left_out(&place) {
             return Ok(());
         }
@@ -292,6 +317,28 @@ impl Decoder {
             }
             _ => Ok(()),
         }
+    }
+
+    fn raw<E>(
+        &self,
+        place: Where,
+        event: usize,
+        sample: &Sample<'_>,
+        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let chain = sample.callchain.iter().flat_map(|chain| (0..).map_while(|at| chain.get(at)));
+        let chain: Vec<u64> = chain.filter(|address| *address < PERF_CONTEXT_MAX).collect();
+        let Where { time_ns, tid, process, .. } = place;
+        each(Seen::Raw {
+            time_ns,
+            cpu: sample.head.cpu.unwrap_or(0),
+            tid,
+            process,
+            is_left_out: self.is_left_out(&place),
+            event,
+            raw: sample.raw.unwrap_or_default(),
+            chain: &chain,
+        })
     }
 
     fn enter<E>(

@@ -10,21 +10,25 @@
 mod decode;
 mod error;
 mod open;
-mod rings;
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{CallRecord, Follow};
+use tare_kernel::bpf::{CallRecord, Follow, FutexStack};
+use tare_kernel::functions::ProbeCall;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
+use tare_kernel::ring::OrderedRings;
+use tare_kernel::timestamp::monotonic_ns;
 
 use decode::Decoder;
 pub(crate) use decode::KILLED;
 pub use error::PerfError;
 pub use open::{Faults, PerfOptions};
-use rings::Rings;
 
-use crate::stacks::Stacks;
+use crate::stacks::{Stacks, UserFrame};
+
+/// How long a record may be under way between its time and its ring buffer, in nanoseconds.
+const UNDER_WAY_NS: u64 = 50_000_000;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +65,39 @@ pub enum Seen<'a> {
         /// The thread.
         tid: u32,
         /// The lines.
+        frames: &'a [String],
+    },
+    /// The call chain of a copied stack, the innermost first.
+    Copied {
+        /// The number that it is known by.
+        chain: u64,
+        /// Its functions.
+        frames: &'a [UserFrame],
+    },
+    /// One of the tracepoints of [`PerfOptions::raw`].
+    Raw {
+        /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+        time_ns: u64,
+        /// On which CPU.
+        cpu: u32,
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        process: u32,
+        /// It is this process, or the child before its execve.
+        is_left_out: bool,
+        /// Which of them.
+        event: usize,
+        /// Its bytes.
+        raw: &'a [u8],
+        /// The kernel's call chain, where that was asked for, the innermost first.
+        chain: &'a [u64],
+    },
+    /// A function was called, or a place was passed.
+    Function {
+        /// The call.
+        call: ProbeCall<'a>,
+        /// Where from, where its stack was copied: the innermost first, a line each.
         frames: &'a [String],
     },
     /// So many records found no room in the ring buffer.
@@ -101,7 +138,7 @@ pub enum Between<'a> {
 /// Open events, and what was read of them. Dropped, they are closed.
 #[derive(Debug)]
 pub struct PerfEvents {
-    rings: Rings,
+    rings: OrderedRings,
     decoder: Decoder,
 }
 
@@ -130,7 +167,7 @@ impl PerfEvents {
             stacks
         });
         let decoder = Decoder::new(&opened, follow, stacks);
-        let rings = Rings::new(opened);
+        let rings = opened.rings;
         rings.enable().map_err(PerfError::Start)?;
         Ok(Self { rings, decoder })
     }
@@ -152,7 +189,8 @@ impl PerfEvents {
         mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { rings, decoder } = self;
-        rings.drain(is_over);
+        let before_ns = monotonic_ns().saturating_sub(UNDER_WAY_NS);
+        rings.drain(if is_over { u64::MAX } else { before_ns });
         while let Some(record) = rings.next_record() {
             decoder.decode(&record.record, record.time_ns, &mut each)?;
         }
@@ -162,6 +200,18 @@ impl PerfEvents {
     /// Takes in a record of the BPF programs: it is handed over among the others.
     pub fn push_call(&mut self, record: &CallRecord<'_>, bytes: &[u8]) {
         self.rings.push(record.time_ns, decode::CALL, bytes);
+    }
+
+    /// Takes in a copied stack of the BPF programs: what it is unwound to is handed over among the
+    /// others.
+    pub fn push_copy(&mut self, copy: &FutexStack<'_>, bytes: &[u8]) {
+        self.rings.push(copy.time_ns, decode::COPY, bytes);
+    }
+
+    /// Takes in a record of the BPF programs on functions.
+    pub fn push_function(&mut self, call: &ProbeCall<'_>, bytes: &[u8]) {
+        // Where it returned is where its stack was copied.
+        self.rings.push(call.time_ns + call.duration_ns, decode::FUNCTION, bytes);
     }
 
     /// No more happens; what happened can still be read.

@@ -3,13 +3,13 @@
 use rustix::io::Errno;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::record::{Events, Layout};
+use tare_format::record::Layout;
 use tare_format::tracepoint::Format;
 use tare_kernel::bpf::Follow;
 use tare_kernel::host::Host;
 use tare_kernel::open::{EventFile, Kernel, System, Target};
 use tare_kernel::procfs;
-use tare_kernel::ring::{Ring, RingError};
+use tare_kernel::ring::{AddError, OrderedRings};
 use tare_kernel::tracefs::Tracefs;
 use tare_symbols::SymbolOptions;
 
@@ -23,6 +23,21 @@ pub struct Faults {
     pub major: bool,
     /// Those that don't.
     pub minor: bool,
+}
+
+impl Faults {
+    /// By the words of `perf trace -F`; none where nothing is said, `None` for another word.
+    #[must_use]
+    pub fn named(text: Option<&str>) -> Option<Self> {
+        let (major, minor) = match text {
+            None => (false, false),
+            Some("all") => (true, true),
+            Some("maj") => (true, false),
+            Some("min") => (false, true),
+            Some(_) => return None,
+        };
+        Some(Self { major, minor })
+    }
 }
 
 /// What is to be seen.
@@ -40,6 +55,12 @@ pub struct PerfOptions {
     pub cgroups: bool,
     /// The call chain of each call, with names that are looked for there.
     pub stacks: Option<SymbolOptions>,
+    /// Tracepoints whose bytes are handed over as they are, as `system` and `name`.
+    pub raw: Vec<(&'static str, &'static str)>,
+    /// The kernel's call chain with each of these.
+    pub chains: bool,
+    /// No call chains of calls: what processes map is known, for stacks that others copy.
+    pub only_mappings: bool,
 }
 
 impl PerfOptions {
@@ -51,6 +72,11 @@ impl PerfOptions {
             || self.stacks.is_some()
             || self.faults != Faults::default()
             || !self.tracepoints.is_empty()
+            || !self.raw.is_empty()
+    }
+
+    fn copies_stacks(&self) -> bool {
+        self.stacks.is_some() && !self.only_mappings
     }
 }
 
@@ -68,6 +94,8 @@ pub(super) enum Kind {
     /// It has records of threads alone: their begins, ends, names and switches.
     Threads,
     Tracepoint(Box<Tracepoint>),
+    /// One of `PerfOptions::raw`, by its place there.
+    Raw(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -79,12 +107,9 @@ pub(super) struct Tracepoint {
 /// What was opened.
 #[derive(Default)]
 pub(super) struct Opened {
-    /// Of each event the kind, in the order of `layouts`.
+    /// Of each event the kind, in the order of the layouts.
     pub(super) kinds: Vec<Kind>,
-    pub(super) layouts: Events,
-    pub(super) events: Vec<Box<dyn EventFile>>,
-    pub(super) rings: Vec<Ring>,
-    pub(super) owners: Vec<usize>,
+    pub(super) rings: OrderedRings,
 }
 
 /// An event before it is opened.
@@ -135,7 +160,8 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
             all.push(planned(Kind::Fault { major }, attr, name));
         }
     }
-    if !wanted.calls && wanted.tracepoints.is_empty() && wanted.stacks.is_none() {
+    let no_tracepoints = wanted.tracepoints.is_empty() && wanted.raw.is_empty();
+    if !wanted.calls && no_tracepoints && !wanted.copies_stacks() {
         return Ok(all);
     }
     let tracefs = Tracefs::find(host)?;
@@ -154,10 +180,17 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
             all.push(planned(Kind::Signal, of_calls(id), "signal:signal_deliver"));
         }
     }
-    if wanted.stacks.is_some() && !wanted.calls {
+    if wanted.copies_stacks() && !wanted.calls {
         let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
         copy_stack(&mut stack, wanted);
         all.push(planned(Kind::Stack, stack, "raw_syscalls:sys_enter"));
+    }
+    for (at, (system, name)) in wanted.raw.iter().enumerate() {
+        let chain = if wanted.chains { abi::PERF_SAMPLE_CALLCHAIN } else { 0 };
+        let fields = abi::PERF_SAMPLE_RAW | abi::PERF_SAMPLE_CPU | chain;
+        let mut raw = traced(tracefs.id(system, name)?, fields);
+        raw.flags.set(Flags::EXCLUDE_CALLCHAIN_USER, wanted.chains);
+        all.push(planned(Kind::Raw(at), raw, &format!("{system}:{name}")));
     }
     for (name, id, format) in tracepoints(&wanted.tracepoints, &tracefs)? {
         let point = Tracepoint { name: name.clone(), format };
@@ -169,7 +202,7 @@ fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planne
 
 /// Has samples hold what a call chain is made of, if any is wanted.
 fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
-    if wanted.stacks.is_none() {
+    if !wanted.copies_stacks() {
         return;
     }
     attr.sample_type |= u64::from(
@@ -240,8 +273,6 @@ struct Opening<'a> {
     cpus: &'a [u32],
     ring_bytes: u32,
     opened: Opened,
-    /// The ring buffer of each CPU, and the event that it belongs to.
-    rings: Vec<Option<(Ring, usize)>>,
 }
 
 pub(super) fn open(
@@ -260,14 +291,11 @@ pub(super) fn open(
         cpus: cpus.as_slice(),
         ring_bytes,
         opened: Opened::default(),
-        rings: cpus.iter().map(|_| None).collect(),
     };
     for planned in plan(wanted, ring_bytes, host)? {
         opening.open(planned)?;
     }
-    let mut opened = opening.opened;
-    (opened.rings, opened.owners) = opening.rings.into_iter().flatten().unzip();
-    Ok(opened)
+    Ok(opening.opened)
 }
 
 impl Opening<'_> {
@@ -275,7 +303,7 @@ impl Opening<'_> {
     fn open(&mut self, mut planned: Planned) -> Result<(), PerfError> {
         planned.attr.flags.set(Flags::INHERIT, self.tasks.is_some());
         let mut ids = Vec::new();
-        for (at, &cpu) in self.cpus.iter().enumerate() {
+        for &cpu in self.cpus {
             let targets: Vec<_> = match &self.tasks {
                 None => vec![Target::Cpu(cpu)],
                 Some(tids) => tids.iter().map(|&tid| Target::TaskOnCpu(tid, cpu)).collect(),
@@ -290,30 +318,16 @@ impl Opening<'_> {
                 };
                 keep_off_own(&planned.kind, self.tasks.is_none(), &*event);
                 ids.push(event.id().map_err(|errno| self.refused(&planned.name, errno))?);
-                self.attach(at, &*event).map_err(|error| match error {
-                    Attaching::Ring(error) => error.into(),
-                    Attaching::Output(errno) => self.refused(&planned.name, errno),
+                let added = self.opened.rings.add(cpu, event, self.ring_bytes as usize);
+                added.map_err(|error| match error {
+                    AddError::Ring(error) => error.into(),
+                    AddError::Output(errno) => self.refused(&planned.name, errno),
                 })?;
-                self.opened.events.push(event);
             }
         }
         self.opened.kinds.push(planned.kind);
-        self.opened.layouts.add(Layout::from(&planned.attr), ids);
+        self.opened.rings.add_layout(Layout::from(&planned.attr), ids);
         Ok(())
-    }
-
-    /// Has an event write into the ring buffer of its CPU, which is that of the first event there.
-    fn attach(&mut self, at: usize, event: &dyn EventFile) -> Result<(), Attaching> {
-        match &self.rings[at] {
-            Some((_, owner)) => {
-                event.set_output(&*self.opened.events[*owner]).map_err(Attaching::Output)
-            }
-            None => {
-                let ring = Ring::map(event, self.ring_bytes as usize).map_err(Attaching::Ring)?;
-                self.rings[at] = Some((ring, self.opened.events.len()));
-                Ok(())
-            }
-        }
     }
 
     fn refused(&self, event: &str, errno: Errno) -> PerfError {
@@ -326,16 +340,10 @@ impl Opening<'_> {
     }
 }
 
-/// Why an event has no ring buffer to write to.
-enum Attaching {
-    Ring(RingError),
-    Output(Errno),
-}
-
 /// What this process does is no part of a whole machine's calls: else each line that it writes
 /// would make another.
 fn keep_off_own(kind: &Kind, whole_machine: bool, event: &dyn EventFile) {
-    let is_traced = !matches!(kind, Kind::Threads | Kind::Fault { .. });
+    let is_traced = !matches!(kind, Kind::Threads | Kind::Fault { .. } | Kind::Raw(_));
     if whole_machine && is_traced {
         let own = rustix::process::getpid().as_raw_nonzero();
         if let Ok(filter) = std::ffi::CString::new(format!("common_pid != {own}")) {

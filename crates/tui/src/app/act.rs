@@ -65,7 +65,7 @@ impl App {
                 self.query.relative = !self.query.relative;
                 self.is_stale = true;
             }
-            _ if self.act_live(model, action) => {}
+            _ if self.act_live(model, action) || self.act_on_code(model, action) => {}
             _ => self.act_on_lines(model, action),
         }
         Next::Show
@@ -125,16 +125,6 @@ impl App {
                 let range = self.timeline.range();
                 self.filter(range);
             }
-            Action::Source => self.annotate.toggle_source(),
-            Action::Figure => {
-                self.message = format!("each with its {}", self.annotate.next_figure());
-            }
-            Action::Hottest => self.annotate.hottest(),
-            Action::NextHottest => self.annotate.next_hottest(1),
-            Action::PreviousHottest => self.annotate.next_hottest(-1),
-            Action::Jump if !self.annotate.jump() => {
-                self.message = "this is no jump within the function".to_owned();
-            }
             _ => {}
         }
     }
@@ -172,6 +162,9 @@ impl App {
         if self.view == View::Flame && self.flame.unzoom() {
             return Next::Show;
         }
+        if self.view == View::Annotate && self.begins_with_code {
+            return Next::Quit;
+        }
         if self.view == View::Annotate {
             self.view = self.before;
         } else if self.view != View::Functions {
@@ -194,22 +187,6 @@ impl App {
         self.text = None;
         self.view = view;
         self.is_stale = true;
-    }
-
-    /// Shows the instructions of the function that the cursor is on.
-    fn annotate(&mut self, model: &mut Model) {
-        let Some(frame) = self.subject(model).frame else {
-            self.message = "there is no function on this line".to_owned();
-            return;
-        };
-        match model.annotated(&self.query, frame) {
-            Ok(annotated) => {
-                self.annotate.show(annotated);
-                self.before = self.view;
-                self.view = View::Annotate;
-            }
-            Err(why) => self.message = why,
-        }
     }
 
     fn put(&mut self, title: &str, lines: &[String]) {

@@ -50,6 +50,7 @@ impl App {
     /// Ids in the profile's tables are others. What has no sample any more is given up.
     pub(crate) fn renumber(&mut self, now: &Renumbered) {
         self.subject = self.subject.and_then(|frame| now.frame(frame));
+        self.annotated = self.annotated.and_then(|function| now.symbol(function));
         self.flame.renumber(now);
         let renumbered = |term: Term| match term {
             Term::Stack(stack) => {

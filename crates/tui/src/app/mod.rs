@@ -1,6 +1,7 @@
 //! The state of the interface: which view, which filters, what lies above.
 
 mod act;
+mod code;
 mod filters;
 mod live;
 mod mouse;
@@ -12,14 +13,15 @@ mod zoom;
 
 use ratatui::crossterm::event::{Event, KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
+use tare_annotate::Style;
 use tare_format::file::Description;
-use tare_profile::{FrameId, Term, Weight};
+use tare_profile::{FrameId, SymbolId, Term, Weight};
 
 use crate::ViewOf;
 use crate::keys::{self, View};
 use crate::model::{Model, Progress, Query};
 use crate::paint::Theme;
-use crate::view::annotate::AnnotateView;
+use crate::view::annotate::{AnnotateView, CodeView};
 use crate::view::flame::FlameView;
 use crate::view::functions::FunctionsView;
 use crate::view::text::TextView;
@@ -52,6 +54,8 @@ pub(super) struct Settings {
     pub(super) theme: Theme,
     /// What the recording says of its machine and its events, in lines.
     pub(super) header: fn(&Description) -> Vec<String>,
+    /// How instructions are shown at first.
+    pub(super) code: CodeView,
 }
 
 /// The state of the interface.
@@ -70,6 +74,12 @@ pub(super) struct App {
     flame: FlameView,
     timeline: TimelineView,
     annotate: AnnotateView,
+    /// The function whose instructions are shown.
+    annotated: Option<SymbolId>,
+    /// How they are written.
+    style: Style,
+    /// They are what the interface began with.
+    begins_with_code: bool,
     /// The function whose callers are shown.
     subject: Option<FrameId>,
     /// The view before the instructions of a function.
@@ -93,7 +103,8 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(settings: Settings, described: &Description) -> Self {
-        let Settings { view, base, terms, name, theme, header } = settings;
+        let Settings { view, base, terms, name, theme, header, code } = settings;
+        let style = code.style;
         Self {
             theme,
             name,
@@ -107,7 +118,10 @@ impl App {
             tree: TreesView::default(),
             flame: FlameView::default(),
             timeline: TimelineView::default(),
-            annotate: AnnotateView::default(),
+            annotate: AnnotateView::new(code),
+            annotated: None,
+            style,
+            begins_with_code: false,
             subject: None,
             before: View::Functions,
             text: None,

@@ -9,7 +9,7 @@ use tare_render::{function_name, ledger_lines, loss_lines};
 use super::overlay::Menu;
 use super::{App, status};
 use crate::keys::{Action, View};
-use crate::model::{Model, callers_and_callees, whole_tree};
+use crate::model::{Model, Progress, Tree, callers_and_callees, whole_tree};
 use crate::view::trees::Part;
 
 /// Branches of a tree below so many percent are left out.
@@ -24,12 +24,14 @@ impl App {
         match self.view {
             View::Tree => {
                 let tree = whole_tree(model, &self.query, LEAST_PERCENT);
+                self.miss_chains(model, &tree);
                 let part =
                     Part { title: String::new(), tree, of: None, has_own: true, from_root: true };
                 self.tree.replace(model.profile(), vec![part]);
             }
             View::Flame => {
                 let tree = whole_tree(model, &self.query, LEAST_PERCENT);
+                self.miss_chains(model, &tree);
                 self.flame.replace(model.profile(), tree);
             }
             View::Callers => self.refresh_callers(model),
@@ -37,6 +39,14 @@ impl App {
             // A function's instructions are those of when it was asked for.
             View::Annotate => {}
             _ => self.functions.refresh(model, &self.query),
+        }
+    }
+
+    /// Says why there is nothing to draw.
+    fn miss_chains(&mut self, model: &mut Model, tree: &Tree) {
+        let is_loaded = *model.progress() == Progress::Done && model.live().is_none();
+        if is_loaded && tree.tree.nodes().is_empty() && self.query.terms.is_empty() {
+            self.message = "these have no call chains (tare record -g records them)".to_owned();
         }
     }
 
@@ -62,8 +72,13 @@ impl App {
         self.functions.refresh(model, &self.query);
         let mut printed = Vec::new();
         let written = tare_render::text(&mut printed, model.accounted(), &self.functions.view);
+        self.print_into("tare.report", written.map(|()| printed));
+    }
+
+    /// Writes a text into a new file, whose name a number ends.
+    pub(super) fn print_into(&mut self, front: &str, text: std::io::Result<Vec<u8>>) {
         let file = (1..=PRINTED).find_map(|number| {
-            let name = format!("tare.report.{number}");
+            let name = format!("{front}.{number}");
             let mut options = std::fs::OpenOptions::new();
             match options.write(true).create_new(true).mode(0o600).open(&name) {
                 Ok(file) => Some(Ok((name, file))),
@@ -73,13 +88,12 @@ impl App {
         });
         self.message = match file.map(|file| {
             let (name, mut file) = file?;
-            written?;
-            file.write_all(&printed)?;
+            file.write_all(&text?)?;
             Ok::<_, std::io::Error>(name)
         }) {
             Some(Ok(name)) => format!("written to {name}"),
             Some(Err(error)) => format!("the report can't be written: {error}"),
-            None => format!("tare.report.1 to tare.report.{PRINTED} are there already"),
+            None => format!("{front}.1 to {front}.{PRINTED} are there already"),
         };
     }
 

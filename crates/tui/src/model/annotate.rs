@@ -1,18 +1,45 @@
 //! A function's instructions.
 
 use tare_format::file::features::ARCH;
-use tare_profile::{FrameId, Weight};
+use tare_profile::{FrameId, SymbolId, Weight};
 
 use super::Model;
 use super::query::Query;
-use tare_annotate::{Annotated, Asked, Style, weights};
+use tare_annotate::{Annotated, Asked, Style, sum, weights};
 
 impl Model {
-    /// The function of a frame, instruction by instruction.
+    /// The function of a frame.
+    ///
+    /// # Errors
+    /// It has none: why, in words.
+    pub(crate) fn function_of(&mut self, frame: FrameId) -> Result<SymbolId, String> {
+        let profile = self.profile();
+        let found = profile.frame(frame).ok_or("there is no function here")?;
+        found.function.map_err(|why| tare_format::printable(profile.string(why)).into_owned())
+    }
+
+    /// The functions that samples lie in, the heaviest first.
+    pub(crate) fn functions_by_weight(&mut self, query: &Query) -> Vec<SymbolId> {
+        let selected = query.selected(self);
+        let (profile, samples) = self.sink.tables();
+        let weights = weights(profile, samples, &selected);
+        let of_event = weights.iter().filter(|((event, _), _)| Some(*event) == query.event);
+        let mut found: Vec<_> =
+            of_event.map(|((_, function), offsets)| (*function, sum(offsets))).collect();
+        found.sort_by_key(|(function, weight)| (std::cmp::Reverse(weight.period), *function));
+        found.into_iter().map(|(function, _)| function).collect()
+    }
+
+    /// A function, instruction by instruction.
     ///
     /// # Errors
     /// There is nothing to be shown: why, in words.
-    pub(crate) fn annotated(&mut self, query: &Query, frame: FrameId) -> Result<Annotated, String> {
+    pub(crate) fn annotated(
+        &mut self,
+        query: &Query,
+        function: SymbolId,
+        style: Style,
+    ) -> Result<Annotated, String> {
         let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);
         let selected = query.selected(self);
         let live = self.live.as_ref().map(|live| live.replay.machine());
@@ -20,15 +47,11 @@ impl Model {
             return Err("instructions are shown once the recording is loaded".to_owned());
         };
         let (profile, samples) = self.sink.tables();
-        let found = profile.frame(frame).ok_or("there is no function here")?;
-        let function = found
-            .function
-            .map_err(|why| tare_format::printable(profile.string(why)).into_owned())?;
         let symbol = self.sink.recorded_symbol(function).ok_or("there is no function here")?;
         let weights = weights(profile, samples, &selected);
         let offsets = query.event.and_then(|event| weights.get(&(event, function)));
         let arch = self.description.features().text(ARCH).unwrap_or_default();
-        let asked = Asked { machine, arch, style: Style::Att, with_source: true };
+        let asked = Asked { machine, arch, style, with_source: true };
         let all = all.map_or(Weight::default(), |(_, weight)| weight);
         asked
             .annotate(symbol, offsets.unwrap_or(&Default::default()), all)

@@ -12,7 +12,7 @@ use super::{Model, Progress};
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// How long and how often samples are shown.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// How long.
     pub window: Duration,
@@ -46,6 +46,8 @@ pub(crate) struct LiveModel {
     pub(crate) pace: Pace,
     /// Recording stops for a while, and what is shown stays.
     pub(crate) is_paused: bool,
+    /// There is more than what is shown.
+    pub(crate) is_renewed: bool,
 }
 
 impl Model {
@@ -54,7 +56,7 @@ impl Model {
         let description = live.replay.description().clone();
         Self {
             sink: SampleSink::new(
-                SampleSinkOptions { trace, ..SampleSinkOptions::default() },
+                SampleSinkOptions { trace, forgets: true, ..SampleSinkOptions::default() },
                 &description,
             ),
             ledger: None,

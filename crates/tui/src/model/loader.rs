@@ -23,12 +23,8 @@ pub(crate) struct Source {
     pub(crate) recording: Recording,
     /// Where symbols are looked for.
     pub(crate) symbols: tare_symbols::SymbolOptions,
-    /// Places are told apart by the fields of tracepoints.
-    pub(crate) trace: bool,
-    /// Lines of source are asked of debug info.
-    pub(crate) lines: bool,
-    /// Inlined functions are frames of call chains.
-    pub(crate) inline: bool,
+    /// What is kept of samples.
+    pub(crate) samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
     /// Says what gives samples names that have none.
@@ -39,10 +35,8 @@ impl Model {
     /// A model of a recording of which nothing is loaded yet.
     pub(crate) fn new(source: &Source) -> Self {
         let description = source.recording.description().clone();
-        let Source { trace, lines, inline, .. } = *source;
-        let options = SampleSinkOptions { trace, lines, inline, judges_chains: true };
         Self {
-            sink: SampleSink::new(options, &description),
+            sink: SampleSink::new(source.samples.clone(), &description),
             ledger: ledger(&description),
             description,
             losses: Losses::default(),

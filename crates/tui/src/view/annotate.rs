@@ -4,23 +4,45 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use tare_format::printable;
+use tare_profile::Weight;
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
-use tare_annotate::{Annotated, Sources};
+use tare_annotate::{Annotated, Moved, Sources, Style as Syntax};
 
 /// Cells of a percentage or of samples, and of a period.
 const PERCENT: usize = 8;
 const PERIOD: usize = 15;
+/// Cells of an instruction's bytes.
+const BYTES: usize = 22;
+
+/// How instructions are shown at first.
+#[derive(Clone, Debug, Default)]
+pub struct CodeView {
+    /// How they are written.
+    pub style: Syntax,
+    /// Where sources lie.
+    pub moved: Option<Moved>,
+    /// Without lines of the source.
+    pub hides_source: bool,
+    /// The file stands before each line of the source.
+    pub with_files: bool,
+    /// The bytes of instructions stand before them.
+    pub with_bytes: bool,
+    /// Percentages are of all samples, else of those in the function.
+    pub of_all: bool,
+    /// Percentages are of numbers of samples, else of periods.
+    pub by_samples: bool,
+}
 
 /// The view of a function's instructions.
-#[derive(Default)]
 pub(crate) struct AnnotateView {
     pub(crate) list: List,
     title: String,
     annotated: Option<Annotated>,
     rows: Vec<Row>,
-    hides_source: bool,
+    code: CodeView,
+    hides_numbers: bool,
     figure: Figure,
 }
 
@@ -42,6 +64,18 @@ enum Row {
 }
 
 impl AnnotateView {
+    pub(crate) fn new(code: CodeView) -> Self {
+        Self {
+            list: List::default(),
+            title: String::new(),
+            annotated: None,
+            rows: Vec::new(),
+            code,
+            hides_numbers: false,
+            figure: Figure::default(),
+        }
+    }
+
     /// Shows a function, from its hottest instruction on.
     pub(crate) fn show(&mut self, annotated: Annotated) {
         self.title = format!(
@@ -58,15 +92,23 @@ impl AnnotateView {
 
     fn lay_out(&mut self) {
         let Some(annotated) = &self.annotated else { return };
-        let mut sources = Sources::default();
+        let mut sources = Sources::new(self.code.moved.clone());
         let mut before = None;
         self.rows.clear();
         for (at, line) in annotated.lines.iter().enumerate() {
-            let source = line.source.as_ref().filter(|_| !self.hides_source);
+            let source = line.source.as_ref().filter(|_| !self.code.hides_source);
             if let Some((path, number)) = source.filter(|source| before != Some(*source)) {
                 let text = sources.line(path, *number).map_or_else(
                     || format!("{}:{number}", printable(path)),
-                    |text| format!("{number:<5}{}", printable(&text.replace('\t', "    "))),
+                    |text| {
+                        let text = text.replace('\t', "    ");
+                        let text = printable(&text);
+                        match (self.code.with_files, self.hides_numbers) {
+                            (true, _) => format!("{}:{number}  {text}", printable(path)),
+                            (false, true) => text.into_owned(),
+                            (false, false) => format!("{number:<5}{text}"),
+                        }
+                    },
                 );
                 self.rows.push(Row::Source(text));
             }
@@ -85,8 +127,44 @@ impl AnnotateView {
 
     /// With the source, or without.
     pub(crate) fn toggle_source(&mut self) {
-        self.hides_source = !self.hides_source;
+        self.code.hides_source = !self.code.hides_source;
         self.lay_out();
+    }
+
+    /// With numbers of lines, or without.
+    pub(crate) fn toggle_line_numbers(&mut self) {
+        self.hides_numbers = !self.hides_numbers;
+        self.lay_out();
+    }
+
+    /// Percentages of all samples, or of those in the function: whether they are of all now.
+    pub(crate) fn toggle_of_all(&mut self) -> bool {
+        self.code.of_all = !self.code.of_all;
+        self.code.of_all
+    }
+
+    /// Percentages by samples, or by periods: whether they are by samples now.
+    pub(crate) fn toggle_by_samples(&mut self) -> bool {
+        self.code.by_samples = !self.code.by_samples;
+        self.code.by_samples
+    }
+
+    /// The share of an instruction in percent.
+    fn percent(&self, weight: Weight, annotated: &Annotated) -> f64 {
+        let whole = if self.code.of_all { annotated.all } else { annotated.own };
+        let by_samples = |weight: Weight| Weight { period: weight.samples, ..weight };
+        if self.code.by_samples {
+            return tare_render::percent(by_samples(weight), by_samples(whole));
+        }
+        tare_render::percent(weight, whole)
+    }
+
+    /// All lines as text.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        let cells = self.rows.iter().map(|row| self.cells(row));
+        cells.for_each(|[figure, rest]| text.push_str(&format!("{figure} │{rest}\n")));
+        text
     }
 
     /// The next figure before instructions, and what it is called.
@@ -176,35 +254,53 @@ impl AnnotateView {
 
     fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme) {
         let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
-        match self.rows.get(at) {
-            Some(Row::Source(text)) => {
-                let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
-                pen.field("", cells, Style::new())
-                    .text(" │ ", Style::new())
-                    .text(text, theme.title());
+        let Some(row) = self.rows.get(at) else { return };
+        let [figure, rest] = self.cells(row);
+        let of_figure = match row {
+            Row::Source(_) => Style::new(),
+            Row::Instruction(at) => {
+                let line = annotated.lines.get(*at);
+                theme.percent(line.map_or(0.0, |line| self.percent(line.weight, annotated)))
             }
-            Some(Row::Instruction(at)) => {
-                let Some(line) = annotated.lines.get(*at) else { return };
-                let percent = tare_render::percent(line.weight, annotated.own);
-                let text = match self.figure {
-                    _ if line.weight.samples == 0 => String::new(),
-                    Figure::Percent => format!("{percent:.2}"),
-                    Figure::Period => line.weight.period.to_string(),
-                    Figure::Samples => line.weight.samples.to_string(),
-                };
-                let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
-                pen.right(&text, cells, theme.percent(percent)).text(" │", Style::new());
-                let mark = match (line.jumps_from.is_empty(), line.instruction.jump) {
-                    (false, _) => "→",
-                    (true, Some(to)) if to < line.instruction.address => "↑",
-                    (true, Some(_)) => "↓",
-                    (true, None) => " ",
-                };
-                pen.text(mark, theme.title());
-                pen.text(&format!("{:6x}:  ", line.instruction.address), Style::new());
-                pen.text(&printable(&line.instruction.text), Style::new());
+        };
+        pen.text(&figure, of_figure).text(" │", Style::new());
+        match row {
+            Row::Source(_) => pen.text(&rest, theme.title()),
+            Row::Instruction(_) => {
+                let (mark, text) = rest.split_at(rest.chars().next().map_or(0, char::len_utf8));
+                pen.text(mark, theme.title()).text(text, Style::new())
             }
-            None => {}
-        }
+        };
+    }
+
+    /// What stands in a line: before the stroke, and behind it.
+    fn cells(&self, row: &Row) -> [String; 2] {
+        let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
+        let line = |at: &usize| self.annotated.as_ref()?.lines.get(*at);
+        let line = match row {
+            Row::Source(text) => return [" ".repeat(cells), format!(" {text}")],
+            Row::Instruction(at) => line(at),
+        };
+        let Some(line) = line else { return [" ".repeat(cells), String::new()] };
+        let percent = |annotated| self.percent(line.weight, annotated);
+        let figure = match self.figure {
+            _ if line.weight.samples == 0 => String::new(),
+            Figure::Percent => format!("{:.2}", self.annotated.as_ref().map_or(0.0, percent)),
+            Figure::Period => line.weight.period.to_string(),
+            Figure::Samples => line.weight.samples.to_string(),
+        };
+        let instruction = &line.instruction;
+        let mark = match (line.jumps_from.is_empty(), instruction.jump) {
+            (false, _) => "→",
+            (true, Some(to)) if to < instruction.address => "↑",
+            (true, Some(_)) => "↓",
+            (true, None) => " ",
+        };
+        let bytes = instruction.bytes.iter().filter(|_| self.code.with_bytes);
+        let bytes: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
+        let width = if self.code.with_bytes { BYTES } else { 0 };
+        let (address, text) = (instruction.address, printable(&instruction.text));
+        let rest = format!("{mark}{address:6x}:  {:<width$}{text}", bytes.join(" "));
+        [format!("{figure:>cells$}"), rest]
     }
 }

@@ -230,9 +230,12 @@ impl FunctionsView {
     fn measured(&self, profile: &Profile) -> Vec<usize> {
         let Some(data) = &self.data else { return Vec::new() };
         let of = |column: &Column| {
+            let title = width(column.title(self.view.children));
+            if let Some(width) = column.percentage_width() {
+                return title.max(width);
+            }
             let texts = data.table.entries.iter().take(MEASURED);
             let cells = texts.map(|entry| width(&column.text(profile, &data.table, entry)));
-            let title = width(column.title(self.view.children));
             cells.max().unwrap_or(0).max(title).max(column.figure_width().unwrap_or(0))
         };
         self.view.columns.iter().map(of).collect()

@@ -4,6 +4,7 @@ use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE, PERF_S
 
 use super::*;
 use crate::file::Gap;
+use crate::limits;
 
 /// A recording under construction, in one byte order.
 struct Bytes(Vec<u8>, Endian);
@@ -386,4 +387,53 @@ fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A file of zeros behind its beginning, which counts what is read of it.
+struct Sparse {
+    bytes: Vec<u8>,
+    size: u64,
+    at: u64,
+    read: u64,
+}
+
+impl Read for Sparse {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(self.at)).unwrap();
+        let count = into.len().min(left);
+        let from = usize::try_from(self.at).unwrap();
+        let bytes = self.bytes.get(from..).unwrap_or_default();
+        let (front, zeros) = into[..count].split_at_mut(bytes.len().min(count));
+        front.copy_from_slice(&bytes[..front.len()]);
+        zeros.fill(0);
+        self.at += count as u64;
+        self.read += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Sparse {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = match to {
+            SeekFrom::Start(at) => at,
+            SeekFrom::End(back) => self.size.saturating_add_signed(back),
+            SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+        };
+        Ok(self.at)
+    }
+}
+
+/// Thousands of events that all claim the same large section of ids.
+#[test]
+fn sections_of_ids_that_overlap_are_read_once() {
+    const EVENTS: u64 = 8000;
+    let (ids, size) = (104 + EVENTS * 80, limits::IDS as u64 * 8);
+    let header = [104, 80, 104, EVENTS * 80, ids, 0, 0, 0, 0, 0, 0, 0];
+    let bytes = Bytes::magic(Endian::Little).words(&header);
+    let bytes = (0..EVENTS).fold(bytes, |bytes, at| bytes.attr(at).words(&[ids, size]));
+    let mut file = Sparse { bytes: bytes.0, size: ids + size, at: 0, read: 0 };
+    let reader = Reader::open(&mut file).unwrap();
+    assert!(reader.losses().gaps().iter().any(|gap| gap.why == Why::OverLimit));
+    drop(reader);
+    assert!(file.read <= ids + size + (1 << 20), "{} MiB", file.read >> 20);
 }

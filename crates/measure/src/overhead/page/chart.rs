@@ -92,15 +92,7 @@ impl Rates {
 
 /// A rate as people write it: 20,000.
 fn with_separators(hz: &f64) -> String {
-    let digits = format!("{hz:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    tare_format::group_digits(&format!("{hz:.0}"))
 }
 
 /// Shares of CPU time against the delivered rate, with the lines; throttled rates are left out.

@@ -48,6 +48,7 @@ impl OutputFile {
         self.sink.abandon();
         self.sink.add_stats(stats);
         stats.system_calls += self.calls;
+        stats.spills += self.spills;
         let window_thread = self.sink.into_window_thread();
         match self.open {
             OpenOutput::File { path, .. } => (window_thread, Some(new_path.unwrap_or(path))),
@@ -122,6 +123,9 @@ impl OutputFile {
         let length = data_end + ending.tail.len() as u64;
         if matches!(self.open, OpenOutput::File { .. }) {
             file.set_len(length)?;
+            if self.sink.was_direct() {
+                file.forget(length);
+            }
         }
         if self.sync {
             file.sync()?;

@@ -1,7 +1,7 @@
 //! A stream's queue before readers that are slow, or go.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{IoSlice, Read};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -10,8 +10,11 @@ use tare_format::abi::{Attr, Flags};
 use tare_format::file::Reader;
 use tare_format::file::writer::EventDescription;
 
-use super::super::disk::OpenDestination;
-use super::super::{FileSystem, Options, disk::OutputBackend};
+use rustix::io::Errno;
+use tare_kernel::file_window::{FileWindow, WindowError};
+
+use super::super::disk::{DirectFile, DiskFile, FileState, OpenDestination, OutputBackend};
+use super::super::{FileSystem, Options, Path as WayTaken};
 use super::*;
 use crate::clock::SystemClock;
 
@@ -53,7 +56,10 @@ fn read_slowly(mut from: impl Read, seed: u64, most: usize) -> Vec<u8> {
 
 /// The numbers of the whole records of a stream.
 fn numbers(stream: &[u8]) -> Vec<u64> {
-    let mut reader = Reader::stream(stream).unwrap();
+    numbers_in(Reader::stream(stream).unwrap())
+}
+
+fn numbers_in<R: Read>(mut reader: Reader<R>) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
         if entry.record.kind == PERF_RECORD_SAMPLE {
@@ -81,7 +87,7 @@ fn stream(
         OutputBackend { disk: Arc::new(FileSystem), clock: Arc::new(SystemClock) },
     )
     .unwrap();
-    let queue = Queue::start(recording, capacity).unwrap();
+    let mut queue = Queue::start(recording, capacity).unwrap();
     queue.begin(&description()).unwrap();
     let (mut appended, mut failed) = (0, None);
     for _ in 0..random.usize(1..40) {
@@ -138,5 +144,92 @@ fn a_reader_that_goes_ends_the_recording() {
             assert!(failed.is_none() || failed == account.stopped, "{seed}: {failed:?}");
             assert!(got.len() as u64 <= appended);
         }
+    }
+}
+
+/// A file on a disk that takes its time past the page cache.
+#[derive(Debug)]
+struct SlowDisk {
+    file: Arc<File>,
+    is_direct: bool,
+}
+
+impl DiskFile for SlowDisk {
+    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> std::result::Result<usize, Errno> {
+        if self.is_direct {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.file.write_at(pieces, offset)
+    }
+
+    fn write(&self, pieces: &[IoSlice<'_>]) -> std::result::Result<usize, Errno> {
+        DiskFile::write(&*self.file, pieces)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> std::result::Result<usize, Errno> {
+        DiskFile::read_at(&*self.file, into, offset)
+    }
+
+    fn state(&self) -> std::result::Result<FileState, Errno> {
+        self.file.state()
+    }
+
+    fn set_len(&self, bytes: u64) -> std::result::Result<(), Errno> {
+        DiskFile::set_len(&*self.file, bytes)
+    }
+
+    fn sync(&self) -> std::result::Result<(), Errno> {
+        self.file.sync()
+    }
+
+    fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError> {
+        self.file.window(offset, len)
+    }
+
+    fn direct(&self) -> std::result::Result<DirectFile, String> {
+        let file = Self { file: Arc::clone(&self.file), is_direct: true };
+        Ok(DirectFile { file: Arc::new(file), block: 4096 })
+    }
+
+    fn forget(&self, bytes: u64) {
+        self.file.forget(bytes);
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> std::result::Result<(), Errno> {
+        self.file.allocate(offset, len)
+    }
+}
+
+/// Short files are written by whoever appends, long ones by the thread; and where the disk is too
+/// slow, through the page cache.
+#[test]
+fn long_files_go_to_the_thread_and_a_slow_disk_is_spared() {
+    let path = tempfile::NamedTempFile::new().unwrap();
+    for (records, is_long) in [(50, false), (200_000, true)] {
+        let file = File::options().read(true).write(true).truncate(true).open(path.path()).unwrap();
+        let file = Arc::new(SlowDisk { file: Arc::new(file), is_direct: false });
+        let options = Options { direct_at: 100 << 10, ..Options::default() };
+        let recording = FileSeries::new(
+            OpenDestination::File { file, path: path.path().to_owned() },
+            &options,
+            OutputBackend { disk: Arc::new(FileSystem), clock: Arc::new(SystemClock) },
+        )
+        .unwrap();
+        let mut queue = Queue::later(recording, 2 << 20, options.direct_at);
+        queue.begin(&description()).unwrap();
+        assert!(queue.threads().is_empty());
+        for from in (0..records).step_by(1000) {
+            let batch: Vec<u8> =
+                (from..records.min(from + 1000)).flat_map(|number| record(number, 64)).collect();
+            queue.append(&[&batch]).unwrap();
+            queue.flush().unwrap();
+        }
+        assert_eq!(queue.threads().len(), usize::from(is_long));
+        let account = queue.finish(&Closing { description: &description(), records: &[] });
+        let reader = Reader::open(File::open(path.path()).unwrap()).unwrap();
+        assert_eq!(account.bytes, std::fs::metadata(path.path()).unwrap().len(), "{account:?}");
+        assert_eq!(numbers_in(reader), (0..records).collect::<Vec<_>>(), "{account:?}");
+        let way = if is_long { WayTaken::Direct } else { WayTaken::Write };
+        assert_eq!((account.path, account.spills > 0), (way, is_long), "{account:?}");
     }
 }

@@ -41,7 +41,7 @@ impl ProfileSink {
                 .as_mut()
                 .map(|frames| frames.frame(profile, machine, pid, Subject::code(branch.to)));
             let subject = Subject { sample, branch: Some(&branch) };
-            let details = details.of(profile, machine, frames, subject);
+            let details = details.of(profile, machine, frames.as_mut(), subject);
             let weight = Weight { period: 1, samples: 1 };
             profile.add_samples(Row { leaf, details, ..row }, weight);
         }

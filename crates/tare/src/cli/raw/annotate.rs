@@ -4,8 +4,9 @@ use super::SymbolSearch;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare annotate                     every function with samples, the heaviest first
-  tare annotate main                one function
+  tare annotate                     on a terminal: the heaviest function, with ? for the keys
+  tare annotate main                that function
+  tare annotate --stdio             every function with samples, the heaviest first
   tare annotate -M intel -s memcpy  in Intel's syntax
   tare annotate --json main         as a document for programs";
 
@@ -70,9 +71,13 @@ pub struct Annotate {
     )]
     pub prefix_strip: usize,
 
-    /// As text, which it always is
-    #[arg(long)]
+    /// As text (the default where stdout is no terminal)
+    #[arg(long, overrides_with = "tui")]
     pub stdio: bool,
+
+    /// On the terminal: keys are explained by `?` (the default where stdout is one)
+    #[arg(long, overrides_with = "stdio", conflicts_with = "json")]
+    pub tui: bool,
 
     /// One versioned JSON document
     #[arg(long)]
@@ -98,6 +103,20 @@ pub enum PercentType {
     GlobalPeriod,
     /// Of all samples, by how many there are
     GlobalHits,
+}
+
+impl PercentType {
+    /// Of all samples, else of the function.
+    #[must_use]
+    pub const fn is_of_all(self) -> bool {
+        matches!(self, Self::GlobalPeriod | Self::GlobalHits)
+    }
+
+    /// By how many samples there are, else by what they stand for.
+    #[must_use]
+    pub const fn is_by_samples(self) -> bool {
+        matches!(self, Self::LocalHits | Self::GlobalHits)
+    }
 }
 
 /// How instructions of x86 are written.

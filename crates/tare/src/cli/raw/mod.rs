@@ -18,12 +18,14 @@ mod export;
 mod flame;
 mod follow;
 mod list;
+mod lock;
 mod overhead;
 pub mod record;
 mod recorded;
 mod report;
 mod report_layout;
 mod samples;
+mod sched;
 mod script;
 mod stat;
 mod symbol_search;
@@ -40,12 +42,14 @@ pub use export::{Export, ExportFormat};
 pub use flame::{Flame, FlameFormat, FlameOrder};
 pub use follow::Follow;
 pub use list::List;
+pub use lock::{Lock, LockSort};
 pub use overhead::{Overhead, With};
 pub use record::Record;
 pub use recorded::{BuildidList, Evlist, Kallsyms, Version};
 pub use report::{Report, Weight};
 pub use report_layout::ReportLayout;
 pub use samples::Samples;
+pub use sched::{Sched, SchedSort};
 pub use script::Script;
 pub use stat::Stat;
 pub use symbol_search::SymbolSearch;
@@ -85,6 +89,13 @@ pub enum Command {
     /// long they take.
     #[command(args_override_self = true)]
     Trace(Deferred<Trace>),
+    /// Show how long tasks ran and how long they waited for a CPU, of a command, of running
+    /// processes, of the whole machine or of a recording.
+    #[command(args_override_self = true)]
+    Sched(Deferred<Sched>),
+    /// Show who waits for locks of the kernel and for futexes, how often and for how long.
+    #[command(args_override_self = true)]
+    Lock(Deferred<Lock>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     #[command(args_override_self = true)]
     Script(Deferred<Script>),
@@ -137,33 +148,34 @@ impl Tare {
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args: Vec<OsString> = args.into_iter().collect();
-        let error = match Self::parse_described(args.clone(), Self::command()) {
+        let error = match typed(args.clone(), Self::command()).and_then(Self::of_typed) {
             Err(error) => error,
-            Ok((tare, _)) => return Ok(tare),
+            Ok(tare) => return Ok(tare),
         };
         let Some(command) = perf::with_accepted(&args, &error, Self::command()) else {
             return Err(error);
         };
-        let (tare, matches) = Self::parse_described(args, command)?;
-        perf::words(&matches).iter().for_each(|word| say(word));
+        let typed = typed(args, command)?;
+        let words = perf::words(&typed.matches);
+        let tare = Self::of_typed(typed)?;
+        words.iter().for_each(|word| say(word));
         Ok(tare)
     }
 
-    /// What was typed, by what `command` describes.
-    fn parse_described(
-        mut args: Vec<OsString>,
-        command: clap::Command,
-    ) -> Result<(Self, ManuallyDrop<ArgMatches>), clap::Error> {
-        let mut command = ManuallyDrop::new(command);
-        let after_dashes = attached::put_equals(&mut args, &mut command);
-        let matches = ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
-        let mut tare = Self::from_arg_matches(&matches)?;
-        if let Command::Stat(stat) = &mut tare.command {
-            stat.after_dashes = after_dashes;
-        }
-        let filter_positions = match &mut tare.command {
-            Command::Stat(stat) => Some(&mut stat.filter_positions),
-            Command::Record(record) => Some(&mut record.filter_positions),
+    /// The values of what was typed.
+    fn of_typed(mut typed: Typed) -> Result<Self, clap::Error> {
+        let filter_positions = filter_positions(&typed.matches);
+        // Values are moved: a copy of all matches would take a twelfth of the instructions of
+        // `tare stat --null true`.
+        let mut tare = Self::from_arg_matches_mut(&mut typed.matches)?;
+        match &mut tare.command {
+            Command::Stat(stat) => {
+                stat.after_dashes = typed.after_dashes;
+                stat.filter_positions = filter_positions;
+            }
+            Command::Record(record) => record.filter_positions = filter_positions,
+            Command::Sched(sched) => sched.after_dashes = typed.after_dashes,
+            Command::Lock(lock) => lock.after_dashes = typed.after_dashes,
             Command::Overhead(_)
             | Command::Top(_)
             | Command::Trace(_)
@@ -179,22 +191,38 @@ impl Tare {
             | Command::BuildidList(_)
             | Command::Kallsyms(_)
             | Command::Version(_)
-            | Command::Doctor(_) => None,
-        };
-        if let (Some(filter_positions), Some((_, matches))) =
-            (filter_positions, matches.subcommand())
-        {
-            let positions = |id: &str| {
-                matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>)
-            };
-            let events = positions("events");
-            *filter_positions = positions("filters")
-                .iter()
-                .map(|filter| events.iter().filter(|event| *event < filter).count())
-                .collect();
+            | Command::Doctor(_) => {}
         }
-        Ok((tare, matches))
+        Ok(tare)
     }
+}
+
+/// What was typed, by a description of the command line. What clap made is not given back to the
+/// allocator: that takes time, and the process ends soon enough.
+struct Typed {
+    matches: ManuallyDrop<ArgMatches>,
+    /// Whether `--` stands before the command that is run.
+    after_dashes: bool,
+}
+
+/// What was typed, by what `command` describes.
+fn typed(mut args: Vec<OsString>, command: clap::Command) -> Result<Typed, clap::Error> {
+    let mut command = ManuallyDrop::new(command);
+    let after_dashes = attached::put_equals(&mut args, &mut command);
+    let matches = ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
+    Ok(Typed { matches, after_dashes })
+}
+
+/// How many `-e` stand before each `--filter`.
+fn filter_positions(matches: &ArgMatches) -> Vec<usize> {
+    let Some(("stat" | "record", matches)) = matches.subcommand() else { return Vec::new() };
+    let positions =
+        |id: &str| matches.indices_of(id).map_or_else(Vec::new, Iterator::collect::<Vec<usize>>);
+    let events = positions("events");
+    positions("filters")
+        .iter()
+        .map(|filter| events.iter().filter(|event| *event < filter).count())
+        .collect()
 }
 
 #[cfg(test)]

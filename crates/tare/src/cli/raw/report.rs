@@ -23,7 +23,7 @@ dso_daddr, phys_daddr; of branches (-b) symbol_from, symbol_to, dso_from, dso_to
 abort, cycles; overhead_sys, overhead_us, overhead_guest_sys, overhead_guest_us.";
 
 /// Arguments of `tare report`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Report {
     /// The recording (-: standard input)
@@ -120,9 +120,27 @@ pub struct Report {
     #[arg(long, value_name = "REGEX", help_heading = "Rows")]
     pub ignore_callees: Option<String>,
 
-    /// A row for each branch that was recorded, instead of samples
-    #[arg(short = 'b', long, help_heading = "Rows", conflicts_with = "mem_mode")]
+    /// A row for each branch, instead of samples (the default where branches were recorded)
+    #[arg(
+        short = 'b',
+        long,
+        help_heading = "Rows",
+        conflicts_with = "mem_mode",
+        overrides_with = "no_branch_stack"
+    )]
     pub branch_stack: bool,
+
+    /// Samples, also where branches were recorded
+    #[arg(long, help_heading = "Rows", overrides_with = "branch_stack")]
+    pub no_branch_stack: bool,
+
+    /// Blocks of code between branches, by the cycles that they took, instead of samples
+    #[arg(long, help_heading = "Rows", conflicts_with_all = ["mem_mode", "json", "tui"])]
+    pub total_cycles: bool,
+
+    /// Fields of tracepoints one by one, instead of in the tracepoint's own words
+    #[arg(long, help_heading = "Rows")]
+    pub raw_trace: bool,
 
     /// Samples weigh what their memory accesses cost
     #[arg(long, help_heading = "Rows")]

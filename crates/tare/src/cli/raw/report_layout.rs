@@ -1,5 +1,5 @@
 /// How the text of `tare report` is laid out.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Layout")]
 pub struct ReportLayout {
     /// This between columns instead of blanks; where it stands in a name, the name has a dot

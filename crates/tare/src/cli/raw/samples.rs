@@ -17,6 +17,11 @@ pub struct Samples {
     #[arg(short, long = "event", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
     pub events: Vec<String>,
 
+    /// CPU time and off-CPU time (`tare record --off-cpu`) as one: all of the tasks' time, under the
+    /// clock's name
+    #[arg(long, help_heading = "Which")]
+    pub wall_clock: bool,
+
     /// Only these commands (names of threads)
     #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
     pub comms: Vec<String>,
@@ -53,7 +58,7 @@ pub struct Samples {
 }
 
 /// Processes and threads.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Tasks {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]

@@ -11,11 +11,20 @@ Examples:
   tare trace -s make -j8                    which system calls a build made, how often and for how long
   tare trace -s --hist --calls %network -p 4711 --timeout 5000
   tare trace -s -a --per-cgroup --timeout 1000    the whole machine for a second, by cgroup
-  tare trace -s --json -o calls.json ./prog";
+  tare trace -s --json -o calls.json ./prog
+  tare trace --probe ./prog:parse --hist ./prog           how long each call of a function took, and the slowest
+  tare trace --each --probe './prog:open_file name=+0(%di):string $retval:s32' ./prog
+  tare trace --usdt libc:setjmp -p 4711                   how often a process passes a place that it names itself
+  tare trace --kprobe 'vfs_read $arg3' -a --timeout 1000  a function of the kernel, for a second";
 
 /// Arguments of `tare trace`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    group = clap::ArgGroup::new("functions").args(["probe", "kprobe", "usdt"]).multiple(true)
+        .conflicts_with_all(["data", "calls", "failures", "stacks", "decode_fds", "string_limit", "faults", "switches"]),
+    group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
+)]
 pub struct Trace {
     /// Show sums instead of each call: how often, how long, which errors
     #[arg(short, long, help_heading = "What to show")]
@@ -92,8 +101,31 @@ pub struct Trace {
     pub per_cgroup: bool,
 
     /// How the durations of each call are distributed
-    #[arg(long, requires = "summary", help_heading = "What to show")]
+    #[arg(long, requires = "sums", help_heading = "What to show")]
     pub hist: bool,
+
+    /// How often a function of a program is called, how long it takes, what the slowest calls came
+    /// from; behind it what is read of each call, as perf probe has it: %di, +8(%di), $arg1,
+    /// $retval, with :u32, :string and so on
+    #[arg(long, value_name = "FILE:FUNCTION [ARG…]", help_heading = "Functions")]
+    pub probe: Vec<String>,
+
+    /// The same of a function of the kernel
+    #[arg(long, value_name = "FUNCTION [ARG…]", help_heading = "Functions")]
+    pub kprobe: Vec<String>,
+
+    /// How often a place is passed that a program names itself (USDT); in the command's file, or
+    /// what the processes of -p have mapped, unless a file is told
+    #[arg(long, value_name = "[FILE:]PROVIDER:NAME", help_heading = "Functions")]
+    pub usdt: Vec<String>,
+
+    /// Show each call, as it returns, with what is read of it
+    #[arg(long, requires = "functions", help_heading = "Functions")]
+    pub each: bool,
+
+    /// How many of the slowest calls of each function are shown [default: 3]
+    #[arg(long, value_name = "N", requires = "functions", value_parser = clap::value_parser!(u32).range(0..=32), help_heading = "Functions")]
+    pub slowest: Option<u32>,
 
     /// Trace running processes, and what they start
     #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
@@ -124,7 +156,7 @@ pub struct Trace {
     )]
     pub data: Option<PathBuf>,
 
-    /// How much may wait in the kernel for tare: 64K to 1G, a power of two [default: 8M]
+    /// How much may wait in the kernel for tare: 64K to 1G, a power of two [default: 8M; --data: 8M to 32M for each CPU]
     #[arg(long, value_name = "SIZE", conflicts_with = "summary", help_heading = "Output")]
     pub ring_size: Option<String>,
 

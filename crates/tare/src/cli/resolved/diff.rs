@@ -206,6 +206,7 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
     let time = script::times(raw.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
     let samples = |input: PathBuf| Samples {
+        wall_clock: false,
         input,
         events: Vec::new(),
         filter: filter.clone(),

@@ -58,6 +58,8 @@ pub struct Report {
     pub ignored_callees: Option<Regex>,
     /// How samples are summed up, as far as options say.
     pub summed: ProfileOptions,
+    /// Branches are shown where they were recorded, unless the user has said something else.
+    pub branches_if_recorded: bool,
     /// Rows below so many percent are not shown.
     pub percent_limit: f64,
     /// Which samples are shown.
@@ -122,6 +124,7 @@ impl Report {
             parent: options::parent(&raw)?,
             ignored_callees: options::ignored_callees(&raw)?,
             summed: options::summed(&raw)?,
+            branches_if_recorded: !(raw.branch_stack || raw.no_branch_stack || raw.mem_mode),
             filter: options::filter(&raw),
             layout: options::layout(&raw.layout),
             part: options::part(&raw),
@@ -207,7 +210,8 @@ impl Report {
     }
 
     /// What rows are told apart by beside thread, CPU and place in code.
-    fn details(&self, recorded: Recorded) -> Vec<Detail> {
+    #[must_use]
+    pub fn details(&self, recorded: Recorded) -> Vec<Detail> {
         let mut details = Vec::new();
         for column in self.columns(recorded) {
             if let Column::Key(Key::Detail(detail)) = column
@@ -341,8 +345,7 @@ impl Report {
         let has_figures = self.figures.iter().any(|column| matches!(column, Column::OverheadOf(_)));
         let mut columns = self.sort.iter().chain(self.fields.iter().flatten());
         has_figures
-            || columns
-                .any(|column| matches!(column, Column::Key(Key::Detail(_)) | Column::OverheadOf(_)))
+            || columns.any(|column| matches!(column, Column::OverheadOf(_)))
             || self.is_partial()
             || self.layout != Layout::default()
             || self.group.is_some()
@@ -350,8 +353,7 @@ impl Report {
             || self.parent.is_some()
             || self.ignored_callees.is_some()
             || self.graph_style != (Style::Graph, Amount::Percent)
-            || self.summed.branches
-            || self.summed.by_cost
+            || self.summed.blocks
             || self.summed.max_stack.is_some()
     }
 

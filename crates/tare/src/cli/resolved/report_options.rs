@@ -4,8 +4,8 @@ use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
 use tare_replay::{ProfileOptions, Switch};
+use tare_trace::nanoseconds;
 
-use super::trace::nanoseconds;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
@@ -101,6 +101,8 @@ pub(super) fn summed(raw: &raw::Report) -> Result<ProfileOptions, Refusal> {
         time_quantum_ns: quantum_ns,
         nanoseconds: raw.layout.ns,
         branches: raw.branch_stack,
+        blocks: raw.total_cycles && raw.branch_stack,
+        raw_trace: raw.raw_trace,
         by_cost: raw.mem_mode,
         max_stack: raw.max_stack,
         socket: raw.socket_filter,

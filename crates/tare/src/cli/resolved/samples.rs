@@ -17,6 +17,8 @@ pub(crate) struct Samples {
     pub(crate) input: PathBuf,
     /// Names of events; none: all.
     pub(crate) events: Vec<String>,
+    /// Off-CPU time counts as that of the clock.
+    pub(crate) wall_clock: bool,
     /// Who, and on which CPU.
     pub(crate) filter: Filter,
     /// From when to when.
@@ -43,6 +45,7 @@ impl Samples {
         Ok(Self {
             input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
             events: raw.events,
+            wall_clock: raw.wall_clock,
             filter,
             time: script::times(raw.time.as_deref())?,
             include_self: raw.include_self,
@@ -56,6 +59,7 @@ impl Samples {
         let filter = Filter::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());
         let (events, time, include_self) = (Vec::new(), TimeRanges::All, false);
-        Self { input, events, filter, time, include_self, inline: false, symbols }
+        let (inline, wall_clock) = (false, false);
+        Self { input, events, wall_clock, filter, time, include_self, inline, symbols }
     }
 }

@@ -19,10 +19,8 @@ use crate::terminal;
 /// What sampling may cost where the user doesn't say, and the least rate.
 const BUDGET: Budget = Budget { share: 0.01, min_hz: 19 };
 
-/// Records are looked at so often between two refreshes.
-const LOOKS: u32 = 4;
-const SHORTEST_LOOK: Duration = Duration::from_millis(50);
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
+/// How soon records are looked at for the first time.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// What `tare top` is to do.
 #[derive(Debug)]
@@ -73,7 +71,7 @@ impl Top {
         }
         options.may_pause = true;
         options.build_ids = false;
-        options.rings.flush_interval = (delay / LOOKS).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        options.rings.flush_interval = delay.min(FIRST_LOOK);
         let hidden = [(raw.hide_kernel, Space::Kernel), (raw.hide_user, Space::User)];
         let terms = hidden.into_iter().filter(|(hides, _)| *hides);
         let terms = terms.map(|(_, space)| Term::NotIn(space)).collect();

@@ -4,8 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_events::probes::{self, Asked, Probe};
 use tare_kernel::bpf::By;
-use tare_trace::{Chosen, DescriptorInfo, Faults, LineOptions, PerfOptions};
+use tare_kernel::command::find_in_path;
+use tare_kernel::host::Host;
+use tare_trace::{
+    Chosen, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions, nanoseconds,
+};
 
 use super::{size, symbols, targets};
 use crate::cli::raw;
@@ -43,22 +48,69 @@ pub(crate) enum View {
         /// How much may wait in the kernel, a power of two.
         ring_bytes: u32,
     },
-    /// Nothing: all goes into this file.
-    Data(PathBuf),
+    /// Calls of functions.
+    Functions(Box<Functions>),
+    /// Nothing: all goes into this file. How much may wait in the kernel for each CPU, where that is
+    /// told.
+    Data(PathBuf, Option<u32>),
+}
+
+/// Functions and places whose calls are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Functions {
+    /// Which.
+    pub(crate) probes: Vec<Probe>,
+    /// Each call is shown.
+    pub(crate) each: bool,
+    /// Of those and of the slowest only what took so long, in nanoseconds.
+    pub(crate) min_duration_ns: u64,
+    /// With histograms.
+    pub(crate) histograms: bool,
+    /// How many of the slowest are shown, and how much may wait in the kernel.
+    pub(crate) options: FunctionOptions,
 }
 
 /// How much of strings is shown, in bytes: as with strace.
 const STRING: u16 = 32;
 /// How much may wait in the kernel.
 pub(crate) const RING_BYTES: u32 = 8 << 20;
+/// How many of the slowest calls of a function are shown.
+const SLOWEST: u32 = 3;
+
+/// Who is looked at, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Traced {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) target: Target,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Traced {
+    /// # Errors
+    /// Nobody is named, or a number that no process has.
+    pub(super) fn new(
+        pids: &[i32],
+        all: bool,
+        command: Vec<OsString>,
+        timeout_ms: Option<u64>,
+    ) -> Result<Self, Refusal> {
+        let target = match (pids, all, command.is_empty()) {
+            ([], true, _) => Target::All,
+            ([], false, false) => Target::Command,
+            ([], false, true) => {
+                return Err(Refusal::usage("give a command, -p PID or -a (the whole machine)"));
+            }
+            (pids, ..) => Target::Processes(targets::tasks(pids)?),
+        };
+        Ok(Self { command, target, timeout: timeout_ms.map(Duration::from_millis) })
+    }
+}
 
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    pub(crate) command: Vec<OsString>,
-    pub(crate) target: Target,
+    pub(crate) traced: Traced,
     pub(crate) view: View,
-    pub(crate) timeout: Option<Duration>,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
 }
@@ -69,58 +121,64 @@ impl Trace {
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
     pub(crate) fn new(raw: raw::Trace) -> Result<Self, Refusal> {
-        let target = match (raw.pid.as_slice(), raw.all_cpus, raw.command.is_empty()) {
-            ([], true, _) => Target::All,
-            ([], false, false) => Target::Command,
-            ([], false, true) => {
-                return Err(Refusal::usage("give a command, -p PID or -a (the whole machine)"));
-            }
-            (pids, ..) => Target::Processes(targets::tasks(pids)?),
-        };
         let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
             Chosen::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
         let wanted = PerfOptions {
-            faults: faults(raw.faults.as_deref())?,
+            faults: Faults::named(raw.faults.as_deref())
+                .ok_or_else(|| Refusal::usage("--faults: give all, maj or min"))?,
             switches: raw.switches,
             tracepoints,
             stacks: raw.stacks.then(|| symbols::resolve(raw::SymbolSearch::default())),
             ..PerfOptions::default()
         };
+        let command = raw.command.clone();
+        let traced = Traced::new(&raw.pid, raw.all_cpus, command, raw.timeout)?;
         Ok(Self {
-            view: view(&raw, calls, wanted)?,
-            command: raw.command,
-            target,
-            timeout: raw.timeout.map(Duration::from_millis),
+            view: view(&raw, &traced.target, calls, wanted)?,
+            traced,
             output: raw.output,
             json: raw.json,
         })
     }
 }
 
-/// Which page faults are shown, in the words of `perf trace -F`.
-fn faults(text: Option<&str>) -> Result<Faults, Refusal> {
-    let (major, minor) = match text {
-        None => (false, false),
-        Some("all") => (true, true),
-        Some("maj") => (true, false),
-        Some("min") => (false, true),
-        Some(other) => {
-            return Err(Refusal::usage(format!("--faults {other}: give all, maj or min")));
-        }
-    };
-    Ok(Faults { major, minor })
-}
-
-fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Refusal> {
+fn view(
+    raw: &raw::Trace,
+    target: &Target,
+    calls: Chosen,
+    wanted: PerfOptions,
+) -> Result<View, Refusal> {
     if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
         return Err(Refusal::usage(
             "-e: tracepoints stand between calls; `tare record -e` records them alone",
         ));
     }
+    let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
+        nanoseconds(text).ok_or_else(|| {
+            Refusal::usage(format!("--min-duration {text}: give a time as 500ns, 10us, 1ms or 2s"))
+        })
+    })?;
+    let ring_bytes = ring_bytes(raw.ring_size.as_deref())?;
+    let probes = probes(raw, target)?;
+    if !probes.is_empty() {
+        let symbols = symbols::resolve(raw::SymbolSearch::default());
+        return Ok(View::Functions(Box::new(Functions {
+            probes,
+            each: raw.each,
+            min_duration_ns,
+            histograms: raw.hist,
+            options: FunctionOptions {
+                slowest: raw.slowest.unwrap_or(SLOWEST),
+                symbols,
+                ring_bytes,
+            },
+        })));
+    }
     if let Some(file) = &raw.data {
-        return Ok(View::Data(file.clone()));
+        let ring_bytes = raw.ring_size.is_some().then_some(ring_bytes);
+        return Ok(View::Data(file.clone(), ring_bytes));
     }
     if raw.summary {
         let by = match (raw.per_thread, raw.per_cgroup) {
@@ -130,18 +188,6 @@ fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Re
         };
         return Ok(View::Summary { calls, by, histograms: raw.hist });
     }
-    let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
-        nanoseconds(text).ok_or_else(|| {
-            Refusal::usage(format!("--min-duration {text}: give a time as 500ns, 10us, 1ms or 2s"))
-        })
-    })?;
-    let ring_bytes = raw.ring_size.as_deref().map_or(Ok(RING_BYTES), |text| {
-        let bytes = size::bytes(text, 1).and_then(|bytes| u32::try_from(bytes).ok());
-        let fits = |bytes: &u32| bytes.is_power_of_two() && (1 << 16..=1 << 30).contains(bytes);
-        bytes.filter(fits).ok_or_else(|| {
-            Refusal::usage(format!("--ring-size {text}: give a power of two from 64K to 1G"))
-        })
-    })?;
     let lines = LineOptions {
         calls,
         string: raw.string_limit.unwrap_or(STRING).into(),
@@ -158,31 +204,33 @@ fn view(raw: &raw::Trace, calls: Chosen, wanted: PerfOptions) -> Result<View, Re
     Ok(View::Calls { lines, wanted: Box::new(wanted), ring_bytes })
 }
 
-/// A short time with its unit.
-pub(super) fn nanoseconds(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
-    let unit = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok().filter(|number: &f64| (0.0..1e6).contains(number))?;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the bounds above
-    Some((number * unit).round() as u64)
+/// `--ring-size`.
+pub(super) fn ring_bytes(typed: Option<&str>) -> Result<u32, Refusal> {
+    typed.map_or(Ok(RING_BYTES), |text| {
+        let bytes = size::bytes(text, 1).and_then(|bytes| u32::try_from(bytes).ok());
+        let fits = |bytes: &u32| bytes.is_power_of_two() && (1 << 16..=1 << 30).contains(bytes);
+        bytes.filter(fits).ok_or_else(|| {
+            Refusal::usage(format!("--ring-size {text}: give a power of two from 64K to 1G"))
+        })
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        assert_eq!(
-            ["500ns", "1.5us", "2ms", "1s"].map(nanoseconds),
-            [500, 1500, 2_000_000, 1_000_000_000].map(Some)
-        );
-        assert_eq!(["1", "ms", "-1ms", "1m", "1e99s"].map(nanoseconds), [None; 5]);
-    }
+/// The functions and places that are asked for.
+fn probes(raw: &raw::Trace, target: &Target) -> Result<Vec<Probe>, Refusal> {
+    let path = std::env::var_os("PATH");
+    let find = |name: &str| find_in_path(name.as_ref(), path.as_deref());
+    let files = || match target {
+        Target::Processes(pids) => {
+            pids.iter().flat_map(|&pid| probes::mapped_files(&Host::default(), pid)).collect()
+        }
+        _ => raw
+            .command
+            .first()
+            .and_then(|word| word.to_str())
+            .map(PathBuf::from)
+            .into_iter()
+            .collect(),
+    };
+    let asked = Asked { functions: &raw.probe, of_kernel: &raw.kprobe, usdt: &raw.usdt };
+    asked.probes(files, &find).map_err(|error| Refusal::usage(error.to_string()))
 }

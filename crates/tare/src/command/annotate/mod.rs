@@ -4,21 +4,28 @@ mod json;
 mod text;
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use tare_format::file::Description;
 use tare_format::file::features::ARCH;
 use tare_format::ledger::Ledger;
-use tare_profile::{EventId, Profile, Selection, SymbolId, Weight};
-use tare_replay::{Detail, Options, Replay, SampleSink, SampleSinkOptions};
-use tare_symbols::Unresolved;
-use tare_tui::ProgressLine;
+use tare_kernel::file_window::catch_bus_errors;
+use tare_profile::{EventId, Filter, Key, Profile, Selection, SymbolId, Weight};
+use tare_render::{Column, View};
+use tare_replay::{Detail, Options, Recording, Replay, SampleSink, SampleSinkOptions};
+use tare_symbols::{SymbolOptions, Unresolved};
+use tare_tui::{CodeView, Ended, OpenedFunction, ProgressLine};
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::raw::{DisassemblerStyle, PercentType};
 use crate::cli::resolved::symbols;
+use crate::command::header;
 use crate::command::recording::open;
+use crate::command::report::terms;
+use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
+use crate::terminal;
 use tare_annotate::{Annotated, Asked, Moved, Offsets, Style};
 
 /// A function of an event, or why there are no instructions of it.
@@ -37,9 +44,13 @@ struct Shown {
 }
 
 pub(crate) fn run(raw: raw::Annotate) -> Outcome {
-    let mut symbols = symbols::resolve(raw.symbol_search);
+    let mut symbols = symbols::resolve(raw.symbol_search.clone());
     let progress = ProgressLine::begin();
     let mut recording = open(&raw.input, &mut symbols, &progress)?;
+    if is_for_screen(&raw)? {
+        drop(progress);
+        return interactive(recording, symbols, raw);
+    }
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
     let mut replay = Replay::new(Options { detail: Detail::Leaf, symbols, ..Options::default() });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
@@ -50,10 +61,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let asked = Asked {
         machine: replay.machine(),
         arch: &arch,
-        style: match raw.disassembler_style {
-            DisassemblerStyle::Att => Style::Att,
-            DisassemblerStyle::Intel => Style::Intel,
-        },
+        style: style(raw.disassembler_style),
         with_source: !raw.no_source,
     };
     let wanted = FunctionFilter {
@@ -65,9 +73,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let functions = annotated(&sink, &asked, &wanted);
     drop(progress);
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
-        let why =
-            format!("no sample was taken in a function called '{name}' (tare report lists them)");
-        return Err(Refusal { exit: Exit::Failure, message: why }.into());
+        return Err(no_function(name).into());
     }
     let shown =
         Shown { percent_type: raw.percent_type, asm_raw: raw.asm_raw, print_line: raw.print_line };
@@ -75,12 +81,83 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     if raw.json {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
-        let strip = raw.prefix_strip;
-        let moved = raw.prefix.map(|prefix| Moved { prefix, strip });
+        let moved = moved(raw.prefix, raw.prefix_strip);
         text::write(&mut out, &functions, (shown, moved), &losses)?;
     }
     out.flush()?;
     Ok(Exit::Success)
+}
+
+fn no_function(name: &str) -> Refusal {
+    let message =
+        format!("no sample was taken in a function called '{name}' (tare report lists them)");
+    Refusal { exit: Exit::Failure, message }
+}
+
+/// Whether the terminal's whole screen is taken: not for a pipe that is read, or for an old terminal.
+fn is_for_screen(raw: &raw::Annotate) -> Result<bool, Refusal> {
+    if raw.tui {
+        terminal::need_screen("the function")?;
+        return Ok(true);
+    }
+    Ok(!raw.stdio && !raw.json && raw.input != Path::new("-") && terminal::has_screen())
+}
+
+/// Shows the function on the terminal, with the report of all of them behind it.
+fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::Annotate) -> Outcome {
+    let name = raw.symbol.or(raw.named);
+    let keys = [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key);
+    let columns = [&[Column::Overhead][..], &keys].concat();
+    let order = vec![Column::Overhead];
+    let view = View { columns, order, ..View::default() };
+    let dsos = raw.dsos.into_iter().map(String::into_bytes).collect();
+    // A file with debug info may be truncated while it is read.
+    catch_bus_errors();
+    let ended = tare_tui::run(tare_tui::Shown {
+        name: raw.input.display().to_string(),
+        // What a download says of itself would stand in the middle of the screen.
+        symbols: SymbolOptions { debuginfod: None, ..symbols },
+        samples: SampleSinkOptions { judges_chains: true, ..SampleSinkOptions::default() },
+        include_self: raw.include_self,
+        view: Box::new(move |_| view.clone()),
+        base: Vec::new(),
+        terms: terms(&Filter { dsos, ..Filter::default() }),
+        is_plain: terminal::is_plain(),
+        opened: Some(OpenedFunction { name: name.clone() }),
+        code: CodeView {
+            style: style(raw.disassembler_style),
+            moved: moved(raw.prefix, raw.prefix_strip),
+            hides_source: raw.no_source,
+            with_files: raw.print_line,
+            with_bytes: raw.asm_raw,
+            of_all: raw.percent_type.is_of_all(),
+            by_samples: raw.percent_type.is_by_samples(),
+        },
+        panics: false,
+        header: header::lines,
+        mend: unnamed::fill_in,
+        recording,
+    })?;
+    match (ended, name) {
+        (Ended::NoFunction, Some(name)) => Err(no_function(&name).into()),
+        (Ended::Signal(number), _) => Ok(Exit::by_signal(number)),
+        (Ended::NoSamples(_), _) => {
+            let message = format!("{}: there are no samples", raw.input.display());
+            Err(Refusal { exit: Exit::Failure, message }.into())
+        }
+        (Ended::Quit | Ended::NoFunction, _) => Ok(Exit::Success),
+    }
+}
+
+fn style(typed: DisassemblerStyle) -> Style {
+    match typed {
+        DisassemblerStyle::Att => Style::Att,
+        DisassemblerStyle::Intel => Style::Intel,
+    }
+}
+
+fn moved(prefix: Option<String>, strip: usize) -> Option<Moved> {
+    prefix.map(|prefix| Moved { prefix, strip })
 }
 
 /// Which functions are shown.

@@ -1,12 +1,9 @@
 //! `tare overhead`: what sampling costs on this machine, and what profilers cost a program.
 
-mod pinned;
-pub(crate) mod predict;
+pub(crate) mod folder;
 mod profiler;
 mod rate_limit;
 mod session;
-mod state;
-mod store;
 mod with;
 
 use std::fs::File;
@@ -17,19 +14,16 @@ use anyhow::Context;
 use tare_events::Sources;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_measure::overhead::study::{self, Study};
+use tare_measure::overhead::kept::{self, Loaded, StateFolder};
+use tare_measure::overhead::study::{self, Study, StudyHost};
 use tare_measure::overhead::{page, text};
 
 use self::rate_limit::RateLimit;
 use self::session::{Failure, Session};
-use self::state::StateFolder;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::{self as resolved, Overhead};
 use crate::exit::{Exit, Refusal, say};
-
-/// The folder below tare's state that studies are kept in.
-const FOLDER: &str = "overhead";
 
 pub(crate) fn run(raw: &raw::Overhead) -> Outcome {
     let host = Host::default();
@@ -81,7 +75,7 @@ fn create_page(path: &Path) -> anyhow::Result<BufWriter<File>> {
 
 /// Where results are kept. A study goes on without: what it measured is printed all the same.
 fn state_folder(needed: bool) -> Option<StateFolder> {
-    match StateFolder::make(FOLDER) {
+    match folder::make() {
         Ok(folder) => Some(folder),
         Err(error) => {
             if needed {
@@ -94,25 +88,28 @@ fn state_folder(needed: bool) -> Option<StateFolder> {
 
 fn keep(folder: &StateFolder, studies: &[Study]) {
     for study in studies {
-        match store::save(folder, study) {
+        match kept::save(folder, study) {
             Ok(path) => say(&format!("kept in {}", path.display())),
-            Err(error) => say(&format!("the result is not kept: {error:#}")),
+            Err(error) => say(&format!("the result is not kept: {error}")),
         }
     }
 }
 
 /// Shows what was measured on this host and kernel; of these events, or of all.
 fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
-    let machine = session::study_host(host);
-    let kept = match StateFolder::find(FOLDER)? {
-        Some(folder) => store::load_all(&folder)?,
-        None => Vec::new(),
+    let machine = StudyHost::of(host);
+    let kept = match folder::find()? {
+        Some(folder) => kept::load_all(&folder)?,
+        None => Loaded::default(),
     };
+    for error in kept.unusable {
+        say(&format!("{error}: a new study replaces it"));
+    }
     let wanted = |study: &Study| {
         study.conditions.host == machine.host
             && (events.is_empty() || events.contains(&study.conditions.event))
     };
-    let studies: Vec<Study> = kept.into_iter().filter(wanted).collect();
+    let studies: Vec<Study> = kept.studies.into_iter().filter(wanted).collect();
     if studies.is_empty() {
         let of =
             if events.is_empty() { String::new() } else { format!(" of {}", events.join(", ")) };

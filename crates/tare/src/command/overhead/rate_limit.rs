@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
+use tare_measure::overhead::kept::StateFolder;
 
-use super::state::StateFolder;
 use crate::exit::say;
 
 const SYSCTL: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn folder(root: &tempfile::TempDir) -> StateFolder {
-        StateFolder::open_below(&root.path().join("state"))
+        StateFolder::make(&root.path().join("state"), "overhead").unwrap()
     }
 
     #[test]

@@ -11,12 +11,12 @@ use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::signals::Signals;
 use tare_measure::overhead::calibration::Conditions;
+use tare_measure::overhead::pinned::{PinError, Pinned};
 use tare_measure::overhead::plan::{CallGraph, Plan};
 use tare_measure::overhead::rates::{self, AttachedProfiler, StudyHooks};
 use tare_measure::overhead::sampler::{Sampler, SamplerError};
 use tare_measure::overhead::tracing::Probes;
 
-use super::pinned::Pinned;
 use super::profiler::{self, Attached, Placeholders};
 use super::rate_limit::RateLimit;
 use crate::cli::resolved;
@@ -60,7 +60,12 @@ impl<'a> Session<'a> {
         limit: RateLimit<'a>,
         shows_bar: bool,
     ) -> anyhow::Result<Self> {
-        let pinned = Pinned::to(asked.cpu)?;
+        let pinned = Pinned::to(asked.cpu).map_err(|error| match error {
+            PinError::Forbidden(cpu) => {
+                Refusal::usage(format!("-C {cpu}: this process may not run there")).into()
+            }
+            _ => anyhow::Error::from(error),
+        })?;
         Ok(Self {
             asked,
             host,
@@ -115,7 +120,7 @@ impl<'a> Session<'a> {
     }
 
     fn open(&self, event: &Event) -> Result<Sampler, SamplerError> {
-        Sampler::open(&System, event, CallGraph::None, 1, self.pinned.cpu)
+        Sampler::open(&System, event, CallGraph::None, 1, self.pinned.cpu())
     }
 
     /// The event as this user may sample it: user mode alone, where the kernel is closed to him.
@@ -177,7 +182,7 @@ impl<'a> Session<'a> {
             event,
             call_graph,
             rates,
-            cpu: self.pinned.cpu,
+            cpu: self.pinned.cpu(),
             slice_ns: asked.slice_ns,
             pairs: asked.pairs,
             loads: asked.loads.clone(),
@@ -198,7 +203,7 @@ impl<'a> Session<'a> {
         let Some(rows) = rows else { return Err(Failure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
-        let machine = study_host(self.host);
+        let machine = StudyHost::of(self.host);
         Ok(Study {
             version: VERSION,
             conditions: Conditions {
@@ -206,6 +211,7 @@ impl<'a> Session<'a> {
                 kernel: machine.kernel.clone(),
                 event: plan.event.name,
                 call_graph,
+                cpu_model: Some(machine.cpu_model.clone()),
             },
             machine,
             time: SystemTime::now()
@@ -311,19 +317,6 @@ fn waited_ns(host: &Host) -> u64 {
     text.split(' ').nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// The machine that this is.
-pub(super) fn study_host(host: &Host) -> StudyHost {
-    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    StudyHost {
-        host: host.read("/proc/sys/kernel/hostname").unwrap_or_default(),
-        kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        cpu_model: model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned(),
-        cpus: host.online_cpus().map_or(0, |cpus| cpus.as_slice().len()),
-        virtual_machine: host.hypervisor().map(|hypervisor| format!("{hypervisor:?}")),
-    }
-}
-
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
@@ -362,7 +355,7 @@ impl StudyHooks for SessionHooks<'_, '_> {
             rate: hz,
             event: &self.event,
             tid,
-            cpu: pinned.cpu,
+            cpu: pinned.cpu(),
             call_graph: self.call_graph,
         };
         let start = |profiler| -> anyhow::Result<AttachedProfiler> {

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use tare_kernel::cgroup::CpuTime;
 use tare_kernel::child::{Ended, RunningChild, WaitingChild};
+use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_record::output::Switch;
 use tare_record::{Finished, Notice, RecordError, Recording, State};
 
-use super::wording;
+use super::{sample_cost, wording};
 use crate::cli::resolved::record::Record;
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::{end_child, pass_on};
@@ -32,6 +34,7 @@ type Explain<'a> = &'a dyn Fn(RecordError) -> anyhow::Error;
 /// A recording under way.
 pub(super) struct Live<'a> {
     record: &'a Record,
+    host: &'a Host,
     signals: &'a Signals,
     control: Option<Control>,
     recording: Recording,
@@ -43,6 +46,7 @@ pub(super) struct Live<'a> {
 /// What is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
+    recording: bool,
     signal: bool,
     control: bool,
 }
@@ -50,12 +54,13 @@ struct Ready {
 impl<'a> Live<'a> {
     pub(super) fn new(
         record: &'a Record,
+        host: &'a Host,
         signals: &'a Signals,
         recording: Recording,
     ) -> anyhow::Result<Self> {
         let control = record.control.as_deref().map(Control::open).transpose()?;
         let timeout = record.timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Self { record, signals, control, recording, child: None, signal: None, timeout })
+        Ok(Self { record, host, signals, control, recording, child: None, signal: None, timeout })
     }
 
     /// Lets the command go, and records until something ends that.
@@ -76,6 +81,11 @@ impl<'a> Live<'a> {
             (ended, _) => ended,
         };
         self.say_notices();
+        // Who sends another signal than Ctrl-C, as a machine does that shuts down, won't wait.
+        let is_hurried = self.signal.is_some_and(|signal| signal != Signal::INT.as_raw());
+        if self.record.calibrates && !is_hurried {
+            self.recording.calibrate(&mut |events| sample_cost::measure(self.host, events));
+        }
         let used = ended.map(|ended| CpuTime { user: ended.user, system: ended.system });
         let finished = self.recording.finish(used).map_err(explain)?;
         Ok(Recorded { finished, ended, signal: self.signal })
@@ -85,7 +95,11 @@ impl<'a> Live<'a> {
     fn wait(&mut self, explain: Explain<'_>) -> anyhow::Result<Option<Ended>> {
         loop {
             let ready = self.poll()?;
-            let state = self.recording.process().map_err(explain)?.clone();
+            let processed = match ready.recording {
+                true => self.recording.process(),
+                false => self.recording.process_due(),
+            };
+            let state = processed.map_err(explain)?.clone();
             self.say_notices();
             let stop = ready.control && self.orders().map_err(explain)?;
             let insisted = ready.signal && self.signals(explain)?;
@@ -123,7 +137,7 @@ impl<'a> Live<'a> {
             Err(error) => return Err(error).context("cannot wait for events"),
         }
         let is_ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
-        let ready = Ready { signal: is_ready(1), control: is_ready(2) };
+        let ready = Ready { recording: is_ready(0), signal: is_ready(1), control: is_ready(2) };
         drop(files);
         self.recording.count_system_calls(1);
         Ok(ready)

@@ -18,6 +18,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
 use tare_kernel::child::{Command, FileLimit, WaitingChild};
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
@@ -35,9 +36,11 @@ use crate::cli::resolved::record::Record;
 use crate::exit::{Exit, Refusal, say};
 use tare_format::printable;
 
-pub(crate) fn run(raw: raw::Record) -> Outcome {
+/// Records. `calls_by_programs`: see [`tare_record::options::Options::calls_by_programs`].
+pub(crate) fn run(raw: raw::Record, calls_by_programs: bool) -> Outcome {
     let host = Host::default();
     let mut record = Record::resolve(raw, &host)?;
+    record.options.calls_by_programs = calls_by_programs;
     record.options.program = Program {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -111,17 +114,35 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
     let events = recorder.plan().events.len();
     let recording =
         recorder.start(start).map_err(|error| wording::record_error(error, host, &files))?;
+    let given_up = keep_while_measuring(still_needed(record));
     if record.verbose > 0 {
+        if let Err(error) = given_up {
+            say(&format!("capabilities can't be given up: {error}"));
+        }
         say(&format!("{events} events, {} open files", recording.open_files()));
         let _ = write!(std::io::stderr(), "{}", printable(&plan.unwrap_or_default()));
     }
     let explain = |error| wording::record_error(error, host, &files);
-    let recorded = Live::new(record, &signals, recording)?.run(child, &explain)?;
+    let live = Live::new(record, host, &signals, recording)?;
+    let recorded = live.run(child, &explain)?;
     show(record, &recorded);
     if let Some(flame) = &record.output.flame {
         draw(flame, record, &recorded)?;
     }
     Ok(exit(record, &recorded))
+}
+
+/// The capabilities that this recording takes beyond those that each does: BPF programs that run
+/// when a later file begins are listed for `CAP_SYS_ADMIN` alone, and binaries of others are linked
+/// to by their owner or `CAP_FOWNER`.
+fn still_needed(record: &Record) -> CapabilitySet {
+    let has_later_descriptions = record.output.options.switch.is_some()
+        || record.options.rings.keep != Keep::All
+        || record.options.synthesize.at_the_end;
+    let mut needed = CapabilitySet::empty();
+    needed.set(CapabilitySet::SYS_ADMIN, has_later_descriptions);
+    needed.set(CapabilitySet::FOWNER, record.options.keep_binaries.is_some());
+    needed
 }
 
 /// Draws the flame graph of the recording, of several files of the last one.

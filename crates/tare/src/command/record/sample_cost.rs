@@ -1,40 +1,41 @@
-//! What the recorder is told of samples' costs: what a study found on this host, or was published.
+//! What the recorder is told of samples' costs: what was measured on this host, or published.
 
-use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
-use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::ledger::SampleCost;
+use std::time::Duration;
+
+use tare_format::abi::Sampling;
 use tare_kernel::host::Host;
-use tare_measure::overhead::plan::CallGraph;
-use tare_measure::overhead::published::IN_KERNEL;
+use tare_kernel::open::System;
+use tare_measure::overhead::predict::Costs;
 use tare_record::CostOfSample;
 use tare_record::plan::PlannedEvent;
 
-use crate::command::overhead::predict;
+use crate::command::overhead::folder;
+
+/// How long measuring takes at most, of all events together.
+const TIME: Duration = Duration::from_millis(250);
+/// Of so many events: with less time for each, too few samples would be seen.
+const EVENTS: usize = 3;
 
 /// What a sample of an event costs, as far as that is known.
 pub(crate) fn known(host: Host) -> CostOfSample {
     Box::new(move |planned: &PlannedEvent| {
-        let attr = &planned.attr;
-        if attr.sampling == Sampling::None {
+        if planned.attr.sampling == Sampling::None {
             return None;
         }
-        let (name, interrupts) = (&planned.event.name, planned.interrupts());
-        let cost = predict::sample_cost(&host, name, call_graph(attr), interrupts)?;
-        let in_kernel = if has_kernel_chains(attr) { IN_KERNEL } else { 1.0 };
-        Some(SampleCost { in_kernel, ..cost })
+        let costs = Costs::new(host.clone(), folder::find().ok().flatten());
+        costs.of(&planned.event.name, &planned.attr, planned.interrupts())
     })
 }
 
-fn call_graph(attr: &Attr) -> CallGraph {
-    let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
-    match (has_stack, attr.has_callchain()) {
-        (true, _) => CallGraph::Dwarf,
-        (false, true) => CallGraph::Fp,
-        (false, false) => CallGraph::None,
+/// Measures what samples of these events cost, and keeps it. Where it can't be kept nothing is
+/// measured, as each recording would do so again: then this is false.
+pub(super) fn measure(host: &Host, events: &[&PlannedEvent]) -> bool {
+    let Ok(folder) = folder::make() else { return false };
+    let costs = Costs::new(host.clone(), Some(folder));
+    let number = u32::try_from(events.len().min(EVENTS)).unwrap_or(1);
+    for planned in events.iter().take(EVENTS) {
+        // What can't be measured stays an estimate, which the ledger says.
+        let _ = costs.calibrate(&System, &planned.event.name, &planned.attr, TIME / number);
     }
-}
-
-/// Whether samples of the kernel hold its part of their call chains.
-fn has_kernel_chains(attr: &Attr) -> bool {
-    attr.has_callchain() && !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_KERNEL)
+    true
 }

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use tare_events::Unavailable;
+use tare_kernel::bpf::BpfError;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_record::options::Follow;
@@ -60,6 +61,10 @@ pub(crate) fn warning(warning: &Warning) -> String {
                 wanted_bytes >> 10
             )
         }
+        Warning::CallsByEvents { why } => {
+            format!("{why}: by perf events instead, which take more of each call")
+        }
+        Warning::StepBack(text) => text.clone(),
         Warning::NotSwitched { reason } => {
             format!("the recording goes on in the same file: {reason}")
         }
@@ -185,8 +190,21 @@ pub(crate) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -
         RecordError::Open(error) => remedy::for_open(error, host, files).into(),
         RecordError::Priority(errno) => no_priority(None, *errno).into(),
         RecordError::Output(output) => output_error(output),
+        RecordError::OffCpu(why) | RecordError::OffCpuNeither { programs: why, .. } => {
+            off_cpu_error(why, &error)
+        }
         _ => error.into(),
     }
+}
+
+/// Why the time that tasks are not on a CPU can't be had, with the remedy.
+fn off_cpu_error(why: &BpfError, error: &RecordError) -> anyhow::Error {
+    let remedy = match why {
+        BpfError::NoProcess(_) => return Refusal::usage(why.to_string()).into(),
+        BpfError::NotPermitted(_) => ": run as root, or with CAP_BPF and CAP_PERFMON",
+        _ => "",
+    };
+    Refusal { exit: Exit::OwnFailure, message: format!("--off-cpu: {error}{remedy}") }.into()
 }
 
 /// Why an output can't be opened or written, with the option that it is about, and the remedy.

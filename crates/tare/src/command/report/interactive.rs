@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tare_format::file::Description;
 use tare_profile::{Filter, Term};
-use tare_replay::{Recording, TimeRanges};
+use tare_replay::{Recording, SampleSinkOptions, TimeRanges};
 
 use crate::Outcome;
 use crate::cli::resolved::report::{Interface, Part, Report};
@@ -14,7 +14,7 @@ use crate::command::report::{no_samples, recorded};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_tui::{Ended, Shown};
+use tare_tui::{CodeView, Ended, Shown};
 
 /// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
 /// only text has are reasons for text.
@@ -47,9 +47,19 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         name: report.input.display().to_string(),
         // What a download says of itself would stand in the middle of the screen.
         symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
-        trace: report.shows_trace(known),
-        lines: report.asks_for_lines(),
-        inline: report.inline,
+        samples: SampleSinkOptions {
+            trace: report.shows_trace(known),
+            raw_trace: report.summed.raw_trace,
+            lines: report.asks_for_lines(),
+            inline: report.inline,
+            judges_chains: true,
+            forgets: false,
+            branches: report.summed.branches,
+            by_cost: report.summed.by_cost,
+            details: report.details(known),
+            time_quantum_ns: report.summed.time_quantum_ns,
+            nanoseconds: report.summed.nanoseconds,
+        },
         include_self: report.include_self,
         // The interface filters samples.
         view: {
@@ -62,6 +72,8 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         base,
         terms: terms(&report.filter),
         is_plain: terminal::is_plain(),
+        opened: None,
+        code: CodeView::default(),
         panics: report.tui_panic,
         header: header::lines,
         mend: unnamed::fill_in,
@@ -70,6 +82,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     match ended {
         Ended::Quit => Ok(Exit::Success),
         Ended::Signal(number) => Ok(Exit::by_signal(number)),
+        Ended::NoFunction => Ok(Exit::Failure),
         Ended::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
 }
@@ -89,7 +102,7 @@ fn base(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>>
 }
 
 /// The filters that were typed: percentages are of all, as in perf.
-fn terms(filter: &Filter) -> Vec<Term> {
+pub(crate) fn terms(filter: &Filter) -> Vec<Term> {
     let lists = [
         any_of(&filter.comms, |name| Term::Comm(name.clone())),
         any_of(&filter.pids, |pid| Term::Pid(*pid)),

@@ -5,6 +5,8 @@ mod pager;
 mod stats;
 mod tasks;
 
+pub(crate) use interactive::terms;
+
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -14,23 +16,30 @@ use tare_format::file::{Description, Header};
 use tare_format::printable;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
+use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
-use tare_replay::{Recording, Summary, has_callchains};
+use tare_replay::{Recording, Summary, has_branches, has_callchains};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
 use crate::command::header;
-use crate::command::overhead::predict;
+use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
 use crate::command::unnamed;
-use crate::exit::{Exit, Refusal};
+use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::Report) -> Outcome {
-    let mut report = Report::resolve(raw)?;
+    let mut report = Report::resolve(raw.clone())?;
     let progress = ProgressLine::begin();
     let recording = open(&report.input, &mut report.symbols, &progress)?;
+    if report.branches_if_recorded && has_branches(recording.description()) {
+        let of_branches = Report::resolve(raw::Report { branch_stack: true, ..raw })?;
+        report = Report { symbols: report.symbols, ..of_branches };
+    } else if raw.total_cycles && !report.summed.blocks {
+        say("--total-cycles: no branches were recorded, so these are samples (record them: -b)");
+    }
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
     if interactive::is_wanted(&report)? {
@@ -98,7 +107,8 @@ fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
     let event = summary.description.events().first().and_then(|event| event.name.as_deref());
     if let Some(broken) = &mut summary.profile.losses.frame_pointers {
         let event = String::from_utf8_lossy(event.unwrap_or_default());
-        broken.cost_us = predict::copied_stack_us(&Host::default(), &event);
+        let costs = Costs::new(Host::default(), folder::find().ok().flatten());
+        broken.cost_us = costs.copied_stack_us(&event);
     }
     unnamed::fill_in(&mut summary.profile.losses, &report.symbols);
     find_functions(&mut summary.profile, report);
@@ -135,6 +145,10 @@ fn table(
     if let Part::HeaderAndTable(extent) = report.part {
         header::write(out, &summary.description, extent)?;
     }
+    if report.summed.blocks {
+        tare_render::blocks(out, &summary.profile, &summary.blocks, report.percent_limit)?;
+        return ledger(out, &summary);
+    }
     let mut view = report.view(recorded);
     view.layout.groups = report.groups(&summary.description);
     if report.json {
@@ -148,6 +162,11 @@ fn table(
     if report.exact || report.is_by_command() {
         tare_render::counted(out, &summary.profile)?;
     }
+    ledger(out, &summary)
+}
+
+/// What the recorder said of itself.
+fn ledger(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
     let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())

@@ -11,7 +11,7 @@ use tare_render::script::Fields;
 use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
 /// Texts that are kept: most addresses come many times.
-const KEPT: usize = 1 << 18;
+const KEPT: usize = 1 << 16;
 
 /// The text of a symbol, and whether call chains end with it.
 #[derive(Clone, Debug)]

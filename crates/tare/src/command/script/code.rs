@@ -29,16 +29,15 @@ impl Code {
 
     /// The offset in the file, unless the file has absolute addresses.
     fn offset(&mut self, machine: &Machine, at: Option<DsoAddress>, address: u64) -> u64 {
-        let Some(at) = at.filter(|_| address >> 63 == 0) else { return address };
+        let is_user = CpuMode::of_address(address) == CpuMode::User;
+        let Some(at) = at.filter(|_| is_user) else { return address };
         let is_fixed = self
             .is_fixed
             .entry(at.dso)
             .or_insert_with(|| machine.code_at(at, 0).is_ok_and(|code| code.address == address));
         if *is_fixed { address } else { at.address }
     }
-}
 
-impl Code {
     /// Adds a sample's branches.
     pub(super) fn branches(
         &mut self,
@@ -51,8 +50,7 @@ impl Code {
         let Some(form) = asked.into_iter().find(|field| fields.contains(*field)) else { return };
         for branch in sample.branches.iter().flat_map(Branches::iter) {
             for (address, front) in [(branch.from, ""), (branch.to, "/")] {
-                // Which half of the address space it is tells user from kernel.
-                let mode = if address >> 63 == 1 { CpuMode::Kernel } else { CpuMode::User };
+                let mode = CpuMode::of_address(address);
                 let at = machine.dso_address(mode, sample.head.pid.unwrap_or(-1), address);
                 if form == Fields::BRSTACKSYM {
                     text.extend_from_slice(front.as_bytes());

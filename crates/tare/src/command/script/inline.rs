@@ -39,7 +39,7 @@ struct Open {
     awaited: Awaited,
 }
 
-/// Awaited it waits for.
+/// What it waits for.
 #[derive(Debug)]
 enum Awaited {
     /// A line for each frame: what each begins with, and ends with.
@@ -53,7 +53,7 @@ enum Awaited {
 /// A file and a line of it; `None`: debug info has none.
 type SourceLine = Option<(Rc<str>, u32)>;
 
-/// Awaited waits, and what was found before.
+/// The lines that wait, and what was found before.
 #[derive(Debug, Default)]
 pub(super) struct OpenLines {
     open: Vec<Open>,

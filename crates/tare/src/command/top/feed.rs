@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::time::{ClockId, clock_gettime};
 use tare_format::file::writer::Description;
+use tare_kernel::timestamp::monotonic_ns;
 use tare_record::output::{Closed, RecordSink};
 use tare_replay::{Live, LiveOptions, SampleSink, SampleSinkOptions};
 
@@ -22,7 +22,7 @@ impl Feed {
     pub(super) fn text(options: LiveOptions, trace: bool) -> Self {
         let live = Live::new(options);
         let sink = SampleSink::new(
-            SampleSinkOptions { trace, ..SampleSinkOptions::default() },
+            SampleSinkOptions { trace, forgets: true, ..SampleSinkOptions::default() },
             live.description(),
         );
         Self::Text(Arc::new(Mutex::new((live, sink))))
@@ -69,9 +69,7 @@ impl RecordSink for ToFeed {
             return ControlFlow::Continue(());
         }
         // The clock that events are opened with.
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
-        let now_ns = u64::try_from(now_ns).unwrap_or(0);
+        let now_ns = monotonic_ns();
         self.0.with(|live, sink| live.drained(now_ns, sink));
         ControlFlow::Continue(())
     }

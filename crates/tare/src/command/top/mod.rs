@@ -8,6 +8,7 @@ mod session;
 mod text;
 
 use tare_events::OpenError;
+use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
 use tare_kernel::child::FileLimit;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
@@ -65,12 +66,15 @@ fn start(top: &Top, host: &Host, feed: &Feed) -> anyhow::Result<Recording> {
     }
     let output = Output::to_sink(Box::new(ToFeed(feed.clone())));
     let start = Start { output, command: None, gives_other_rights: false, files: Some(&files) };
-    recorder.start(start).map_err(|error| match &error {
+    let recording = recorder.start(start).map_err(|error| match &error {
         RecordError::Open(open) if is_whole(open) => {
             own_processes(&remedy::for_open(open, host, &files)).into()
         }
         _ => wording::record_error(error, host, &files),
-    })
+    })?;
+    // Where a filter refuses it, they stay.
+    let _ = keep_while_measuring(CapabilitySet::empty());
+    Ok(recording)
 }
 
 /// Whether whole CPUs may not be sampled.

@@ -24,6 +24,16 @@ const START_UP: Duration = Duration::from_secs(3);
 /// When an interface hears for the first time what watching costs.
 const SOON: Duration = Duration::from_millis(400);
 
+/// How often records are looked at, at least: of what ended before nothing may be left that names
+/// it.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// The same of copied stacks, of which a look takes in a limited number.
+const LONGEST_LOOK_AT_STACKS: Duration = Duration::from_millis(500);
+
+/// What is due so soon is done with what is due now: a wake-up less.
+const SLACK: Duration = Duration::from_millis(10);
+
 /// Who shows what is recorded, and who can end it.
 pub(super) enum Shows<'a> {
     /// An interface, which has ended when its file is readable.
@@ -56,9 +66,12 @@ pub(super) struct Session {
     costs: Costs,
     window: Duration,
     delay: Duration,
+    longest_look: Duration,
     /// When what is shown changes next.
     due: Instant,
     until: Option<Instant>,
+    /// The recorder's file was readable.
+    is_ready: bool,
     is_paused: bool,
     notices: Vec<String>,
 }
@@ -87,7 +100,10 @@ impl Session {
         let now = Instant::now();
         recording.begin_budget_after(START_UP);
         let first = if let Feed::Screen(_) = feed { SOON } else { top.pace.delay };
+        let longest_look =
+            if recording.has_copied_stacks() { LONGEST_LOOK_AT_STACKS } else { LONGEST_LOOK };
         Self {
+            longest_look,
             costs: Costs::now(&recording),
             recording,
             feed,
@@ -95,6 +111,7 @@ impl Session {
             delay: top.pace.delay,
             due: now + first.min(top.pace.delay),
             until: top.timeout.map(|timeout| now + timeout),
+            is_ready: false,
             is_paused: false,
             notices: Vec::new(),
         }
@@ -106,7 +123,16 @@ impl Session {
             if let Some(over) = self.wait(shows) {
                 return Ok(over);
             }
-            let state = self.recording.process()?.clone();
+            let is_due = self.due <= Instant::now() + SLACK;
+            if is_due {
+                // What is shown is what there is by now, and no other wake-up is needed for it.
+                self.recording.flush_every(self.delay.min(self.longest_look));
+            }
+            let processed = match self.is_ready {
+                true => self.recording.process(),
+                false => self.recording.process_due(),
+            };
+            let state = processed?.clone();
             self.note_notices(shows);
             match state {
                 State::Recording => {}
@@ -117,11 +143,11 @@ impl Session {
             if self.until.is_some_and(|until| until <= now) {
                 return Ok(Over::Timeout);
             }
-            if self.due <= now {
-                self.due = now + self.delay;
+            if is_due {
                 if !self.refresh(shows)? {
                     return Ok(Over::Unwritable);
                 }
+                self.due = now + self.delay;
             } else if let (Feed::Screen(_), Shows::Screen(_)) = (&self.feed, &shows) {
                 self.pause()?;
             }
@@ -147,10 +173,16 @@ impl Session {
         ];
         // Where it can't wait, what is due is looked at all the same.
         let _ = poll(&mut files, Some(&left));
-        let is_ready = !files[1].revents().is_empty();
+        let [recorder, is_ready] = [0, 1].map(|at| !files[at].revents().is_empty());
+        self.is_ready = recorder;
         match shows {
             _ if !is_ready => None,
-            Shows::Screen(_) => Some(Over::Interface),
+            Shows::Screen(running) if running.has_ended() => Some(Over::Interface),
+            Shows::Screen(_) => {
+                // The user wants something else: that is seen at once.
+                self.due = Instant::now();
+                None
+            }
             Shows::Text(signals, _) => {
                 while let Ok(Some(signal)) = signals.next() {
                     if signal.number != Signal::CHILD.as_raw() {
@@ -166,7 +198,10 @@ impl Session {
     fn refresh(&mut self, shows: &mut Shows<'_>) -> Result<bool, RecordError> {
         let figures = self.figures();
         match shows {
-            Shows::Screen(_) => self.pause_with(&figures)?,
+            Shows::Screen(running) => {
+                self.pause_with(&figures)?;
+                running.renew();
+            }
             Shows::Text(_, printer) => return Ok(printer.print(&self.feed, &figures)),
         }
         Ok(true)

@@ -2,29 +2,29 @@
 
 use std::cell::RefCell;
 use std::io::Write;
-use std::os::fd::AsFd;
 
 use anyhow::Context;
-use rustix::time::{ClockId, clock_gettime};
+use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
 use tare_trace::{LineOptions, Lines, PerfOptions, Tracer};
 
-use super::live::Session;
+use super::live::{Session, clones};
 use super::{explain, open};
 use crate::Outcome;
+use crate::cli::resolved::trace::Trace;
 use crate::exit::say;
 
 /// So much text is written at once.
 const CHUNK: usize = 1 << 16;
 
 pub(super) fn run(
+    trace: &Trace,
     mut session: Session<'_>,
     options: &LineOptions,
     wanted: &PerfOptions,
     ring_bytes: u32,
 ) -> Outcome {
-    let trace = session.trace;
-    let mut out = open(trace)?;
+    let mut out = open(trace.output.as_deref(), trace.json)?;
     let mut lines = Lines::new(options.clone());
     let follow = session.follow();
     let (tracer, step_back) =
@@ -34,9 +34,7 @@ pub(super) fn run(
         say(&step_back.to_string());
         lines.show_pointers();
     }
-    let files = tracer.files().map(|file| file.try_clone_to_owned());
-    let files = files.collect::<Result<Vec<_>, _>>().context("no file descriptor is left")?;
-    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    let files = clones(tracer.files())?;
     let tracer = RefCell::new(tracer);
     let mut text = String::new();
     let over = session.wait(&files, |is_over| {
@@ -51,7 +49,7 @@ pub(super) fn run(
         if is_over {
             lines.finish(&mut text);
         } else {
-            lines.idle(now_ns(), &mut text);
+            lines.idle(monotonic_ns(), &mut text);
         }
         out.write_all(text.as_bytes())?;
         text.clear();
@@ -71,11 +69,5 @@ pub(super) fn run(
             count(lines.unreadable(), "argument")
         ));
     }
-    Ok(over.exit(trace))
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+    Ok(over.exit(&trace.traced))
 }

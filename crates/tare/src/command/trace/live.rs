@@ -1,18 +1,19 @@
 //! A trace under way: the waiting child, signals, the end of targets, the time-out.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tare_kernel::bpf::Follow;
+use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
 use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
 
-use crate::cli::resolved::trace::{Target, Trace};
+use crate::cli::resolved::trace::{Target, Traced};
 use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::{Exit, Refusal};
 
@@ -20,9 +21,9 @@ use crate::exit::{Exit, Refusal};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is traced. The child waits.
-pub(super) struct Session<'a> {
-    pub(super) trace: &'a Trace,
-    pub(super) host: Host,
+pub(crate) struct Session<'a> {
+    traced: &'a Traced,
+    pub(crate) host: Host,
     signals: Signals,
     targets: Targets,
     child: Option<WaitingChild>,
@@ -30,26 +31,26 @@ pub(super) struct Session<'a> {
 
 /// How a trace ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Over {
+pub(crate) struct Over {
     /// How the command ended; `None` where there was none, or it goes on.
-    pub(super) ended: Option<Ended>,
+    pub(crate) ended: Option<Ended>,
     /// The signal that ended the trace.
     signal: Option<i32>,
     /// tare ended the command, as the time was up.
     timed_out: bool,
-    pub(super) elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 impl<'a> Session<'a> {
     /// Forks the command, before anything is loaded, so that none of that is traced.
-    pub(super) fn new(trace: &'a Trace, host: Host) -> anyhow::Result<Self> {
+    pub(crate) fn new(traced: &'a Traced, host: Host) -> anyhow::Result<Self> {
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
-        let command = (!trace.command.is_empty())
-            .then(|| Command::find(&trace.command, path.as_deref()))
+        let command = (!traced.command.is_empty())
+            .then(|| Command::find(&traced.command, path.as_deref()))
             .transpose()
             .map_err(|error| crate::command::remedy::with_status(error.into(), true))?;
-        let targets = match &trace.target {
+        let targets = match &traced.target {
             Target::Processes(pids) => {
                 Targets::processes(pids).map_err(|error| Refusal::usage(error.to_string()))?
             }
@@ -57,13 +58,13 @@ impl<'a> Session<'a> {
         };
         let fork = |command| WaitingChild::fork(command, &signals, &FileLimit::now());
         let child = command.as_ref().map(fork).transpose()?;
-        Ok(Self { trace, host, signals, targets, child })
+        Ok(Self { traced, host, signals, targets, child })
     }
 
     /// Whom the programs are to follow.
-    pub(super) fn follow(&self) -> Follow {
+    pub(crate) fn follow(&self) -> Follow {
         let child = self.child.as_ref().map(WaitingChild::pid);
-        match (&self.trace.target, child) {
+        match (&self.traced.target, child) {
             (Target::Command, Some(child)) => Follow::Command(child),
             (Target::Processes(pids), _) => Follow::Processes(pids.clone()),
             (_, child) => Follow::All(child),
@@ -73,15 +74,17 @@ impl<'a> Session<'a> {
     /// Lets the command go, and waits until something ends the trace. Where there are `files`,
     /// `ready` is called when one can be read, every [`LOOK`], and after the end; it is told
     /// whether that was it.
-    pub(super) fn wait(
+    pub(crate) fn wait(
         &mut self,
-        files: &[BorrowedFd<'_>],
+        files: &[OwnedFd],
         mut ready: impl FnMut(bool) -> anyhow::Result<()>,
     ) -> anyhow::Result<Over> {
+        // All is attached. Where a filter refuses it, they stay.
+        let _ = keep_while_measuring(CapabilitySet::empty());
         let started = Instant::now();
         let child = self.child.take().map(WaitingChild::start).transpose();
         let mut child = child.context("cannot start the command")?;
-        let until = self.trace.timeout.map(|timeout| started + timeout);
+        let until = self.traced.timeout.map(|timeout| started + timeout);
         let mut over =
             Over { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
         loop {
@@ -104,10 +107,10 @@ impl<'a> Session<'a> {
         Ok(over)
     }
 
-    fn poll(&self, more: &[BorrowedFd<'_>], until: Option<Instant>) -> anyhow::Result<()> {
+    fn poll(&self, more: &[OwnedFd], until: Option<Instant>) -> anyhow::Result<()> {
         let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         files.extend(self.targets.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        files.extend(more.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        files.extend(more.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let look = (!more.is_empty()).then_some(LOOK);
         let left = left.into_iter().chain(look).min();
@@ -122,14 +125,22 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Descriptors of a tracer that are waited for while it is drained.
+pub(crate) fn clones<'a>(
+    files: impl Iterator<Item = BorrowedFd<'a>>,
+) -> anyhow::Result<Vec<OwnedFd>> {
+    let files = files.map(|file| file.try_clone_to_owned());
+    files.collect::<Result<_, _>>().context("no file descriptor is left")
+}
+
 impl Over {
     /// The exit status: the command's own where there was one.
-    pub(super) fn exit(&self, trace: &Trace) -> Exit {
+    pub(crate) fn exit(&self, traced: &Traced) -> Exit {
         let by_sigterm = 128 + 15;
         match (self.ended, self.signal) {
             (Some(ended), None) if self.timed_out && ended.status == by_sigterm => Exit::Command(0),
             (Some(ended), _) => Exit::Command(ended.status),
-            (None, _) if !trace.command.is_empty() => Exit::Command(0),
+            (None, _) if !traced.command.is_empty() => Exit::Command(0),
             (None, Some(2)) => Exit::Interrupted,
             (None, Some(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
             (None, None) => Exit::Success,

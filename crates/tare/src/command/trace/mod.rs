@@ -1,14 +1,16 @@
 //! `tare trace`: system calls, and what they cost.
 //!
 //! `live` forks the command and waits for its end; `calls` shows each call, `summary` is `-s`, in text
-//! and JSON; `data` is `--data`, which is a recording.
+//! and JSON; `functions` is `--probe` and the like; `data` is `--data`, which is a recording.
 
 mod calls;
 mod data;
-mod live;
+mod functions;
+pub(crate) mod live;
 mod summary;
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::Context;
 use tare_kernel::bpf::BpfError;
@@ -24,16 +26,19 @@ use crate::exit::Refusal;
 
 pub(crate) fn run(raw: raw::Trace) -> Outcome {
     let trace = Trace::new(raw)?;
-    let has_command = !trace.command.is_empty();
-    let session = || Session::new(&trace, Host::default());
+    let has_command = !trace.traced.command.is_empty();
+    let session = || Session::new(&trace.traced, Host::default());
     let outcome = match &trace.view {
-        View::Data(file) => return data::run(&trace, file),
+        View::Data(file, ring_bytes) => return data::run(&trace, file, *ring_bytes),
+        View::Functions(wanted) => {
+            session().and_then(|session| functions::run(&trace, session, wanted))
+        }
         View::Calls { lines, wanted, ring_bytes } => {
-            session().and_then(|session| calls::run(session, lines, wanted, *ring_bytes))
+            session().and_then(|session| calls::run(&trace, session, lines, wanted, *ring_bytes))
         }
         View::Summary { calls, by, histograms } => {
             let view = summary::View { calls, by: *by, histograms: *histograms };
-            session().and_then(|session| summary::run(session, &view))
+            session().and_then(|session| summary::run(&trace, session, &view))
         }
     };
     outcome.map_err(|error| super::remedy::with_status(error, has_command))
@@ -41,22 +46,23 @@ pub(crate) fn run(raw: raw::Trace) -> Outcome {
 
 /// Where results go: a file of the user's own, else stderr as with strace and perf trace, and JSON
 /// to stdout.
-fn open(trace: &Trace) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
-    let out: Box<dyn Write> = match &trace.output {
+pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> = match output {
         Some(path) => Box::new(
             own_file::create(path, false).with_context(|| format!("-o {}", path.display()))?,
         ),
-        None if trace.json => Box::new(io::stdout()),
+        None if json => Box::new(io::stdout()),
         None => Box::new(io::stderr()),
     };
     Ok(BufWriter::new(out))
 }
 
 /// The error that the user sees, with the remedy.
-fn explain(error: TraceError) -> anyhow::Error {
+pub(super) fn explain(error: TraceError) -> anyhow::Error {
     let remedy = match &error {
         TraceError::NoProcess(_) => return Refusal::usage(error.to_string()).into(),
-        TraceError::Neither { bpf: BpfError::NotPermitted(_), .. } => {
+        TraceError::Neither { bpf: BpfError::NotPermitted(_), .. }
+        | TraceError::Bpf(BpfError::NotPermitted(_)) => {
             "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` says how)"
         }
         TraceError::Neither { .. } | TraceError::Between(PerfError::NotPermitted { .. }) => {

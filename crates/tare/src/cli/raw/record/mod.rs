@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 
+mod off_cpu;
 mod output;
 mod sampling;
 mod target;
 
+pub use off_cpu::OffCpu;
 pub use output::OutputOptions;
 pub use sampling::Sampling;
 pub use target::Target;
@@ -21,6 +23,7 @@ Examples:
   tare record -a -e 'sched:*' --filter 'prev_pid != 0' -- sleep 1
                                                tracepoints, without tare's own
   tare record -e uprobe:./prog:main ./prog     calls of a function
+  tare record --off-cpu ./prog                 where it waits and for what, too: event offcpu-time, in nanoseconds
   tare record -a --keep-last 30                a flight recorder: the last 30 seconds, on SIGUSR2 or Ctrl-C
   tare record --keep-binaries make             names also of what is deleted or built again meanwhile
   tare record -o - ./prog | perf report -i -   into a pipe";
@@ -50,6 +53,10 @@ pub struct Record {
     /// How events are sampled.
     #[command(flatten)]
     pub sampling: Sampling,
+
+    /// The time off the CPUs.
+    #[command(flatten)]
+    pub off_cpu: OffCpu,
 
     /// What is recorded.
     #[command(flatten)]

@@ -77,6 +77,10 @@ pub struct OutputOptions {
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "~/.debug")]
     pub keep_binaries: Option<PathBuf>,
 
+    /// Don't measure what a sample costs when the recording has ended, where nobody did on this host
+    #[arg(long)]
+    pub no_calibrate: bool,
+
     /// Leave out the table of build ids
     #[arg(short = 'B', long)]
     pub no_buildid: bool,

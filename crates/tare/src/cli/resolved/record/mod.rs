@@ -1,5 +1,6 @@
 //! What `tare record` is to do.
 
+mod off_cpu;
 mod output;
 mod registers;
 mod sampling;
@@ -13,7 +14,7 @@ use tare_events::Sources;
 use tare_format::abi::Flags;
 use tare_kernel::host::Host;
 use tare_record::Options;
-use tare_record::options::{Follow, Keep, Program, Rings, Synthesize};
+use tare_record::options::{Follow, Keep, Rings, Synthesize};
 
 pub use self::output::RecordOutput;
 use super::events;
@@ -33,6 +34,8 @@ pub struct Record {
     pub control: Option<String>,
     /// Where the recording goes.
     pub output: RecordOutput,
+    /// What a sample costs is measured at the end, where nobody did on this host.
+    pub calibrates: bool,
     /// 1: what is done; 2: every attribute.
     pub verbose: u8,
     /// Only errors are printed.
@@ -66,6 +69,8 @@ impl Record {
         if raw.output.keep_binaries.is_some() {
             rings.flush_interval = rings.flush_interval.min(Duration::from_millis(20));
         }
+        let typed = raw.sampling.call_graph.as_deref();
+        let by_frame_pointers = typed.is_some_and(|how| how.starts_with("fp"));
         let keeps_some = rings.keep != Keep::All
             || groups
                 .iter()
@@ -88,10 +93,12 @@ impl Record {
                 keep_binaries: raw.output.keep_binaries.as_deref().map(kept_in).transpose()?,
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
                 realtime_priority: raw.output.realtime,
-                program: Program::default(),
+                off_cpu: off_cpu::resolve(&raw.off_cpu, by_frame_pointers)?,
+                ..Options::default()
             },
             timeout: raw.target.timeout.map(Duration::from_millis),
             control: raw.target.control,
+            calibrates: !raw.output.no_calibrate,
             command: raw.command,
             verbose: raw.verbose,
             quiet: raw.quiet,

@@ -1,5 +1,4 @@
-//! The folder where tare keeps what it measured: `$XDG_STATE_HOME/tare`, else
-//! `~/.local/state/tare`.
+//! A folder below the user's state directory where results are kept.
 //!
 //! Its files are the owner's alone. Symbolic links are followed up to the state directory, which is
 //! the user's business, and never below: a link there could lead what root writes anywhere.
@@ -11,52 +10,71 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 /// No file that tare keeps is longer.
 const LONGEST: u64 = 16 << 20;
 
+/// Why a folder can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The file system's own.
+    #[error("{}: {errno}", path.display())]
+    Io {
+        /// What was to be opened or made.
+        path: PathBuf,
+        /// Why that failed.
+        errno: Errno,
+    },
+    /// Something else has its name.
+    #[error("{} is a symbolic link or a file: tare keeps results only in a folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// Somebody else could change what is in it.
+    #[error("{} belongs to another user", .0.display())]
+    OfAnother(PathBuf),
+}
+
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct StateFolder {
+pub struct StateFolder {
     folder: OwnedFd,
     path: PathBuf,
 }
 
-/// The user's state directory; none where neither variable says.
-fn base() -> Option<PathBuf> {
-    let absolute =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-}
-
 impl StateFolder {
-    /// Opens the folder of this name below tare's, and makes it where it isn't there.
+    /// Opens the folder of this name below tare's in a state directory, and makes both where they
+    /// aren't there.
     ///
     /// # Errors
-    /// It can't be made, is a symbolic link, or belongs to somebody else.
-    pub(crate) fn make(name: &str) -> anyhow::Result<Self> {
-        let base = base().context("neither XDG_STATE_HOME nor HOME says where results are kept: set one, or use --no-save")?;
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&base);
-        made.with_context(|| base.display().to_string())?;
-        Self::open(&base, name, true)?.with_context(|| format!("{} is gone", base.display()))
+    /// See [`FolderError`].
+    pub fn make(base: &Path, name: &str) -> Result<Self, FolderError> {
+        let failed = |errno| FolderError::Io { path: base.to_owned(), errno };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(base)
+            .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        Self::open(base, name, true)?.ok_or_else(|| failed(Errno::NOENT))
     }
 
     /// Opens the folder; none where it isn't there.
     ///
     /// # Errors
-    /// It is a symbolic link, or belongs to somebody else.
-    pub(crate) fn find(name: &str) -> anyhow::Result<Option<Self>> {
-        base().map_or(Ok(None), |base| Self::open(&base, name, false))
+    /// See [`FolderError`].
+    pub fn find(base: &Path, name: &str) -> Result<Option<Self>, FolderError> {
+        Self::open(base, name, false)
     }
 
-    fn open(base: &Path, name: &str, make: bool) -> anyhow::Result<Option<Self>> {
+    fn open(base: &Path, name: &str, make: bool) -> Result<Option<Self>, FolderError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            |errno| FolderError::Io { path, errno }
+        };
         let mut folder = match rustix::fs::open(base, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
-            opened => opened.with_context(|| base.display().to_string())?,
+            opened => opened.map_err(failed(base))?,
         };
         let mut path = base.to_owned();
         for part in ["tare", name] {
@@ -64,35 +82,26 @@ impl StateFolder {
             if make {
                 match mkdirat(&folder, part, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error).with_context(|| path.display().to_string()),
+                    Err(error) => return Err(failed(&path)(error)),
                 }
             }
             folder = match openat(&folder, part, flags | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::LOOP | Errno::NOTDIR) => {
-                    anyhow::bail!(
-                        "{} is a symbolic link or a file: tare keeps results only in a folder",
-                        path.display()
-                    )
-                }
-                opened => opened.with_context(|| path.display().to_string())?,
+                Err(Errno::LOOP | Errno::NOTDIR) => return Err(FolderError::NotAFolder(path)),
+                opened => opened.map_err(failed(&path))?,
             };
-            let (owner, user) = (rustix::fs::fstat(&folder)?.st_uid, rustix::process::geteuid());
+            let owner = rustix::fs::fstat(&folder).map_err(failed(&path))?.st_uid;
+            let user = rustix::process::geteuid();
             if owner != user.as_raw() && !user.is_root() {
-                anyhow::bail!("{} belongs to another user", path.display());
+                return Err(FolderError::OfAnother(path));
             }
         }
         Ok(Some(Self { folder, path }))
     }
 
-    /// A folder for tests.
-    #[cfg(test)]
-    pub(super) fn open_below(base: &Path) -> Self {
-        Self::open(base, "overhead", true).unwrap().unwrap()
-    }
-
     /// The path of a file in it, to name it.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
@@ -100,7 +109,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// The file system's own; a symbolic link is refused.
-    pub(crate) fn read(&self, name: &str) -> io::Result<Option<String>> {
+    pub fn read(&self, name: &str) -> io::Result<Option<String>> {
         // Not blocking: a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = match openat(&self.folder, name, flags, Mode::empty()) {
@@ -116,7 +125,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// The file system's own.
-    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<()> {
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let new = format!(".{name}.{}", std::process::id());
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -132,7 +141,7 @@ impl StateFolder {
     }
 
     /// Takes a file away; it may be gone.
-    pub(crate) fn remove(&self, name: &str) {
+    pub fn remove(&self, name: &str) {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
@@ -140,7 +149,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// The file system's own.
-    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+    pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.folder)? {
             let name: OsString =
@@ -158,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    fn open(base: &Path, make: bool) -> anyhow::Result<Option<StateFolder>> {
+    fn open(base: &Path, make: bool) -> Result<Option<StateFolder>, FolderError> {
         StateFolder::open(base, "overhead", make)
     }
 

@@ -1,0 +1,305 @@
+//! Arguments: `[NAME=]FETCH[:TYPE]`, as the kernel's probes and `perf probe` take them, and
+//! bpftrace's `argN` and `retval`.
+
+use std::fmt::Write;
+
+use tare_kernel::functions::{Argument, Base, Found, LOADS, Load, Register};
+
+use super::{NamedArgument, ProbeError};
+use crate::syntax::number;
+
+const TYPES: &str = "types are u8 to u64, s8 to s64, x8 to x64, char, string and ustring";
+
+/// How an argument is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A number without a sign, of so many bytes.
+    Unsigned(u8),
+    /// A number with a sign.
+    Signed(u8),
+    /// A number in base 16.
+    Hex(u8),
+    /// A character.
+    Char,
+    /// A string.
+    Text,
+    /// It lies where tare can't read it.
+    Unknown,
+}
+
+impl Format {
+    fn bytes(self) -> u8 {
+        match self {
+            Self::Unsigned(bytes) | Self::Signed(bytes) | Self::Hex(bytes) => bytes,
+            Self::Char => 1,
+            Self::Text | Self::Unknown => 8,
+        }
+    }
+
+    /// Shows what was found; `(fault)` where it could not be read, as in the kernel's own lines.
+    #[must_use]
+    pub fn show(self, found: &Found<'_>) -> String {
+        let Some(value) = found.value else { return "(fault)".to_owned() };
+        let unused = 64 - 8 * u32::from(self.bytes().clamp(1, 8));
+        let plain = value << unused >> unused;
+        match self {
+            Self::Unsigned(_) => plain.to_string(),
+            Self::Signed(_) => ((value << unused).cast_signed() >> unused).to_string(),
+            Self::Hex(_) => format!("{plain:#x}"),
+            Self::Char => format!("{:?}", char::from(u8::try_from(plain).unwrap_or(b'?'))),
+            Self::Text => quoted(found.text),
+            Self::Unknown => "?".to_owned(),
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "string" | "ustring" => return Some(Self::Text),
+            "char" => return Some(Self::Char),
+            _ => {}
+        }
+        let bytes = match name.get(1..)? {
+            "8" => 1,
+            "16" => 2,
+            "32" => 4,
+            "64" => 8,
+            _ => return None,
+        };
+        match name.as_bytes()[0] {
+            b'u' => Some(Self::Unsigned(bytes)),
+            b's' => Some(Self::Signed(bytes)),
+            b'x' => Some(Self::Hex(bytes)),
+            _ => None,
+        }
+    }
+}
+
+/// A string between quotes, with what a terminal would act on as escapes.
+fn quoted(text: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| out.extend(c.escape_debug()));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}"); // a String takes all
+        }
+    }
+    out.push('"');
+    out
+}
+
+const TOO_DEEP: &str = "at most 4 loads from memory";
+
+fn wrong(text: &str, why: &'static str) -> ProbeError {
+    ProbeError::Argument { text: text.to_owned(), why }
+}
+
+/// Reads an argument of a program's function, or of the kernel's.
+pub(super) fn argument(text: &str, of_user: bool) -> Result<NamedArgument, ProbeError> {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let (name, rest) = text.split_once('=').filter(|(name, _)| is_name(name)).unzip();
+    let fetch = rest.unwrap_or(text);
+    let (fetch, kind) = match fetch.rsplit_once(':') {
+        Some((fetch, kind)) => (fetch, Some(kind)),
+        None => (fetch, None),
+    };
+    let format = kind
+        .map_or(Ok(Format::Hex(8)), |kind| Format::named(kind).ok_or_else(|| wrong(text, TYPES)))?;
+    // What is nested deeper would also take as much stack.
+    if fetch.matches('(').count() > LOADS {
+        return Err(wrong(text, TOO_DEEP));
+    }
+    let mut loads = Vec::new();
+    let base = base(text, fetch, of_user, &mut loads)?;
+    let last = (format == Format::Text).then(|| {
+        let of_user = of_user || kind == Some("ustring");
+        loads.pop().unwrap_or(Load { offset: 0, of_user })
+    });
+    if loads.len() + usize::from(last.is_some()) > LOADS {
+        return Err(wrong(text, TOO_DEEP));
+    }
+    let argument = Argument { base, loads, size: format.bytes(), text: last };
+    Ok(NamedArgument { name: name.unwrap_or(fetch).to_owned(), argument, format })
+}
+
+/// Those of a place's own arguments that are named: `[NAME=]argN[:TYPE]`.
+pub(super) fn of_place(
+    words: &[&str],
+    known: &[NamedArgument],
+) -> Result<Vec<NamedArgument>, ProbeError> {
+    let chosen = |text: &&str| {
+        let (name, rest) = text.split_once('=').unzip();
+        let rest = rest.unwrap_or(text);
+        let (number, kind) = rest.split_once(':').unzip();
+        let number = number.unwrap_or(rest);
+        let of_name = |one: &&NamedArgument| one.name == number.trim_start_matches('$');
+        let found = known.iter().find(of_name);
+        let found = found
+            .ok_or_else(|| wrong(text, "the place has no such argument: arg1 is its first"))?;
+        let mut chosen = found.clone();
+        chosen.name = name.unwrap_or(number).to_owned();
+        if let Some(kind) = kind.filter(|_| chosen.format != Format::Unknown) {
+            chosen.format = Format::named(kind).ok_or_else(|| wrong(text, TYPES))?;
+        }
+        if chosen.format == Format::Text {
+            chosen.argument.text = Some(Load { offset: 0, of_user: true });
+        }
+        Ok(chosen)
+    };
+    words.iter().map(chosen).collect()
+}
+
+/// What it begins with; the loads are added innermost first.
+fn base(text: &str, fetch: &str, of_user: bool, loads: &mut Vec<Load>) -> Result<Base, ProbeError> {
+    if let Some(register) = fetch.strip_prefix('%') {
+        return Register::named(register)
+            .map(Base::Register)
+            .ok_or_else(|| wrong(text, "this machine has no such register"));
+    }
+    if let Some(word) = fetch.strip_prefix('$') {
+        return special(text, word, of_user, loads);
+    }
+    if let Some(immediate) = fetch.strip_prefix('\\') {
+        return number(immediate)
+            .map(Base::Constant)
+            .ok_or_else(|| wrong(text, "a number belongs after \\"));
+    }
+    if let Some(address) = fetch.strip_prefix('@') {
+        const WANTED: &str = "@ takes an address; of a symbol tare has none";
+        let address = number(address).ok_or_else(|| wrong(text, WANTED))?;
+        loads.push(Load { offset: 0, of_user });
+        return Ok(Base::Constant(address));
+    }
+    if let Some(rest) = fetch.strip_prefix(['+', '-']) {
+        const WANTED: &str = "memory is +OFFSET(FETCH), as +8(%di)";
+        let (marked, rest) = rest.strip_prefix('u').map_or((false, rest), |rest| (true, rest));
+        let (offset, inner) = rest
+            .split_once('(')
+            .and_then(|(offset, inner)| Some((offset, inner.strip_suffix(')')?)))
+            .ok_or_else(|| wrong(text, WANTED))?;
+        let offset = number(offset).and_then(|offset| i64::try_from(offset).ok());
+        let offset = offset.ok_or_else(|| wrong(text, WANTED))?;
+        let offset = if fetch.starts_with('-') { -offset } else { offset };
+        let base = base(text, inner, of_user, loads)?;
+        loads.push(Load { offset, of_user: of_user || marked });
+        return Ok(base);
+    }
+    match fetch.strip_prefix("arg").map(str::parse::<usize>) {
+        Some(Ok(number)) => nth(text, number.saturating_add(1)),
+        _ if fetch == "retval" => Ok(Base::Returned),
+        _ => Err(wrong(
+            text,
+            "C variables are not read: name a register (%di), memory (+8(%di)), $arg1 or $retval",
+        )),
+    }
+}
+
+fn nth(text: &str, number: usize) -> Result<Base, ProbeError> {
+    const WANTED: &str = "only so many arguments are in registers: the others are on the stack";
+    Register::argument(number).map(Base::Register).ok_or_else(|| wrong(text, WANTED))
+}
+
+/// What stands behind `$`.
+fn special(
+    text: &str,
+    word: &str,
+    of_user: bool,
+    loads: &mut Vec<Load>,
+) -> Result<Base, ProbeError> {
+    const WANTED: &str = "$ takes arg1, arg2 and so on, retval, stack and stack0, stack1 and so on";
+    if word == "retval" {
+        return Ok(Base::Returned);
+    }
+    if let Some(number) = word.strip_prefix("arg") {
+        return nth(text, number.parse().map_err(|_| wrong(text, WANTED))?);
+    }
+    let slot = word.strip_prefix("stack").ok_or_else(|| wrong(text, WANTED))?;
+    if !slot.is_empty() {
+        let slot: u16 = slot.parse().map_err(|_| wrong(text, WANTED))?;
+        loads.push(Load { offset: 8 * i64::from(slot), of_user });
+    }
+    Ok(Base::Register(Register::stack_pointer()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> NamedArgument {
+        argument(text, true).unwrap()
+    }
+
+    #[test]
+    fn the_words_of_the_kernel_are_taken() {
+        let (load, sp) = (|offset| Load { offset, of_user: true }, Register::stack_pointer());
+        let of = |base, loads: &[i64], size, text: Option<i64>| Argument {
+            base,
+            loads: loads.iter().copied().map(load).collect(),
+            size,
+            text: text.map(load),
+        };
+        let register = Base::Register(sp);
+        for (text, argument) in [
+            ("%sp", of(register, &[], 8, None)),
+            ("$stack", of(register, &[], 8, None)),
+            ("$stack2:u16", of(register, &[16], 2, None)),
+            ("a=+8(%sp):s32", of(register, &[8], 4, None)),
+            ("-0x10(+8(%sp))", of(register, &[8, -16], 8, None)),
+            ("+4(+8(%sp)):string", of(register, &[8], 8, Some(4))),
+            ("%sp:string", of(register, &[], 8, Some(0))),
+            ("$retval:s32", of(Base::Returned, &[], 4, None)),
+            ("retval", of(Base::Returned, &[], 8, None)),
+            ("+0($retval):string", of(Base::Returned, &[], 8, Some(0))),
+            ("@0x1000:u8", of(Base::Constant(4096), &[0], 1, None)),
+            ("\\7", of(Base::Constant(7), &[], 8, None)),
+        ] {
+            assert_eq!(read(text).argument, argument, "{text}");
+        }
+        assert_eq!(read("arg0").argument, read("$arg1").argument);
+        assert_eq!((read("a=%sp").name, read("$arg1").name), ("a".to_owned(), "$arg1".to_owned()));
+        let of_kernel = argument("+0(%sp)", false).unwrap().argument;
+        assert!(!of_kernel.loads[0].of_user);
+        assert!(argument("+u0(%sp)", false).unwrap().argument.loads[0].of_user);
+    }
+
+    #[test]
+    fn what_is_no_argument_is_named() {
+        for (text, says) in [
+            ("length", "C variables"),
+            ("x=length:u32", "C variables"),
+            ("%nothing", "no such register"),
+            ("$arg99", "in registers"),
+            ("$nothing", "$ takes"),
+            ("%sp:u33", "types are"),
+            ("+8%sp", "memory is"),
+            ("+8(%sp", "memory is"),
+            ("@main", "an address"),
+            ("+0(+0(+0(+0(+0(%sp)))))", "at most 4"),
+            ("+0(+0(+0(+0(%sp:string))))", "types are"),
+            ("+0(+0(+0(+0(+0(%sp))))):string", "at most 4"),
+            ("", "C variables"),
+        ] {
+            let error = argument(text, true).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let deep = format!("{}%sp{}", "+0(".repeat(5000), ")".repeat(5000));
+        assert!(argument(&deep, true).is_err());
+    }
+
+    #[test]
+    fn values_are_shown_by_type() {
+        let number = |value| Found { value: Some(value), text: b"" };
+        let show = |format: Format, value| format.show(&number(value));
+        assert_eq!(show(Format::Signed(4), 0xffff_ffff), "-1");
+        assert_eq!(show(Format::Unsigned(1), 0x1ff), "255");
+        assert_eq!(show(Format::Hex(8), u64::MAX), "0xffffffffffffffff");
+        assert_eq!(show(Format::Char, 65), "'A'");
+        assert_eq!(
+            Format::Text.show(&Found { value: Some(1), text: b"a\x1b\xff\"" }),
+            r#""a\u{1b}\xff\"""#
+        );
+        assert_eq!(Format::Text.show(&Found { value: None, text: b"" }), "(fault)");
+    }
+}

@@ -1,0 +1,164 @@
+//! The places that a program names itself: notes of the kind that `sys/sdt.h` of SystemTap makes
+//! (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>).
+
+use std::ffi::CString;
+use std::path::Path;
+
+use object::{Object, ObjectSection, ObjectSegment};
+use tare_kernel::functions::{ARGUMENTS, Location};
+
+use super::{ProbeError, ProbePlace, operand};
+
+const NOTES: &str = ".note.stapsdt";
+/// Its address is kept by the notes, and moves with the program when that is relocated on disk.
+const BASE: &str = ".stapsdt.base";
+const OWNER: &[u8] = b"stapsdt";
+const KIND: u32 = 3;
+/// So many places of a file are looked at.
+const MOST: usize = 100_000;
+
+/// A place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Usdt {
+    pub(super) provider: String,
+    pub(super) name: String,
+    arguments: String,
+    /// Where it lies in the file, in bytes.
+    offset: u64,
+    /// The counter of those who look, in bytes from the file's start; 0: none.
+    semaphore: u64,
+}
+
+impl Usdt {
+    pub(super) fn place(&self, path: CString) -> Result<ProbePlace, ProbeError> {
+        let semaphore = u32::try_from(self.semaphore).map_err(|_| {
+            ProbeError::Place(format!("{}: its semaphore lies beyond 4 GiB", self.name))
+        })?;
+        let mut arguments = operand::arguments(&self.arguments);
+        arguments.truncate(ARGUMENTS);
+        let location = Location::File { path, offset: self.offset, semaphore };
+        Ok(ProbePlace { location, arguments })
+    }
+}
+
+/// The places of a file; none where it has no such notes.
+pub(super) fn read(path: &Path) -> Result<Vec<Usdt>, ProbeError> {
+    let wrong = |why: String| ProbeError::Place(format!("{}: {why}", path.display()));
+    let is_file = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.is_file();
+    if !is_file {
+        return Err(wrong("it is no program's file".to_owned()));
+    }
+    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let file = object::File::parse(bytes.as_slice())
+        .map_err(|error| wrong(format!("it is no ELF file: {error}")))?;
+    let Some(section) = file.section_by_name(NOTES) else { return Ok(Vec::new()) };
+    let data = section.data().map_err(|error| wrong(error.to_string()))?;
+    let base = file.section_by_name(BASE).map_or(0, |base| base.address());
+    let in_file = |address: u64| {
+        file.segments().find_map(|segment| {
+            let (offset, size) = segment.file_range();
+            let within = address.checked_sub(segment.address()).filter(|&within| within < size)?;
+            offset.checked_add(within)
+        })
+    };
+    Ok(notes(data).filter_map(|note| note.find(base, in_file)).collect())
+}
+
+/// What a note says, in addresses of the program.
+struct Note<'a> {
+    address: u64,
+    base: u64,
+    semaphore: u64,
+    texts: [&'a [u8]; 3],
+}
+
+impl Note<'_> {
+    fn find(&self, base: u64, in_file: impl Fn(u64) -> Option<u64>) -> Option<Usdt> {
+        let moved = if base == 0 || self.base == 0 { 0 } else { base.wrapping_sub(self.base) };
+        let text = |at: usize| String::from_utf8_lossy(self.texts[at]).into_owned();
+        let semaphore = match self.semaphore {
+            0 => 0,
+            address => in_file(address.wrapping_add(moved))?,
+        };
+        Some(Usdt {
+            provider: text(0),
+            name: text(1),
+            arguments: text(2),
+            offset: in_file(self.address.wrapping_add(moved))?,
+            semaphore,
+        })
+    }
+}
+
+/// The notes of a section, up to one that is cut.
+fn notes(mut data: &[u8]) -> impl Iterator<Item = Note<'_>> {
+    let next = move || {
+        loop {
+            let (header, rest) = data.split_first_chunk::<12>()?;
+            let word = |at: usize| {
+                u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+            };
+            let (name_len, len) = (word(0) as usize, word(4) as usize);
+            let name = rest.get(..name_len)?;
+            let rest = rest.get(name_len.checked_next_multiple_of(4)?..)?;
+            let description = rest.get(..len)?;
+            data = rest.get(len.checked_next_multiple_of(4)?..).unwrap_or_default();
+            if word(8) == KIND && name.strip_suffix(b"\0") == Some(OWNER) {
+                return Some(description);
+            }
+        }
+    };
+    std::iter::from_fn(next).take(MOST).filter_map(|description| {
+        let long =
+            |at: usize| Some(u64::from_ne_bytes(*description.get(at..at + 8)?.first_chunk()?));
+        let mut texts = description.get(24..)?.split(|byte| *byte == 0);
+        let texts = [texts.next()?, texts.next()?, texts.next()?];
+        Some(Note { address: long(0)?, base: long(8)?, semaphore: long(16)?, texts })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(owner: &[u8], texts: &[u8]) -> Vec<u8> {
+        let mut description = Vec::new();
+        for number in [0x1010_u64, 0x2000, 0x3000] {
+            description.extend(number.to_ne_bytes());
+        }
+        description.extend(texts);
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+        let mut all = Vec::new();
+        for number in [length(owner), length(&description), KIND] {
+            all.extend(number.to_ne_bytes());
+        }
+        all.extend(owner);
+        all.extend(vec![0; owner.len().next_multiple_of(4) - owner.len()]);
+        all.extend(&description);
+        all.extend(vec![0; description.len().next_multiple_of(4) - description.len()]);
+        all
+    }
+
+    #[test]
+    fn notes_name_places() {
+        let texts = b"server\0request\0-4@%edi 8@%rsi\0";
+        let both = [note(b"GNU\0", b"a\0b\0c\0"), note(b"stapsdt\0", texts)].concat();
+        let found: Vec<_> = notes(&both).collect();
+        assert_eq!(found.len(), 1);
+        let place = found[0].find(0x2100, |address| Some(address - 0x1000)).unwrap();
+        assert_eq!(
+            place,
+            Usdt {
+                provider: "server".to_owned(),
+                name: "request".to_owned(),
+                arguments: "-4@%edi 8@%rsi".to_owned(),
+                offset: 0x110,
+                semaphore: 0x2100,
+            }
+        );
+        assert_eq!(place.place(c"x".into()).unwrap().arguments.len(), 2);
+        for cut in 0..both.len() {
+            notes(&both[..cut]).for_each(|note| _ = note.find(1, Some));
+        }
+    }
+}

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Waits for locks of the kernel and for futexes, summed up by call chain. Of a futex's first wait with a chain the top of the stack is
+ * told too, so that the chain can be unwound where no frame pointers are kept.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "counts.h"
+#include "follow.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* enum of include/linux/bpf.h and of include/trace/events/lock.h */
+#define BPF_F_USER_STACK (1U << 8)
+#define LCB_F_SPIN 1
+#define LCB_F_MUTEX 32
+
+/* Beside the flags of the tracepoint: it is a futex. */
+#define FUTEX (1U << 31)
+
+#define FRAMES 24
+#define NESTED 4
+#define TOP 512
+#define STACK 8192
+#define REGISTERS 33
+
+struct mm_struct___lock {
+	unsigned long start_code, end_code;
+} __attribute__((preserve_access_index));
+
+#if defined(__TARGET_ARCH_x86)
+#define STACK_POINTER 8
+struct pt_regs___lock {
+	unsigned long r15, r14, r13, r12;
+} __attribute__((preserve_access_index));
+#else
+#define STACK_POINTER 32
+#endif
+
+/* crates/kernel/src/bpf/lock.rs has the same layouts. */
+struct key {
+	__u64 chain;
+	__u32 process; /* 0: of all */
+	__u32 flags;
+};
+
+struct sums {
+	__u64 waits;
+	__u64 total_ns;
+	__u64 max_ns;
+};
+
+struct chain {
+	__u64 frames[FRAMES];
+};
+
+struct copy {
+	__u64 time;
+	__u64 chain;
+	__u32 tid;
+	__u32 process;
+	__u64 bytes;
+	__u64 registers[REGISTERS];
+	__u8 stack[STACK];
+};
+
+struct wait {
+	__u64 lock;
+	__u64 start;
+	__u64 chain;
+	__u64 flags;
+};
+
+/* Those that are under way, each while it waits for the one before. */
+struct waits {
+	__u64 depth;
+	struct wait at[NESTED];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct waits);
+} of_tasks SEC(".maps");
+
+/* Of locks that a CPU spins for: none of these waits leaves its CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct waits);
+} of_cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct key);
+	__type(value, struct sums);
+} by_chain SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct chain);
+} chains SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct chain);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct copy);
+} copies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+/* Kinds of what is missing: waits that found no room in a table, and copies that found none in the ring buffer. */
+#define MISSING_WAITS 0
+#define MISSING_COPIES 1
+
+static const struct sums no_sums;
+
+/* One step of FNV-1a, on words. */
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x100000001b3ULL;
+	return hash ^ hash >> 29;
+}
+
+static __noinline int add(__u64 chain, __u32 process, __u32 flags, __u64 ns)
+{
+	struct key key = { chain, process, flags };
+	struct sums *sums = bpf_map_lookup_elem(&by_chain, &key);
+
+	if (!sums) {
+		bpf_map_update_elem(&by_chain, &key, &no_sums, BPF_NOEXIST);
+		sums = bpf_map_lookup_elem(&by_chain, &key);
+	}
+	if (!sums)
+		return count_missing(MISSING_WAITS);
+	__sync_fetch_and_add(&sums->waits, 1);
+	__sync_fetch_and_add(&sums->total_ns, ns);
+	raise_max(&sums->max_ns, ns);
+	return 0;
+}
+
+/* The frames that were written to `chain` as a number, which stands for them. */
+static __always_inline __u64 hash_of(struct chain *chain, __u64 hash)
+{
+	for (int i = 0; i < FRAMES; i++) {
+		if (!chain->frames[i])
+			break;
+		hash = mix(hash, chain->frames[i]);
+	}
+	return hash;
+}
+
+static __always_inline struct chain *frames(void *ctx, __u64 flags)
+{
+	__u32 zero = 0;
+	struct chain *chain = bpf_map_lookup_elem(&scratch, &zero);
+	long bytes;
+
+	if (!chain)
+		return NULL;
+	bytes = bpf_get_stack(ctx, chain, sizeof(*chain), flags);
+	if (bytes < 0)
+		bytes = 0;
+	for (int i = 0; i < FRAMES; i++)
+		if (i * 8 >= bytes)
+			chain->frames[i] = 0;
+	return chain;
+}
+
+static __always_inline struct waits *waits_of(__u32 flags, bool create)
+{
+	__u32 zero = 0;
+
+	if ((flags & (LCB_F_SPIN | LCB_F_MUTEX)) == LCB_F_SPIN)
+		return bpf_map_lookup_elem(&of_cpus, &zero);
+	return bpf_task_storage_get(&of_tasks, bpf_get_current_task_btf(), NULL,
+				    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention_begin, void *lock, unsigned int flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct waits *waits;
+	struct chain *chain;
+	struct wait *wait;
+	__u64 depth, hash;
+
+	if (!is_followed(task))
+		return 0;
+	waits = waits_of(flags, true);
+	if (!waits)
+		return count_missing(MISSING_WAITS);
+	depth = waits->depth;
+	if (depth >= NESTED) {
+		/* Their ends were not seen. */
+		depth = 0;
+		count_missing(MISSING_WAITS);
+	}
+	/* A mutex says so again when it stops spinning and sleeps. */
+	if (depth && waits->at[(depth - 1) & (NESTED - 1)].lock == (__u64)lock)
+		return 0;
+	chain = frames(ctx, 0);
+	if (!chain)
+		return 0;
+	hash = hash_of(chain, 0xcbf29ce484222325ULL);
+	if (!bpf_map_lookup_elem(&chains, &hash))
+		bpf_map_update_elem(&chains, &hash, chain, BPF_NOEXIST);
+	wait = &waits->at[depth & (NESTED - 1)];
+	wait->lock = (__u64)lock;
+	wait->chain = hash;
+	wait->flags = flags;
+	waits->depth = depth + 1;
+	wait->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline bool end(struct waits *waits, void *lock, __u64 now)
+{
+#pragma unroll
+	for (int i = NESTED - 1; i >= 0; i--) {
+		struct wait *wait = &waits->at[i];
+
+		if (i < waits->depth && wait->lock == (__u64)lock) {
+			waits->depth = i;
+			wait->lock = 0;
+			add(wait->chain, 0, wait->flags, now - wait->start);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* It is not said here which kind of lock it is. */
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention_end, void *lock, int ret)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct waits *waits = waits_of(LCB_F_SPIN, false);
+
+	if (waits && waits->depth && end(waits, lock, now))
+		return 0;
+	waits = waits_of(0, false);
+	if (waits && waits->depth)
+		end(waits, lock, now);
+	return 0;
+}
+
+/* include/uapi/linux/futex.h */
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_WAIT_REQUEUE_PI 11
+#define FUTEX_LOCK_PI2 13
+#define FUTEX_COMMAND 0x7f
+#define EAGAIN 11
+
+#define NR_FUTEX_WAITV 449
+#define NR_FUTEX_WAIT 455
+#define NR_FUTEX_COMPAT 240
+#define NR_FUTEX_TIME64 422
+#if defined(__TARGET_ARCH_x86)
+#define NR_FUTEX 202
+#else
+#define NR_FUTEX 98
+#endif
+
+static __always_inline bool waits_for_futex(struct task_struct *task, struct pt_regs *regs, long nr)
+{
+	__u32 command;
+
+	if (nr == NR_FUTEX_WAITV || nr == NR_FUTEX_WAIT)
+		return true;
+	if (nr != NR_FUTEX && nr != NR_FUTEX_COMPAT && nr != NR_FUTEX_TIME64)
+		return false;
+	if (is_compat(task) ? nr == NR_FUTEX : nr != NR_FUTEX)
+		return false;
+#if defined(__TARGET_ARCH_x86)
+	command = is_compat(task) ? regs->cx : regs->si;
+#else
+	command = regs->regs[1];
+#endif
+	switch (command & FUTEX_COMMAND) {
+	case FUTEX_WAIT:
+	case FUTEX_LOCK_PI:
+	case FUTEX_WAIT_BITSET:
+	case FUTEX_WAIT_REQUEUE_PI:
+	case FUTEX_LOCK_PI2:
+		return true;
+	}
+	return false;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task *known;
+
+	if (!waits_for_futex(task, regs, nr))
+		return 0;
+	known = storage(task);
+	if (known && known->state == FOLLOWED)
+		known->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline void read_registers(struct copy *copy, struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct pt_regs___lock *more = (void *)regs;
+
+	/* The instruction pointer, then in the order of DWARF's numbers. */
+	copy->registers[0] = regs->ip;
+	copy->registers[1] = 0;
+	copy->registers[2] = regs->dx;
+	copy->registers[3] = regs->cx;
+	copy->registers[4] = regs->bx;
+	copy->registers[5] = regs->si;
+	copy->registers[6] = regs->di;
+	copy->registers[7] = regs->bp;
+	copy->registers[8] = regs->sp;
+	copy->registers[9] = regs->r8;
+	copy->registers[10] = regs->r9;
+	copy->registers[11] = regs->r10;
+	copy->registers[12] = 0;
+	copy->registers[13] = more->r12;
+	copy->registers[14] = more->r13;
+	copy->registers[15] = more->r14;
+	copy->registers[16] = more->r15;
+#else
+	copy->registers[0] = regs->pc;
+#pragma unroll
+	for (int i = 0; i < 31; i++)
+		copy->registers[1 + i] = regs->regs[i];
+	copy->registers[32] = regs->sp;
+#endif
+}
+
+/*
+ * Frame pointers alone don't tell callers apart where none are kept: what lies on top of the stack and is an address in the program's
+ * own code does.
+ */
+static __always_inline __u64 hash_of_top(struct task_struct *task, struct copy *copy, __u64 hash)
+{
+	struct mm_struct *mm = task->mm;
+	__u64 start, end, word;
+
+	if (!mm)
+		return hash;
+	start = ((struct mm_struct___lock *)mm)->start_code;
+	end = ((struct mm_struct___lock *)mm)->end_code;
+	for (int i = 0; i < TOP / 8; i++) {
+		word = *(__u64 *)(copy->stack + 8 * i);
+		if (word >= start && word < end)
+			hash = mix(hash, word);
+	}
+	return hash;
+}
+
+static __noinline int tell(struct copy *copy)
+{
+	__u64 sp = copy->registers[STACK_POINTER];
+	__u32 bytes = 0;
+
+	/* The stack may end before. */
+	if (!bpf_probe_read_user(copy->stack, STACK, (void *)sp))
+		bytes = STACK;
+	else if (!bpf_probe_read_user(copy->stack, STACK / 2, (void *)sp))
+		bytes = STACK / 2;
+	else if (!bpf_probe_read_user(copy->stack, STACK / 4, (void *)sp))
+		bytes = STACK / 4;
+	else if (!bpf_probe_read_user(copy->stack, STACK / 8, (void *)sp))
+		bytes = STACK / 8;
+	else if (!bpf_probe_read_user(copy->stack, TOP, (void *)sp))
+		bytes = TOP;
+	copy->bytes = bytes;
+	if (bpf_ringbuf_output(&ring, copy, sizeof(*copy), BPF_RB_FORCE_WAKEUP))
+		count_missing(MISSING_COPIES);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	__u64 ns, hash, sp, now;
+	struct chain *chain;
+	struct copy *copy;
+	__u32 zero = 0;
+
+	if (!known || !known->start)
+		return 0;
+	now = bpf_ktime_get_ns();
+	ns = now - known->start;
+	known->start = 0;
+	/* The value was another one already: nobody waited. */
+	if (ret == -EAGAIN)
+		return 0;
+	chain = frames(ctx, BPF_F_USER_STACK);
+	copy = bpf_map_lookup_elem(&copies, &zero);
+	if (!chain || !copy)
+		return count_missing(MISSING_WAITS);
+	read_registers(copy, regs);
+	sp = regs->sp;
+	hash = mix(0xcbf29ce484222325ULL, task->tgid);
+	hash = hash_of(chain, hash);
+	if (!bpf_probe_read_user(copy->stack, TOP, (void *)sp))
+		hash = hash_of_top(task, copy, hash);
+	if (!bpf_map_lookup_elem(&chains, &hash)) {
+		bpf_map_update_elem(&chains, &hash, chain, BPF_NOEXIST);
+		copy->time = now;
+		copy->chain = hash;
+		copy->tid = task->pid;
+		copy->process = task->tgid;
+		tell(copy);
+	}
+	add(hash, task->tgid, FUTEX, ns);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	follow_execution(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}

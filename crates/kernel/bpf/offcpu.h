@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What offcpu.bpf.c keeps of waits and stacks, and how it finds them. crates/kernel/src/bpf/off_cpu/ has the same layouts. */
+#ifndef TARE_OFFCPU_H
+#define TARE_OFFCPU_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+/* enum bpf_map_type and flags of bpf_get_stack(), include/uapi/linux/bpf.h */
+#define BPF_MAP_TYPE_CGROUP_ARRAY 8
+#define BPF_MAP_TYPE_LRU_HASH 9
+#define BPF_F_USER_STACK (1ULL << 8)
+
+/* include/linux/sched.h */
+#define TASK_DEAD 0x80
+#define TASK_REPORTED 0x90ff /* without what says how it may be woken; with TASK_RTLOCK_WAIT and TASK_FROZEN */
+#define PF_KTHREAD 0x00200000
+
+/* Beside the state of a wait. */
+#define IO_WAIT 0x100
+#define ON_RUN_QUEUE 0x200
+
+/* Which of a task's time is looked at. */
+#define UNKNOWN 0
+#define FOLLOWED 1
+#define LEFT_OUT 2
+#define WAITING 3 /* the child that is to execute the command */
+
+const volatile __u32 all_tasks = 0;
+const volatile __u32 in_cgroups = 0; /* how many */
+const volatile __u32 wakers = 0;
+const volatile __u32 min_ns = 0;
+const volatile __u32 long_us = 0; /* waits from this length on are records of their own; 0: none */
+
+/* What is kept of stacks: a few frames of the kernel's that say what is waited for; all, with copies of user stacks; all, by frame
+ * pointers. */
+#define STACKS_NONE 0
+#define STACKS_COPIED 1
+#define STACKS_FRAME_POINTERS 2
+const volatile __u32 stacks = STACKS_NONE;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct___waits {
+	unsigned int flags;
+	unsigned int __state;
+	unsigned int on_cpu; /* int, or u8 on newer kernels: what is signed is not made narrower */
+	unsigned in_iowait : 1;
+	struct mm_struct___code *mm;
+};
+
+struct mm_struct___code {
+	unsigned long start_code, end_code, arg_start;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs___call {
+	unsigned long orig_ax, ip, sp;
+};
+#else
+struct pt_regs___call {
+	__u64 regs[31];
+	__u64 sp, pc;
+};
+#endif
+
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
+};
+#pragma clang attribute pop
+
+struct wait {
+	__u64 start;  /* when it left its CPU; 0: it is on one */
+	__u64 woken;  /* when it was woken since */
+	__u64 kernel; /* its stacks: keys of `all_stacks`, and of copies */
+	__u64 user;
+	__u64 waker;  /* a key of `all_wakers` */
+	__u64 copied; /* the user stack that was copied last */
+	__u64 site;   /* from where `kernel` is */
+	__u64 unused;
+	__u32 state;
+	__u32 follow;
+};
+
+struct key {
+	__u64 kernel, user, waker;
+	__u32 tid, pid, state, unused;
+};
+
+struct sum {
+	__u64 ns, waits, longest_ns, last;
+	__u32 cpu, unused;
+};
+
+#define FRAMES 127
+#define FEW_FRAMES 10
+struct stack {
+	__u64 count;
+	__u64 frames[FRAMES];
+};
+
+struct waker {
+	__u64 kernel, user;
+	__u32 tid, pid;
+	char comm[16];
+};
+
+struct control {
+	__u64 since; /* nothing before this counts */
+	__u64 now;   /* for `visit` */
+	__u32 epoch;
+	__u32 visit;
+	__u32 stopped;
+	__u32 generation; /* user stacks of before are copied again */
+};
+#define VISIT_BEGIN 1
+#define VISIT_END 2
+
+#define RECORD_COPY 1
+#define RECORD_LONG_WAIT 2
+
+#define PAGE 4096
+#if defined(__TARGET_ARCH_x86)
+#define REGISTERS 21 /* struct pt_regs, as ptrace(2) has it */
+#define IP 16
+#define SP 19
+#else
+#define REGISTERS 34 /* struct user_pt_regs */
+#define IP 32
+#define SP 31
+#endif
+
+struct copy {
+	__u32 kind, size;
+	__u32 pid, tid;
+	__u64 time;
+	__u64 user;
+	__u64 registers[REGISTERS];
+	__u8 stack[3 * PAGE]; /* two pages at most; the third is for the verifier */
+};
+
+struct long_wait {
+	__u32 kind, cpu;
+	__u32 pid, tid;
+	__u64 start, woken, end;
+	__u64 kernel, user, waker;
+	__u32 state, unused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait);
+} waits SEC(".maps");
+
+/* Sums of even and of odd epochs: those of one are read while the other's grow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct key);
+	__type(value, struct sum);
+} even_sums SEC(".maps"), odd_sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct stack);
+} all_stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct waker);
+} all_wakers SEC(".maps");
+
+/* User stacks that were copied. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u32);
+} copied SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+/* One more than the epoch that a program on this CPU adds to; 0: none runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} busy_cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stack);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u32);
+} cgroups SEC(".maps");
+
+/* What found no room, and what was too short. */
+#define MISSING_WAITS 0
+#define MISSING_NS 1
+#define MISSING_COPIES 2
+#define SHORT_WAITS 3
+#define SHORT_NS 4
+#define COUNTS 5
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+static __always_inline void count(__u32 which, __u64 number)
+{
+	__u64 *of = bpf_map_lookup_elem(&counts, &which);
+
+	if (of)
+		*of += number;
+}
+
+static __always_inline struct task_struct___waits *fields(struct task_struct *task)
+{
+	return (void *)task;
+}
+
+static __always_inline bool is_kernels(struct task_struct *task)
+{
+	return fields(task)->flags & PF_KTHREAD || !task->pid;
+}
+
+static __always_inline bool in_iowait(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD(fields(task), in_iowait);
+}
+
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	return fields(task)->on_cpu;
+}
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	__u32 state = fields(task)->__state & TASK_REPORTED;
+
+	return state && in_iowait(task) ? state | IO_WAIT : state;
+}
+
+/*
+ * The epoch that a program may add to: it says which before it looks whether that is still the one, so whoever begins another can wait
+ * for those who don't know of it yet.
+ */
+static __always_inline __u32 enter(struct control *at, __u64 *busy)
+{
+	__sync_lock_test_and_set(busy, 1 + (__u64)*(volatile __u32 *)&at->epoch);
+	return *(volatile __u32 *)&at->epoch;
+}
+
+/* What is known of a task; of one that is new here its process says whether it is followed. */
+static __always_inline struct wait *followed_or_waiting(struct task_struct *task)
+{
+	struct wait *wait = bpf_task_storage_get(&waits, task, NULL, 0), *leader;
+	__u32 follow = all_tasks ? FOLLOWED : UNKNOWN;
+
+	if (wait)
+		return wait->follow == FOLLOWED || wait->follow == WAITING ? wait : NULL;
+	leader = bpf_task_storage_get(&waits, task->group_leader, NULL, 0);
+	if (leader && leader->follow != UNKNOWN)
+		follow = leader->follow;
+	if (follow != FOLLOWED)
+		return NULL;
+	wait = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (wait)
+		wait->follow = follow;
+	return wait;
+}
+
+static __always_inline struct wait *followed(struct task_struct *task)
+{
+	struct wait *wait = followed_or_waiting(task);
+
+	return wait && wait->follow == FOLLOWED ? wait : NULL;
+}
+
+/* Whether the loader has marked a process as followed: of cgroups those that are there when it begins. */
+static __always_inline bool is_marked(struct task_struct *task)
+{
+	struct wait *leader = bpf_task_storage_get(&waits, task->group_leader, NULL, 0);
+
+	return leader && leader->follow == FOLLOWED;
+}
+
+/* Where tasks are those of cgroups, whether the running one is. */
+static __always_inline bool is_in_cgroup(void)
+{
+	for (__u32 i = 0; i < 64; i++) {
+		if (i >= in_cgroups)
+			break;
+		if (bpf_current_task_under_cgroup(&cgroups, i) == 1)
+			return true;
+	}
+	return false;
+}
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 32;
+}
+
+/* Keeps the stack in the scratch memory; its key. */
+static __always_inline __u64 keep(struct stack *stack, long bytes)
+{
+	__u64 hash = 0x243f6a8885a308d3ULL;
+	__u32 frames;
+
+	if (bytes <= 0)
+		return 0;
+	frames = (__u64)bytes / 8;
+	stack->count = frames;
+	for (__u32 i = 0; i < FRAMES; i++) {
+		if (i >= frames)
+			break;
+		hash = mix(hash, stack->frames[i]);
+	}
+	if (!bpf_map_lookup_elem(&all_stacks, &hash))
+		bpf_map_update_elem(&all_stacks, &hash, stack, 0);
+	return hash;
+}
+
+static __always_inline struct stack *scratch_stack(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+/* The kernel stack of the running task, without the frames of the program and of what called it. */
+static __always_inline __u64 kernel_stack(void *ctx)
+{
+	struct stack *stack = scratch_stack();
+
+	if (!stack)
+		return 0;
+	if (!stacks)
+		return keep(stack, bpf_get_stack(ctx, stack->frames, 8 * FEW_FRAMES, 0));
+	return keep(stack, bpf_get_stack(ctx, stack->frames, sizeof(stack->frames), 0));
+}
+
+/*
+ * Where a wait comes from: what the task called the kernel for, from where, and in which state it waits. Where reasons are asked for
+ * alone, waits from one such place in a row have one reason: walking the kernel's stack is most of what a switch costs.
+ */
+static __always_inline __u64 site_of(struct task_struct *task, __u32 state)
+{
+	struct pt_regs___call *registers = (void *)bpf_task_pt_regs(task);
+	__u64 site = state;
+
+#if defined(__TARGET_ARCH_x86)
+	site = mix(mix(mix(site, registers->ip), registers->sp), registers->orig_ax);
+#else
+	site = mix(mix(mix(site, registers->pc), registers->sp), registers->regs[8]);
+#endif
+	return site;
+}
+
+/* That of another. */
+static __always_inline __u64 kernel_stack_of(struct task_struct *task)
+{
+	struct stack *stack = scratch_stack();
+
+	if (!stack)
+		return 0;
+	if (!stacks)
+		return keep(stack, bpf_get_task_stack(task, stack->frames, 8 * FEW_FRAMES, 0));
+	return keep(stack, bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0));
+}
+
+/*
+ * What tells user stacks apart without unwinding them: the thread and its program, where it calls the kernel and how deep its stack is
+ * there, and what in the upper part of the stack can be a return address to the program.
+ */
+#define WORDS 64
+static __always_inline __u64 user_key(struct task_struct *task, struct stack *stack, __u64 ip, __u64 sp)
+{
+	struct control *at;
+	__u32 zero = 0;
+	struct mm_struct___code *mm = fields(task)->mm;
+	__u64 hash = mix(task->pid, ip), start, size;
+
+	if (!mm)
+		return 0;
+	at = bpf_map_lookup_elem(&control, &zero);
+	hash = mix(mix(mix(hash, sp), mm->arg_start), at ? at->generation : 0);
+	start = mm->start_code;
+	size = mm->end_code - start;
+	if (bpf_probe_read_user(stack->frames, 8 * WORDS, (void *)sp))
+		return hash;
+	for (__u32 i = 0; i < WORDS; i++)
+		if (stack->frames[i] - start < size)
+			hash = mix(hash, stack->frames[i]);
+	return hash;
+}
+
+static __noinline int copy_stack(struct task_struct *task, struct pt_regs *registers, __u64 user)
+{
+	struct copy *copy = bpf_ringbuf_reserve(&ring, sizeof(*copy), 0);
+	__u64 sp, first, rest;
+
+	if (!copy) {
+		count(MISSING_COPIES, 1);
+		return 0;
+	}
+	copy->kind = RECORD_COPY;
+	copy->pid = task->tgid;
+	copy->tid = task->pid;
+	copy->time = bpf_ktime_get_ns();
+	copy->user = user;
+	copy->size = 0;
+	bpf_probe_read_kernel(copy->registers, sizeof(copy->registers), registers);
+	sp = copy->registers[SP];
+	/* Page by page: the stack may end before two pages do. */
+	first = PAGE - (sp & (PAGE - 1));
+	rest = PAGE - first;
+	if (!bpf_probe_read_user(copy->stack, first, (void *)sp)) {
+		copy->size = first;
+		if (!bpf_probe_read_user(copy->stack + first, PAGE, (void *)(sp + first))) {
+			copy->size = first + PAGE;
+			if (rest && !bpf_probe_read_user(copy->stack + first + PAGE, rest & (PAGE - 1), (void *)(sp + first + PAGE)))
+				copy->size = 2 * PAGE;
+		}
+	}
+	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP);
+	return 1;
+}
+
+/* The user stack of the running task. `wait`: where it is kept what was copied last, if anywhere. */
+static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, struct wait *wait, __u64 kernel)
+{
+	struct stack *stack = scratch_stack();
+	struct pt_regs *registers;
+	__u64 ip, sp, user;
+	__u32 one = 1;
+
+	if (!stack)
+		return 0;
+	if (stacks == STACKS_FRAME_POINTERS)
+		return keep(stack, bpf_get_stack(ctx, stack->frames, sizeof(stack->frames), BPF_F_USER_STACK));
+	registers = (void *)bpf_task_pt_regs(task);
+	if (bpf_probe_read_kernel(&ip, sizeof(ip), (__u64 *)registers + IP) ||
+	    bpf_probe_read_kernel(&sp, sizeof(sp), (__u64 *)registers + SP))
+		return 0;
+	user = mix(user_key(task, stack, ip, sp), kernel);
+	if (wait && wait->copied == user)
+		return user;
+	if (!bpf_map_lookup_elem(&copied, &user)) {
+		if (!copy_stack(task, registers, user))
+			return user;
+		bpf_map_update_elem(&copied, &user, &one, 0);
+	}
+	if (wait)
+		wait->copied = user;
+	return user;
+}
+
+/* Who is running, as a key of `all_wakers`. */
+static __always_inline __u64 waker(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct waker waker = { .tid = task->pid, .pid = task->tgid };
+	__u64 hash;
+
+	waker.kernel = kernel_stack(ctx);
+	if (stacks && !is_kernels(task))
+		waker.user = user_stack(ctx, task, NULL, 0);
+	bpf_get_current_comm(waker.comm, sizeof(waker.comm));
+	hash = mix(mix(mix(waker.kernel, waker.user), waker.tid), *(__u64 *)waker.comm);
+	if (!bpf_map_lookup_elem(&all_wakers, &hash))
+		bpf_map_update_elem(&all_wakers, &hash, &waker, 0);
+	return hash;
+}
+
+#endif

@@ -1,0 +1,238 @@
+//! Waits for locks of the kernel and for futexes, summed up by call chain: `bpf/lock.bpf.c`.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::{Pod, include_bytes_aligned};
+
+use super::follow::Follow;
+use super::load::{BpfError, Loaded, Plan};
+
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.aarch64.o");
+
+const FRAMES: usize = 24;
+const REGISTERS: usize = 33;
+/// `struct copy`, up to the stack.
+const COPY: usize = 32 + 8 * REGISTERS;
+/// What stands beside the flags of the tracepoint.
+const FUTEX: u32 = 1 << 31;
+
+/// `struct key`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Key {
+    chain: u64,
+    process: u32,
+    flags: u32,
+}
+
+/// `struct sums`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct RawSums {
+    waits: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+/// `struct chain`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Chain([u64; FRAMES]);
+
+// SAFETY: integers alone, and no padding: any bytes are a value.
+#[allow(unsafe_code)]
+unsafe impl Pod for Key {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for RawSums {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for Chain {}
+
+/// What was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockKind {
+    /// A lock of the kernel: the flags of `lock:contention_begin` (`LCB_F_*`).
+    Kernel(u32),
+    /// A futex, by this process.
+    Futex(u32),
+}
+
+/// The waits of one call chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockSums {
+    /// For what.
+    pub kind: LockKind,
+    /// The number of the call chain.
+    pub chain: u64,
+    /// Its addresses, the innermost first: of a futex as frame pointers tell them.
+    pub frames: Vec<u64>,
+    /// How many waits.
+    pub waits: u64,
+    /// All of them, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// The registers and the top of the stack of a task that waited for a futex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutexStack<'a> {
+    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time_ns: u64,
+    /// The number of the call chain that it stands for.
+    pub chain: u64,
+    /// The thread, in the first pid namespace.
+    pub tid: u32,
+    /// Its process.
+    pub process: u32,
+    /// On x86 the instruction pointer and 16 others in the order of DWARF's numbers, on ARM the
+    /// program counter, X0 to X30 and the stack pointer.
+    pub registers: [u64; REGISTERS],
+    /// The stack, from the stack pointer on.
+    pub stack: &'a [u8],
+}
+
+impl<'a> FutexStack<'a> {
+    /// Takes a copy apart; `None` where it is none.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let stack = bytes.get(COPY..)?;
+        let length = usize::try_from(long(24)?).ok()?.min(stack.len());
+        let registers = std::array::from_fn(|at| long(32 + 8 * at).unwrap_or_default());
+        Some(Self {
+            time_ns: long(0)?,
+            chain: long(8)?,
+            tid: word(16)?,
+            process: word(20)?,
+            registers,
+            stack: &stack[..length],
+        })
+    }
+}
+
+/// Programs that sum up waits. Dropped, they are gone.
+pub struct Locks {
+    /// `None` when stopped.
+    programs: Option<Loaded>,
+    ring: RingBuf<MapData>,
+    by_chain: HashMap<MapData, Key, RawSums>,
+    chains: HashMap<MapData, u64, Chain>,
+    missing: Array<MapData, u64>,
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locks").finish_non_exhaustive()
+    }
+}
+
+impl Locks {
+    /// Loads the programs and begins: those for locks of the kernel, for futexes, or both.
+    ///
+    /// # Errors
+    /// See [`BpfError`].
+    pub fn start(follow: &Follow, kernel: bool, futexes: bool) -> Result<Self, BpfError> {
+        let mut programs = vec!["sched_process_fork", "sched_process_exec"];
+        if kernel {
+            programs.extend(["contention_end", "contention_begin"]);
+        }
+        if futexes {
+            programs.extend(["sys_exit", "sys_enter"]);
+        }
+        let mut loaded = Loaded::load(&Plan {
+            object: OBJECT,
+            constants: &[("all_tasks", follow.all_tasks())],
+            sizes: &[],
+            programs: &programs,
+        })?;
+        let ring = loaded.take("ring")?.try_into()?;
+        let by_chain = loaded.take("by_chain")?.try_into()?;
+        let chains = loaded.take("chains")?.try_into()?;
+        let missing = loaded.take("missing")?.try_into()?;
+        follow.mark(&loaded)?;
+        loaded.attach()?;
+        Ok(Self { programs: Some(loaded), ring, by_chain, chains, missing })
+    }
+
+    /// What becomes readable when a stack was copied.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// Hands over copies of stacks that wait to be read, each also as its bytes, which
+    /// [`FutexStack::parse`] takes apart.
+    pub fn drain(&mut self, mut each: impl FnMut(FutexStack<'_>, &[u8])) {
+        while let Some(bytes) = self.ring.next() {
+            if let Some(copy) = FutexStack::parse(&bytes) {
+                each(copy, &bytes);
+            }
+        }
+    }
+
+    /// Ends the summing-up: the programs are gone, the sums stay.
+    pub fn stop(&mut self) {
+        self.programs = None;
+    }
+
+    /// What was summed up until now, in no order.
+    ///
+    /// # Errors
+    /// The kernel's own, when a table is read.
+    pub fn read(&self) -> Result<Vec<LockSums>, BpfError> {
+        let mut all = Vec::new();
+        for entry in self.by_chain.iter() {
+            let (key, sums) = entry?;
+            let frames = self.chains.get(&key.chain, 0).map(|chain| chain.0).unwrap_or_default();
+            let kind = if key.flags & FUTEX == 0 {
+                LockKind::Kernel(key.flags)
+            } else {
+                LockKind::Futex(key.process)
+            };
+            all.push(LockSums {
+                kind,
+                chain: key.chain,
+                frames: frames.into_iter().take_while(|address| *address != 0).collect(),
+                waits: sums.waits,
+                total_ns: sums.total_ns,
+                max_ns: sums.max_ns,
+            });
+        }
+        Ok(all)
+    }
+
+    /// How many waits found no room in the kernel's tables, and how many stacks none in the ring
+    /// buffer.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn missing(&self) -> Result<(u64, u64), BpfError> {
+        Ok((self.missing.get(&0, 0)?, self.missing.get(&1, 0)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_taken_apart_and_cut_ones_are_no_panic() {
+        let mut bytes = vec![0; COPY + 8];
+        (bytes[24], bytes[16], bytes[32]) = (4, 7, 9);
+        let copy = FutexStack::parse(&bytes).unwrap();
+        assert_eq!((copy.tid, copy.registers[0], copy.stack.len()), (7, 9, 4));
+        for length in 0..COPY {
+            assert_eq!(FutexStack::parse(&bytes[..length]), None);
+        }
+        bytes[24] = 200;
+        assert_eq!(FutexStack::parse(&bytes).unwrap().stack.len(), 8);
+        assert_eq!((size_of::<Key>(), size_of::<RawSums>()), (16, 24));
+    }
+}

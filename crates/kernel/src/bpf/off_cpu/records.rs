@@ -1,0 +1,223 @@
+//! Layouts that `bpf/offcpu.h` has, too.
+
+use aya::Pod;
+
+/// Registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct user_pt_regs` of arm64.
+#[cfg(target_arch = "x86_64")]
+pub const REGISTERS: usize = 21;
+/// Registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct user_pt_regs` of arm64.
+#[cfg(not(target_arch = "x86_64"))]
+pub const REGISTERS: usize = 34;
+
+pub(super) const FRAMES: usize = 127;
+
+/// Beside the state of a wait.
+const IO_WAIT: u32 = 0x100;
+const ON_RUN_QUEUE: u32 = 0x200;
+
+/// `struct wait` as far as it says who is followed.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct RawWait {
+    pub(super) times_and_stacks: [u64; 8],
+    pub(super) state: u32,
+    pub(super) follow: u32,
+}
+
+/// `struct key`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Key {
+    pub(super) kernel: u64,
+    pub(super) user: u64,
+    pub(super) waker: u64,
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    pub(super) state: u32,
+    pub(super) unused: u32,
+}
+
+/// `struct sum`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Sum {
+    pub(super) ns: u64,
+    pub(super) waits: u64,
+    pub(super) longest_ns: u64,
+    pub(super) last: u64,
+    pub(super) cpu: u32,
+    pub(super) unused: u32,
+}
+
+/// `struct stack`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct RawStack {
+    count: u64,
+    frames: [u64; FRAMES],
+}
+
+impl RawStack {
+    pub(super) fn frames(&self) -> &[u64] {
+        let count = usize::try_from(self.count).unwrap_or(FRAMES).min(FRAMES);
+        self.frames.get(..count).unwrap_or_default()
+    }
+}
+
+/// `struct waker`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct RawWaker {
+    pub(super) kernel: u64,
+    pub(super) user: u64,
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    pub(super) comm: [u8; 16],
+}
+
+/// `struct control`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Control {
+    pub(super) since: u64,
+    pub(super) now: u64,
+    pub(super) epoch: u32,
+    pub(super) visit: u32,
+    pub(super) stopped: u32,
+    pub(super) generation: u32,
+}
+
+pub(super) const VISIT_BEGIN: u32 = 1;
+pub(super) const VISIT_END: u32 = 2;
+
+// SAFETY: integers alone, and no padding: any bytes are a value.
+#[allow(unsafe_code)]
+unsafe impl Pod for Key {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for Sum {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for RawStack {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for RawWaker {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Pod for Control {}
+
+/// In what state a task waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaitState {
+    /// `task_struct.__state` without what says how the task may be woken (`include/linux/sched.h`); 0:
+    /// it could run, and something else ran.
+    pub state: u32,
+    /// It waits for I/O, by its own word (`task_struct.in_iowait`).
+    pub io: bool,
+    /// It was woken, or could run all the time, and waits for its CPU.
+    pub on_run_queue: bool,
+}
+
+impl WaitState {
+    pub(super) fn new(bits: u32) -> Self {
+        Self {
+            state: bits & !(IO_WAIT | ON_RUN_QUEUE),
+            io: bits & IO_WAIT != 0,
+            on_run_queue: bits & ON_RUN_QUEUE != 0,
+        }
+    }
+}
+
+/// The upper part of a thread's user stack, as it was when a wait began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackCopy<'a> {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time_ns: u64,
+    /// What waits with such a stack name it by ([`super::Wait::user_key`]).
+    pub key: u64,
+    /// The user registers, in the kernel's order.
+    pub registers: [u64; REGISTERS],
+    /// From the stack pointer upwards.
+    pub bytes: &'a [u8],
+}
+
+/// A wait that is a record of its own. Times are those of `CLOCK_MONOTONIC`, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LongWait {
+    pub(super) key: [u64; 3],
+    pub(super) cpu: u32,
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    pub(super) start_ns: u64,
+    pub(super) woken_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) state: WaitState,
+}
+
+/// A record of the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RingRecord<'a> {
+    Copy(StackCopy<'a>),
+    Long(LongWait),
+}
+
+impl<'a> RingRecord<'a> {
+    /// Takes a record apart; `None` where it is none.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let (pid, tid) = (word(8)?, word(12)?);
+        match word(0)? {
+            1 => {
+                let mut registers = [0; REGISTERS];
+                for (at, register) in registers.iter_mut().enumerate() {
+                    *register = long(32 + 8 * at)?;
+                }
+                let stack = bytes.get(32 + 8 * REGISTERS..)?;
+                let bytes = stack.get(..word(4)? as usize)?;
+                let (time_ns, key) = (long(16)?, long(24)?);
+                Some(Self::Copy(StackCopy { pid, tid, time_ns, key, registers, bytes }))
+            }
+            2 => Some(Self::Long(LongWait {
+                key: [long(40)?, long(48)?, long(56)?],
+                cpu: word(4)?,
+                pid,
+                tid,
+                start_ns: long(16)?,
+                woken_ns: long(24)?,
+                end_ns: long(32)?,
+                state: WaitState::new(word(64)?),
+            })),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_programs() {
+        assert_eq!((size_of::<RawWait>(), size_of::<Key>(), size_of::<Sum>()), (72, 40, 40));
+        assert_eq!((size_of::<RawStack>(), size_of::<RawWaker>()), (1024, 40));
+        assert_eq!((size_of::<Control>(), std::mem::offset_of!(RawWait, follow)), (32, 68));
+    }
+
+    #[test]
+    fn cut_records_are_no_panic() {
+        for kind in [1, 2, 3] {
+            let mut bytes = vec![0; 32 + 8 * REGISTERS + 16];
+            bytes[0] = kind;
+            bytes[4] = 16;
+            assert_eq!(RingRecord::parse(&bytes).is_some(), kind < 3);
+            for length in 0..bytes.len() {
+                let _ = RingRecord::parse(&bytes[..length]);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Context switches, wake-ups and migrations, as they happen: `bpf/sched.bpf.c`.
+
+use std::os::fd::BorrowedFd;
+
+use aya::include_bytes_aligned;
+
+use super::follow::Follow;
+use super::load::{BpfError, Loaded, Plan};
+use super::record_ring::RecordRing;
+
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/sched.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/sched.aarch64.o");
+
+/// `struct name`.
+const NAME: usize = 24;
+/// `struct record`.
+const RECORD: usize = 24 + 2 * NAME;
+
+/// `TASK_IDLE` of `include/linux/sched.h`: asleep, and not to be counted as load.
+const TASK_IDLE: u32 = 0x402;
+/// `TASK_RTLOCK_WAIT`, which the tracepoint calls uninterruptible.
+const RTLOCK_WAIT: u32 = 0x1000;
+/// `TASK_REPORT`.
+const REPORT: u32 = 0x7f;
+/// What the tracepoint has for these, and for a task that was preempted in the kernel.
+const REPORTED_IDLE: u32 = 0x80;
+const REPORTED_PREEMPTED: u32 = 0x100;
+
+/// A thread at the moment of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedTask<'a> {
+    /// Its number, in the first pid namespace; 0 is the idle task.
+    pub tid: u32,
+    /// Its process.
+    pub process: u32,
+    /// Its name, up to a NUL byte. Untrusted.
+    pub comm: &'a [u8],
+    /// Whether it is followed; of one that woke or moved another that isn't said.
+    pub is_followed: bool,
+}
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedEvent {
+    /// It leaves its CPU to the other, in this state: the bits of `prev_state` of
+    /// `sched:sched_switch`.
+    Switch(u32),
+    /// The other woke it.
+    Wakeup,
+    /// The other moves it.
+    Migrate {
+        /// From this CPU.
+        from: u32,
+        /// To this one.
+        to: u32,
+    },
+    /// The other started it.
+    Begin,
+}
+
+/// A record of the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedRecord<'a> {
+    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// What.
+    pub event: SchedEvent,
+    /// To whom.
+    pub task: SchedTask<'a>,
+    /// By whom, or who comes next.
+    pub other: SchedTask<'a>,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn task(bytes: &[u8], is_followed: bool) -> Option<SchedTask<'_>> {
+    let comm = bytes.get(8..NAME)?;
+    let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
+    let (tid, process) = (word(bytes, 0)?, word(bytes, 4)?);
+    Some(SchedTask { tid, process, comm: &comm[..end], is_followed })
+}
+
+/// What the tracepoint makes of a task's states.
+fn reported(states: u32, is_preempted: bool) -> u32 {
+    if is_preempted {
+        return REPORTED_PREEMPTED;
+    }
+    if states & TASK_IDLE == TASK_IDLE {
+        return REPORTED_IDLE;
+    }
+    let uninterruptible = if states & RTLOCK_WAIT == 0 { 0 } else { 2 };
+    let state = (states | uninterruptible) & REPORT;
+    state.checked_ilog2().map_or(0, |bit| 1 << bit)
+}
+
+impl<'a> SchedRecord<'a> {
+    /// Takes a record apart; `None` where it is none.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let time_ns = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
+        let kind_and_flags = word(bytes, 12)?.to_ne_bytes();
+        let [kind, flags] =
+            [0, 2].map(|at| u16::from_ne_bytes([kind_and_flags[at], kind_and_flags[at + 1]]));
+        let (state, to) = (word(bytes, 16)?, word(bytes, 20)?);
+        let event = match kind {
+            1 => SchedEvent::Switch(reported(state, flags & 4 != 0)),
+            2 => SchedEvent::Wakeup,
+            3 => SchedEvent::Migrate { from: state, to },
+            4 => SchedEvent::Begin,
+            _ => return None,
+        };
+        Some(Self {
+            time_ns,
+            cpu: word(bytes, 8)?,
+            event,
+            task: task(bytes.get(24..24 + NAME)?, flags & 1 != 0)?,
+            other: task(bytes.get(24 + NAME..RECORD)?, flags & 2 != 0)?,
+        })
+    }
+}
+
+/// Programs that write a record of each switch, wake-up and, where asked for, migration. Dropped,
+/// they are gone.
+pub struct SchedEvents {
+    /// `None` when stopped.
+    programs: Option<Loaded>,
+    ring: RecordRing,
+}
+
+impl std::fmt::Debug for SchedEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SchedEvents").finish_non_exhaustive()
+    }
+}
+
+impl SchedEvents {
+    /// Loads the programs and begins. `ring_bytes` is a power of two and at least a page.
+    ///
+    /// # Errors
+    /// See [`BpfError`].
+    pub fn start(follow: &Follow, migrations: bool, ring_bytes: u32) -> Result<Self, BpfError> {
+        let mut programs = vec![
+            "sched_process_fork",
+            "sched_process_exec",
+            "sched_wakeup_new",
+            "sched_waking",
+            "sched_switch",
+        ];
+        if migrations {
+            programs.push("sched_migrate_task");
+        }
+        let mut loaded = Loaded::load(&Plan {
+            object: OBJECT,
+            constants: &[
+                ("all_tasks", follow.all_tasks()),
+                ("watermark", ring_bytes / 8),
+                ("migrations", u32::from(migrations)),
+            ],
+            sizes: &[("ring", ring_bytes)],
+            programs: &programs,
+        })?;
+        let ring = RecordRing::take(&mut loaded)?;
+        follow.mark(&loaded)?;
+        loaded.attach()?;
+        Ok(Self { programs: Some(loaded), ring })
+    }
+
+    /// What becomes readable when an eighth of the ring buffer is full. Less than that is there to
+    /// be read without.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.ring.file()
+    }
+
+    /// Hands over records that wait, in the order in which they were written: at most 10,000.
+    /// Returns how many there were.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn drain<E>(
+        &mut self,
+        mut each: impl FnMut(SchedRecord<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        self.ring.drain(|bytes| SchedRecord::parse(bytes).map_or(Ok(()), &mut each))
+    }
+
+    /// Ends it: the programs are gone, what they wrote stays.
+    pub fn stop(&mut self) {
+        self.programs = None;
+    }
+
+    /// How many records found no room in the ring buffer until now.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn missing(&self) -> Result<u64, BpfError> {
+        self.ring.missing()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_taken_apart_and_cut_ones_are_no_panic() {
+        let mut bytes = vec![0; RECORD];
+        assert_eq!(SchedRecord::parse(&bytes), None);
+        (bytes[12], bytes[14], bytes[16], bytes[24], bytes[32]) = (1, 2, 1, 7, b'x');
+        let record = SchedRecord::parse(&bytes).unwrap();
+        assert_eq!(record.event, SchedEvent::Switch(1));
+        assert_eq!((record.task.tid, record.task.comm), (7, &b"x"[..]));
+        assert!(record.other.is_followed && !record.task.is_followed);
+        for length in 0..bytes.len() {
+            assert_eq!(SchedRecord::parse(&bytes[..length]), None);
+        }
+    }
+
+    #[test]
+    fn states_are_those_of_the_tracepoint() {
+        let of = [0, 1, 2, 0x402, 0x1000, 0x80 | 0x20, 0x10].map(|states| reported(states, false));
+        assert_eq!(of, [0, 1, 2, 0x80, 2, 0x20, 0x10]);
+        assert_eq!(reported(1, true), 0x100);
+    }
+}

@@ -1,0 +1,93 @@
+//! Giving up capabilities (capabilities(7)) that are needed no longer.
+//!
+//! The kernel keeps them by thread: each thread gives up its own. What a thread has given up it
+//! can't take back; a program that it executes as root has all again.
+
+use rustix::io::Errno;
+pub use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+
+/// What a profiler that has opened its events still needs, each with its reason in
+/// `docs/security.md`.
+const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::CHECKPOINT_RESTORE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::SYSLOG)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_NICE);
+
+/// What was a part of `CAP_SYS_ADMIN` before Linux 5.9.
+const SPLIT_OFF: CapabilitySet =
+    CapabilitySet::PERFMON.union(CapabilitySet::BPF).union(CapabilitySet::CHECKPOINT_RESTORE);
+
+/// Gives up what the calling thread doesn't need once events are opened, but for `more`. On kernels
+/// that know no finer ones it keeps `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// As capset(2); a seccomp filter may refuse it.
+pub fn keep_while_measuring(more: CapabilitySet) -> Result<(), Errno> {
+    let now = capabilities(None)?;
+    let admin = if now.permitted.contains(SPLIT_OFF) {
+        CapabilitySet::empty()
+    } else {
+        CapabilitySet::SYS_ADMIN
+    };
+    keep(now, WHILE_MEASURING | admin | more)
+}
+
+/// Gives up all that the calling thread has: it reads and writes what others have opened.
+///
+/// # Errors
+/// As [`keep_while_measuring`].
+pub fn keep_none() -> Result<(), Errno> {
+    keep(capabilities(None)?, CapabilitySet::empty())
+}
+
+fn keep(now: CapabilitySets, kept: CapabilitySet) -> Result<(), Errno> {
+    let left = CapabilitySets {
+        effective: now.effective & kept,
+        permitted: now.permitted & kept,
+        inheritable: now.inheritable & kept,
+    };
+    if left == now { Ok(()) } else { set_capabilities(None, left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_a_thread(give_up: fn() -> Result<(), Errno>) -> CapabilitySets {
+        let run = move || {
+            give_up().unwrap();
+            capabilities(None).unwrap()
+        };
+        std::thread::spawn(run).join().unwrap()
+    }
+
+    #[test]
+    fn a_thread_keeps_what_it_needs_and_others_theirs() {
+        let before = capabilities(None).unwrap();
+        let left = in_a_thread(|| keep_while_measuring(CapabilitySet::empty()));
+        assert!(before.permitted.contains(left.permitted));
+        let dropped = CapabilitySet::SYS_MODULE | CapabilitySet::SETUID | CapabilitySet::NET_ADMIN;
+        assert!(!left.permitted.intersects(dropped) && !left.effective.intersects(dropped));
+        if before.permitted.contains(SPLIT_OFF | CapabilitySet::SYS_ADMIN) {
+            assert!(left.effective.contains(SPLIT_OFF));
+            assert!(!left.permitted.contains(CapabilitySet::SYS_ADMIN));
+        } else {
+            println!("skipped: needs root, and Linux 5.9");
+        }
+        let more = in_a_thread(|| keep_while_measuring(CapabilitySet::FOWNER));
+        assert_eq!(
+            more.permitted.contains(CapabilitySet::FOWNER),
+            before.permitted.contains(CapabilitySet::FOWNER)
+        );
+        assert!(in_a_thread(keep_none).permitted.is_empty());
+        assert_eq!(capabilities(None).unwrap(), before);
+    }
+}

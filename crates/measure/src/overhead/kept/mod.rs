@@ -1,0 +1,200 @@
+//! What is kept as files, one for each host, kernel, event and call graph: studies, and what
+//! recordings measured where there is no study.
+
+mod folder;
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use tare_format::ledger::CostOrigin;
+
+use super::calibration::{Calibration, Conditions};
+use super::study::{Kept, Study, VERSION};
+
+pub use folder::{FolderError, StateFolder};
+
+/// The name of the folder, below tare's own.
+pub const FOLDER: &str = "overhead";
+
+const ENDING: &str = ".json";
+
+/// Why a file can't be used or written.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The file system's own.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Its text is none that this version writes.
+    #[error(transparent)]
+    Text(#[from] serde_json::Error),
+    /// Another version wrote it.
+    #[error("version {0} is not {VERSION}")]
+    Version(u32),
+}
+
+/// A file that can't be used or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct Unusable {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub why: KeptError,
+}
+
+/// What a folder holds.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The studies, the latest first.
+    pub studies: Vec<Study>,
+    /// Files that can't be read, or are of another version.
+    pub unusable: Vec<Unusable>,
+}
+
+/// Keeps a study in the place of what was there, and says where.
+///
+/// # Errors
+/// The file system's own.
+pub fn save(folder: &StateFolder, study: &Study) -> Result<PathBuf, Unusable> {
+    write(folder, &study.conditions, &study.kept())
+}
+
+/// Keeps what a recording measured. It is called where no study is there for the same conditions: one
+/// would be replaced.
+///
+/// # Errors
+/// The file system's own.
+pub fn save_calibration(
+    folder: &StateFolder,
+    calibration: Calibration,
+) -> Result<PathBuf, Unusable> {
+    let conditions = calibration.conditions.clone();
+    write(folder, &conditions, &Kept { calibration: Some(calibration), study: None })
+}
+
+fn write(folder: &StateFolder, conditions: &Conditions, kept: &Kept) -> Result<PathBuf, Unusable> {
+    let name = file_name(conditions);
+    let path = folder.path(&name);
+    let written = serde_json::to_string_pretty(kept)
+        .map_err(KeptError::from)
+        .and_then(|text| Ok(folder.write(&name, &(text + "\n"))?));
+    match written {
+        Ok(()) => Ok(path),
+        Err(why) => Err(Unusable { path, why }),
+    }
+}
+
+/// All that is kept.
+///
+/// # Errors
+/// The folder can't be read.
+pub fn load_all(folder: &StateFolder) -> io::Result<Loaded> {
+    let mut loaded = Loaded::default();
+    for name in folder.names()?.iter().filter(|name| name.ends_with(ENDING)) {
+        match load(folder, name) {
+            Ok(study) => loaded.studies.extend(study),
+            Err(why) => loaded.unusable.push(Unusable { path: folder.path(name), why }),
+        }
+    }
+    loaded.studies.sort_by_key(|study| std::cmp::Reverse(study.time));
+    Ok(loaded)
+}
+
+/// The study in a file; none in one that a recording left.
+fn load(folder: &StateFolder, name: &str) -> Result<Option<Study>, KeptError> {
+    let text = folder.read(name)?.unwrap_or_default();
+    match serde_json::from_str::<Kept>(&text)?.study {
+        Some(study) if study.version != VERSION => Err(KeptError::Version(study.version)),
+        study => Ok(study),
+    }
+}
+
+/// What of a file is for those who predict with it.
+#[derive(Deserialize)]
+struct ForPrediction {
+    calibration: Option<Calibration>,
+}
+
+/// The calibration under these conditions; none where nothing was measured or the file can't be
+/// read. `cpu_model` says which CPUs this host has; it is asked for where a file was found.
+#[must_use]
+pub fn calibration(
+    folder: &StateFolder,
+    conditions: &Conditions,
+    cpu_model: &dyn Fn() -> String,
+) -> Option<Calibration> {
+    let text = folder.read(&file_name(conditions)).ok()??;
+    let found = serde_json::from_str::<ForPrediction>(&text).ok()?.calibration?;
+    let kept = &found.conditions;
+    let is_here = Conditions { cpu_model: kept.cpu_model.clone(), ..conditions.clone() } == *kept
+        && kept.cpu_model.as_ref().is_none_or(|model| *model == cpu_model());
+    (is_here && found.is_sane() && found.origin != CostOrigin::Estimate).then_some(found)
+}
+
+/// A name that says what it is, and differs for every host, kernel, event and call graph. Other CPUs
+/// replace what was measured on those before.
+fn file_name(conditions: &Conditions) -> String {
+    let plain = |text: &str| {
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+            .take(40)
+            .collect::<String>()
+    };
+    let whole =
+        [&conditions.host, &conditions.kernel, &conditions.event].map(String::as_str).join("\0");
+    // FNV-1a: the same on every machine and in every version.
+    let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{}-{}-{hash:016x}{ENDING}", plain(&conditions.event), conditions.call_graph.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::CallGraph;
+    use super::super::short::ShortMeasurement;
+    use super::*;
+    use tare_format::ledger::Estimate;
+
+    fn conditions(event: &str, kernel: &str) -> Conditions {
+        Conditions {
+            host: "h".into(),
+            kernel: kernel.into(),
+            event: event.into(),
+            call_graph: CallGraph::Fp,
+            cpu_model: Some("c".into()),
+        }
+    }
+
+    #[test]
+    fn names_stay_in_their_folder_and_differ() {
+        let name = file_name(&conditions("../a/b", "6.1"));
+        assert!(name.starts_with("___a_b-fp-") && name.ends_with(".json"), "{name}");
+        assert_ne!(
+            file_name(&conditions("cycles", "6.1")),
+            file_name(&conditions("cycles", "6.2"))
+        );
+    }
+
+    #[test]
+    fn what_a_recording_measured_is_for_this_cpu_and_no_study() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = StateFolder::make(base.path(), FOLDER).unwrap();
+        let measured =
+            ShortMeasurement { stolen_us: Estimate::exact(3.0), samples: 500, frames: None };
+        let calibration_of =
+            |event: &str| Calibration::of_one_rate(conditions(event, "6.1"), 7, &measured);
+        save_calibration(&folder, calibration_of("cycles")).unwrap();
+        let find = |kernel: &str, model: &str| {
+            let model = model.to_owned();
+            calibration(&folder, &conditions("cycles", kernel), &move || model.clone())
+        };
+        assert_eq!(find("6.1", "c"), Some(calibration_of("cycles")));
+        assert_eq!((find("6.1", "another"), find("6.2", "c")), (None, None));
+        let loaded = load_all(&folder).unwrap();
+        assert!(loaded.studies.is_empty() && loaded.unusable.is_empty());
+        folder.write("x.json", "{").unwrap();
+        assert_eq!(load_all(&folder).unwrap().unusable[0].path, folder.path("x.json"));
+    }
+}

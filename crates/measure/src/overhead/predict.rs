@@ -1,0 +1,240 @@
+//! What a sample costs on this host, for those who predict with it: as a study found it, else as a
+//! recording measured it, else as it was published.
+
+use std::cell::OnceCell;
+use std::time::{Duration, SystemTime};
+
+use tare_format::abi::{Attr, Flags};
+use tare_format::ledger::{CostOrigin, Estimate, SampleCost};
+use tare_kernel::host::Host;
+use tare_kernel::open::Kernel;
+
+use super::calibration::{Calibration, Conditions};
+use super::kept::{self, StateFolder};
+use super::plan::CallGraph;
+use super::published::{IN_KERNEL, typical};
+use super::short::{self, ShortError};
+use super::study::cpu_model;
+
+/// The costs of samples on a host.
+#[derive(Debug)]
+pub struct Costs {
+    host: Host,
+    folder: Option<StateFolder>,
+    /// The host's name and the kernel's release.
+    names: OnceCell<[String; 2]>,
+}
+
+impl Costs {
+    /// Those that are kept in a folder, where there is one.
+    #[must_use]
+    pub fn new(host: Host, folder: Option<StateFolder>) -> Self {
+        Self { host, folder, names: OnceCell::new() }
+    }
+
+    /// The cost of a sample of this event, with what its attribute asks for: where a study or a
+    /// recording measured it, else where that was with another call graph, which `source` names.
+    /// `interrupts`: whether each sample is an interrupt, for which there are published figures;
+    /// `None` for other events that nobody measured.
+    #[must_use]
+    pub fn of(&self, event: &str, attr: &Attr, interrupts: bool) -> Option<SampleCost> {
+        let cost = self
+            .measured(event, CallGraph::of(attr))
+            .or_else(|| interrupts.then(|| self.published()))?;
+        // Samples of the kernel hold its part of their call chains.
+        let has_kernel_chains =
+            attr.has_callchain() && !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_KERNEL);
+        Some(SampleCost { in_kernel: if has_kernel_chains { IN_KERNEL } else { 1.0 }, ..cost })
+    }
+
+    /// What a sample with a copied stack costs more than one with frame pointers, in microseconds,
+    /// where both were measured.
+    #[must_use]
+    pub fn copied_stack_us(&self, event: &str) -> Option<f64> {
+        let us = |call_graph: CallGraph| {
+            let found = self.calibration(event, call_graph)?;
+            (found.conditions.call_graph == call_graph).then_some(found.sample_us().value)
+        };
+        Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
+    }
+
+    /// Measures what a sample of this event costs, for so long at most, and keeps that. Whether it is
+    /// kept makes no difference to what this returns.
+    ///
+    /// # Errors
+    /// See [`ShortError`].
+    pub fn calibrate(
+        &self,
+        kernel: &dyn Kernel,
+        event: &str,
+        attr: &Attr,
+        time: Duration,
+    ) -> Result<Calibration, ShortError> {
+        let call_graph = CallGraph::of(attr);
+        let limit = self.host.sysctl("kernel.perf_event_max_sample_rate").ok();
+        let limit = limit.and_then(|hz| u64::try_from(hz).ok()).unwrap_or(u64::MAX);
+        let measured = short::measure(kernel, attr, call_graph, limit, time)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let conditions = Conditions {
+            cpu_model: Some(cpu_model(&self.host)),
+            ..self.conditions(plain(event), call_graph)
+        };
+        let found =
+            Calibration::of_one_rate(conditions, now.map_or(0, |since| since.as_secs()), &measured);
+        if let Some(folder) = &self.folder {
+            // Who can't write there measures again the next time.
+            let _ = kept::save_calibration(folder, found.clone());
+        }
+        Ok(found)
+    }
+
+    fn conditions(&self, event: &str, call_graph: CallGraph) -> Conditions {
+        let read = |name| self.host.read(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        let [host, kernel] = self.names.get_or_init(|| ["hostname", "osrelease"].map(read));
+        Conditions {
+            host: host.clone(),
+            kernel: kernel.clone(),
+            event: event.to_owned(),
+            call_graph,
+            cpu_model: None,
+        }
+    }
+
+    /// With this call graph, else with another.
+    fn calibration(&self, event: &str, call_graph: CallGraph) -> Option<Calibration> {
+        let folder = self.folder.as_ref()?;
+        let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf]
+            .into_iter()
+            .filter(|other| *other != call_graph);
+        let without = Some(plain(event)).filter(|plain| *plain != event);
+        let mut candidates = [call_graph].into_iter().chain(others).flat_map(|call_graph| {
+            [Some(event), without].into_iter().flatten().map(move |event| (call_graph, event))
+        });
+        candidates.find_map(|(call_graph, event)| {
+            let conditions = self.conditions(event, call_graph);
+            kept::calibration(folder, &conditions, &|| cpu_model(&self.host))
+        })
+    }
+
+    fn measured(&self, event: &str, call_graph: CallGraph) -> Option<SampleCost> {
+        let found = self.calibration(event, call_graph)?;
+        let measured = found.conditions.call_graph;
+        let but = if measured == call_graph {
+            String::new()
+        } else {
+            format!(" with call graph {}, not {}", measured.name(), call_graph.name())
+        };
+        let host = &found.conditions.host;
+        let source = match found.origin {
+            CostOrigin::Calibration => format!("calibrated on {host} by a recording{but}"),
+            _ => format!("measured on {host} by a study{but}"),
+        };
+        Some(SampleCost {
+            us: found.sample_us(),
+            in_kernel: 1.0,
+            calibrated: true,
+            origin: Some(found.origin),
+            exact: measured == call_graph,
+            source,
+            time: Some(found.time),
+        })
+    }
+
+    fn published(&self) -> SampleCost {
+        let typical = typical(self.host.hypervisor().is_some());
+        SampleCost {
+            us: Estimate::exact(typical.us),
+            in_kernel: 1.0,
+            calibrated: false,
+            origin: Some(CostOrigin::Estimate),
+            exact: false,
+            source: format!("an estimate, as of {}: `tare overhead` measures it here", typical.of),
+            time: None,
+        }
+    }
+}
+
+/// Without modifiers: they choose what is sampled, and not what a sample costs.
+fn plain(event: &str) -> &str {
+    event.split(':').next().unwrap_or(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::abi::bindings::PERF_SAMPLE_CALLCHAIN;
+
+    use super::super::short::ShortMeasurement;
+    use super::super::study::tests::study;
+    use super::*;
+
+    fn attr(has_chains: bool) -> Attr {
+        let sample_type = if has_chains { u64::from(PERF_SAMPLE_CALLCHAIN) } else { 0 };
+        Attr { sample_type, ..Attr::default() }
+    }
+
+    /// A host, a folder for what is measured there, and the costs that are kept in it.
+    fn costs(base: &tempfile::TempDir, kernel: &str) -> Costs {
+        let files = base.path().join("proc/sys/kernel");
+        std::fs::create_dir_all(&files).unwrap();
+        std::fs::write(files.join("hostname"), "h\n").unwrap();
+        std::fs::write(files.join("osrelease"), format!("{kernel}\n")).unwrap();
+        std::fs::write(base.path().join("proc/cpuinfo"), "model name\t: c\n").unwrap();
+        let folder = StateFolder::make(base.path(), kept::FOLDER).unwrap();
+        Costs::new(Host::at(base.path()), Some(folder))
+    }
+
+    fn find(costs: &Costs, event: &str, has_chains: bool) -> SampleCost {
+        costs.of(event, &attr(has_chains), true).unwrap()
+    }
+
+    #[test]
+    fn the_same_call_graph_is_preferred_and_another_is_named() {
+        let base = tempfile::tempdir().unwrap();
+        let here = costs(&base, "6.1");
+        let folder = here.folder.as_ref().unwrap();
+        assert_eq!(find(&here, "cpu-clock", true).origin, Some(CostOrigin::Estimate));
+        assert_eq!(here.of("page-faults", &attr(true), false), None);
+        kept::save(folder, &study()).unwrap();
+        let other = find(&here, "cpu-clock:u", true);
+        assert_eq!(
+            (other.source.as_str(), other.calibrated, other.in_kernel),
+            ("measured on h by a study with call graph none, not fp", true, 2.0)
+        );
+        let mut with_chains = study();
+        with_chains.conditions.call_graph = CallGraph::Fp;
+        kept::save(folder, &with_chains).unwrap();
+        assert_eq!(find(&here, "cpu-clock", true).source, "measured on h by a study");
+        assert!(!find(&costs(&base, "6.2"), "cpu-clock", true).calibrated, "another kernel");
+    }
+
+    #[test]
+    fn a_calibration_serves_until_there_is_a_study() {
+        let base = tempfile::tempdir().unwrap();
+        let here = costs(&base, "6.1");
+        let folder = here.folder.as_ref().unwrap();
+        assert!(!find(&here, "cpu-clock:u", true).exact);
+        let conditions = Conditions {
+            cpu_model: Some("c".into()),
+            ..here.conditions("cpu-clock", CallGraph::Fp)
+        };
+        let measured = ShortMeasurement {
+            stolen_us: Estimate { value: 16.0, low: 15.0, high: 17.0 },
+            samples: 900,
+            frames: Some(8.0),
+        };
+        kept::save_calibration(folder, Calibration::of_one_rate(conditions, 7, &measured)).unwrap();
+        let found = find(&here, "cpu-clock:u", true);
+        assert_eq!(
+            (found.us.value, found.origin, found.source.as_str()),
+            (16.0, Some(CostOrigin::Calibration), "calibrated on h by a recording")
+        );
+        assert!(found.exact && !find(&here, "cpu-clock:u", false).exact);
+        std::fs::write(base.path().join("proc/cpuinfo"), "model name\t: another\n").unwrap();
+        assert!(!find(&here, "cpu-clock", true).calibrated, "other CPUs");
+        std::fs::write(base.path().join("proc/cpuinfo"), "model name\t: c\n").unwrap();
+        let mut with_chains = study();
+        with_chains.conditions.call_graph = CallGraph::Fp;
+        kept::save(folder, &with_chains).unwrap();
+        assert_eq!(find(&here, "cpu-clock", true).origin, Some(CostOrigin::Study));
+    }
+}

@@ -1,0 +1,314 @@
+//! Time that tasks are not on a CPU, as samples of the event `offcpu-time`: BPF programs sum it up
+//! (`tare_kernel::bpf::OffCpu`), and each pass over the ring buffers takes what came since the last.
+//!
+//! ```text
+//! a user stack that is new    sample without weight: registers, a copy of the stack, its name (`addr`)
+//! waits that are alike        sample: ip and innermost frame the reason, period the nanoseconds, weight
+//!                             the number of waits, `addr` the name of the user stack
+//! ```
+
+mod reason;
+mod sample;
+mod switches;
+mod waits;
+mod wakers;
+
+use std::os::fd::BorrowedFd;
+
+use rustix::time::ClockId;
+use tare_format::abi::Attr;
+use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
+use tare_format::ledger::OffCpu as Ledger;
+use tare_format::record::Layout;
+use tare_kernel::bpf::{
+    BpfError, Follow, OffCpu, OffCpuCounts, OffCpuPlan, Seen, StackCopy, StepBack, Wait, WaitStacks,
+};
+use tare_kernel::clock_pair;
+use tare_kernel::host::{CpuList, Host};
+use tare_kernel::timestamp::monotonic_ns;
+
+use self::reason::{Reason, WaitFunctions};
+use self::sample::WaitSample;
+pub(crate) use self::sample::{EVENT, event, fields};
+use self::switches::Switches;
+use self::wakers::Wakers;
+use crate::error::RecordError;
+use crate::options::{Options, Target};
+
+/// The id of the event's samples: the kernel counts those of its events up from 1.
+pub(crate) const ID: u64 = 1 << 62;
+
+/// Records of the symbols that waits' innermost frames are.
+pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
+    Reason::symbols(layout)
+}
+
+/// Who sees waits.
+#[derive(Debug)]
+enum Source {
+    Programs(Box<OffCpu>),
+    Events(Box<Switches>),
+}
+
+const EVENTS_LACK: &str = "without --wakers and without callers of functions that keep no frame pointer; each switch and each wake-up of the machine costs a sample";
+
+/// Takes the time that tasks are not on a CPU.
+#[derive(Debug)]
+pub(crate) struct OffCpuTimes {
+    source: Source,
+    /// Where BPF programs can't be loaded.
+    pub(crate) step_back: Option<StepBack>,
+    functions: WaitFunctions,
+    fields: u64,
+    /// Nanoseconds that the recording's clock is ahead of `CLOCK_MONOTONIC`.
+    ahead_ns: i64,
+    /// Only waits that end on these.
+    cpus: Option<CpuList>,
+    callchain: Vec<u64>,
+    wakers: Wakers,
+    /// When the last drain began, by `CLOCK_MONOTONIC`: all waits that the next one brings ended since.
+    drained_ns: u64,
+    /// Samples since this was taken, those without weight left out.
+    pub(crate) samples: u64,
+    waits: u64,
+    ns: u64,
+}
+
+/// Whose time it is.
+pub(crate) struct Whose<'a> {
+    /// The command that waits for its execve.
+    pub(crate) command: Option<i32>,
+    /// Processes that are recorded.
+    pub(crate) processes: Vec<i32>,
+    /// Folders of cgroups.
+    pub(crate) cgroups: Vec<BorrowedFd<'a>>,
+}
+
+impl Whose<'_> {
+    /// The tasks that programs look at.
+    pub(crate) fn follow(&self, target: &Target) -> Follow {
+        match target {
+            Target::Command(_) | Target::CommandOnCpus(_) | Target::CommandInCgroup(_) => {
+                Follow::Command(self.command.unwrap_or(0))
+            }
+            Target::Processes(..) | Target::Threads(..) | Target::User(..) => {
+                Follow::Processes(self.processes.clone())
+            }
+            Target::Cpus(_) | Target::Cgroups { .. } => Follow::All(self.command),
+        }
+    }
+}
+
+impl OffCpuTimes {
+    /// Loads the programs, for samples of this event. Where they can't be loaded, perf events take
+    /// their place, and the event's samples hold less.
+    ///
+    /// # Errors
+    /// [`RecordError::OffCpu`] and [`RecordError::OffCpuNeither`].
+    pub(crate) fn start(
+        options: &Options,
+        attr: &mut Attr,
+        whose: Whose<'_>,
+        host: &Host,
+    ) -> Result<Self, RecordError> {
+        let asked = options.off_cpu.unwrap_or_default();
+        let limits_cgroups = matches!(options.target, Target::Cgroups { .. });
+        let nanos = |time: std::time::Duration| u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+        let micros =
+            |time: std::time::Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
+        let plan = OffCpuPlan {
+            follow: whose.follow(&options.target),
+            cgroups: if limits_cgroups { whose.cgroups } else { Vec::new() },
+            include_self: options.include_self,
+            stacks: stacks(attr),
+            wakers: asked.wakers,
+            min_ns: nanos(asked.min),
+            long_us: asked.long.map(micros),
+        };
+        let (source, step_back) = source(&plan, attr, host)?;
+        let clock = options.sampling.clock;
+        let pair = (clock != Some(ClockId::Monotonic as i32)).then(|| clock_pair(clock)).flatten();
+        let ahead = pair.map(|pair| pair.recorded_ns.wrapping_sub(pair.monotonic_ns).cast_signed());
+        Ok(Self {
+            source,
+            step_back,
+            functions: WaitFunctions::of(host),
+            fields: attr.sample_type,
+            ahead_ns: ahead.unwrap_or(0),
+            cpus: match &options.target {
+                Target::Cpus(cpus) | Target::Cgroups { cpus, .. } => Some(cpus.clone()),
+                _ => None,
+            },
+            callchain: Vec::new(),
+            wakers: Wakers::default(),
+            drained_ns: monotonic_ns(),
+            samples: 0,
+            waits: 0,
+            ns: 0,
+        })
+    }
+
+    /// Waits count from now on, or not any more.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn set_enabled(&mut self, enabled: bool) -> Result<(), BpfError> {
+        match &mut self.source {
+            Source::Programs(programs) if enabled => programs.enable(),
+            Source::Programs(programs) => programs.disable(),
+            Source::Events(events) => {
+                events.set_enabled(enabled);
+                Ok(())
+            }
+        }
+    }
+
+    /// A file begins that has to stand for itself.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn begin_file(&mut self) -> Result<(), BpfError> {
+        self.wakers = Wakers::default();
+        match &mut self.source {
+            Source::Programs(programs) => programs.forget_copies(),
+            Source::Events(_) => Ok(()),
+        }
+    }
+
+    /// What becomes readable when much waits to be read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let events = match &self.source {
+            Source::Programs(_) => None,
+            Source::Events(events) => Some(events.files()),
+        };
+        events.into_iter().flatten()
+    }
+
+    /// The samples of what was seen since the last time.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn drain(&mut self) -> Result<Vec<u8>, BpfError> {
+        let Self { source, functions, fields, ahead_ns, cpus, callchain, .. } = self;
+        let (samples, waits, ns) = (&mut self.samples, &mut self.waits, &mut self.ns);
+        let wakers = &mut self.wakers;
+        let since_ns = std::mem::replace(&mut self.drained_ns, monotonic_ns());
+        let time_ns = |ns: u64| ns.wrapping_add_signed(*ahead_ns);
+        let mut bytes = Vec::new();
+        let each = |seen: Seen<'_>| -> Result<(), BpfError> {
+            let sample = match &seen {
+                Seen::Copy(copy) => of_copy(copy),
+                Seen::Wait(wait) => {
+                    if cpus.as_ref().is_some_and(|cpus| !cpus.contains(wait.cpu)) {
+                        return Ok(());
+                    }
+                    *samples += 1;
+                    *waits += wait.waits;
+                    *ns += wait.ns;
+                    if let Some(waker) = &wait.waker {
+                        // Before all waits that name it.
+                        let at = (*fields, time_ns(since_ns));
+                        wakers.tell(waker, functions, at, &mut bytes);
+                    }
+                    of_wait(wait, functions, callchain)
+                }
+            };
+            let sample = WaitSample { time_ns: time_ns(sample.time_ns), ..sample };
+            // Chains and copies are shorter than what a record holds.
+            _ = sample.encode(*fields, &mut bytes);
+            Ok(())
+        };
+        match source {
+            Source::Programs(programs) => programs.drain(each)?,
+            Source::Events(events) => events.drain(each)?,
+        }
+        Ok(bytes)
+    }
+
+    /// What is in the recording, and what found no room or was left out.
+    pub(crate) fn ledger(&self) -> Ledger {
+        // Where the kernel doesn't tell, the figures are those that this process knows.
+        let counts = match &self.source {
+            Source::Programs(programs) => programs.counts().unwrap_or_default(),
+            Source::Events(events) => events.counts(),
+        };
+        let OffCpuCounts { missing_waits, missing_ns, missing_copies, short_waits, short_ns } =
+            counts;
+        let (waits, ns) = (self.waits, self.ns);
+        Ledger { waits, ns, missing_waits, missing_ns, missing_copies, short_waits, short_ns }
+    }
+}
+
+/// Begins to look at waits.
+fn source(
+    plan: &OffCpuPlan<'_>,
+    attr: &mut Attr,
+    host: &Host,
+) -> Result<(Source, Option<StepBack>), RecordError> {
+    let why = match OffCpu::start(plan) {
+        Ok(programs) => return Ok((Source::Programs(Box::new(programs)), None)),
+        Err(why @ BpfError::NoProcess(_)) => return Err(why.into()),
+        Err(why) => why,
+    };
+    match Switches::start(plan, host) {
+        Ok(events) => {
+            attr.sample_type = fields(attr.has_callchain(), false, false);
+            (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
+            let step_back = StepBack { why, lacks: EVENTS_LACK };
+            Ok((Source::Events(Box::new(events)), Some(step_back)))
+        }
+        Err(events) => {
+            Err(RecordError::OffCpuNeither { programs: why, events: events.to_string() })
+        }
+    }
+}
+
+/// What is kept of stacks for samples with these fields.
+fn stacks(attr: &Attr) -> WaitStacks {
+    match (attr.has_callchain(), attr.sample_stack_user > 0) {
+        (false, _) => WaitStacks::Few,
+        (true, true) => WaitStacks::Copied,
+        (true, false) => WaitStacks::FramePointers,
+    }
+}
+
+fn of_copy<'a>(copy: &'a StackCopy<'a>) -> WaitSample<'a> {
+    WaitSample {
+        id: ID,
+        pid: copy.pid,
+        tid: copy.tid,
+        time_ns: copy.time_ns,
+        user_key: copy.key,
+        copy: Some((&copy.registers, copy.bytes)),
+        ..WaitSample::default()
+    }
+}
+
+fn of_wait<'a>(
+    wait: &Wait<'_>,
+    functions: &WaitFunctions,
+    callchain: &'a mut Vec<u64>,
+) -> WaitSample<'a> {
+    let (reason, kernel) = functions.reason(wait.state, wait.kernel);
+    callchain.clear();
+    callchain.extend([PERF_CONTEXT_KERNEL, reason.address()]);
+    callchain.extend_from_slice(kernel);
+    if !wait.user.is_empty() {
+        callchain.push(PERF_CONTEXT_USER);
+        callchain.extend_from_slice(wait.user);
+    }
+    WaitSample {
+        id: ID,
+        ip: reason.address(),
+        pid: wait.pid,
+        tid: wait.tid,
+        time_ns: wait.end_ns,
+        user_key: wait.user_key,
+        cpu: wait.cpu,
+        ns: wait.ns,
+        waits: wait.waits,
+        waker_key: wait.waker.map_or(0, |waker| waker.key),
+        callchain,
+        copy: None,
+    }
+}

@@ -1,0 +1,331 @@
+//! Waits by perf events, where BPF programs can't be loaded: each switch and each wake-up of the whole
+//! machine is a sample, which goes no further than here.
+//!
+//! ```text
+//! sched:sched_switch, with a call chain \
+//! sched:sched_waking                     > rings -> order of time -> Waits -> sums
+//! forks, execs and ends of tasks        /
+//! ```
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::time::ClockId;
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::record::{Events, Layout, Record, Sample, kind};
+use tare_kernel::bpf::{Follow, OffCpuCounts, OffCpuPlan, Seen, Wait, WaitStacks};
+use tare_kernel::host::Host;
+use tare_kernel::open::{Kernel, System, Target};
+use tare_kernel::procfs;
+use tare_kernel::ring::{AddError, OrderedRings, RingError};
+use tare_kernel::timestamp::monotonic_ns;
+use tare_kernel::tracefs::{Tracefs, TracefsError};
+use thiserror::Error;
+
+use super::waits::{Limits, WaitKey, WaitSum, Waits};
+
+/// How much may wait on a CPU; less where so much memory may not be locked.
+const RING_BYTES: u32 = 4 << 20;
+/// How long a record may be under way between its time and its ring, in nanoseconds.
+const UNDER_WAY_NS: u64 = 1_000_000;
+
+/// Why perf events can't show waits.
+#[derive(Debug, Error)]
+pub(super) enum SwitchesError {
+    /// The tracepoints' numbers can't be read.
+    #[error("{0}")]
+    Tracefs(#[from] TracefsError),
+    /// The machine's CPUs are not known.
+    #[error("/sys/devices/system/cpu/online: {0}")]
+    Cpus(#[source] std::io::Error),
+    /// The kernel refuses an event.
+    #[error("the event {event} can't be opened: {errno}")]
+    Open {
+        /// Which.
+        event: &'static str,
+        /// What it says.
+        errno: Errno,
+    },
+    /// A ring can't be had.
+    #[error("{0}")]
+    Ring(RingError),
+    /// These tell tasks of cgroups apart by the one that leaves a CPU alone.
+    #[error("waits of cgroups (-G) take BPF programs")]
+    Cgroups,
+}
+
+/// The events, in the order in which they are opened.
+const SWITCH: usize = 0;
+const WAKING: usize = 1;
+
+/// The event of what is no sample.
+const TASKS: &str = "dummy";
+
+/// Open events, and the waits that they tell of.
+#[derive(Debug)]
+pub(super) struct Switches {
+    rings: OrderedRings,
+    layouts: Events,
+    fields: Fields,
+    waits: Waits,
+    /// The child that is to execute the command.
+    waiting: Option<i32>,
+    /// Whether waits have their user call chains.
+    tells_users: bool,
+    lost: u64,
+}
+
+/// Where the numbers lie that are read of tracepoints.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    prev_state: (usize, usize),
+    next_pid: (usize, usize),
+    woken_pid: (usize, usize),
+}
+
+impl Switches {
+    /// Opens the events and lets them begin. Waits count from [`Self::set_enabled`] on.
+    ///
+    /// # Errors
+    /// See [`SwitchesError`].
+    pub(super) fn start(plan: &OffCpuPlan<'_>, host: &Host) -> Result<Self, SwitchesError> {
+        if !plan.cgroups.is_empty() {
+            return Err(SwitchesError::Cgroups);
+        }
+        let tracefs = Tracefs::find(host)?;
+        let place = |event, field| tracefs.field_place("sched", event, field);
+        let fields = Fields {
+            prev_state: place("sched_switch", "prev_state")?,
+            next_pid: place("sched_switch", "next_pid")?,
+            woken_pid: place("sched_waking", "pid")?,
+        };
+        let rings = open(&tracefs, host)?;
+        rings.enable().map_err(|errno| SwitchesError::Open { event: TASKS, errno })?;
+        let all = matches!(plan.follow, Follow::All(_));
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let limits = Limits {
+            min_ns: plan.min_ns.into(),
+            long_ns: plan.long_us.map(|micros| 1000 * u64::from(micros)),
+        };
+        let waits = Waits::new(all, (!plan.include_self).then_some(own), limits);
+        let waiting = match plan.follow {
+            Follow::Command(child) | Follow::All(Some(child)) => Some(child),
+            Follow::All(None) | Follow::Processes(_) => None,
+        };
+        let tells_users = plan.stacks != WaitStacks::Few;
+        let layouts = rings.layouts().clone();
+        let mut begun = Self { rings, layouts, fields, waits, waiting, tells_users, lost: 0 };
+        begun.add_existing(&plan.follow, host);
+        if let Some(child) = waiting {
+            begun.waits.add(child, child, false, None);
+        }
+        Ok(begun)
+    }
+
+    /// The tasks that are there, and wait already.
+    fn add_existing(&mut self, follow: &Follow, host: &Host) {
+        let now_ns = monotonic_ns();
+        let pids = match follow {
+            Follow::Command(_) => Vec::new(),
+            Follow::Processes(pids) => pids.clone(),
+            // Threads of the kernel are left out: each says so when it leaves a CPU.
+            Follow::All(_) => procfs::processes(host).unwrap_or_default(),
+        };
+        for pid in pids {
+            let is_kernels =
+                procfs::process(host, pid).is_ok_and(|process| process.is_kernel_thread);
+            // A thread that is asked for by itself is no process.
+            let process = procfs::process_of(host, pid).unwrap_or(pid);
+            let threads = if process == pid { procfs::threads(host, pid) } else { Ok(vec![pid]) };
+            for tid in threads.unwrap_or_default() {
+                let state = procfs::wait_state(host, process, tid);
+                let waits = state.map(|state| (now_ns, state));
+                self.waits.add(process, tid, !is_kernels, waits);
+            }
+        }
+    }
+
+    /// What becomes readable when half of a ring is full.
+    pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.files()
+    }
+
+    /// Waits count from now on, or not any more.
+    pub(super) fn set_enabled(&mut self, enabled: bool) {
+        if enabled == self.waits.is_enabled() {
+            return;
+        }
+        let now_ns = monotonic_ns();
+        self.read(u64::MAX);
+        if enabled { self.waits.enable(now_ns) } else { self.waits.disable(now_ns) }
+    }
+
+    /// Hands over what was seen since the last time.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub(super) fn drain<E>(
+        &mut self,
+        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.read(monotonic_ns().saturating_sub(UNDER_WAY_NS));
+        let tells_users = self.tells_users;
+        let unsigned = |id: i32| id.unsigned_abs();
+        self.waits.take().try_for_each(|(key, sum)| {
+            let WaitKey { pid, tid, state, callchain } = key;
+            let WaitSum { ns, waits, end_ns, cpu } = sum;
+            let (kernel, user) = parts(&callchain);
+            let user = if tells_users { user } else { &[] };
+            let (pid, tid) = (unsigned(pid), unsigned(tid));
+            let (user_key, waker) = (0, None);
+            each(Seen::Wait(Wait {
+                pid,
+                tid,
+                cpu,
+                end_ns,
+                ns,
+                waits,
+                state,
+                kernel,
+                user,
+                user_key,
+                waker,
+            }))
+        })
+    }
+
+    /// What found no room, and what was left out, until now. A switch that was lost is a wait that is
+    /// missing or has another one's end.
+    pub(super) fn counts(&self) -> OffCpuCounts {
+        let counts = self.waits.counts;
+        OffCpuCounts { missing_waits: counts.missing_waits + self.lost, ..counts }
+    }
+
+    /// Takes in what is older than this.
+    fn read(&mut self, before_ns: u64) {
+        let Self { rings, layouts, fields, waits, waiting, lost, .. } = self;
+        rings.drain(before_ns);
+        while let Some(next) = rings.next_record() {
+            let (record, time_ns) = (next.record, next.time_ns);
+            if record.kind == kind::PERF_RECORD_SAMPLE {
+                let sample = layouts.of(&record).zip(Sample::of(&record, layouts).ok());
+                if let Some((event, sample)) = sample {
+                    fields.see(event, &sample, time_ns, waits);
+                }
+                continue;
+            }
+            // What can't be decoded is shorter than the kernel makes it.
+            match record.decode() {
+                Ok(Record::Comm(comm)) if *waiting == Some(comm.tid) && comm.is_exec => {
+                    *waiting = None;
+                    waits.execute(comm.tid);
+                }
+                Ok(Record::Fork(task)) => waits.fork(task.ptid, (task.pid, task.tid), time_ns),
+                Ok(Record::Exit(task)) => waits.exit(task.tid),
+                Ok(Record::Lost(of)) => *lost += of.lost,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Fields {
+    fn see(&self, event: usize, sample: &Sample<'_>, time_ns: u64, waits: &mut Waits) {
+        let raw = sample.raw.unwrap_or_default();
+        if event == WAKING {
+            return waits.wake(number(raw, self.woken_pid).cast_signed(), time_ns);
+        }
+        if event != SWITCH {
+            return;
+        }
+        let (pid, tid) = (sample.head.pid.unwrap_or(-1), sample.head.tid.unwrap_or(-1));
+        let chain: Arc<[u64]> = sample.callchain.iter().flat_map(|chain| chain.iter()).collect();
+        // Threads of the kernel have no user call chain, not even an empty one.
+        if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
+            waits.leave((pid, tid), number(raw, self.prev_state), chain, time_ns);
+        }
+        let cpu = sample.head.cpu.unwrap_or(0);
+        waits.come_back(number(raw, self.next_pid).cast_signed(), cpu, time_ns);
+    }
+}
+
+/// A number of four bytes, or the lower half of one of eight.
+fn number(raw: &[u8], (offset, size): (usize, usize)) -> u32 {
+    let word = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    let low = if cfg!(target_endian = "big") && size == 8 { 4 } else { 0 };
+    word(raw.get(offset + low..).and_then(<[u8]>::first_chunk))
+}
+
+/// The kernel's and the user's addresses of a call chain.
+fn parts(callchain: &[u64]) -> (&[u64], &[u64]) {
+    let user = callchain.iter().position(|at| *at == abi::PERF_CONTEXT_USER);
+    let (kernel, user) = callchain.split_at(user.unwrap_or(callchain.len()));
+    (kernel.get(1..).unwrap_or_default(), user.get(1..).unwrap_or_default())
+}
+
+/// Opens the events on each CPU.
+fn open(tracefs: &Tracefs, host: &Host) -> Result<OrderedRings, SwitchesError> {
+    let cpus = host.online_cpus().map_err(SwitchesError::Cpus)?;
+    let mut rings = OrderedRings::default();
+    let fields = abi::PERF_SAMPLE_CPU | abi::PERF_SAMPLE_RAW;
+    let tracepoint = |name, more: u32| -> Result<Attr, SwitchesError> {
+        Ok(attr(abi::PERF_TYPE_TRACEPOINT, tracefs.id("sched", name)?, fields | more))
+    };
+    let mut tasks = attr(abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into(), 0);
+    tasks.flags |= Flags::TASK | Flags::COMM | Flags::COMM_EXEC;
+    let events = [
+        ("sched:sched_switch", tracepoint("sched_switch", abi::PERF_SAMPLE_CALLCHAIN)?),
+        ("sched:sched_waking", tracepoint("sched_waking", 0)?),
+        (TASKS, tasks),
+    ];
+    for (event, attr) in events {
+        let refused = |errno| SwitchesError::Open { event, errno };
+        let mut ids = Vec::new();
+        for &cpu in cpus.as_slice() {
+            let file = System.open(&attr, Target::Cpu(cpu), None).map_err(refused)?;
+            ids.push(file.id().map_err(refused)?);
+            rings.add(cpu, file, RING_BYTES as usize).map_err(|error| match error {
+                AddError::Ring(error) => SwitchesError::Ring(error),
+                AddError::Output(errno) => refused(errno),
+            })?;
+        }
+        rings.add_layout(Layout::from(&attr), ids);
+    }
+    Ok(rings)
+}
+
+fn attr(kind: u32, config: u64, fields: u32) -> Attr {
+    let always = abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
+    Attr {
+        kind,
+        config,
+        sampling: Sampling::Period(1),
+        sample_type: u64::from(always | fields),
+        flags: Flags::DISABLED | Flags::SAMPLE_ID_ALL | Flags::WATERMARK | Flags::USE_CLOCKID,
+        clockid: ClockId::Monotonic as i32,
+        wakeup: RING_BYTES / 2,
+        ..Attr::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_chains_have_a_kernels_and_a_users_part() {
+        let (of_kernel, of_user) = (abi::PERF_CONTEXT_KERNEL, abi::PERF_CONTEXT_USER);
+        assert_eq!(parts(&[of_kernel, 1, 2, of_user, 3]), (&[1, 2][..], &[3][..]));
+        assert_eq!(parts(&[of_user, 3]), (&[][..], &[3][..]));
+        assert_eq!(parts(&[of_kernel, 1]), (&[1][..], &[][..]));
+        assert_eq!(parts(&[]), (&[][..], &[][..]));
+    }
+
+    #[test]
+    fn numbers_that_are_cut_are_none() {
+        let raw = 0x1_0000_0007_u64.to_ne_bytes();
+        assert_eq!((number(&raw, (0, 8)), number(&raw, (6, 4))), (7, 0));
+    }
+}

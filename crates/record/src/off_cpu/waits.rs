@@ -1,0 +1,332 @@
+//! Waits of threads, by what the scheduler's tracepoints say of them in order of time: as the BPF
+//! programs sum them up (`bpf/offcpu.bpf.c` of `tare-kernel`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tare_kernel::bpf::{OffCpuCounts, WaitState};
+
+/// Sums between two drains, as in the kernel.
+const MOST_SUMS: usize = 16_384;
+/// Another CPU may say that a task is woken before its own says that it left.
+const WOKEN_EARLY_NS: u64 = 50_000;
+
+/// `prev_state` of `sched:sched_switch`: what of it is a state, and what says that the task is dead
+/// (`TASK_REPORT`, `EXIT_DEAD`, `EXIT_ZOMBIE` of `include/linux/sched.h`).
+const STATES: u32 = 0xff;
+const DEAD: u32 = 0x30;
+
+/// Which waits count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Shorter ones are counted alone.
+    pub(super) min_ns: u64,
+    /// From this length on each is told by itself.
+    pub(super) long_ns: Option<u64>,
+}
+
+/// What waits are alike by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct WaitKey {
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+    pub(super) state: WaitState,
+    /// As perf has it, with `PERF_CONTEXT_*` markers.
+    pub(super) callchain: Arc<[u64]>,
+}
+
+/// Waits that are alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WaitSum {
+    pub(super) ns: u64,
+    pub(super) waits: u64,
+    pub(super) end_ns: u64,
+    pub(super) cpu: u32,
+}
+
+#[derive(Debug)]
+struct Thread {
+    pid: i32,
+    is_followed: bool,
+    /// When it got a CPU last, and when somebody woke it last.
+    back_ns: u64,
+    woken_ns: u64,
+    wait: Option<Open>,
+}
+
+/// A wait that goes on.
+#[derive(Debug)]
+struct Open {
+    start_ns: u64,
+    state: u32,
+    callchain: Arc<[u64]>,
+}
+
+/// Threads, and the sums of their waits.
+#[derive(Debug)]
+pub(super) struct Waits {
+    /// Those of threads that nobody has told of count too.
+    all: bool,
+    /// This process, where its own don't count.
+    left_out: Option<i32>,
+    limits: Limits,
+    threads: HashMap<i32, Thread>,
+    /// What was before doesn't count; `None`: nothing does.
+    since_ns: Option<u64>,
+    sums: HashMap<WaitKey, WaitSum>,
+    long: Vec<(WaitKey, WaitSum)>,
+    pub(super) counts: OffCpuCounts,
+}
+
+impl Waits {
+    pub(super) fn new(all: bool, left_out: Option<i32>, limits: Limits) -> Self {
+        Self {
+            all,
+            left_out,
+            limits,
+            threads: HashMap::new(),
+            since_ns: None,
+            sums: HashMap::new(),
+            long: Vec::new(),
+            counts: OffCpuCounts::default(),
+        }
+    }
+
+    /// A thread that was there before, `state` where it waits since then.
+    pub(super) fn add(&mut self, pid: i32, tid: i32, is_followed: bool, waits: Option<(u64, u32)>) {
+        let wait = waits.map(|(start_ns, state)| Open { start_ns, state, callchain: [].into() });
+        let is_followed = is_followed && self.left_out != Some(pid);
+        self.threads.insert(tid, Thread { pid, is_followed, back_ns: 0, woken_ns: 0, wait });
+    }
+
+    /// The command was executed: its thread is followed from now on.
+    pub(super) fn execute(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.is_followed = true;
+        }
+    }
+
+    /// A task begins: it waits for its first turn.
+    pub(super) fn fork(&mut self, parent: i32, (pid, tid): (i32, i32), time_ns: u64) {
+        let is_followed = match self.threads.get(&parent) {
+            Some(parent) => parent.is_followed,
+            None => self.all,
+        };
+        if is_followed || self.all {
+            self.add(pid, tid, is_followed, is_followed.then_some((time_ns, 0)));
+        }
+    }
+
+    pub(super) fn exit(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+    }
+
+    pub(super) fn wake(&mut self, tid: i32, time_ns: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.woken_ns = time_ns;
+        }
+    }
+
+    /// A thread leaves its CPU; `state` is the tracepoint's.
+    pub(super) fn leave(
+        &mut self,
+        (pid, tid): (i32, i32),
+        state: u32,
+        callchain: Arc<[u64]>,
+        time_ns: u64,
+    ) {
+        if self.all && !self.threads.contains_key(&tid) {
+            self.add(pid, tid, true, None);
+        }
+        let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.is_followed) else {
+            return;
+        };
+        if state & DEAD != 0 {
+            thread.wait = None;
+        } else if time_ns >= thread.back_ns {
+            let state = state & STATES;
+            if state == 0 || time_ns.saturating_sub(thread.woken_ns) > WOKEN_EARLY_NS {
+                thread.woken_ns = 0;
+            }
+            thread.wait = Some(Open { start_ns: time_ns, state, callchain });
+        }
+    }
+
+    /// A thread gets a CPU.
+    pub(super) fn come_back(&mut self, tid: i32, cpu: u32, time_ns: u64) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        thread.back_ns = time_ns;
+        let woken_ns = std::mem::take(&mut thread.woken_ns);
+        let pid = thread.pid;
+        if let Some(wait) = thread.wait.take() {
+            self.end((pid, tid), &wait, woken_ns, (time_ns, cpu));
+        }
+    }
+
+    /// Waits count from now on; of those that go on what comes.
+    pub(super) fn enable(&mut self, now_ns: u64) {
+        self.since_ns = Some(now_ns);
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.since_ns.is_some()
+    }
+
+    /// Waits don't count any more; those that go on do up to now.
+    pub(super) fn disable(&mut self, now_ns: u64) {
+        let waiting = self.threads.iter_mut().filter(|(_, thread)| thread.is_followed);
+        let cut = |(tid, thread): (&i32, &mut Thread)| {
+            let Open { start_ns, state, ref callchain } = *thread.wait.as_ref()?;
+            let wait = Open { start_ns, state, callchain: Arc::clone(callchain) };
+            Some(((thread.pid, *tid), wait, thread.woken_ns))
+        };
+        let waiting: Vec<_> = waiting.filter_map(cut).collect();
+        for (who, wait, woken_ns) in waiting {
+            self.end(who, &wait, woken_ns, (now_ns, 0));
+        }
+        self.since_ns = None;
+    }
+
+    /// A wait is over, or is cut off here.
+    fn end(&mut self, (pid, tid): (i32, i32), wait: &Open, woken_ns: u64, end: (u64, u32)) {
+        let Some(since_ns) = self.since_ns else { return };
+        let (now_ns, cpu) = end;
+        let start_ns = wait.start_ns.max(since_ns);
+        let ns = now_ns.saturating_sub(start_ns);
+        if ns == 0 || ns < self.limits.min_ns {
+            self.counts.short_waits += 1;
+            self.counts.short_ns += ns;
+            return;
+        }
+        let queued_from_ns = match (wait.state, woken_ns) {
+            (0, _) => start_ns,
+            (_, 0) => now_ns,
+            (_, woken_ns) => woken_ns.clamp(start_ns, now_ns),
+        };
+        let is_long = self.limits.long_ns.is_some_and(|long_ns| ns >= long_ns);
+        for (from, to, on_run_queue) in
+            [(start_ns, queued_from_ns, false), (queued_from_ns, now_ns, true)]
+        {
+            if to > from {
+                let state = WaitState { state: wait.state, io: false, on_run_queue };
+                let key = WaitKey { pid, tid, state, callchain: Arc::clone(&wait.callchain) };
+                let sum = WaitSum { ns: to - from, waits: 1, end_ns: to, cpu };
+                self.sum_up(key, sum, is_long);
+            }
+        }
+    }
+
+    fn sum_up(&mut self, key: WaitKey, new: WaitSum, is_long: bool) {
+        let kept = self.sums.len() + self.long.len();
+        if kept >= MOST_SUMS && (is_long || !self.sums.contains_key(&key)) {
+            self.counts.missing_waits += 1;
+            self.counts.missing_ns += new.ns;
+        } else if is_long {
+            self.long.push((key, new));
+        } else {
+            let sum = self.sums.entry(key).or_default();
+            *sum = WaitSum { ns: sum.ns + new.ns, waits: sum.waits + 1, ..new };
+        }
+    }
+
+    /// What ended since the last time.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (WaitKey, WaitSum)> + use<> {
+        let long = std::mem::take(&mut self.long);
+        long.into_iter().chain(std::mem::take(&mut self.sums))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { min_ns: 0, long_ns: None };
+
+    /// Of each sum the thread, the state, whether it is on a run queue, and its time.
+    fn found(waits: &mut Waits) -> Vec<(i32, u32, bool, u64)> {
+        let of = |(key, sum): (WaitKey, WaitSum)| {
+            (key.tid, key.state.state, key.state.on_run_queue, sum.ns)
+        };
+        let mut all: Vec<_> = waits.take().map(of).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn waits_end_on_the_run_queue_from_the_wake_up_on() {
+        let mut waits = Waits::new(false, None, LIMITS);
+        waits.add(7, 7, true, None);
+        waits.enable(100);
+        let chain: Arc<[u64]> = [1, 2].into();
+        waits.leave((7, 7), 1, Arc::clone(&chain), 1000);
+        waits.wake(7, 5000);
+        waits.come_back(7, 0, 5200);
+        waits.leave((7, 7), 0x100, Arc::clone(&chain), 6000);
+        waits.come_back(7, 0, 6050);
+        // Not followed.
+        waits.leave((8, 8), 1, chain, 6000);
+        waits.come_back(8, 0, 9000);
+        assert_eq!(found(&mut waits), [(7, 0, true, 50), (7, 1, false, 4000), (7, 1, true, 200)]);
+        assert_eq!(found(&mut waits), []);
+    }
+
+    #[test]
+    fn forks_are_followed_and_the_dead_do_not_wait() {
+        let mut waits = Waits::new(false, None, LIMITS);
+        waits.add(7, 7, false, None);
+        waits.enable(0);
+        waits.fork(7, (8, 8), 10);
+        waits.execute(7);
+        waits.fork(7, (9, 9), 100);
+        waits.come_back(8, 0, 130);
+        waits.come_back(9, 1, 140);
+        waits.leave((9, 9), 0x20, [].into(), 200);
+        waits.exit(9);
+        waits.come_back(9, 1, 500);
+        waits.disable(900);
+        assert_eq!(found(&mut waits), [(9, 0, true, 40)]);
+    }
+
+    #[test]
+    fn waits_are_cut_at_the_begin_and_the_end_of_the_recording() {
+        let mut waits = Waits::new(true, Some(3), LIMITS);
+        waits.add(7, 7, true, Some((50, 1)));
+        waits.add(3, 3, true, Some((50, 1)));
+        waits.enable(100);
+        waits.leave((5, 5), 2, [].into(), 150);
+        waits.disable(400);
+        assert_eq!(found(&mut waits), [(5, 2, false, 250), (7, 1, false, 300)]);
+        waits.come_back(5, 0, 500);
+        waits.enable(600);
+        waits.come_back(7, 0, 700);
+        assert_eq!(found(&mut waits), [(7, 1, false, 100)]);
+        // What another CPU says too late is no wait.
+        waits.leave((7, 7), 1, [].into(), 650);
+        waits.disable(800);
+        assert_eq!(found(&mut waits), []);
+    }
+
+    #[test]
+    fn short_ones_are_counted_and_long_ones_stand_alone() {
+        let mut waits = Waits::new(true, None, Limits { min_ns: 10, long_ns: Some(100) });
+        waits.enable(0);
+        for (from, to) in [(0, 5), (10, 30), (40, 60), (1000, 1100), (2000, 2100)] {
+            waits.leave((7, 7), 1, [].into(), from);
+            waits.come_back(7, 0, to);
+        }
+        assert_eq!((waits.counts.short_waits, waits.counts.short_ns), (1, 5));
+        assert_eq!(found(&mut waits), [(7, 1, false, 40), (7, 1, false, 100), (7, 1, false, 100)]);
+    }
+
+    #[test]
+    fn a_full_table_is_counted() {
+        let mut waits = Waits::new(true, None, LIMITS);
+        waits.enable(0);
+        for at in 0..MOST_SUMS as u64 + 3 {
+            waits.leave((7, 7), 1, [at].into(), 10 * at + 1);
+            waits.come_back(7, 0, 10 * at + 3);
+        }
+        assert_eq!((waits.counts.missing_waits, waits.counts.missing_ns), (3, 6));
+        assert_eq!(found(&mut waits).len(), MOST_SUMS);
+    }
+}

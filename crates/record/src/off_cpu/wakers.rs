@@ -1,0 +1,94 @@
+//! Who wakes tasks.
+//!
+//! ```text
+//! a waker that is new    symbol `woken by NAME` at an address of its own; sample without weight: its name
+//!                        (`transaction`), its thread, its frames behind that symbol
+//! waits                  samples that name it
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
+use tare_format::abi::{Attr, Flags};
+use tare_format::record::encode::Encoder;
+use tare_format::record::{Ksymbol, Layout, SampleId};
+use tare_kernel::bpf::Waker;
+
+use super::ID;
+use super::reason::{MOST_WAKERS, SYMBOL, WAKERS, WaitFunctions};
+use super::sample::WaitSample;
+
+/// Wakers that are remembered; the oldest are told again when these are told.
+const KNOWN: usize = 1 << 16;
+
+/// Who is known to the recording.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    told: HashSet<u64>,
+    names: HashMap<Vec<u8>, u64>,
+}
+
+impl Wakers {
+    /// Appends records that make a waker known, where it isn't. `at`: the fields of samples, and a time
+    /// before all waits that it ended.
+    pub(super) fn tell(
+        &mut self,
+        waker: &Waker<'_>,
+        functions: &WaitFunctions,
+        (fields, time_ns): (u64, u64),
+        into: &mut Vec<u8>,
+    ) {
+        if self.told.len() >= KNOWN {
+            self.told.clear();
+        }
+        if !self.told.insert(waker.key) {
+            return;
+        }
+        let (kernel, by_interrupt) = functions.waker(waker.kernel);
+        let comm = waker.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = match (by_interrupt, waker.tid) {
+            (true, _) => b"woken by an interrupt".to_vec(),
+            (false, 0) => b"woken by an idle CPU".to_vec(),
+            _ => [b"woken by ", comm].concat(),
+        };
+        let symbol = self.symbol(name, (fields, time_ns), into);
+        let mut callchain = vec![PERF_CONTEXT_KERNEL, symbol];
+        callchain.extend_from_slice(kernel);
+        if !by_interrupt && !waker.user.is_empty() {
+            callchain.push(PERF_CONTEXT_USER);
+            callchain.extend_from_slice(waker.user);
+        }
+        let sample = WaitSample {
+            id: ID,
+            ip: symbol,
+            pid: waker.pid,
+            tid: waker.tid,
+            time_ns,
+            user_key: if by_interrupt { 0 } else { waker.user_key },
+            waker_key: waker.key,
+            callchain: &callchain,
+            ..WaitSample::default()
+        };
+        // It is shorter than what a record holds.
+        _ = sample.encode(fields, into);
+    }
+
+    /// The address of a waker's symbol; where it is new, its record is appended.
+    fn symbol(&mut self, name: Vec<u8>, (fields, time_ns): (u64, u64), into: &mut Vec<u8>) -> u64 {
+        if let Some(known) = self.names.get(&name) {
+            return *known;
+        }
+        let number = self.names.len() as u64;
+        let addr = WAKERS + u64::from(SYMBOL) * number.min(MOST_WAKERS);
+        if number < MOST_WAKERS {
+            let flags = Flags::SAMPLE_ID_ALL;
+            let layout = Layout::from(&Attr { sample_type: fields, flags, ..Attr::default() });
+            let id = SampleId { id: Some(ID), time_ns: Some(time_ns), ..SampleId::default() };
+            let symbol = Ksymbol { addr, len: SYMBOL, ksym_type: 0, flags: 0, name: &name };
+            // Names of tasks are short.
+            _ = Encoder::new(&layout, &id).ksymbol(into, &symbol);
+            self.names.insert(name, addr);
+        }
+        addr
+    }
+}

@@ -1,0 +1,29 @@
+//! The event of the time that tasks are not on a CPU.
+
+use tare_events::CallGraph;
+use tare_format::abi::{Attr, Flags};
+
+use super::attr::{AttrDefaults, READ_FORMAT};
+use crate::off_cpu;
+use crate::options::Options;
+use crate::registers;
+
+/// The most bytes of a user stack that are copied.
+const STACK_BYTES: u32 = 8192;
+
+/// Its attribute, where the time is asked for.
+pub(super) fn attr(options: &Options, defaults: &AttrDefaults<'_>) -> Option<Attr> {
+    let asked = options.off_cpu?;
+    let mut attr = off_cpu::event().attr;
+    let chains = options.sampling.call_graph != CallGraph::No;
+    let copies = chains && !asked.frame_pointers && registers::user_registers() != 0;
+    attr.sample_type = off_cpu::fields(chains, copies, asked.wakers);
+    attr.read_format = READ_FORMAT;
+    attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED;
+    if copies {
+        attr.sample_regs_user = registers::user_registers();
+        attr.sample_stack_user = STACK_BYTES;
+    }
+    defaults.set_clock(&mut attr);
+    Some(attr)
+}

@@ -1,0 +1,61 @@
+//! System calls whose samples BPF programs write: into ring buffers beside those of events.
+
+use tare_kernel::bpf::BpfError;
+use tare_kernel::call_samples::CallSamples;
+use tare_kernel::ring::{Ring, RingError};
+
+use super::{Recording, event_error};
+use crate::capture::opening::Events;
+use crate::capture::poller::{Poller, Source};
+use crate::error::RecordError;
+use crate::plan::{Plan, PlannedEvent};
+
+/// What ring buffers of no event have in place of their event's number.
+const OF_NO_EVENT: usize = usize::MAX;
+
+/// The programs' ring buffers, each with its CPU.
+pub(super) fn rings(calls: &CallSamples) -> Result<Vec<(u32, usize, Ring)>, RecordError> {
+    let rings = calls.rings().map_err(RingError::Kernel)?.into_iter();
+    Ok(rings.map(|(cpu, ring)| (cpu, OF_NO_EVENT, ring)).collect())
+}
+
+/// The ids of each event, those of events whose samples programs write among them.
+pub(super) fn with_ids(plan: &Plan, events: &Events) -> Result<Vec<Vec<u64>>, RecordError> {
+    let mut ids = events.ids().map_err(event_error("read the ids of events"))?;
+    let written = ids.iter_mut().zip(&plan.events).filter(|(_, planned)| planned.by_programs);
+    written.zip(CallSamples::IDS).for_each(|((ids, _), id)| ids.push(id));
+    Ok(ids)
+}
+
+/// Has each reader woken when programs wrote much.
+pub(super) fn wake<'a>(
+    calls: Option<&CallSamples>,
+    mut readers: impl Iterator<Item = &'a Poller>,
+) -> Result<(), RecordError> {
+    let Some(calls) = calls else { return Ok(()) };
+    readers
+        .try_for_each(|poller| poller.add(calls.wakes(), Source::Ring))
+        .map_err(RecordError::Poll)
+}
+
+impl Recording {
+    /// Has the programs run for those that are recorded.
+    pub(super) fn start_calls(&mut self, command: Option<i32>) -> Result<(), RecordError> {
+        let Self { calls: Some(calls), session, tasks, .. } = self else { return Ok(()) };
+        let follow = tasks.whose(command).follow(&session.options.target);
+        calls.start(&follow).map_err(|error| match error {
+            BpfError::NoProcess(pid) => RecordError::NoProcess(pid),
+            error => RecordError::Calls(error),
+        })
+    }
+
+    /// How many samples of each event found no room, where that is known.
+    pub(super) fn lost(&self) -> Vec<Option<u64>> {
+        let mut lost = self.events.lost();
+        let Some(Ok(counts)) = self.calls.as_ref().map(CallSamples::lost) else { return lost };
+        let written = |(_, planned): &(&mut Option<u64>, &PlannedEvent)| planned.by_programs;
+        let of_events = lost.iter_mut().zip(&self.session.plan.events).filter(written);
+        of_events.zip(counts).for_each(|((lost, _), count)| *lost = Some(count));
+        lost
+    }
+}

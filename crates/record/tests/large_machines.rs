@@ -1,0 +1,91 @@
+//! The recorder's start on machines larger than any at hand: four times as many CPUs or threads are
+//! about four times the work. Time is that of the thread's own CPU, and compared with itself alone.
+#![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::time::{ClockId, clock_gettime};
+use tare_events::Sources;
+use tare_kernel::fake::Scripted;
+use tare_kernel::host::Host;
+use tare_record::clock::Clock;
+use tare_record::options::{Cpus, Options, Rings, Synthesize, Target};
+use tare_record::output::{self, Destination, Output};
+use tare_record::{Backend, Recorder, Start};
+use tare_simulate::clock::VirtualClock;
+use tare_simulate::disk::{Faults, SimulatedDisk};
+
+/// A group and an event of its own: what is opened at each place.
+const EVENTS: &str = "{cpu-clock,page-faults}:S,context-switches";
+
+/// A machine with so many CPUs, as a folder.
+fn machine(cpus: u32) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("sys/devices/system/cpu/online");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, format!("0-{}\n", cpus - 1)).unwrap();
+    std::fs::create_dir(root.path().join("proc")).unwrap();
+    root
+}
+
+fn cpu_ns() -> i128 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
+/// Starts a recording and ends it. CPU time of the start, in nanoseconds, and events that were opened.
+fn start(cpus: u32, target: Target) -> (i128, usize) {
+    let root = machine(cpus);
+    let host = Host::at(root.path());
+    let options = Options {
+        groups: tare_events::parse(EVENTS, &Sources::new(host.clone())).unwrap(),
+        target,
+        rings: Rings { bytes: Some(4096), ..Rings::default() },
+        synthesize: Synthesize { tasks: false, maps: false, ..Synthesize::default() },
+        ..Options::default()
+    };
+    let (kernel, clock) = (Rc::new(Scripted::new()), Arc::new(VirtualClock::new()));
+    let disk = SimulatedDisk::new(Faults::default(), Arc::clone(&clock), false);
+    let clock = clock as Arc<dyn Clock>;
+    let backend = Backend { host, kernel: Rc::clone(&kernel) as Rc<_>, clock: Arc::clone(&clock) };
+    let to = Destination::File(PathBuf::from("large.data"));
+    let output = Output::open_on(Arc::new(disk), clock, &to, &output::Options::default()).unwrap();
+    let before = cpu_ns();
+    let recorder = Recorder::new(options, backend).unwrap();
+    let start = Start { output, command: None, gives_other_rights: false, files: None };
+    let recording = recorder.start(start).unwrap();
+    let took = cpu_ns() - before;
+    recording.finish(None).unwrap();
+    (took, kernel.opened().len())
+}
+
+/// Work for four times as much, as a multiple of that for the first.
+fn growth(of: impl Fn(u32) -> i128, number: u32) -> f64 {
+    of(4 * number) as f64 / of(number).min(of(number)) as f64
+}
+
+#[test]
+fn four_thousand_cpus_are_opened_in_linear_time() {
+    let of = |cpus: u32| {
+        let (took, opened) = start(cpus, Target::Cpus(format!("0-{}", cpus - 1).parse().unwrap()));
+        assert!(opened >= 3 * cpus as usize, "{opened}");
+        took
+    };
+    let growth = growth(of, 1024);
+    assert!(growth < 9.0, "four times the CPUs are {growth} times the work");
+}
+
+#[test]
+fn a_hundred_thousand_threads_are_opened_in_linear_time() {
+    let of = |threads: u32| {
+        let tids = (1000..).take(threads as usize).collect();
+        let cpus = Cpus::These("0".parse().unwrap());
+        let (took, opened) = start(1, Target::Threads(tids, cpus));
+        assert!(opened >= 3 * threads as usize, "{opened}");
+        took
+    };
+    let growth = growth(of, 25_000);
+    assert!(growth < 9.0, "four times the threads are {growth} times the work");
+}

@@ -1,0 +1,146 @@
+//! Cycles of the code between branches, out of samples' branch stacks.
+//!
+//! ```text
+//! time     -- branch -->  ...........  -- branch, 7 cycles -->  ...
+//!               to ------ block ------ from
+//! ```
+//! `perf report --total-cycles` does the same (`tools/perf/util/block-info.c`), and of blocks that end
+//! at the same branch it has the longest too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+
+use tare_format::abi::bindings::PERF_SAMPLE_BRANCH_ANY;
+use tare_format::record::{Branch, Branches, Sample};
+use tare_profile::{Block, Blocks, EventId, Line, Profile};
+use tare_symbols::{DsoAddress, Symbol};
+
+use super::details::Subject;
+use super::frames::short_name;
+use crate::machine::Machine;
+use crate::replayed::Replayed;
+
+/// Sums cycles up while samples come.
+#[derive(Debug, Default)]
+pub(super) struct BlockCycles {
+    by_event: BTreeMap<EventId, OfEvent>,
+}
+
+#[derive(Debug, Default)]
+struct OfEvent {
+    cycles: u64,
+    /// By function and the branch at the end, in bytes behind its first address.
+    ends: HashMap<(Symbol, u64), Sum, foldhash::fast::RandomState>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    runs: u64,
+    cycles: u64,
+    /// The lowest that was seen.
+    start: Option<u64>,
+}
+
+impl BlockCycles {
+    /// Takes in the branches of a sample.
+    pub(super) fn add(
+        &mut self,
+        machine: &Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+        event: EventId,
+    ) {
+        let of_event = self.by_event.entry(event).or_default();
+        let pid = sample.fields.head.pid.unwrap_or(-1);
+        let mut branches: Vec<Branch> =
+            sample.fields.branches.iter().flat_map(Branches::iter).collect();
+        // The last one comes first.
+        branches.reverse();
+        let has_all = has_all_branches(sample);
+        let mut before: Option<u64> = None;
+        for branch in branches {
+            let begun = before.replace(branch.to).filter(|_| has_all);
+            let cycles = u64::from(branch.cycles);
+            of_event.cycles = of_event.cycles.saturating_add(cycles);
+            if cycles == 0 {
+                continue;
+            }
+            let Some(at) = place(machine, pid, branch.from) else { continue };
+            let Ok(symbol) = machine.symbol(at) else { continue };
+            let end = at.address.saturating_sub(symbol.start);
+            let start = begun
+                .and_then(|begun| place(machine, pid, begun))
+                .filter(|begun| begun.dso == symbol.dso && begun.address < at.address)
+                .and_then(|begun| begun.address.checked_sub(symbol.start));
+            let sum = of_event.ends.entry((symbol, end)).or_default();
+            sum.runs += 1;
+            sum.cycles = sum.cycles.saturating_add(cycles);
+            sum.start = sum.start.into_iter().chain(start).min();
+        }
+    }
+
+    /// The blocks, with the names of their functions and their lines.
+    pub(super) fn finish(self, profile: &mut Profile, machine: &Machine) -> Vec<Blocks> {
+        let of_event = |(event, OfEvent { cycles, ends })| {
+            let ends: Vec<_> = ends.into_iter().collect();
+            let place = |symbol: &Symbol, offset: u64| DsoAddress {
+                dso: symbol.dso,
+                address: symbol.start.saturating_add(offset),
+            };
+            let places: Vec<_> = ends
+                .iter()
+                .flat_map(|((symbol, end), sum)| {
+                    [sum.start.unwrap_or(0), *end].map(|at| (symbol, at))
+                })
+                .map(|(symbol, at)| place(symbol, at))
+                .collect();
+            let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+            let lines = machine.frames(&places, threads);
+            let mut line = |at: usize| {
+                let location = lines.get(at).next()?.location.filter(|at| at.line > 0)?;
+                let file = profile.add_string(location.file.as_bytes());
+                Some(Line { file, line: location.line, column: location.column })
+            };
+            let found: Vec<_> =
+                (0..ends.len()).map(|at| (line(2 * at), line(2 * at + 1))).collect();
+            let block =
+                |(((symbol, end), sum), (start_line, end_line)): (((Symbol, u64), Sum), _)| {
+                    let (name, dso) = (machine.symbol_name(symbol), machine.dso_name(symbol.dso));
+                    Block {
+                        function: profile.add_string(name.as_bytes()),
+                        dso: profile.add_string(&short_name(dso)),
+                        start: sum.start.unwrap_or(0),
+                        end,
+                        start_line,
+                        end_line,
+                        cycles: sum.cycles,
+                        runs: sum.runs,
+                    }
+                };
+            let mut blocks: Vec<_> = ends.into_iter().zip(found).map(block).collect();
+            blocks.sort_by(|left, right| order(profile, left).cmp(&order(profile, right)));
+            Blocks { event, cycles, blocks }
+        };
+        self.by_event.into_iter().map(of_event).collect()
+    }
+}
+
+/// What comes first: the most cycles, then as in perf by name from the end on, and by address.
+fn order<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
+    use std::cmp::Reverse;
+    let name = profile.string(block.function);
+    (Reverse(block.cycles), Reverse(name), block.start, block.end, block.dso)
+}
+
+/// Where a branch begins or ends.
+fn place(machine: &Machine, pid: i32, address: u64) -> Option<DsoAddress> {
+    let at = Subject::code(address);
+    machine.dso_address(at.mode, pid, at.address)
+}
+
+/// Whether branches of each kind were recorded, so that none is between two that follow each other.
+fn has_all_branches(sample: &Replayed<'_, Sample<'_>>) -> bool {
+    let layouts = sample.description.lookup().layouts();
+    let layout = sample.event.and_then(|event| layouts.get(event));
+    let kinds = layout.map_or(0, |layout| layout.branch_sample_type);
+    kinds & u64::from(PERF_SAMPLE_BRANCH_ANY) != 0
+}

@@ -1,0 +1,67 @@
+//! Whose waits for locks are looked at, and in which form they are shown.
+
+use std::path::PathBuf;
+
+use tare_trace::lock::{LockKey, LockOptions};
+
+use super::symbols;
+use super::trace::Traced;
+use crate::cli::perf;
+use crate::cli::raw::{self, LockSort};
+use crate::exit::Refusal;
+
+/// Where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// `-` is standard input.
+    Recording(PathBuf),
+    Live(Traced),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) source: Source,
+    pub(crate) options: LockOptions,
+    pub(crate) key: LockKey,
+    /// So many rows are shown.
+    pub(crate) entries: usize,
+    pub(crate) stacks: bool,
+    pub(crate) output: Option<PathBuf>,
+    pub(crate) json: bool,
+}
+
+impl Lock {
+    /// Works out what is to be done.
+    ///
+    /// # Errors
+    /// An option that makes no sense, in a line that says what would.
+    pub(crate) fn new(raw: raw::Lock) -> Result<Self, Refusal> {
+        let key = match raw.key {
+            LockSort::Contended => LockKey::Contended,
+            LockSort::WaitTotal => LockKey::Total,
+            LockSort::WaitMax => LockKey::Max,
+            LockSort::AvgWait => LockKey::Average,
+        };
+        let options = LockOptions {
+            kernel: !raw.futexes,
+            futexes: !raw.kernel,
+            symbols: symbols::resolve(raw::SymbolSearch::default()),
+        };
+        let source = if let Some(input) = raw.input {
+            Source::Recording(input)
+        } else {
+            perf::refuse_subcommand("lock", &raw.command, raw.after_dashes)?;
+            Source::Live(Traced::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
+        };
+        Ok(Self {
+            source,
+            options,
+            key,
+            entries: raw.entries.unwrap_or(usize::MAX),
+            stacks: raw.stacks,
+            output: raw.output,
+            json: raw.json,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The time that tasks are not on a CPU.
+
+use std::time::Duration;
+
+use tare_record::options::OffCpu;
+
+use crate::cli::raw;
+use crate::exit::Refusal;
+
+/// Longer waits than this are of no use as a limit: an hour.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What is asked for; `None`: nothing. `by_frame_pointers`: `--call-graph fp` was typed.
+pub(super) fn resolve(
+    raw: &raw::record::OffCpu,
+    by_frame_pointers: bool,
+) -> Result<Option<OffCpu>, Refusal> {
+    if !raw.off_cpu {
+        return Ok(None);
+    }
+    let time = |option: &str, text: &Option<String>, unit: &str| {
+        let Some(text) = text else { return Ok(None) };
+        let refused = || Refusal::usage(format!("{option} {text}: give a time, as in 10us or 2ms"));
+        time(text, unit).filter(|time| *time <= LONGEST).map(Some).ok_or_else(refused)
+    };
+    Ok(Some(OffCpu {
+        min: time("--off-cpu-min", &raw.off_cpu_min, "us")?.unwrap_or_default(),
+        long: time("--off-cpu-thresh", &raw.off_cpu_thresh, "ms")?,
+        wakers: raw.wakers,
+        frame_pointers: by_frame_pointers,
+    }))
+}
+
+/// A number with a unit; `usual` where it has none.
+fn time(text: &str, usual: &str) -> Option<Duration> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let seconds = match if unit.is_empty() { usual } else { unit } {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("1", "us"), Some(Duration::from_micros(1)));
+        assert_eq!(time("1.5ms", "us"), Some(Duration::from_micros(1500)));
+        assert_eq!(time("2s", "ms"), Some(Duration::from_secs(2)));
+        assert_eq!([time("", "us"), time("5m", "us"), time("-1", "us")], [None; 3]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose scheduling is looked at, live or in a recording, and in which form it is shown.
+
+use std::path::PathBuf;
+
+use tare_replay::TimeRanges;
+use tare_trace::sched::{SortKey, TimehistOptions};
+
+use super::script::{cpus, times};
+use super::trace::{Traced, ring_bytes};
+use crate::cli::perf;
+use crate::cli::raw::{self, SchedSort};
+use crate::exit::Refusal;
+
+/// What of a recording is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    /// `-` is standard input.
+    pub(crate) input: PathBuf,
+    pub(crate) pids: Vec<i32>,
+    pub(crate) tids: Vec<i32>,
+    pub(crate) times: TimeRanges,
+}
+
+/// Where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Recording(Recorded),
+    Live {
+        traced: Traced,
+        /// How much may wait in the kernel, a power of two.
+        ring_bytes: u32,
+    },
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// Each switch.
+    Timehist(TimehistOptions),
+    /// Sums.
+    Sums {
+        by: SortKey,
+        /// With the distribution of waits.
+        histogram: bool,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Sched {
+    pub(crate) source: Source,
+    pub(crate) form: Form,
+    /// None: all.
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) output: Option<PathBuf>,
+    pub(crate) json: bool,
+}
+
+impl Sched {
+    /// Works out what is to be done.
+    ///
+    /// # Errors
+    /// An option that makes no sense, in a line that says what would.
+    pub(crate) fn new(raw: raw::Sched) -> Result<Self, Refusal> {
+        let form = if raw.timehist {
+            let raw::Sched { wakeups, migrations, state, next, .. } = raw;
+            Form::Timehist(TimehistOptions { wakeups, migrations, state, next })
+        } else {
+            let by = match raw.sort {
+                SchedSort::Max => SortKey::Max,
+                SchedSort::Avg => SortKey::Average,
+                SchedSort::Runtime => SortKey::Runtime,
+                SchedSort::Switch => SortKey::Switches,
+                SchedSort::Wait => SortKey::Wait,
+            };
+            Form::Sums { by, histogram: raw.hist }
+        };
+        let source = match raw.input {
+            Some(input) => Source::Recording(Recorded {
+                input,
+                pids: raw.pid,
+                tids: raw.tid,
+                times: times(raw.time.as_deref())?,
+            }),
+            None => {
+                perf::refuse_subcommand("sched", &raw.command, raw.after_dashes)?;
+                let nobody = raw.pid.is_empty() && !raw.all_cpus && raw.command.is_empty();
+                if nobody {
+                    return Err(Refusal::usage(
+                        "give a command, -p PID, -a (the whole machine) or -i FILE (a recording)",
+                    ));
+                }
+                Source::Live {
+                    traced: Traced::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?,
+                    ring_bytes: ring_bytes(raw.ring_size.as_deref())?,
+                }
+            }
+        };
+        let cpus = cpus(raw.cpu.as_deref())?;
+        Ok(Self { source, form, cpus, output: raw.output, json: raw.json })
+    }
+}

@@ -1,0 +1,71 @@
+//! `tare lock`: who waits for locks, now or in a recording.
+
+mod recorded;
+
+use std::cell::RefCell;
+use std::io::Write;
+
+use anyhow::Context;
+use tare_kernel::host::Host;
+use tare_render::count;
+use tare_trace::lock::{LockRow, LockTracer, lock_document, lock_table};
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::lock::{Lock, Source};
+use crate::cli::resolved::trace::Traced;
+use crate::command::trace::live::{Session, clones};
+use crate::command::trace::{explain, open};
+use crate::exit::say;
+
+pub(crate) fn run(raw: raw::Lock) -> Outcome {
+    let lock = Lock::new(raw)?;
+    match &lock.source {
+        Source::Recording(input) => recorded::run(&lock, input),
+        Source::Live(traced) => look(&lock, traced)
+            .map_err(|error| super::remedy::with_status(error, !traced.command.is_empty())),
+    }
+}
+
+fn look(lock: &Lock, traced: &Traced) -> Outcome {
+    let mut session = Session::new(traced, Host::default())?;
+    let mut out = open(lock.output.as_deref(), lock.json)?;
+    let (tracer, step_back) =
+        LockTracer::start(&session.follow(), &lock.options, &session.host).map_err(explain)?;
+    if let Some(step_back) = step_back {
+        say(&step_back.to_string());
+    }
+    let files = clones(tracer.files())?;
+    let tracer = RefCell::new(tracer);
+    let over = session.wait(&files, |is_over| {
+        tracer.borrow_mut().drain(is_over);
+        Ok(())
+    })?;
+    let tracer = tracer.borrow();
+    let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
+    show(lock, &mut out, rows, tracer.missing().map_err(explain)?)?;
+    Ok(over.exit(traced))
+}
+
+/// `missing`: waits and call chains that found no room.
+fn show(
+    lock: &Lock,
+    out: &mut impl Write,
+    mut rows: Vec<LockRow>,
+    missing: (u64, u64),
+) -> anyhow::Result<()> {
+    rows.truncate(lock.entries);
+    let text = if lock.json {
+        format!("{:#}\n", lock_document(&rows, missing))
+    } else {
+        lock_table(&rows, lock.stacks)
+    };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write what was found")?;
+    for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
+        if number > 0 {
+            say(&format!("{} found no room", count(number, noun)));
+        }
+    }
+    Ok(())
+}

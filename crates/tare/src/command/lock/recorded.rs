@@ -1,0 +1,78 @@
+//! `tare lock -i`: the tracepoints of contention in a recording.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tare_format::record::Sample;
+use tare_replay::{CpuMode, Machine, Options, Replay, Replayed, Sink};
+use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
+use tare_tui::ProgressLine;
+
+use crate::Outcome;
+use crate::cli::resolved::lock::Lock;
+use crate::command::output::create;
+use crate::command::recording::open;
+use crate::exit::{Exit, Refusal, say};
+
+pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
+    let progress = ProgressLine::beside_stdout();
+    let mut symbols = lock.options.symbols.clone();
+    let mut recording = open(input, &mut symbols, &progress)?;
+    let mut out = create(lock.output.as_deref().unwrap_or(Path::new("-")))?;
+    let mut sink = Reading::default();
+    let replay = Replay::new(Options { symbols, ..Options::default() });
+    let losses = replay.run(&mut recording, &mut sink)?;
+    sink.locks.learn(recording.description());
+    if !sink.locks.has_events() {
+        let message = format!("{}: {NoLockEvents}", input.display());
+        return Err(Refusal { exit: Exit::Failure, message }.into());
+    }
+    drop(progress);
+    let missing = (sink.locks.no_room() + losses.lost_records, 0);
+    super::show(lock, &mut out, sink.locks.rows(lock.key, &sink.names), missing)?;
+    tare_render::loss_lines(&losses).iter().for_each(|line| say(line));
+    Ok(Exit::Success)
+}
+
+#[derive(Default)]
+struct Reading {
+    locks: RecordedLocks,
+    names: HashMap<u64, KernelName>,
+}
+
+impl Sink for Reading {
+    type Error = anyhow::Error;
+
+    fn wants_callchain(&self, _sample: &Replayed<'_, Sample<'_>>) -> bool {
+        false
+    }
+
+    fn sample(
+        &mut self,
+        _machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        self.locks.learn(sample.description);
+        let fields = sample.fields;
+        if let (Some(time_ns), Some(event), Some(raw)) = (sample.time_ns, sample.event, fields.raw)
+        {
+            let tid = fields.head.tid.unwrap_or(0).unsigned_abs();
+            let who = (tid, fields.head.cpu.unwrap_or(0));
+            self.locks.take(event, time_ns, who, raw, fields.callchain);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
+        for address in self.locks.addresses() {
+            let symbol = machine.dso_address(CpuMode::Kernel, -1, address);
+            if let Some(symbol) = symbol.and_then(|at| machine.symbol(at).ok()) {
+                let name = machine.symbol_name(symbol).to_owned();
+                let is_locks = machine.is_lock_function(address);
+                self.names.insert(address, KernelName::new(name, is_locks));
+            }
+        }
+        Ok(())
+    }
+}

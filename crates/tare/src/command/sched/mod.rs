@@ -1,0 +1,24 @@
+//! `tare sched`: how long tasks ran, and how long they waited for a CPU.
+//!
+//! `recorded` reads a recording, `live` looks at tasks now; both hand what happened to `output`,
+//! which lists it or sums it up.
+
+mod live;
+mod output;
+mod recorded;
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::sched::{Sched, Source};
+
+pub(crate) fn run(raw: raw::Sched) -> Outcome {
+    let sched = Sched::new(raw)?;
+    match &sched.source {
+        Source::Recording(recorded) => recorded::run(&sched, recorded),
+        Source::Live { traced, ring_bytes } => {
+            let has_command = !traced.command.is_empty();
+            live::run(&sched, traced, *ring_bytes)
+                .map_err(|error| super::remedy::with_status(error, has_command))
+        }
+    }
+}

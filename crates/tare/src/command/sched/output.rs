@@ -1,0 +1,109 @@
+//! What happened, as lines or as sums, in text and JSON.
+
+use std::io::{BufWriter, Write};
+
+use anyhow::Context;
+use serde_json::json;
+use tare_render::count;
+use tare_trace::sched::{
+    Happened, JSON_VERSION, Sched, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
+    sorted, sums_document, switch_object, task_table,
+};
+
+use crate::cli::resolved::sched::{self as resolved, Form};
+use crate::exit::say;
+
+/// So much text is written at once.
+const CHUNK: usize = 1 << 16;
+
+/// Lists switches, or sums them up.
+pub(super) struct Output<'a> {
+    options: &'a resolved::Sched,
+    out: BufWriter<Box<dyn Write>>,
+    sched: Sched,
+    /// Where each switch is a line of text.
+    lines: Option<Timehist>,
+    text: String,
+}
+
+impl<'a> Output<'a> {
+    /// Begins. What is not from `from_ns` to `to_ns` doesn't count.
+    pub(super) fn new(
+        options: &'a resolved::Sched,
+        out: BufWriter<Box<dyn Write>>,
+        (from_ns, to_ns): (u64, u64),
+    ) -> Self {
+        let mut text = String::new();
+        let lines = match options.form {
+            Form::Timehist(form) if !options.json => Some(Timehist::new(form, &mut text)),
+            Form::Timehist(_) => {
+                text.push_str(&format!("{}\n", json!({ "version": JSON_VERSION })));
+                None
+            }
+            Form::Sums { .. } => None,
+        };
+        let only_slices = matches!(options.form, Form::Timehist(_));
+        let cpus = options.cpus.clone();
+        let sched = Sched::new(SchedOptions { from_ns, to_ns, cpus, only_slices });
+        Self { options, out, sched, lines, text }
+    }
+
+    /// Takes in what happened.
+    pub(super) fn take(&mut self, time_ns: u64, happened: &Happened<'_>) -> anyhow::Result<()> {
+        let slice = self.sched.take(time_ns, happened);
+        match (&self.lines, self.options.form) {
+            (Some(lines), _) => lines.add(time_ns, happened, slice.as_ref(), &mut self.text),
+            (None, Form::Timehist(_)) => {
+                if let Some(object) = slice.and_then(|slice| switch_object(happened, &slice)) {
+                    self.text.push_str(&format!("{object}\n"));
+                }
+            }
+            _ => {}
+        }
+        if self.text.len() >= CHUNK { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        let written = self.out.write_all(self.text.as_bytes());
+        self.text.clear();
+        written.context("cannot write what was found")
+    }
+
+    /// Writes all that is known by now.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        self.write()?;
+        self.out.flush().context("cannot write what was found")
+    }
+
+    /// Nothing more happens; it is this time, where that is known. `all` tasks were asked for, and
+    /// `missing` records of them found no room.
+    pub(super) fn finish(
+        mut self,
+        time_ns: Option<u64>,
+        all: bool,
+        missing: u64,
+    ) -> anyhow::Result<()> {
+        self.sched.finish(time_ns);
+        if let Form::Sums { by, histogram } = self.options.form {
+            let tasks = sorted(&self.sched, by);
+            if self.options.json {
+                let document = sums_document(&self.sched, &tasks, all, missing);
+                self.text = format!("{document:#}\n");
+            } else {
+                self.text = format!("{}\n{}", task_table(&tasks), cpu_table(&self.sched, all));
+                if histogram {
+                    let mut waits = Waits::default();
+                    tasks.iter().for_each(|task| waits.add_all(&task.waits));
+                    let lines = histogram_lines(waits.buckets());
+                    self.text.push_str(&format!("\nwaits for a CPU, of all tasks:\n{lines}"));
+                }
+            }
+        }
+        self.flush()?;
+        let no_room = self.sched.no_room();
+        if no_room > 0 {
+            say(&format!("{} of more tasks than the table has room for", count(no_room, "switch")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! `tare sched -i`: the scheduler's tracepoints of a recording.
+
+use std::io::BufWriter;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tare_format::file::Description;
+use tare_format::record::{RawRecord, Record, Sample};
+use tare_replay::{Detail, Machine, Options, Replay, Replayed, Sink};
+use tare_symbols::SymbolOptions;
+use tare_trace::sched::{Happened, NoSchedEvents, Task, Tracepoints};
+use tare_tui::ProgressLine;
+
+use super::output::Output;
+use crate::Outcome;
+use crate::cli::resolved::sched::{Recorded, Sched};
+use crate::command::output::create;
+use crate::command::recording::{open, refusal};
+use crate::exit::{Exit, Refusal, say};
+
+pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
+    let progress = ProgressLine::beside_stdout();
+    let mut recording = open(&recorded.input, &mut SymbolOptions::default(), &progress)?;
+    let out = create(options.output.as_deref().unwrap_or(Path::new("-")))?;
+    let windows = recorded.times.of(recording.description()).map_err(refusal)?;
+    let mut windows = windows.iter();
+    let window = windows.next().unwrap_or((0, u64::MAX));
+    if windows.next().is_some() {
+        return Err(Refusal::usage("--time: one range at a time").into());
+    }
+    let out: Box<dyn std::io::Write> = out;
+    let output = Output::new(options, BufWriter::new(out), window);
+    let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded };
+    let replay = Replay::new(Options { detail: Detail::Samples, ..Options::default() });
+    let losses = replay.run(&mut recording, &mut sink)?;
+    sink.tracepoints.learn(recording.description());
+    if !sink.tracepoints.has_switches() {
+        let message = format!("{}: {NoSchedEvents}", recorded.input.display());
+        return Err(Refusal { exit: Exit::Failure, message }.into());
+    }
+    drop(progress);
+    let all = recorded.pids.is_empty() && recorded.tids.is_empty();
+    sink.output.finish(None, all, losses.lost_records)?;
+    tare_render::loss_lines(&losses).iter().for_each(|line| say(line));
+    Ok(Exit::Success)
+}
+
+struct Reading<'a> {
+    output: Output<'a>,
+    tracepoints: Tracepoints,
+    recorded: &'a Recorded,
+}
+
+impl Reading<'_> {
+    /// Adds what the recording knows of a task, and whether it is asked for.
+    fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>) {
+        let Recorded { pids, tids, .. } = self.recorded;
+        let known = machine.thread(task.tid);
+        let pid = known.map(tare_replay::Thread::pid);
+        task.pid = task.pid.filter(|pid| *pid > 0).or(pid);
+        if task.comm.is_empty() {
+            task.comm = known.and_then(tare_replay::Thread::comm).unwrap_or_default();
+        }
+        let all = pids.is_empty() && tids.is_empty();
+        let is_listed =
+            || tids.contains(&task.tid) || task.pid.is_some_and(|pid| pids.contains(&pid));
+        task.is_meant = all || is_listed();
+    }
+}
+
+impl Sink for Reading<'_> {
+    type Error = anyhow::Error;
+
+    fn wants_sample(&mut self, description: &Description, sample: &RawRecord<'_>) -> bool {
+        self.tracepoints.learn(description);
+        description.lookup().of(sample).is_some_and(|event| self.tracepoints.reads(event))
+    }
+
+    fn wants_callchain(&self, _sample: &Replayed<'_, Sample<'_>>) -> bool {
+        false
+    }
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        let head = &sample.fields.head;
+        let (Some(time_ns), Some(event), Some(raw)) =
+            (sample.time_ns, sample.event, sample.fields.raw)
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let current =
+            Task { tid: head.tid.unwrap_or(-1), pid: head.pid, comm: b"", is_meant: true };
+        let cpu = head.cpu.unwrap_or(0);
+        let Some(mut happened) = self.tracepoints.decode(event, raw, current, cpu) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        match &mut happened {
+            Happened::Switch { prev, next, .. } => {
+                self.complete(machine, prev);
+                self.complete(machine, next);
+            }
+            Happened::Wakeup { waker: other, task, .. }
+            | Happened::Migrate { mover: other, task, .. } => {
+                self.complete(machine, other);
+                self.complete(machine, task);
+            }
+            Happened::Begin(_) => {}
+        }
+        self.output.take(time_ns, &happened)?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        let _ = machine;
+        if let (Record::Fork(task), Some(time_ns)) = (record.fields, record.time_ns) {
+            let task = Task { tid: task.tid, pid: Some(task.pid), comm: b"", is_meant: true };
+            self.output.take(time_ns, &Happened::Begin(task))?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}

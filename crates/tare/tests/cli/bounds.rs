@@ -1,0 +1,228 @@
+//! How much memory a recording can make its reader take, however it is made: its own size and
+//! 64 MiB.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tare_format::abi::{Attr, Flags, Sampling};
+use tare_format::file::writer::{Description, EventDescription};
+use tare_format::record::encode::Encoder;
+use tare_format::record::{FileId, Mmap, RecordHeader, Task, kind};
+use tempfile::TempDir;
+
+use crate::support::workload;
+
+/// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`: without a time records count in the order in which they
+/// lie there, and nothing waits.
+const SAMPLE_TYPE: u64 = 1 | 1 << 1;
+
+/// What reading may take beside the input's size, in bytes.
+const ALLOWED: u64 = 64 << 20;
+
+fn attr() -> Attr {
+    Attr {
+        kind: 1,
+        sampling: Sampling::Period(1_000_000),
+        sample_type: SAMPLE_TYPE,
+        flags: Flags::empty(),
+        ..Attr::default()
+    }
+}
+
+/// A recording, record by record.
+struct Hostile {
+    stream: Vec<u8>,
+    encoder: Encoder,
+}
+
+impl Hostile {
+    fn new() -> Self {
+        let event = EventDescription { attr: attr(), ids: vec![1], name: "cpu-clock".into() };
+        let description = Description { events: vec![event], ..Description::default() };
+        Self { stream: description.stream_beginning().unwrap(), encoder: Encoder::default() }
+    }
+
+    fn map(&mut self, pid: i32, start: u64, len: u64, path: &str) {
+        let (path, file) = (path.as_bytes(), FileId::None);
+        let map = Mmap {
+            pid,
+            tid: pid,
+            start,
+            len,
+            pgoff: 0,
+            file,
+            prot: 5,
+            flags: 2,
+            path,
+            is_data: false,
+        };
+        self.encoder.mmap(&mut self.stream, &map).unwrap();
+    }
+
+    fn fork(&mut self, parent: i32, child: i32) {
+        let task = Task { pid: child, ppid: parent, tid: child, ptid: parent, time_ns: 1 };
+        self.encoder.fork(&mut self.stream, &task, false).unwrap();
+    }
+
+    fn sample(&mut self, pid: u32, address: u64) {
+        let body = 2 * size_of::<u64>();
+        let header = RecordHeader::new(kind::PERF_RECORD_SAMPLE, 2, body).unwrap();
+        self.stream.extend(header.encode());
+        self.stream.extend(address.to_ne_bytes());
+        self.stream.extend([pid, pid].map(u32::to_ne_bytes).as_flattened());
+    }
+
+    fn write(&self, folder: &TempDir, name: &str) -> PathBuf {
+        let file = folder.path().join(name);
+        std::fs::write(&file, &self.stream).unwrap();
+        file
+    }
+}
+
+/// What a command of tare's took at most, in bytes, and what it wrote.
+fn peak(words: &[&str], file: &Path, folder: &TempDir) -> (u64, String) {
+    let told = folder.path().join("peak");
+    let mut command = Command::new(workload("peak"));
+    command.arg(&told).args(["timeout", "-s", "KILL", "120", env!("CARGO_BIN_EXE_tare")]);
+    command.args(words).arg("-i").arg(file).stdin(Stdio::null());
+    command.env_remove("HOME").env_remove("DEBUGINFOD_URLS");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    // 1: there is nothing to be shown.
+    let is_orderly = output.status.code().is_some_and(|code| code < 2);
+    assert!(is_orderly && !text.contains("panicked"), "{words:?}: {} {text:.2000}", output.status);
+    let kib: u64 = std::fs::read_to_string(&told).unwrap().trim().parse().unwrap();
+    (kib << 10, text)
+}
+
+/// A command takes at most [`ALLOWED`] beside the size of what it reads and what an empty recording
+/// takes. What it wrote.
+fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
+    let mut empty = Hostile::new();
+    empty.sample(1, 1);
+    let empty = empty.write(folder, "empty");
+    let (base, _) = peak(words, &empty, folder);
+    let (peak, text) = peak(words, files[0], folder);
+    let input: u64 = files.iter().map(|file| std::fs::metadata(file).unwrap().len()).sum();
+    let mib = |bytes: u64| bytes >> 20;
+    let more = peak.saturating_sub(base);
+    println!("{words:?}: {} MiB of {}, {} MiB beside it", mib(peak), mib(input), mib(more));
+    assert!(more <= input + ALLOWED, "{words:?}: {} MiB for {} MiB", mib(more), mib(input));
+    text
+}
+
+/// 64,000 children of a process with 60,000 mappings, each of which maps something: 120 GB where each
+/// has a list of its own.
+#[test]
+fn copies_of_a_large_address_space() {
+    const MAPPINGS: u64 = 60_000;
+    let (folder, mut hostile) = (TempDir::new().unwrap(), Hostile::new());
+    for at in 0..MAPPINGS {
+        hostile.map(1, at * 0x2000, 0x1000, "/a");
+    }
+    for child in 2..64_000 {
+        hostile.fork(1, child);
+        hostile.map(child, 0x1000, 0x1000, "/b");
+        hostile.sample(2, 0x2010);
+    }
+    let file = hostile.write(&folder, "forks");
+    for words in [&["report", "--stdio"][..], &["script"], &["report", "--json"]] {
+        let text = bounded(words, &[&file], &folder);
+        if words == ["report", "--stdio"] {
+            assert!(text.contains("mappings of address spaces are left out"), "{text:.2000}");
+        }
+    }
+}
+
+/// A few events that all claim the file's ids, some a million each.
+#[test]
+fn ids_that_events_share() {
+    const EVENTS: u64 = 4000;
+    const ENTRY: u64 = 144 + 16;
+    let folder = TempDir::new().unwrap();
+    let (ids, size) = (104 + EVENTS * ENTRY, 8 << 20);
+    let mut bytes = b"PERFILE2".to_vec();
+    let words =
+        |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+    bytes.extend(words(&[104, ENTRY, 104, EVENTS * ENTRY, ids + size, 0, 0, 0, 0, 0, 0, 0]));
+    for number in 0..EVENTS {
+        let attr = Attr { config: number % 9, ..attr() }.to_bytes();
+        assert!(attr.len() <= 144);
+        bytes.extend(attr);
+        bytes.resize(104 + usize::try_from(number * ENTRY + 144).unwrap(), 0);
+        bytes.extend(words(&[ids, size]));
+    }
+    bytes.extend(
+        (0..size / 8).flat_map(|id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes()),
+    );
+    let file = folder.path().join("ids");
+    std::fs::write(&file, bytes).unwrap();
+    for words in [&["report", "--stdio"][..], &["script"], &["evlist"]] {
+        bounded(words, &[&file], &folder);
+    }
+}
+
+/// 100,000 sampled functions, each of whose names is the rest of one of 1 MiB: 1.6 GB where each is
+/// kept.
+#[test]
+fn names_that_overlap() {
+    const SYMBOLS: u32 = 100_000;
+    let (folder, mut hostile) = (TempDir::new().unwrap(), Hostile::new());
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let binary = root.join("hostile");
+    std::fs::write(&binary, library(SYMBOLS)).unwrap();
+    hostile.map(1, 0, u64::from(SYMBOLS) * 16, "/hostile");
+    for number in 0..SYMBOLS {
+        hostile.sample(1, u64::from(number) * 16 + 8);
+    }
+    let file = hostile.write(&folder, "names");
+    let root = root.to_str().unwrap();
+    for words in [&["script", "-F", "ip,sym"][..], &["report", "--json", "--sort", "sym"]] {
+        for more in [&[][..], &["--no-demangle"]] {
+            let words = [words, more, &["--no-cache", "--symfs", root]].concat();
+            let text = bounded(&words, &[&file, &binary], &folder);
+            assert!(text.contains("xxxxxxxxxxxxxxxx"), "{words:?}: {text:.2000}");
+        }
+    }
+}
+
+/// An ELF library with so many functions of 16 bytes, whose names overlap.
+fn library(symbols: u32) -> Vec<u8> {
+    const HEADER: u64 = 64;
+    const NAME: usize = 1 << 20;
+    let half = |value: u16| value.to_le_bytes().to_vec();
+    let word = |value: u32| value.to_le_bytes().to_vec();
+    let long = |value: u64| value.to_le_bytes().to_vec();
+    let (table, count) = (HEADER + 56, u64::from(symbols) + 1);
+    let names = table + count * 24;
+    let sections = names + NAME as u64 + 2;
+    let machine = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    // ET_DYN, one segment, three sections.
+    file.extend([half(3), half(machine), word(1), long(0), long(HEADER), long(sections)].concat());
+    file.extend([word(0), half(64), half(56), half(1), half(64), half(4), half(0)].concat());
+    // PT_LOAD of all code, read and executed.
+    let code = u64::from(symbols) * 16;
+    file.extend([word(1), word(5), long(0), long(0), long(0), long(code), long(code)].concat());
+    file.extend(long(0x1000));
+    file.extend([0; 24]);
+    for number in 0..symbols {
+        // A global function in the first section.
+        file.extend([word(number % (1 << 20) + 1), vec![0x12, 0], half(1)].concat());
+        file.extend([long(u64::from(number) * 16), long(16)].concat());
+    }
+    file.push(0);
+    file.extend(vec![b'x'; NAME]);
+    file.push(0);
+    let section = |kind: u32, flags: u64, place: [u64; 2], link: u32, info: u32, each: u64| {
+        let front = [word(0), word(kind), long(flags), long(0), long(place[0]), long(place[1])];
+        [front.concat(), word(link), word(info), long(8), long(each)].concat()
+    };
+    file.extend(section(0, 0, [0, 0], 0, 0, 0));
+    // SHT_NOBITS for the code, SHT_SYMTAB, SHT_STRTAB.
+    file.extend(section(8, 6, [0, code], 0, 0, 0));
+    file.extend(section(2, 0, [table, count * 24], 3, 1, 24));
+    file.extend(section(3, 0, [names, NAME as u64 + 2], 0, 0, 0));
+    file
+}

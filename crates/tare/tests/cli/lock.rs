@@ -1,0 +1,149 @@
+//! `tare lock`: who waits for locks, against programs that know how long they waited.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{Guarded, document, is_root, status, stderr, tare, workload};
+use crate::trace::can_trace;
+
+fn lock(args: &[&str]) -> Output {
+    tare().arg("lock").args(args).output().unwrap()
+}
+
+/// Whether one run of a program that waits for a lock is told within 3% of its own clock, and with its
+/// caller. On a loaded machine the program may lose its CPU between the lock and its clock.
+fn is_told(kind: &str, caller: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("locks.json");
+    let program = workload("contended");
+    let words = ["--json", "-o", file.to_str().unwrap(), "--", program.to_str().unwrap()];
+    let output = lock(&[&words[..], &[kind, "5", "20"]].concat());
+    assert_eq!(status(&output), 0, "{output:?}");
+    let waited: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(document["version"], 1);
+    assert_eq!(document["missing_waits"], 0, "{document}");
+    let rows = document["locks"].as_array().unwrap();
+    let is_it = |row: &&Value| {
+        let name = row["caller"].as_str().unwrap();
+        name.contains(caller) && (row["type"] == "futex") == (kind == "futex")
+    };
+    let row = rows.iter().find(is_it).ok_or_else(|| format!("no {caller}: {document}"))?;
+    let ratio = row["total_ns"].as_f64().unwrap() / waited;
+    let is_near = (0.97..=1.03).contains(&ratio);
+    if is_near { Ok(()) } else { Err(format!("{ratio} of {waited}: {row}")) }
+}
+
+#[test]
+fn waits_are_those_of_the_waiting_thread_and_callers_have_names() {
+    if !can_trace() {
+        return;
+    }
+    for (kind, caller) in [("futex", "take_mutex"), ("kernel", "fdget_pos")] {
+        let mut last = String::new();
+        let is_told = (0..10).any(|_| is_told(kind, caller).map_err(|why| last = why).is_ok());
+        assert!(is_told, "{kind}: {last}");
+    }
+}
+
+#[test]
+fn call_chains_reach_main_without_frame_pointers() {
+    if !can_trace() {
+        return;
+    }
+    let program = workload("contended");
+    let output =
+        lock(&["--futexes", "--stacks", "--", program.to_str().unwrap(), "futex", "3", "20"]);
+    let text = stderr(&output);
+    assert_eq!(status(&output), 0, "{output:?}");
+    let at = text.find("take_mutex").unwrap_or_else(|| panic!("{text}"));
+    assert!(text[at..].contains("> main\n"), "{text}");
+    assert!(!text.contains("mutex  "), "a lock of the kernel: {text}");
+}
+
+#[test]
+fn running_processes_are_looked_at_with_a_time_out() {
+    if !can_trace() {
+        return;
+    }
+    let program = Guarded::spawn(Command::new(workload("contended")).args(["futex", "2000", "10"]));
+    let pid = program.id().to_string();
+    let found = document(&lock(&["--json", "-p", &pid, "--timeout", "1500"]));
+    let rows = found["locks"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["caller"] == "take_mutex"), "{found}");
+}
+
+/// Of a lock that two threads wait for, by a recording: its caller, and as many waits as perf finds.
+#[test]
+fn recordings_have_the_same_callers_as_perfs_sums() {
+    if !is_root() || !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let path = file.to_str().unwrap();
+    let mut record = tare();
+    record.args(["record", "-q", "-g", "-o", path]);
+    record.args(["-e", "lock:contention_begin,lock:contention_end", "--"]);
+    let output = record.arg(workload("contended")).args(["kernel", "5", "20"]).output().unwrap();
+    if stderr(&output).contains("lock:contention_begin") {
+        return println!("skipped: {}", stderr(&output));
+    }
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = document(&lock(&["--json", "-i", path]));
+    let rows = document["locks"].as_array().unwrap();
+    let is_it = |row: &&Value| row["caller"].as_str().unwrap().contains("fdget_pos");
+    let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{document}"));
+    // How often both threads meet there is up to the machine.
+    assert!(row["contended"].as_u64().unwrap() > 0 && row["type"] == "mutex", "{row}");
+    let text = lock(&["-i", path, "--stacks", "-E", "3"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("contended") && text.contains(" > "), "{text}");
+    beside_perf(path, rows);
+}
+
+/// Waits by kind of lock are as many as perf finds, where it reads the file.
+fn beside_perf(path: &str, rows: &[Value]) {
+    let perf = Command::new("perf").args(["lock", "contention", "-i", path]).output();
+    let Some(perf) = perf.ok().filter(|perf| perf.status.success()) else {
+        return println!("skipped: perf lock contention doesn't read it");
+    };
+    // ` contended   total wait     max wait     avg wait         type   caller`, on either stream.
+    let text = [perf.stdout, perf.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let counts = |line: &str| line.split_whitespace().next()?.parse::<u64>().ok();
+    let theirs: u64 = text.lines().filter(|line| line.contains("mutex")).filter_map(counts).sum();
+    let ours = rows.iter().filter(|row| row["type"] == "mutex");
+    let ours: u64 = ours.map(|row| row["contended"].as_u64().unwrap()).sum();
+    assert_eq!(ours, theirs, "{text}\n{rows:?}");
+}
+
+#[test]
+fn recordings_without_locks_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data").display().to_string();
+    let record = tare().args(["record", "-q", "-e", "cpu-clock", "-o", &file, "true"]).output();
+    assert_eq!(status(&record.unwrap()), 0);
+    let output = lock(&["-i", &file]);
+    let said = stderr(&output);
+    assert_eq!(status(&output), 1, "{said}");
+    assert!(said.contains("lacks lock:contention_begin") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, says) in [
+        (&[][..], "-p PID"),
+        (&["contention"], "tare lock"),
+        (&["report"], "tare lock -i"),
+        (&["-i", "perf.data", "-a"], "--all-cpus"),
+        (&["--kernel", "--futexes", "true"], "--futexes"),
+        (&["-p", "999999999"], "999999999"),
+    ] {
+        let output = lock(args);
+        let said = stderr(&output);
+        assert_eq!(status(&output), 2, "{args:?}: {said}");
+        assert!(said.starts_with("tare: ") && said.contains(says), "{args:?}: {said}");
+    }
+}

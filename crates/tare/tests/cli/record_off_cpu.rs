@@ -1,0 +1,219 @@
+//! `tare record --off-cpu`: programs that wait in known ways, for known times.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::{document, status, stderr, tare, workload};
+
+/// A recording, and what the recorder said; `None` where this machine takes no BPF programs, which is
+/// said.
+fn record(file: &Path, options: &[&str], command: &[&str]) -> Option<Output> {
+    let mut tare = tare();
+    tare.args(["record", "--off-cpu", "-o"]).arg(file).args(options).arg("--").args(command);
+    let output = tare.output().unwrap();
+    if stderr(&output).contains("BPF programs are not allowed") {
+        println!("skipped: {}", stderr(&output));
+        return None;
+    }
+    Some(output)
+}
+
+fn report(file: &Path) -> Value {
+    let output =
+        tare().args(["report", "--json", "--no-children", "-i"]).arg(file).output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    document(&output)
+}
+
+fn event<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let mut events = document["events"].as_array().unwrap().iter();
+    events.find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {document}"))
+}
+
+/// Nanoseconds of a program's waits, by reason: `symbol` is the innermost frame.
+fn waited(document: &Value, comm: &str, reason: &str) -> u64 {
+    let entries = event(document, "offcpu-time")["entries"].as_array().unwrap().iter();
+    let symbol = format!("off-CPU ({reason})");
+    entries
+        .filter(|entry| entry["comm"] == comm && entry["symbol"] == symbol.as_str())
+        .map(|entry| entry["own"]["period"].as_u64().unwrap())
+        .sum()
+}
+
+/// The same of those that a function waits in.
+fn waited_in(document: &Value, reason: &str, function: &str) -> u64 {
+    let entries = event(document, "offcpu-time")["entries"].as_array().unwrap().iter();
+    let symbol = format!("off-CPU ({reason})");
+    entries
+        .filter(|entry| entry["symbol"] == symbol.as_str())
+        // Where a stack found no room, the reason stands alone.
+        .flat_map(|entry| entry["graph"].as_array().into_iter().flatten())
+        .filter(|node| node["symbol"] == function)
+        .map(|node| node["total"]["period"].as_u64().unwrap())
+        .sum()
+}
+
+/// What the workload says: how long it waited by its own clock, and how long its threads lived.
+fn said(output: &Output) -> [u64; 2] {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+    std::array::from_fn(|_| numbers.next().unwrap_or_else(|| panic!("{output:?}")))
+}
+
+/// Within 3%, or 50 us a wait.
+fn allowed(ns: u64, waits: u64) -> u64 {
+    (ns * 3 / 100).max(50_000 * waits)
+}
+
+/// What is wrong with the times of one recording. Other work on the machine lengthens what a program
+/// sees of a wait, and a virtual machine's stolen time is in neither account; both differ from try to try.
+fn wrong_times(document: &Value, what: &str, reason: &str, said: [u64; 2]) -> Vec<String> {
+    let [own_clock, lived] = said;
+    let slack = allowed(own_clock, 40);
+    let mut wrong = Vec::new();
+    if what == "queue" {
+        // Both threads wait for each other; one of them knows for how long.
+        let found = waited(document, "blocked", reason);
+        if found + slack < own_clock {
+            wrong.push(format!("queue: {found} of {own_clock}"));
+        }
+    } else {
+        // The program's clock stops when it is back on a CPU.
+        let function = format!("wait_for_{what}");
+        let found = waited_in(document, reason, &function);
+        let queued = waited_in(document, "run queue", &function);
+        if found > own_clock + slack || found + queued + slack < own_clock {
+            wrong.push(format!("{what}: {found} and {queued} of {own_clock}"));
+        }
+    }
+    // All time of all threads: on a CPU by the kernel's account, or not on one.
+    let off: u64 = event(document, "offcpu-time")["period"].as_u64().unwrap();
+    let command = &document["ledger"]["command"];
+    let on = command["user_ns"].as_u64().unwrap() + command["system_ns"].as_u64().unwrap();
+    if off + on + lived / 50 < lived {
+        wrong.push(format!("{what}: {off} and {on} of {lived}"));
+    }
+    // The workload has no frame pointers.
+    let (all, whole) = (&document["loss"]["off_cpu_ns"], &document["loss"]["off_cpu_whole_ns"]);
+    let (all, whole) = (all.as_u64().unwrap(), whole.as_u64().unwrap());
+    if whole * 10 < all * 9 {
+        wrong.push(format!("{what}: {whole} of {all} reaches main"));
+    }
+    wrong
+}
+
+#[test]
+fn reasons_have_the_times_that_programs_waited() {
+    let blocked = workload("blocked");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    for (what, reason) in [
+        ("sleep", "sleep"),
+        ("pipe", "pipe"),
+        ("mutex", "futex"),
+        ("futex", "futex"),
+        ("queue", "run queue"),
+    ] {
+        let command = [blocked.to_str().unwrap(), what, "5", "40"];
+        let mut tries = Vec::new();
+        for _ in 0..5 {
+            let Some(output) = record(&file, &[], &command) else { return };
+            assert_eq!(status(&output), 0, "{output:?}");
+            let document = report(&file);
+            let waits = &document["ledger"]["off_cpu"];
+            assert_eq!(waits["missing_waits"], 0);
+            assert_eq!(waits["ns"], event(&document, "offcpu-time")["period"]);
+            let wrong = wrong_times(&document, what, reason, said(&output));
+            if wrong.is_empty() {
+                tries.clear();
+                break;
+            }
+            tries.push(wrong);
+        }
+        assert!(tries.is_empty(), "{tries:#?}");
+    }
+}
+
+#[test]
+fn call_chains_lead_to_main_and_who_woke_stands_below() {
+    let blocked = workload("blocked");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let command = [blocked.to_str().unwrap(), "pipe", "5", "20"];
+    let Some(output) = record(&file, &["--wakers"], &command) else { return };
+    assert_eq!(status(&output), 0, "{output:?}");
+    let script =
+        tare().args(["script", "-F", "comm,event,ip,sym", "-i"]).arg(&file).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    let chains: Vec<Vec<&str>> = text
+        .split("\n\n")
+        .map(|sample| sample.lines().filter_map(|line| line.split_whitespace().nth(1)).collect())
+        .collect();
+    let place = |chain: &[&str], symbol: &str| chain.iter().position(|frame| *frame == symbol);
+    let is_pipe = |chain: &&Vec<&str>| chain.contains(&"wait_for_pipe") && chain.contains(&"main");
+    let found = chains.iter().filter(is_pipe).any(|chain| {
+        let waker = chain.iter().position(|frame| *frame == "woken");
+        place(chain, "main") < waker && waker < place(chain, "helper")
+    });
+    assert!(found, "{text}");
+}
+
+#[test]
+fn single_long_waits_have_their_times_and_short_ones_are_counted() {
+    let blocked = workload("blocked");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let command = [blocked.to_str().unwrap(), "sleep", "20", "5"];
+    let options = ["--off-cpu-thresh", "10ms", "--off-cpu-min", "5ms", "--no-call-graph"];
+    let Some(output) = record(&file, &options, &command) else { return };
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    let entries = event(&document, "offcpu-time")["entries"].as_array().unwrap();
+    let sleeps = entries.iter().find(|entry| entry["symbol"] == "off-CPU (sleep)").unwrap();
+    assert_eq!(sleeps["own"]["samples"], 5, "{document}");
+    assert!(sleeps["own"]["period"].as_u64().unwrap() >= 100_000_000, "{document}");
+    let short = &document["ledger"]["off_cpu"];
+    assert!(
+        short["short_ns"].as_u64().unwrap() <= short["short_waits"].as_u64().unwrap() * 5_000_000
+    );
+}
+
+/// A process that waits all the time, from before the recording to after its end.
+#[test]
+fn waits_count_from_the_beginning_to_the_end_of_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut sleeper = crate::support::Guarded::spawn(std::process::Command::new("sleep").arg("60"));
+    let pid = sleeper.id().to_string();
+    crate::support::wait_until("sleep sleeps", || {
+        let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan"));
+        wchan.is_ok_and(|wchan| wchan.contains("nanosleep"))
+    });
+    let options = ["-p", &pid, "--timeout", "300"];
+    let output =
+        tare().args(["record", "--off-cpu", "-o"]).arg(&file).args(options).output().unwrap();
+    sleeper.end();
+    if stderr(&output).contains("BPF programs are not allowed") {
+        return println!("skipped: {}", stderr(&output));
+    }
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    let ns = waited(&document, "sleep", "sleep");
+    let recorded = document["ledger"]["recorded_ns"].as_u64().unwrap();
+    assert!(ns.abs_diff(recorded) < recorded / 10, "{ns} of {recorded}");
+}
+
+#[test]
+fn wrong_times_are_refused() {
+    for arguments in [
+        ["--off-cpu", "--off-cpu-min", "soon"].as_slice(),
+        &["--off-cpu", "--off-cpu-thresh", "2h"],
+        &["--off-cpu-min", "1us"],
+        &["--wakers"],
+    ] {
+        let output = tare().arg("record").args(arguments).args(["--", "true"]).output().unwrap();
+        assert_eq!(status(&output), 2, "{output:?}");
+    }
+}

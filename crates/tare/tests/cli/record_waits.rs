@@ -1,0 +1,380 @@
+//! `tare record --off-cpu` of disks, pipelines, cgroups and whole machines, and by perf events where
+//! BPF programs can't be loaded.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tare_kernel::cgroup::Cgroups;
+use tare_kernel::host::Host;
+
+use crate::support::{Guarded, document, is_root, sh, status, stderr, tare, wait_until, workload};
+use crate::trace::can_trace;
+
+const TARE: &str = env!("CARGO_BIN_EXE_tare");
+
+/// An empty document where nothing was recorded.
+fn report(file: &Path) -> Value {
+    let output =
+        tare().args(["report", "--json", "--no-children", "-i"]).arg(file).output().unwrap();
+    if stderr(&output).contains("there are no samples") {
+        return serde_json::json!({ "events": [], "ledger": { "recorded_ns": 0 } });
+    }
+    assert_eq!(status(&output), 0, "{output:?}");
+    document(&output)
+}
+
+/// The entries of waits.
+fn entries(document: &Value) -> impl Iterator<Item = &Value> {
+    let mut events = document["events"].as_array().unwrap().iter();
+    let event = events.find(|event| event["event"] == "offcpu-time");
+    event.into_iter().flat_map(|event| event["entries"].as_array().unwrap())
+}
+
+/// Nanoseconds of a program's waits for this reason.
+fn waited(document: &Value, comm: &str, reason: &str) -> u64 {
+    let symbol = format!("off-CPU ({reason})");
+    entries(document)
+        .filter(|entry| entry["comm"] == comm && entry["symbol"] == symbol.as_str())
+        .map(|entry| entry["own"]["period"].as_u64().unwrap())
+        .sum()
+}
+
+fn recorded_ns(document: &Value) -> u64 {
+    document["ledger"]["recorded_ns"].as_u64().unwrap()
+}
+
+/// How long the workload waited by its own clock, and how long its threads lived.
+fn said(output: &Output) -> [u64; 2] {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+    std::array::from_fn(|_| numbers.next().unwrap_or_else(|| panic!("{output:?}")))
+}
+
+/// Whether a reason has the time that the program knows: within 3%, or 50 us a wait. The program's
+/// clock stops when it is back on a CPU, after it has waited for that.
+fn is_right(document: &Value, reason: &str, own_clock: u64, waits: u64) -> Result<(), String> {
+    let slack = (own_clock * 3 / 100).max(50_000 * waits);
+    let found = waited(document, "blocked", reason);
+    let queued = waited(document, "blocked", "run queue");
+    if found <= own_clock + slack && found + queued + slack >= own_clock {
+        return Ok(());
+    }
+    Err(format!("{reason}: {found} and {queued} queued of {own_clock}"))
+}
+
+/// Time decides these: a machine that stands still for a moment may spoil one try, and what is wrong
+/// is wrong each time.
+fn tries(is_right: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    let mut last = is_right();
+    for _ in 1..5 {
+        if last.is_ok() {
+            break;
+        }
+        last = is_right();
+    }
+    last
+}
+
+fn one_of_five(is_right: impl Fn() -> Result<(), String>) {
+    let found = tries(is_right);
+    assert!(found.is_ok(), "{found:?}");
+}
+
+/// A disk of its own whose reads are slow for the tasks of a cgroup. Both are gone with it.
+struct SlowDisk {
+    _image: tempfile::NamedTempFile,
+    device: PathBuf,
+    cgroup: PathBuf,
+}
+
+impl SlowDisk {
+    /// `None`, with the reason on stdout, where it can't be had.
+    fn new(bytes_a_second: u64) -> Option<Self> {
+        let said = |why: String| println!("skipped: no disk with slow reads: {why}");
+        if !is_root() {
+            return None;
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let Some((mount, file, word)) = throttling(&mounts) else {
+            said("no cgroup has the controller blkio or io".to_owned());
+            return None;
+        };
+        let image = tempfile::NamedTempFile::new().unwrap();
+        fs::write(image.path(), vec![7; 4 << 20]).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image.path()).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            said("no loop device".to_owned());
+            return None;
+        };
+        let device = PathBuf::from(String::from_utf8_lossy(&made.stdout).trim());
+        let cgroup = mount.join(format!("tare-test-slow-{}", std::process::id()));
+        let disk = Self { _image: image, device, cgroup };
+        let number = fs::metadata(&disk.device).unwrap().rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let limit = format!("{major}:{minor} {word}{bytes_a_second}");
+        let limited =
+            fs::create_dir(&disk.cgroup).and_then(|()| fs::write(disk.cgroup.join(file), &limit));
+        if let Err(error) = limited {
+            said(format!("{}: {error}", disk.cgroup.join(file).display()));
+            return None;
+        }
+        Some(disk)
+    }
+}
+
+/// Where cgroups that slow disks down are, their file, and what stands before its number.
+fn throttling(mounts: &str) -> Option<(PathBuf, &'static str, &'static str)> {
+    let find = |kind: &str, option: &str| {
+        let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let line = lines.find(|words| words[2] == kind && words[3].contains(option))?;
+        Some(PathBuf::from(line[1]))
+    };
+    if let Some(first) = find("cgroup", "blkio") {
+        return Some((first, "blkio.throttle.read_bps_device", ""));
+    }
+    let second = find("cgroup2", "")?;
+    let given = fs::read_to_string(second.join("cgroup.subtree_control")).ok()?;
+    given.split_whitespace().any(|name| name == "io").then_some((second, "io.max", "rbps="))
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+        let _ = fs::remove_dir(&self.cgroup);
+    }
+}
+
+#[test]
+fn waits_for_a_slow_disk_are_those_that_the_program_knows() {
+    if !can_trace() {
+        return;
+    }
+    let Some(disk) = SlowDisk::new(4 << 20) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let line = format!(
+        "echo $$ > {}/cgroup.procs && exec {TARE} record -q --off-cpu -o {} -- {} read 0 12 {}",
+        disk.cgroup.display(),
+        file.display(),
+        workload("blocked").display(),
+        disk.device.display(),
+    );
+    one_of_five(|| {
+        let output = sh(&line);
+        assert_eq!(status(&output), 0, "{output:?}");
+        let [own_clock, lived] = said(&output);
+        // 12 x 64 KiB at 4 MiB a second.
+        if own_clock < 50_000_000 {
+            return Err(format!("the disk is not slow: {own_clock} of {lived}"));
+        }
+        is_right(&report(&file), "I/O", own_clock, 12)
+    });
+}
+
+/// The call chains of a program's waits in a function, from the innermost frame to the outermost one
+/// of who ended them.
+fn chains(file: &Path, comm: &str, function: &str) -> Vec<Vec<String>> {
+    let script =
+        tare().args(["script", "-F", "comm,event,ip,sym", "-i"]).arg(file).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    let frame = |line: &str| Some(line.trim().split_once(' ')?.1.to_owned());
+    text.split("\n\n")
+        .filter(|sample| sample.trim_start().starts_with(comm) && sample.contains("offcpu-time"))
+        .map(|sample| sample.lines().skip(1).filter_map(frame).collect::<Vec<_>>())
+        .filter(|chain| {
+            let end = chain.iter().position(|frame| frame.starts_with("woken by "));
+            chain[..end.unwrap_or(chain.len())].iter().any(|frame| frame == function)
+        })
+        .collect()
+}
+
+#[test]
+fn each_process_of_a_pipeline_is_woken_by_the_one_before() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-q", "--off-cpu", "--wakers", "-o"]).arg(&file).arg("--");
+    let output = record.arg(workload("pipeline")).args(["40", "3"]).output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    for (comm, function, waker, of_waker) in [
+        ("source", "produce", "woken by an interrupt", None),
+        ("relay", "pass_on", "woken by source", Some("produce")),
+        ("sink", "consume", "woken by relay", Some("pass_on")),
+    ] {
+        let chains = chains(&file, comm, function);
+        let is_wait = |chain: &&Vec<String>| !chain[0].contains("run queue");
+        let waits: Vec<_> = chains.iter().filter(is_wait).collect();
+        assert!(!waits.is_empty(), "{comm} doesn't wait: {chains:#?}");
+        for chain in waits {
+            // A wait that goes on at the end has none.
+            let Some(at) = chain.iter().position(|frame| frame.starts_with("woken by ")) else {
+                continue;
+            };
+            assert_eq!(chain[at], waker, "{comm}: {chain:#?}");
+            let below = &chain[at..];
+            assert!(chain[..at].iter().any(|frame| frame == "_start"), "{comm}: {chain:#?}");
+            let is_there = |name| below.iter().any(|frame| frame == name);
+            // The one that wakes when it ends stands in none of these functions.
+            let ends = below.iter().any(|frame| frame.contains("do_exit"));
+            assert!(of_waker.is_none_or(is_there) || ends, "{comm}: {chain:#?}");
+        }
+        let told = chains.iter().any(|chain| {
+            let has = |name: &str| chain.iter().any(|frame| frame == name);
+            has(waker) && of_waker.is_none_or(has)
+        });
+        assert!(told, "{comm} is not woken: {chains:#?}");
+    }
+}
+
+/// A program that sleeps all the time.
+fn sleeper(line: &str) -> Guarded {
+    let sleeper = Guarded::spawn(Command::new("sh").args(["-c", line]));
+    let pid = sleeper.id();
+    wait_until("sleep sleeps", || {
+        let wchan = fs::read_to_string(format!("/proc/{pid}/wchan"));
+        wchan.is_ok_and(|wchan| wchan.contains("nanosleep"))
+    });
+    sleeper
+}
+
+#[test]
+fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
+    let cgroups = Cgroups::of(&Host::default()).for_events.filter(|_| is_root() && can_trace());
+    let Some(cgroups) = cgroups else { return println!("skipped: no cgroups of events") };
+    let name = format!("tare-test-waits-{}", std::process::id());
+    let cgroup = cgroups.mount.join(&name);
+    if let Err(error) = fs::create_dir(&cgroup) {
+        return println!("skipped: {}: {error}", cgroup.display());
+    }
+    let enters = format!("echo $$ > {}/cgroup.procs && exec sleep 1000", cgroup.display());
+    let (mut within, mut beside) = (sleeper(&enters), sleeper("exec sleep 1000"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let record = |words: &[&str]| {
+        let mut record = tare();
+        record.args(["record", "-q", "--off-cpu", "-e", "dummy", "--timeout", "500", "-a", "-o"]);
+        record.arg(&file);
+        let output = record.args(words).output().unwrap();
+        if status(&output) != 0 {
+            return Err(format!("{output:?}"));
+        }
+        let document = report(&file);
+        let names = entries(&document).map(|entry| entry["comm"].to_string()).collect::<Vec<_>>();
+        Ok((waited(&document, "sleep", "sleep"), recorded_ns(&document), names))
+    };
+    // Two sleepers of ours sleep all the time, one of them in the cgroup.
+    let of_all = tries(|| {
+        let (ns, recorded, _) = record(&[])?;
+        if ns > recorded * 3 / 2 { Ok(()) } else { Err(format!("{ns} of {recorded}")) }
+    });
+    let of_cgroup = tries(|| {
+        let (ns, recorded, names) = record(&["-G", &name])?;
+        let is_alone = names.iter().all(|name| name == "\"sleep\"");
+        let is_right = ns.abs_diff(recorded) < recorded / 5 && is_alone;
+        if is_right { Ok(()) } else { Err(format!("{ns} of {recorded}: {names:?}")) }
+    });
+    within.end();
+    beside.end();
+    fs::remove_dir(&cgroup).unwrap();
+    assert_eq!((of_all, of_cgroup), (Ok(()), Ok(())));
+}
+
+/// Runs tare on a kernel that doesn't describe its types.
+fn without_btf(words: &str) -> Output {
+    sh(&format!(
+        "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} {words}'"
+    ))
+}
+
+/// Whether perf events on switches can be opened here; says why the test is skipped if not.
+fn can_step_back() -> bool {
+    let output = without_btf("record --off-cpu -o /dev/null true");
+    let text = stderr(&output);
+    let can = status(&output) == 0 && text.contains("no BTF");
+    if !can {
+        println!("skipped: {text}");
+    }
+    can
+}
+
+#[test]
+fn perf_events_tell_reasons_and_times_where_programs_cannot_be_loaded() {
+    if !can_step_back() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    for (what, reason) in [("sleep", "sleep"), ("pipe", "pipe")] {
+        let (to, program) = (file.display(), workload("blocked"));
+        let line =
+            format!("record --off-cpu -e dummy -o {to} -- {} {what} 5 30", program.display());
+        one_of_five(|| {
+            let output = without_btf(&line);
+            let said_of_it = stderr(&output);
+            assert_eq!(status(&output), 0, "{said_of_it}");
+            let lines = said_of_it.lines().filter(|line| line.contains("by perf events instead"));
+            assert_eq!(lines.count(), 1, "{said_of_it}");
+            let [own_clock, lived] = said(&output);
+            let document = report(&file);
+            let off_cpu = &document["ledger"]["off_cpu"];
+            // Some of these programs' other threads wait too, in the same way.
+            let slack = (own_clock * 3 / 100).max(50_000 * 30);
+            let found = waited(&document, "blocked", reason);
+            let queued = waited(&document, "blocked", "run queue");
+            if off_cpu["missing_waits"] != 0 {
+                // Others switch so often that nobody can read it.
+                println!("skipped: records were lost: {off_cpu}");
+                return Ok(());
+            }
+            if found + queued + slack < own_clock || found > lived {
+                return Err(format!("{what}: {found} and {queued} of {own_clock}: {off_cpu}"));
+            }
+            if what == "sleep" { is_right(&document, reason, own_clock, 30) } else { Ok(()) }
+        });
+    }
+}
+
+#[test]
+fn perf_events_tell_of_processes_machines_and_forks() {
+    if !can_step_back() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let to = file.display();
+    let mut sleeper = sleeper("exec sleep 1000");
+    for whose in [format!("-p {}", sleeper.id()), "-a".to_owned()] {
+        let output =
+            without_btf(&format!("record --off-cpu -e dummy -o {to} {whose} --timeout 400"));
+        assert_eq!(status(&output), 0, "{output:?}");
+        let document = report(&file);
+        let recorded = recorded_ns(&document);
+        // Nothing is known of where it waits: it did before, and did not wake.
+        let slept = waited(&document, "sleep", "interruptible");
+        assert!(slept + recorded / 5 >= recorded, "{whose}: {slept} of {recorded}");
+        let own = document["ledger"]["recorder"]["pid"].to_string();
+        let script = tare().args(["script", "-F", "pid,event", "-i"]).arg(&file).output().unwrap();
+        let text = String::from_utf8_lossy(&script.stdout).into_owned();
+        let mut waits = text.lines().filter(|line| line.contains("offcpu-time"));
+        assert!(!waits.any(|line| line.split_whitespace().next() == Some(&own)), "{whose}: {own}");
+    }
+    sleeper.end();
+    // A kernel may have no events of a CPU's idle task any more: here none is idle.
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let _busy: Vec<_> = (0..cpus).map(|_| Guarded::busy()).collect();
+    let output = without_btf(&format!(
+        "record -q --off-cpu -o {to} -- sh -c \"sleep 0.1 & sleep 0.2; wait\""
+    ));
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    let waits = [waited(&document, "sleep", "sleep"), waited(&document, "sh", "child")];
+    assert!(waits[0] > 250_000_000 && waits[1] > 50_000_000, "{waits:?}");
+    let refused = without_btf("record --off-cpu -a -G no/such -o /dev/null --timeout 10");
+    assert_ne!(status(&refused), 0, "{refused:?}");
+}

@@ -1,0 +1,209 @@
+//! `tare sched`: who ran and who waited for a CPU, live and of recordings, beside perf's.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{Guarded, document, status, stderr, tare, wait_until};
+use crate::trace::can_trace;
+
+fn sched(args: &[&str]) -> Output {
+    tare().arg("sched").args(args).output().unwrap()
+}
+
+/// A line of `perf sched timehist`: time, CPU, task, and microseconds of wait, delay and run.
+#[derive(Debug, PartialEq)]
+struct Line {
+    time: String,
+    cpu: String,
+    task: String,
+    us: [u64; 3],
+}
+
+fn lines(text: &[u8]) -> Vec<Line> {
+    let text = String::from_utf8_lossy(text);
+    let line = |line: &str| {
+        let (place, rest) = line.trim().split_once("]  ")?;
+        let (time, cpu) = place.split_once(" [")?;
+        let words: Vec<_> = rest.split_whitespace().collect();
+        let (task, times) = words.split_at_checked(words.len().checked_sub(3)?)?;
+        let us = |text: &str| text.replace('.', "").parse::<u64>().ok();
+        let us = [us(times[0])?, us(times[1])?, us(times[2])?];
+        Some(Line { time: time.to_owned(), cpu: cpu.to_owned(), task: task.join(" "), us })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Records the scheduler's events of some work by perf; says why the test is skipped where it can't.
+fn recorded(file: &str) -> bool {
+    let work = "for i in 1 2 3 4 5; do sleep 0.01 & true; (while [ $((n += 1)) -lt 20000 ]; do :; done) & done; wait";
+    let args = ["sched", "record", "-o", file, "--", "sh", "-c", work];
+    let Ok(output) = Command::new("perf").args(args).output() else {
+        println!("skipped: perf is not installed");
+        return false;
+    };
+    let is_made = output.status.success();
+    if !is_made {
+        println!("skipped: perf sched record: {}", stderr(&output));
+    }
+    is_made
+}
+
+#[test]
+fn each_switch_is_as_perf_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    if !recorded(file) {
+        return;
+    }
+    let ours = sched(&["-i", file, "--timehist"]);
+    assert_eq!(status(&ours), 0, "{ours:?}");
+    let perf = Command::new("perf").args(["sched", "timehist", "-i", file]).output().unwrap();
+    let (ours, perf) = (lines(&ours.stdout), lines(&perf.stdout));
+    assert!(perf.len() > 50 && ours.len() == perf.len(), "{} {}", ours.len(), perf.len());
+    let mut compared = 0;
+    for (ours, perf) in ours.iter().zip(&perf) {
+        assert_eq!((&ours.time, &ours.cpu), (&perf.time, &perf.cpu));
+        let is_unknown = ours.us[2] == 0 && ours.us[0] == 0;
+        if is_unknown || perf.task.contains("[-1") {
+            continue; // a switch is missing, or perf has no number for the task
+        }
+        compared += 1;
+        assert!(ours.us[0].abs_diff(perf.us[0]) <= 1, "{ours:?} {perf:?}");
+        assert!(ours.us[2].abs_diff(perf.us[2]) <= 1, "{ours:?} {perf:?}");
+        // Before 6.13 perf has no delay of a task that was preempted.
+        let is_preempted = perf.us[1] == 0 && ours.us[1].abs_diff(perf.us[0]) <= 1;
+        assert!(is_preempted || ours.us[1].abs_diff(perf.us[1]) <= 1, "{ours:?} {perf:?}");
+    }
+    assert!(compared * 10 > ours.len() * 7, "{compared} of {}", ours.len());
+}
+
+#[test]
+fn sums_of_a_recording_are_those_of_its_switches() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    if !recorded(file) {
+        return;
+    }
+    let sums = document(&sched(&["-i", file, "--json"]));
+    assert_eq!(sums["version"], 1);
+    let listed = sched(&["-i", file, "--timehist", "--json"]);
+    let listed: Vec<Value> = String::from_utf8_lossy(&listed.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(listed[0]["version"], 1);
+    let tasks = sums["tasks"].as_array().unwrap();
+    assert!(tasks.iter().any(|task| task["comm"] == "sleep"), "{sums}");
+    for task in tasks {
+        let of_task = || listed[1..].iter().filter(|line| line["tid"] == task["tid"]);
+        let number = |value: &Value| value.as_u64().unwrap();
+        assert_eq!(number(&task["switches"]), of_task().count() as u64, "{task}");
+        let total: u64 = of_task().map(|line| number(&line["delay_ns"])).sum();
+        assert_eq!(number(&task["wait"]["total_ns"]), total, "{task}");
+        let wait = &task["wait"];
+        let in_buckets: u64 =
+            wait["histogram"].as_array().unwrap().iter().map(|bucket| number(&bucket[2])).sum();
+        assert_eq!(in_buckets, number(&wait["count"]), "{task}");
+        let quantile = |name: &str| wait[name].as_f64().unwrap();
+        assert!(quantile("p50_ns") <= quantile("p99_ns"), "{task}");
+        assert!(quantile("p99_ns") <= quantile("max_ns"), "{task}");
+    }
+    let chosen = document(&sched(&["-i", file, "--json", "-t", &tasks[0]["tid"].to_string()]));
+    assert_eq!(chosen["tasks"].as_array().unwrap().len(), 1);
+    assert_eq!(chosen["tasks"][0]["wait"], tasks[0]["wait"]);
+}
+
+#[test]
+fn chrome_traces_draw_each_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    if !recorded(file) {
+        return;
+    }
+    let drawn = document(&tare().args(["export", "-f", "chrome", "-i", file]).output().unwrap());
+    let events = drawn["traceEvents"].as_array().unwrap();
+    let of_cpus: Vec<_> = events.iter().filter(|event| event["pid"] == -1).collect();
+    let count = |ph: &str| of_cpus.iter().filter(|event| event["ph"] == ph).count();
+    assert!(count("B") > 20 && count("B") == count("E"), "{} {}", count("B"), count("E"));
+    let is_title = |event: &Value| event["ph"] == "M" && event["args"]["name"] == "CPUs";
+    assert!(of_cpus.iter().any(|event| is_title(event)), "{of_cpus:?}");
+    let is_sleep =
+        |event: &Value| event["name"].as_str().is_some_and(|name| name.starts_with("sleep["));
+    assert!(of_cpus.iter().any(|event| is_sleep(event)), "{of_cpus:?}");
+}
+
+/// The tasks of this name.
+fn named<'a>(sums: &'a Value, comm: &str) -> Vec<&'a Value> {
+    sums["tasks"].as_array().unwrap().iter().filter(|task| task["comm"] == comm).collect()
+}
+
+#[test]
+fn a_command_is_followed_with_its_children_and_nothing_of_tare() {
+    if !can_trace() {
+        return;
+    }
+    let line = "sleep 0.02; sleep 0.02 & sleep 0.02; wait; exit 3";
+    let output = sched(&["--json", "--", "sh", "-c", line]);
+    assert_eq!(status(&output), 3, "{output:?}");
+    let sums = document(&output);
+    assert_eq!(named(&sums, "sleep").len(), 3, "{sums}");
+    assert_eq!(named(&sums, "sh").len(), 1, "{sums}");
+    assert!(named(&sums, "tare").is_empty(), "{sums}");
+    for task in named(&sums, "sleep") {
+        // It slept, so it was woken, and waited for a CPU for however short a time.
+        assert!(task["switches"].as_u64() >= Some(2), "{task}");
+        assert!(task["wait"]["count"].as_u64() >= Some(1), "{task}");
+        assert!(task["run_ns"].as_u64() > Some(0), "{task}");
+    }
+    assert_eq!(sums["missing_records"], 0);
+    let text = sched(&["--timehist", "-w", "--state", "-n", "--", "sleep", "0.02"]);
+    let text = stderr(&text);
+    assert!(text.contains("awakened: sleep["), "{text}");
+    assert!(text.lines().any(|line| line.contains(" S  next: ")), "{text}");
+}
+
+#[test]
+fn running_processes_and_the_whole_machine_are_seen() {
+    if !can_trace() {
+        return;
+    }
+    let shell = Guarded::spawn(Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]));
+    let pid = shell.id().to_string();
+    wait_until("the shell runs", || {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sh\n")
+    });
+    let sums = document(&sched(&["--json", "-p", &pid, "--timeout", "1500"]));
+    assert_eq!(named(&sums, "sh").len(), 1, "{sums}");
+    assert!(!named(&sums, "sleep").is_empty(), "{sums}");
+    let all = document(&sched(&["--json", "-a", "--timeout", "1500"]));
+    assert!(named(&all, "sh").iter().any(|task| task["pid"] == shell.id()), "{all}");
+    assert!(all["cpus"][0]["idle_ns"].is_u64(), "{all}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    let made = tare().args(["record", "-q", "-e", "page-faults", "-o", file, "true"]).output();
+    assert!(made.unwrap().status.success());
+    for (args, wanted, says) in [
+        (&["-i", file][..], 1, "sched:sched_switch"),
+        (&["-i", "/no/such/file"], 1, "/no/such/file"),
+        (&[], 2, "-i FILE"),
+        (&["latency"], 2, "tare sched -i perf.data"),
+        (&["-p", "999999999", "--timeout", "10"], 2, "999999999"),
+        (&["-w", "true"], 2, "--timehist"),
+        (&["-i", file, "--time", "1,2 3,4"], 2, "--time"),
+    ] {
+        let output = sched(args);
+        let said = stderr(&output);
+        assert_eq!(status(&output), wanted, "{args:?}: {said}");
+        assert!(said.starts_with("tare: ") && said.contains(says), "{args:?}: {said}");
+    }
+    assert_eq!(status(&sched(&["--", "sh", "-c", "exit 4"])) == 4, can_trace());
+}

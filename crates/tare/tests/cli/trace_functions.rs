@@ -1,0 +1,289 @@
+//! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions of real programs.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Guarded, Unprivileged, status, stderr, tare, wait_until, workload};
+
+fn trace(args: &[&str]) -> Output {
+    tare().arg("trace").args(args).output().unwrap()
+}
+
+/// Whether this machine takes such programs; says why the test is skipped if not.
+fn can_probe() -> bool {
+    if !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
+        println!("skipped: this kernel has no uprobes by perf events");
+        return false;
+    }
+    crate::trace::can_trace()
+}
+
+/// The probes that tracefs knows.
+fn probes() -> String {
+    ["kprobe_events", "uprobe_events"]
+        .map(|name| {
+            std::fs::read_to_string(format!("/sys/kernel/tracing/{name}")).unwrap_or_default()
+        })
+        .concat()
+}
+
+/// What is written with `--json`, and the output of the command.
+fn written(args: &[&str]) -> (String, Output) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("calls.json");
+    let output = trace(&[&["--json", "-o", file.to_str().unwrap()], args].concat());
+    assert_eq!(status(&output), 0, "{output:?}");
+    (std::fs::read_to_string(file).unwrap(), output)
+}
+
+fn summary(args: &[&str]) -> (Value, Output) {
+    let (text, output) = written(args);
+    (serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")), output)
+}
+
+fn ns(probe: &Value, name: &str) -> f64 {
+    probe[name].as_f64().unwrap_or_else(|| panic!("{name}: {probe}"))
+}
+
+/// Within so many percent.
+fn near(percent: f64, wanted: f64, got: f64) -> bool {
+    (got / wanted - 1.0).abs() * 100.0 <= percent
+}
+
+#[test]
+fn durations_are_those_that_the_program_measures() {
+    if !can_probe() {
+        return;
+    }
+    let (latency, before) = (workload("latency"), probes());
+    let program = latency.to_str().unwrap();
+    let probe = format!("{program}:work");
+    let (document, output) = summary(&["--probe", &probe, "--", program, "60"]);
+    let mut own: Vec<f64> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    own.sort_by(f64::total_cmp);
+    let seen = &document["probes"][0];
+    assert_eq!((&seen["calls"], &seen["returned"]), (&Value::from(60), &Value::from(60)));
+    assert!(near(5.0, own.iter().sum::<f64>(), ns(seen, "total_ns")), "{seen}");
+    assert!(near(5.0, own[59], ns(seen, "max_ns")), "{own:?} {seen}");
+    // Between the two in the middle; each duration comes three times.
+    let p50 = ns(seen, "p50_ns");
+    assert!(own[29] * 0.95 <= p50 && p50 <= own[30] * 1.05, "{own:?} {p50}");
+    let p99 = ns(seen, "p99_ns");
+    assert!(own[58] * 0.95 <= p99 && p99 <= own[59] * 1.05, "{own:?} {p99}");
+    assert_eq!(document["missing_records"], 0);
+    assert!(ns(&document, "probe_ns_per_call") > 0.0);
+    assert_eq!(probes(), before);
+}
+
+#[test]
+fn the_slowest_calls_have_arguments_and_callers() {
+    if !can_probe() {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let probe = format!("{program}:work ms=$arg1:s32 name=+0($arg2):string back=$retval:s32");
+    let (document, _) = summary(&["--probe", &probe, "--slowest", "5", "--", program, "20"]);
+    let slowest = document["probes"][0]["slowest"].as_array().unwrap();
+    assert_eq!(slowest.len(), 5);
+    let longer = |pair: &[Value]| ns(&pair[0], "duration_ns") >= ns(&pair[1], "duration_ns");
+    assert!(slowest.windows(2).all(longer), "{slowest:?}");
+    for call in slowest {
+        let arguments = &call["arguments"];
+        let ms: i32 = arguments["ms"].as_str().unwrap().parse().unwrap();
+        assert!((1..=20).contains(&ms), "{call}");
+        assert_eq!(arguments["back"], format!("{}", -ms));
+        assert_eq!(arguments["name"], if ms % 2 == 1 { "\"odd\"" } else { "\"even\"" });
+        assert!(ns(call, "duration_ns") >= 1e6 * f64::from(ms), "{call}");
+        let stack = call["stack"].to_string();
+        assert!(stack.contains("(caller+") && stack.contains("(main+"), "{call}");
+        assert_eq!(call["comm"], "latency");
+    }
+}
+
+#[test]
+fn a_probed_caller_of_a_probed_function_is_in_its_stack() {
+    if !can_probe() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let (work, caller, main) =
+        (format!("{program}:work"), format!("{program}:caller"), format!("{program}:main"));
+    let (document, _) =
+        summary(&["--probe", &work, "--probe", &caller, "--probe", &main, "--", program, "3"]);
+    let calls = |at: usize| document["probes"][at]["returned"].as_u64().unwrap();
+    assert_eq!([calls(0), calls(1), calls(2)], [3, 3, 1], "{document}");
+    for call in document["probes"][0]["slowest"].as_array().unwrap() {
+        let stack = call["stack"].to_string();
+        assert!(stack.contains("(caller+") && stack.contains("(main+"), "{call}");
+    }
+}
+
+#[test]
+fn calls_are_counted_exactly() {
+    if !can_probe() {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let probe = format!("{program}:quick");
+    let (document, _) =
+        summary(&["--probe", &probe, "--slowest", "0", "--", program, "20000", "quick"]);
+    let seen = &document["probes"][0];
+    assert_eq!((&seen["calls"], &seen["returned"]), (&20_000.into(), &20_000.into()));
+    let buckets = seen["histogram"].as_array().unwrap();
+    let in_buckets: u64 = buckets.iter().map(|bucket| bucket[2].as_u64().unwrap()).sum();
+    assert_eq!(in_buckets, 20_000);
+}
+
+#[test]
+fn children_are_followed_and_others_are_not() {
+    if !can_probe() {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    // Beside the command, another runs the same file.
+    let mut other = Command::new(program);
+    let _other = Guarded::spawn(other.arg("100000").stdout(Stdio::null()));
+    let probe = format!("{program}:work");
+    let line = format!("{program} 2; {program} 3 & wait");
+    let (document, _) = summary(&["--probe", &probe, "--", "sh", "-c", &line]);
+    assert_eq!(document["probes"][0]["calls"], 5);
+}
+
+#[test]
+fn running_processes_are_looked_at() {
+    if !can_probe() {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let mut command = Command::new(program);
+    let running = Guarded::spawn(command.arg("100000").stdout(Stdio::null()));
+    let probe = format!("{program}:work $arg1:u8");
+    let pid = running.id().to_string();
+    let output = trace(&["--each", "--probe", &probe, "-p", &pid, "--timeout", "1000"]);
+    assert_eq!(status(&output), 0, "{output:?}");
+    let text = stderr(&output);
+    let calls = text.lines().filter(|line| line.contains(&format!("latency/{pid} "))).count();
+    assert!(calls > 3 && text.contains(":work($arg1="), "{text}");
+    assert!(text.contains("us each were the probe's"), "{text}");
+}
+
+#[test]
+fn each_call_is_an_object_with_json() {
+    if !can_probe() {
+        return;
+    }
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let probe = format!("{program}:work ms=%si:string");
+    let (text, _) = written(&["--each", "--probe", &probe, "--", program, "4"]);
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects.len(), 5, "{objects:?}");
+    assert!(objects[..4].iter().all(|call| call["type"] == "call" && call["tid"].is_u64()));
+    assert_eq!((&objects[4]["type"], &objects[4]["version"]), (&"summary".into(), &1.into()));
+}
+
+#[test]
+fn places_that_programs_name_are_counted() {
+    if !can_probe() {
+        return;
+    }
+    let usdt = workload("usdt");
+    let program = usdt.to_str().unwrap();
+    if Command::new(program).arg("0").status().unwrap().code() == Some(77) {
+        return println!("skipped: there is no sys/sdt.h (systemtap-sdt-dev)");
+    }
+    let before = probes();
+    // Without a file: the command's own. The second has a counter of who looks.
+    let (document, output) =
+        summary(&["--usdt", "tare:turn", "--usdt", "tare:watched", "--", program, "5001"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.trim(), "5001 5001");
+    assert_eq!(document["probes"][0]["calls"], 5001);
+    assert_eq!(document["probes"][1]["calls"], 5001);
+    let place = format!("{program}:tare:turn arg2:string arg1");
+    let output = trace(&["--each", "--usdt", &place, "--", program, "3"]);
+    let text = stderr(&output);
+    for says in ["(arg2=\"even\", arg1=0)", "(arg2=\"odd\", arg1=1)", "(arg2=\"even\", arg1=2)"] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let refused = trace(&["--usdt", "tare:trun", "--", program, "3"]);
+    assert!(stderr(&refused).contains("it has tare:turn or tare:watched"), "{refused:?}");
+    assert_eq!(probes(), before);
+}
+
+#[test]
+fn a_kernel_without_kprobes_says_so() {
+    if !crate::trace::can_trace() {
+        return;
+    }
+    let output = trace(&["--kprobe", "vfs_read $arg3", "true"]);
+    let text = stderr(&output);
+    if Path::new("/sys/bus/event_source/devices/kprobe").exists() {
+        assert_eq!(status(&output), 0, "{text}");
+        assert!(text.contains("vfs_read"), "{text}");
+        return;
+    }
+    assert_eq!(status(&output), 125, "{text}");
+    assert_eq!(text, "tare: vfs_read: this kernel has no kprobes (CONFIG_KPROBES)\n");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let latency = workload("latency");
+    let program = latency.to_str().unwrap();
+    let place = |text: &str| format!("{program}:{text}");
+    for (args, says) in [
+        (vec!["--probe".to_owned(), place("wrok")], "nearest: work"),
+        (vec!["--probe".to_owned(), place("work ms")], "C variables are not read"),
+        (vec!["--probe".to_owned(), place("work %nothing")], "no such register"),
+        (vec!["--probe".to_owned(), "work".to_owned()], "give FILE:FUNCTION"),
+        (vec!["--usdt".to_owned(), "x".to_owned()], "give PROVIDER:NAME"),
+        (vec!["--kprobe".to_owned(), "a b".to_owned()], "C variables are not read"),
+        (vec!["--probe".to_owned(), place("work"), "-k".to_owned()], "cannot be used with"),
+        (vec!["--each".to_owned()], "--probe"),
+    ] {
+        let output = tare().arg("trace").args(&args).args(["--", "true"]).output().unwrap();
+        assert_eq!(status(&output), 2, "{args:?}: {output:?}");
+        assert!(stderr(&output).contains(says), "{args:?}: {}", stderr(&output));
+    }
+    if let Some(nobody) = Unprivileged::new() {
+        let output = nobody.tare("trace", &["--kprobe", "vfs_read", "true"]);
+        assert!(stderr(&output).contains("with CAP_BPF and CAP_PERFMON"), "{output:?}");
+    }
+}
+
+#[test]
+fn killed_tracers_leave_nothing() {
+    if !can_probe() {
+        return;
+    }
+    let (latency, before) = (workload("latency"), probes());
+    let program = latency.to_str().unwrap();
+    let probe = format!("{program}:work");
+    for wait_ms in [0, 60, 200] {
+        let mut command = tare();
+        command.args(["trace", "--probe", &probe, "-o", "/dev/null", "--", program, "50"]);
+        let mut tracer = Guarded::spawn(command.stdout(Stdio::null()));
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        tracer.end();
+    }
+    // The function's first byte is its own again, in whoever runs it: the program ends well.
+    let bare = Command::new(program).arg("2").output().unwrap();
+    assert!(bare.status.success());
+    wait_until("the probes are gone", || probes() == before);
+    let quick = format!("{program}:quick");
+    let (document, _) = summary(&["--probe", &quick, "--", program, "100", "quick"]);
+    assert_eq!(document["probes"][0]["calls"], 100);
+}

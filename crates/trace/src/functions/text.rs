@@ -1,0 +1,259 @@
+//! Calls of functions as lines, as a table and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+use tare_format::printable;
+use tare_kernel::functions::{PlaceSums, ProbeCall, ProbeCost};
+
+use crate::sched::histogram_lines;
+
+/// A call that is shown.
+#[derive(Clone, Debug)]
+pub struct FunctionCall {
+    /// When it began, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub duration_ns: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub process: u32,
+    /// Its name, printable.
+    pub comm: String,
+    /// Names and values.
+    pub arguments: Vec<(String, String)>,
+    /// What it was called from, a line each, the innermost first.
+    pub frames: Vec<String>,
+}
+
+impl FunctionCall {
+    /// Takes over what was seen; the arguments' values are shown already.
+    #[must_use]
+    pub fn new(call: &ProbeCall<'_>, frames: &[String], arguments: Vec<(String, String)>) -> Self {
+        Self {
+            time_ns: call.time_ns,
+            duration_ns: call.duration_ns,
+            tid: call.tid,
+            process: call.process,
+            comm: printable(call.comm).into_owned(),
+            arguments,
+            frames: frames.to_vec(),
+        }
+    }
+
+    fn list(&self) -> String {
+        let one = |(name, value): &(String, String)| format!("{}={value}", printable(name));
+        self.arguments.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// As an object, of a function that returns or not.
+    fn json(&self, returns: bool) -> Value {
+        let arguments: Map<_, _> =
+            self.arguments.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let mut object = json!({
+            "time_ns": self.time_ns,
+            "comm": self.comm,
+            "pid": self.process,
+            "tid": self.tid,
+            "arguments": arguments,
+        });
+        if returns {
+            object["duration_ns"] = json!(self.duration_ns);
+        }
+        if !self.frames.is_empty() {
+            object["stack"] = json!(self.frames);
+        }
+        object
+    }
+
+    /// As an object that stands for itself.
+    #[must_use]
+    pub fn json_of(&self, of: &FunctionRow) -> Value {
+        let mut object = self.json(of.returns);
+        object["type"] = json!("call");
+        object["probe"] = json!(of.name);
+        object
+    }
+
+    /// A line as perf trace shows its events; times are from `since_ns` on.
+    #[must_use]
+    pub fn line(&self, of: &FunctionRow, since_ns: u64) -> String {
+        let at_ms = self.time_ns.saturating_sub(since_ns) as f64 / 1e6;
+        let took = if of.returns {
+            format!("({:9.3} ms)", self.duration_ns as f64 / 1e6)
+        } else {
+            " ".repeat(14)
+        };
+        let (comm, tid, name) = (&self.comm, self.tid, printable(&of.name));
+        format!("{at_ms:10.3} {took}: {comm}/{tid} {name}({})\n", self.list())
+    }
+}
+
+/// What became of a function, or of a place that is only passed.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionRow {
+    /// Its name.
+    pub name: String,
+    /// Its calls return.
+    pub returns: bool,
+    /// The sums.
+    pub sums: PlaceSums,
+    /// The slowest calls, the slowest first.
+    pub slowest: Vec<FunctionCall>,
+}
+
+impl FunctionRow {
+    /// One of which nothing was seen yet.
+    #[must_use]
+    pub fn new(name: &str, returns: bool) -> Self {
+        Self { name: name.to_owned(), returns, ..Self::default() }
+    }
+
+    /// Keeps a call if it is one of so many of the slowest.
+    pub fn keep(&mut self, call: FunctionCall, most: usize) {
+        let at = self.slowest.partition_point(|other| other.duration_ns >= call.duration_ns);
+        self.slowest.insert(at, call);
+        self.slowest.truncate(most);
+    }
+
+    /// The mean duration, in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        if self.sums.returned == 0 {
+            return 0.0;
+        }
+        self.sums.total_ns as f64 / self.sums.returned as f64
+    }
+
+    /// The duration that this share of the calls was not longer than, in nanoseconds; never above
+    /// the longest.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> f64 {
+        self.sums.durations.quantile(share).min(self.sums.max_ns as f64)
+    }
+
+    /// As an object.
+    fn json(&self) -> Value {
+        let sums = &self.sums;
+        let mut value = json!({ "probe": self.name, "calls": sums.calls });
+        if self.returns {
+            let buckets: Vec<_> = sums.durations.buckets().collect();
+            let slowest: Vec<_> = self.slowest.iter().map(|call| call.json(true)).collect();
+            value["returned"] = json!(sums.returned);
+            value["total_ns"] = json!(sums.total_ns);
+            value["mean_ns"] = json!(self.mean_ns());
+            value["p50_ns"] = json!(self.quantile_ns(0.5));
+            value["p99_ns"] = json!(self.quantile_ns(0.99));
+            value["max_ns"] = json!(sums.max_ns);
+            value["histogram"] = json!(buckets);
+            value["slowest"] = json!(slowest);
+        }
+        value
+    }
+
+    fn line(&self) -> String {
+        let (name, sums) = (printable(&self.name), &self.sums);
+        if !self.returns || sums.returned == 0 {
+            return format!("{:11} {:9}{:46}{name}\n", "", sums.calls, "");
+        }
+        let micro = |ns: f64| ns / 1e3;
+        format!(
+            "{:11.3} {:9} {:10.2} {:10.2} {:10.2} {:10.2}  {name}\n",
+            sums.total_ns as f64 / 1e6,
+            sums.calls,
+            micro(self.mean_ns()),
+            micro(self.quantile_ns(0.5)),
+            micro(self.quantile_ns(0.99)),
+            micro(sums.max_ns as f64),
+        )
+    }
+
+    fn slowest_lines(&self, into: &mut String) {
+        for call in &self.slowest {
+            let arguments = call.list();
+            let separator = if arguments.is_empty() { "" } else { ": " };
+            let ms = call.duration_ns as f64 / 1e6;
+            // A String takes all.
+            let _ =
+                writeln!(into, "{ms:11.3} ms  {}/{}{separator}{arguments}", call.comm, call.tid);
+            for frame in &call.frames {
+                let _ = writeln!(into, "    > {frame}");
+            }
+        }
+    }
+}
+
+/// All that was seen.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionsSeen {
+    /// The functions and places.
+    pub rows: Vec<FunctionRow>,
+    /// How many calls found no room in the ring buffer, and how large that was, in bytes.
+    pub missing: (u64, u32),
+    /// What looking cost.
+    pub cost: Option<ProbeCost>,
+}
+
+impl FunctionsSeen {
+    /// As the body of a document.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let rows: Vec<_> = self.rows.iter().map(FunctionRow::json).collect();
+        let mut document = json!({ "probes": rows, "missing_records": self.missing.0 });
+        if let Some(cost) = self.cost {
+            document["probe_ns_per_call"] = json!(cost.call_ns);
+            document["empty_function_ns"] = json!(cost.empty_ns);
+        }
+        document
+    }
+
+    /// As a table, the slowest calls below, and what looking at them cost.
+    #[must_use]
+    pub fn table(&self, histograms: bool) -> String {
+        let mut into = table(&self.rows, histograms, self.cost);
+        let (missing, ring_bytes) = self.missing;
+        if missing > 0 {
+            let _ = writeln!(
+                into,
+                "tare: {missing} calls found no room and are not shown (they are in the sums): --ring-size {}M gives more",
+                (ring_bytes >> 20).max(1) * 4
+            );
+        }
+        into
+    }
+}
+
+fn table(rows: &[FunctionRow], histograms: bool, cost: Option<ProbeCost>) -> String {
+    let mut into =
+        String::from("   total ms     calls    mean us     p50 us     p99 us     max us  probe\n");
+    for row in rows {
+        into.push_str(&row.line());
+        if histograms {
+            into.push_str(&histogram_lines(row.sums.durations.buckets()));
+        }
+    }
+    for row in rows.iter().filter(|row| !row.slowest.is_empty()) {
+        let _ = writeln!(into, "\nslowest calls of {}:", printable(&row.name));
+        row.slowest_lines(&mut into);
+    }
+    into.push('\n');
+    let noun = |calls: u64| if calls == 1 { "call" } else { "calls" };
+    let calls: u64 = rows.iter().map(|row| row.sums.calls).sum();
+    if let Some(cost) = cost.filter(|_| calls > 0) {
+        let _ = writeln!(
+            into,
+            "tare: {calls} {}, about {:.1} us each were the probe's; a function that does nothing seems to take {:.1} us",
+            noun(calls),
+            cost.call_ns / 1e3,
+            cost.empty_ns / 1e3
+        );
+    }
+    let open = rows.iter().filter(|row| row.returns);
+    let open: u64 = open.map(|row| row.sums.calls.saturating_sub(row.sums.returned)).sum();
+    if open > 0 {
+        let _ =
+            writeln!(into, "tare: {open} {} had no return that was seen, and no time", noun(open));
+    }
+    into
+}

@@ -1,0 +1,110 @@
+//! Tracepoints of a recording, or of events that were opened: where their fields lie.
+
+use tare_format::Endian;
+use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
+use tare_format::file::{Description, features};
+use tare_format::tracepoint::{Format, TracingData};
+
+/// Where a field lies in a tracepoint's raw data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldBytes {
+    offset: usize,
+    size: usize,
+}
+
+impl FieldBytes {
+    /// `None`: there is no such field.
+    pub(crate) fn of(name: &str, format: &Format) -> Option<Self> {
+        let field = format.fields.iter().find(|field| field.name == name)?;
+        Some(Self { offset: field.offset, size: field.size })
+    }
+
+    fn bytes<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
+        let rest = raw.get(self.offset..).unwrap_or_default();
+        &rest[..self.size.min(rest.len())]
+    }
+
+    /// Up to a NUL byte.
+    pub(crate) fn text<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
+        let bytes = self.bytes(raw);
+        &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
+    }
+
+    /// A number of four bytes, or the lower half of one of eight.
+    pub(crate) fn number(&self, raw: &[u8], endian: Endian) -> i32 {
+        let word = match *self.bytes(raw) {
+            [a, b, c, d] => endian.u32([a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => {
+                u32::try_from(endian.u64([a, b, c, d, e, f, g, h]) & 0xffff_ffff).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        word.cast_signed()
+    }
+
+    /// A number of eight bytes, or of fewer.
+    pub(crate) fn long(&self, raw: &[u8], endian: Endian) -> u64 {
+        match *self.bytes(raw) {
+            [a, b, c, d, e, f, g, h] => endian.u64([a, b, c, d, e, f, g, h]),
+            _ => self.number(raw, endian).cast_unsigned().into(),
+        }
+    }
+}
+
+/// What is read of each event, by its number.
+#[derive(Debug)]
+pub(crate) struct Learned<F> {
+    fields: Vec<Option<F>>,
+    endian: Option<Endian>,
+    /// Of two events of one kind the first counts.
+    seen: Vec<u64>,
+}
+
+impl<F> Default for Learned<F> {
+    fn default() -> Self {
+        Self { fields: Vec::new(), endian: None, seen: Vec::new() }
+    }
+}
+
+impl<F> Learned<F> {
+    /// Learns what events there are, where there are more than were known. Their fields are in the
+    /// recording; `of` says which of them are read of a tracepoint, called `system:name`.
+    pub(crate) fn learn(
+        &mut self,
+        description: &Description,
+        of: impl Fn(&str, &Format) -> Option<F>,
+    ) {
+        if self.fields.len() == description.events().len() && !self.fields.is_empty() {
+            return;
+        }
+        let section = description.features().section(features::TRACING_DATA);
+        let Some(data) = section.and_then(|section| TracingData::parse(section).ok()) else {
+            return;
+        };
+        self.endian = Some(data.endian);
+        for event in description.events().iter().skip(self.fields.len()) {
+            let id = event.attr.config;
+            let is_new = event.attr.kind == PERF_TYPE_TRACEPOINT && !self.seen.contains(&id);
+            let fields = || of(&data.name(id)?, data.format(id)?);
+            let fields = is_new.then(fields).flatten();
+            self.seen.push(id);
+            self.fields.push(fields);
+        }
+    }
+
+    /// Learns an event that was opened; the next number is its.
+    pub(crate) fn push(&mut self, fields: Option<F>) {
+        self.endian = Some(Endian::NATIVE);
+        self.fields.push(fields);
+    }
+
+    /// Whether there is an event of which this holds.
+    pub(crate) fn any(&self, holds: impl Fn(&F) -> bool) -> bool {
+        self.fields.iter().flatten().any(holds)
+    }
+
+    /// What is read of an event, and in which byte order.
+    pub(crate) fn of(&self, event: usize) -> Option<(&F, Endian)> {
+        self.fields.get(event)?.as_ref().zip(self.endian)
+    }
+}

@@ -1,0 +1,66 @@
+//! Which function of a program's call chain waits for a futex: the first that is none of a library
+//! of locks.
+
+use crate::stacks::UserFrame;
+
+/// Files that make futexes into locks for others.
+const FILES: [&str; 6] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++.so"];
+
+/// How such functions begin, where they are linked into the program.
+const FUNCTIONS: [&str; 19] = [
+    "__lll_",
+    "lll_",
+    "__futex",
+    "futex",
+    "__GI_",
+    "pthread_",
+    "__pthread_",
+    "___pthread_",
+    "__new_sem_",
+    "sem_",
+    "__sem_",
+    "syscall",
+    "__syscall",
+    "__internal_syscall",
+    "__timedwait",
+    "std::sys::",
+    "std::sync::",
+    "std::__",
+    "runtime.",
+];
+
+fn is_locks(frame: &UserFrame) -> bool {
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    let name = frame.symbol.as_deref().unwrap_or_default();
+    let name = name.trim_start_matches('<');
+    FILES.iter().any(|start| file.starts_with(start))
+        || FUNCTIONS.iter().any(|start| name.starts_with(start))
+}
+
+/// The function that waits; the outermost where all are of such libraries.
+pub(super) fn caller(frames: &[UserFrame]) -> Option<&UserFrame> {
+    frames.iter().find(|frame| !is_locks(frame)).or(frames.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_locks_are_stepped_over() {
+        let frame = |symbol: &str, file: &str| UserFrame {
+            symbol: Some(symbol.to_owned()),
+            file: file.to_owned(),
+            address: 0,
+        };
+        let chain = [
+            frame("__lll_lock_wait", "/prog"),
+            frame("pthread_mutex_lock", "/usr/lib/libc.so.6"),
+            frame("take", "/prog"),
+            frame("main", "/prog"),
+        ];
+        assert_eq!(caller(&chain).unwrap().symbol.as_deref(), Some("take"));
+        assert_eq!(caller(&chain[..2]).unwrap().symbol.as_deref(), Some("pthread_mutex_lock"));
+        assert!(caller(&[]).is_none());
+    }
+}

@@ -1,0 +1,79 @@
+//! Names of the kernel's addresses, and which of them are locks' own code.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tare_symbols::{KallsymsLine, LOCK_SECTIONS};
+
+/// What stands between a lock and the program that looks.
+const LOOKING: [&[u8]; 3] = [b"bpf_", b"__bpf_trace_", b"__traceiter_"];
+
+/// A function of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelName {
+    pub(super) name: String,
+    /// It is a lock's own.
+    pub(super) is_locks: bool,
+    /// It stands between a lock and the program that looks.
+    pub(super) is_looking: bool,
+}
+
+impl KernelName {
+    /// Of a function by its name; `is_locks`: it is a lock's own.
+    #[must_use]
+    pub fn new(name: String, is_locks: bool) -> Self {
+        let is_looking = LOOKING.iter().any(|prefix| name.as_bytes().starts_with(prefix));
+        Self { name, is_locks, is_looking }
+    }
+}
+
+/// The functions that these addresses lie in, by the text of `/proc/kallsyms`. One that is hidden, or
+/// in none, is missing.
+pub(super) fn names(kallsyms: &[u8], addresses: &BTreeSet<u64>) -> HashMap<u64, KernelName> {
+    let mut symbols: Vec<(u64, &[u8])> = Vec::new();
+    let mut bounds = [[0; 2]; LOCK_SECTIONS.len()];
+    for line in kallsyms.split(|byte| *byte == b'\n') {
+        let Some(line) = KallsymsLine::parse(line).filter(|line| line.address != 0) else {
+            continue;
+        };
+        for (bounds, (start, end)) in bounds.iter_mut().zip(LOCK_SECTIONS) {
+            if line.name == start {
+                bounds[0] = line.address;
+            } else if line.name == end {
+                bounds[1] = line.address;
+            }
+        }
+        if matches!(line.kind.to_ascii_uppercase(), b'T' | b'W') {
+            symbols.push((line.address, line.name));
+        }
+    }
+    symbols.sort_by_key(|(address, _)| *address);
+    let name = |address: &u64| {
+        let at = symbols.partition_point(|(start, _)| start <= address).checked_sub(1)?;
+        let start = symbols[at].0;
+        // Of several names of one address the first.
+        let first = symbols.partition_point(|(address, _)| *address < start);
+        let name = symbols[first].1;
+        let is_within = bounds.iter().any(|[start, end]| (start..end).contains(&address));
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some((*address, KernelName::new(name, is_within)))
+    };
+    addresses.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_known_by_their_section() {
+        let text = b"0 T hidden\n1000 T __sched_text_start\n1000 T mutex_lock\n2000 T __sched_text_end\n3000 t fdget_pos\n3000 t other\n4000 t bpf_prog_x\t[bpf]\n5000 D data\n";
+        let found = names(text, &BTreeSet::from([0xfff, 0x1010, 0x3001, 0x4001]));
+        let of = |address| {
+            found.get(&address).map(|name| (name.name.as_str(), name.is_locks, name.is_looking))
+        };
+        assert_eq!(of(0xfff), None);
+        assert!(of(0x1010).unwrap().1);
+        assert_eq!(of(0x3001), Some(("fdget_pos", false, false)));
+        assert_eq!(of(0x4001), Some(("bpf_prog_x", false, true)));
+    }
+}

@@ -1,0 +1,20 @@
+//! Contention: who waited for which kind of lock, and where.
+//!
+//! ```text
+//! lock:contention_begin/end, futex(2)  --BPF programs-->  sums by call chain
+//!     kernel's chains -- /proc/kallsyms --> first function that is no lock's own \
+//!     copied stacks   -- mappings, unwinding, symbols --> the same               --> rows
+//! ```
+
+mod callers;
+mod contention;
+mod kernel_names;
+mod perf;
+mod recorded;
+mod rows;
+mod tracer;
+
+pub use kernel_names::KernelName;
+pub use recorded::{NoLockEvents, RecordedLocks};
+pub use rows::{LockKey, LockRow, lock_document, lock_table};
+pub use tracer::{LockOptions, LockTracer};

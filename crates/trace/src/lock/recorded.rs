@@ -1,0 +1,126 @@
+//! Waits for locks of the kernel in a recording.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tare_format::Words;
+use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX};
+use tare_format::file::Description;
+use tare_format::tracepoint::Format;
+use thiserror::Error;
+
+use super::contention::{ContentionSums, Wait};
+use super::kernel_names::KernelName;
+use super::rows::{LockKey, LockRow, merged, of_kernel};
+use crate::learned::{FieldBytes, Learned};
+
+/// A recording says nothing of locks.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error(
+    "the recording lacks lock:contention_begin or lock:contention_end, or their fields: `tare record -a -g -e lock:contention_begin,lock:contention_end` has what is shown"
+)]
+pub struct NoLockEvents;
+
+/// The fields of a tracepoint that are read.
+#[derive(Clone, Copy, Debug)]
+enum Fields {
+    Begin { lock: FieldBytes, flags: FieldBytes },
+    End { lock: FieldBytes },
+}
+
+impl Fields {
+    /// `None`: it is none of those that are read, or lacks a field.
+    fn of(name: &str, format: &Format) -> Option<Self> {
+        let place = |name: &str| FieldBytes::of(name, format);
+        Some(match name {
+            "lock:contention_begin" => {
+                Self::Begin { lock: place("lock_addr")?, flags: place("flags")? }
+            }
+            "lock:contention_end" => Self::End { lock: place("lock_addr")? },
+            _ => return None,
+        })
+    }
+}
+
+/// Sums of what samples say, which come in order of time.
+#[derive(Debug, Default)]
+pub struct RecordedLocks {
+    events: Learned<Fields>,
+    sums: ContentionSums,
+}
+
+impl RecordedLocks {
+    /// Learns what events there are, where there are more than were known.
+    pub fn learn(&mut self, description: &Description) {
+        self.events.learn(description, Fields::of);
+    }
+
+    /// Whether there are events of begins and of ends.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        let any = |is: fn(&Fields) -> bool| self.events.any(is);
+        any(|fields| matches!(fields, Fields::Begin { .. }))
+            && any(|fields| matches!(fields, Fields::End { .. }))
+    }
+
+    /// Takes the sample of an event, of this thread on this CPU.
+    pub fn take(
+        &mut self,
+        event: usize,
+        time_ns: u64,
+        who: (u32, u32),
+        raw: &[u8],
+        callchain: Option<Words<'_>>,
+    ) {
+        match self.events.of(event) {
+            Some((&Fields::Begin { lock, flags }, endian)) => {
+                let flags = flags.number(raw, endian).cast_unsigned();
+                let chain = callchain.map(kernels_part).unwrap_or_default();
+                let lock = lock.long(raw, endian);
+                self.sums.begin(who, Wait { lock, flags, since_ns: time_ns, chain });
+            }
+            Some((&Fields::End { lock }, endian)) => {
+                self.sums.end(who, lock.long(raw, endian), time_ns);
+            }
+            None => {}
+        }
+    }
+
+    /// The kernel's addresses in call chains.
+    #[must_use]
+    pub fn addresses(&self) -> BTreeSet<u64> {
+        self.sums.read().iter().flat_map(|sums| sums.frames.clone()).collect()
+    }
+
+    /// The sums by caller; the kernel's functions are called by `names`.
+    #[must_use]
+    pub fn rows(&self, by: LockKey, names: &HashMap<u64, KernelName>) -> Vec<LockRow> {
+        merged(self.sums.read().iter().map(|sums| of_kernel(sums, names)), by)
+    }
+
+    /// Waits that found no room in the table.
+    #[must_use]
+    pub fn no_room(&self) -> u64 {
+        self.sums.no_room()
+    }
+}
+
+/// The kernel's addresses of a call chain, the innermost first.
+fn kernels_part(chain: Words<'_>) -> Vec<u64> {
+    let marker = |at: &u64| *at >= PERF_CONTEXT_MAX;
+    let from = chain.iter().skip_while(|at| *at != PERF_CONTEXT_KERNEL).skip(1);
+    from.take_while(|at| !marker(at)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kernels_frames_are_taken() {
+        let words = [PERF_CONTEXT_KERNEL, 1, 2, PERF_CONTEXT_MAX + 7, 3];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let chain = Words::new(&bytes, tare_format::Endian::NATIVE);
+        assert_eq!(kernels_part(chain), [1, 2]);
+        assert!(kernels_part(Words::new(&[], tare_format::Endian::NATIVE)).is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! Sums of waits as rows of a table: by kind of lock and caller.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tare_format::printable;
+use tare_kernel::bpf::{LockKind, LockSums};
+
+use super::kernel_names::KernelName;
+
+/// By what rows are sorted, the greatest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockKey {
+    /// How often it was waited for.
+    Contended,
+    /// All waits.
+    #[default]
+    Total,
+    /// The longest.
+    Max,
+    /// The mean.
+    Average,
+}
+
+/// The waits of one caller for one kind of lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockRow {
+    /// Which kind, as `perf lock contention` calls it, or `futex`.
+    pub kind: &'static str,
+    /// The function that waits. Untrusted.
+    pub caller: String,
+    /// Its file; of the kernel none.
+    pub file: Option<String>,
+    /// How many waits.
+    pub waits: u64,
+    /// All of them, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// The call chain that waited longest in all: its functions, the innermost first. Untrusted.
+    pub stack: Vec<String>,
+    /// How long that was, in nanoseconds.
+    pub(super) of_stack_ns: u64,
+}
+
+impl LockRow {
+    /// The mean, in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        if self.waits == 0 { 0.0 } else { self.total_ns as f64 / self.waits as f64 }
+    }
+}
+
+// The flags of `lock:contention_begin` (`include/trace/events/lock.h`).
+const SPIN: u32 = 1;
+const READ: u32 = 2;
+const WRITE: u32 = 4;
+const RT: u32 = 8;
+const PERCPU: u32 = 16;
+const MUTEX: u32 = 32;
+
+/// Whether a CPU spins for it, and no task leaves its CPU.
+pub(super) fn is_spinning(flags: u32) -> bool {
+    flags & (SPIN | MUTEX) == SPIN
+}
+
+/// The kind of a kernel's lock, in the words of `perf lock contention`.
+pub(super) fn kind_name(flags: u32) -> &'static str {
+    let is = |wanted: u32| flags & wanted == wanted;
+    match () {
+        () if is(MUTEX) => "mutex",
+        () if is(PERCPU | WRITE) => "pcpu-sem:W",
+        () if is(PERCPU) => "pcpu-sem:R",
+        () if is(RT | READ) => "rwlock-rt:R",
+        () if is(RT | WRITE) => "rwlock-rt:W",
+        () if is(RT) => "rt-mutex",
+        () if is(SPIN | READ) => "rwlock:R",
+        () if is(SPIN | WRITE) => "rwlock:W",
+        () if is(SPIN) => "spinlock",
+        () if is(READ) => "rwsem:R",
+        () if is(WRITE) => "rwsem:W",
+        () => "semaphore",
+    }
+}
+
+/// Waits of which nobody knows the caller.
+pub(super) fn row(sums: &LockSums, kind: &'static str) -> LockRow {
+    LockRow {
+        kind,
+        caller: "[unknown]".to_owned(),
+        file: None,
+        waits: sums.waits,
+        total_ns: sums.total_ns,
+        max_ns: sums.max_ns,
+        stack: Vec::new(),
+        of_stack_ns: sums.total_ns,
+    }
+}
+
+/// Waits for a lock of the kernel. The program that looks has no name of its own where the kernel doesn't list it: what stands above
+/// the last frame that leads to it is left out too.
+pub(super) fn of_kernel(sums: &LockSums, names: &HashMap<u64, KernelName>) -> LockRow {
+    let frames: Vec<_> = sums.frames.iter().map(|address| names.get(address)).collect();
+    let is_looking = |frame: &Option<&KernelName>| frame.is_some_and(|name| name.is_looking);
+    let from = frames.iter().rposition(is_looking).map_or(0, |at| at + 1);
+    let is_locks = |frame: &&Option<&KernelName>| frame.is_some_and(|name| name.is_locks);
+    let own = frames[from..].iter().take_while(is_locks).count();
+    let name = |(address, name): (&u64, &Option<&KernelName>)| {
+        name.map_or_else(|| format!("[{address:#x}]"), |name| name.name.clone())
+    };
+    let all: Vec<_> = sums.frames.iter().zip(&frames).map(name).collect();
+    let stack = all.get(from + own..).unwrap_or_default().to_vec();
+    let kind = match sums.kind {
+        LockKind::Kernel(flags) => kind_name(flags),
+        LockKind::Futex(_) => "futex",
+    };
+    let row = row(sums, kind);
+    let caller = stack.first().or(all.last()).cloned();
+    LockRow { caller: caller.unwrap_or(row.caller), stack, ..row }
+}
+
+/// Rows with the same kind and caller are one.
+pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<LockRow> {
+    let mut all: BTreeMap<(&'static str, String, Option<String>), LockRow> = BTreeMap::new();
+    for row in rows {
+        let key = (row.kind, row.caller.clone(), row.file.clone());
+        let Some(sum) = all.get_mut(&key) else {
+            all.insert(key, row);
+            continue;
+        };
+        sum.waits += row.waits;
+        sum.total_ns += row.total_ns;
+        sum.max_ns = sum.max_ns.max(row.max_ns);
+        if row.of_stack_ns > sum.of_stack_ns {
+            (sum.of_stack_ns, sum.stack) = (row.of_stack_ns, row.stack);
+        }
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.sort_by(|a, b| match by {
+        LockKey::Contended => b.waits.cmp(&a.waits),
+        LockKey::Total => b.total_ns.cmp(&a.total_ns),
+        LockKey::Max => b.max_ns.cmp(&a.max_ns),
+        LockKey::Average => b.mean_ns().total_cmp(&a.mean_ns()),
+    });
+    all
+}
+
+/// A line for each row; with `stacks` the call chain below it.
+#[must_use]
+pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
+    let mut into = String::new();
+    let _ = writeln!(
+        into,
+        "{:>10} {:>12} {:>11} {:>11}  {:<12} caller",
+        "contended", "total ms", "mean us", "max us", "type"
+    );
+    for row in rows {
+        let _ = write!(
+            into,
+            "{:>10} {:>12.3} {:>11.2} {:>11.2}  {:<12} {}",
+            row.waits,
+            row.total_ns as f64 / 1e6,
+            row.mean_ns() / 1e3,
+            row.max_ns as f64 / 1e3,
+            row.kind,
+            printable(&row.caller)
+        );
+        if let Some(file) = &row.file {
+            let _ = write!(into, " ({})", printable(file));
+        }
+        into.push('\n');
+        if stacks {
+            for function in &row.stack {
+                let _ = writeln!(into, "{:>50} > {}", "", printable(function));
+            }
+        }
+    }
+    if rows.is_empty() {
+        into.push_str("nobody waited\n");
+    }
+    into
+}
+
+/// The same as a document; `missing` are waits and call chains that found no room.
+#[must_use]
+pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
+    let lock = |row: &LockRow| {
+        json!({
+            "type": row.kind,
+            "caller": row.caller,
+            "file": row.file,
+            "contended": row.waits,
+            "total_ns": row.total_ns,
+            "mean_ns": row.mean_ns(),
+            "max_ns": row.max_ns,
+            "stack": row.stack,
+        })
+    };
+    json!({
+        "version": 1,
+        "locks": rows.iter().map(lock).collect::<Vec<_>>(),
+        "missing_waits": missing.0,
+        "missing_stacks": missing.1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_caller_are_one() {
+        let row = |caller: &str, total_ns, stack: &str| LockRow {
+            kind: "mutex",
+            caller: caller.to_owned(),
+            file: None,
+            waits: 1,
+            total_ns,
+            max_ns: total_ns,
+            stack: vec![stack.to_owned()],
+            of_stack_ns: total_ns,
+        };
+        let rows = [row("a", 1, "x"), row("b", 5, "y"), row("a", 7, "z")];
+        let rows = merged(rows.into_iter(), LockKey::Total);
+        let found: Vec<_> =
+            rows.iter().map(|row| (&row.caller[..], row.waits, row.total_ns, row.max_ns)).collect();
+        assert_eq!(found, [("a", 2, 8, 7), ("b", 1, 5, 5)]);
+        assert_eq!(rows[0].stack, ["z"]);
+    }
+
+    #[test]
+    fn kinds_are_called_as_perf_calls_them() {
+        let names = [1, 3, 5, 2, 4, 8, 10, 18, 20, 32, 33, 0].map(kind_name);
+        let wanted = [
+            "spinlock",
+            "rwlock:R",
+            "rwlock:W",
+            "rwsem:R",
+            "rwsem:W",
+            "rt-mutex",
+            "rwlock-rt:R",
+            "pcpu-sem:R",
+            "pcpu-sem:W",
+            "mutex",
+            "mutex",
+            "semaphore",
+        ];
+        assert_eq!(names, wanted);
+    }
+}

@@ -1,0 +1,111 @@
+//! Tracepoints of the scheduler: their raw bytes as what happened.
+
+use tare_format::file::Description;
+use tare_format::tracepoint::Format;
+use thiserror::Error;
+
+use super::event::{Happened, State, Task};
+use crate::learned::{FieldBytes, Learned};
+
+/// A recording says nothing of context switches.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error(
+    "the recording has no sched:sched_switch with its fields: `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task` has all that is shown"
+)]
+pub struct NoSchedEvents;
+
+/// The fields of a tracepoint that are read.
+#[derive(Clone, Copy, Debug)]
+enum Fields {
+    Switch { prev: (FieldBytes, FieldBytes), state: FieldBytes, next: (FieldBytes, FieldBytes) },
+    Wakeup { task: (FieldBytes, FieldBytes) },
+    Migrate { task: (FieldBytes, FieldBytes), from: FieldBytes, to: FieldBytes },
+}
+
+impl Fields {
+    /// `None`: it is none of those that are read, or lacks a field.
+    fn of(name: &str, format: &Format) -> Option<Self> {
+        let place = |name: &str| FieldBytes::of(name, format);
+        let task = || Some((place("pid")?, place("comm")?));
+        Some(match name {
+            "sched:sched_switch" => Self::Switch {
+                prev: (place("prev_pid")?, place("prev_comm")?),
+                state: place("prev_state")?,
+                next: (place("next_pid")?, place("next_comm")?),
+            },
+            "sched:sched_wakeup" | "sched:sched_waking" | "sched:sched_wakeup_new" => {
+                Self::Wakeup { task: task()? }
+            }
+            "sched:sched_migrate_task" => {
+                Self::Migrate { task: task()?, from: place("orig_cpu")?, to: place("dest_cpu")? }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The scheduler's tracepoints of a recording, or of events that were opened.
+#[derive(Debug, Default)]
+pub struct Tracepoints(Learned<Fields>);
+
+impl Tracepoints {
+    /// Learns what events there are, where there are more than were known. Their fields are in the
+    /// recording.
+    pub fn learn(&mut self, description: &Description) {
+        self.0.learn(description, Fields::of);
+    }
+
+    /// Learns an event that was opened, called `system:name`; the next number is its.
+    pub fn push(&mut self, name: &str, format: Option<&Format>) {
+        self.0.push(format.and_then(|format| Fields::of(name, format)));
+    }
+
+    /// Whether there is a tracepoint of context switches.
+    #[must_use]
+    pub fn has_switches(&self) -> bool {
+        self.0.any(|fields| matches!(fields, Fields::Switch { .. }))
+    }
+
+    /// Whether samples of an event say anything: [`Self::decode`].
+    #[must_use]
+    pub fn reads(&self, event: usize) -> bool {
+        self.0.of(event).is_some()
+    }
+
+    /// What the sample of an event says. `current` is the task that it was taken in, and `cpu` where;
+    /// all tasks are meant.
+    #[must_use]
+    pub fn decode<'a>(
+        &self,
+        event: usize,
+        raw: &'a [u8],
+        current: Task<'a>,
+        cpu: u32,
+    ) -> Option<Happened<'a>> {
+        let (fields, endian) = self.0.of(event)?;
+        let task = |(tid, comm): (FieldBytes, FieldBytes)| {
+            let tid = tid.number(raw, endian);
+            Task { tid, pid: None, comm: comm.text(raw), is_meant: true }
+        };
+        Some(match *fields {
+            Fields::Switch { prev, state, next } => {
+                let mut prev = task(prev);
+                if prev.tid == current.tid {
+                    prev.pid = current.pid;
+                }
+                let state = u64::from(state.number(raw, endian).cast_unsigned());
+                Happened::Switch { cpu, prev, state: State(state), next: task(next) }
+            }
+            Fields::Wakeup { task: woken } => {
+                Happened::Wakeup { cpu, waker: current, task: task(woken) }
+            }
+            Fields::Migrate { task: moved, from, to } => Happened::Migrate {
+                cpu,
+                mover: current,
+                task: task(moved),
+                from: from.number(raw, endian).cast_unsigned(),
+                to: to.number(raw, endian).cast_unsigned(),
+            },
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! Scheduling: who ran where and for how long, and how long tasks waited for a CPU.
+//!
+//! ```text
+//! sched_switch, sched_waking, …  --Decoder--> Happened --Sched--> Slice: a task left its CPU
+//!     of a recording or live                            \-------> Sums by task and by CPU
+//! ```
+
+mod decode;
+mod event;
+mod json;
+mod perf;
+mod slices;
+mod sums;
+mod table;
+mod timehist;
+mod tracer;
+
+pub use decode::{NoSchedEvents, Tracepoints};
+pub use event::{Happened, Slice, State, Task};
+pub use json::{JSON_VERSION, sums_document, switch_object};
+pub use slices::{Sched, SchedOptions};
+pub use sums::{CpuSums, TaskSums, Waits};
+pub use table::{SortKey, cpu_table, histogram_lines, sorted, task_table};
+pub use timehist::{Timehist, TimehistOptions};
+pub use tracer::SchedTracer;

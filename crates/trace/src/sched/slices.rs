@@ -1,0 +1,310 @@
+//! Context switches and wake-ups, one after the other, as slices of time that tasks ran.
+
+use std::collections::HashMap;
+
+use super::event::{Happened, Slice, State, Task};
+use super::sums::{CpuSums, TaskSums};
+
+/// So many tasks are known at most.
+const TASKS: usize = 1 << 16;
+/// So many CPUs: Linux has at most 8,192.
+const CPUS: usize = 1 << 13;
+
+/// What counts.
+#[derive(Clone, Debug)]
+pub struct SchedOptions {
+    /// Nothing before this time counts.
+    pub from_ns: u64,
+    /// Nothing behind this one.
+    pub to_ns: u64,
+    /// Only what happens on these CPUs; none: on all.
+    pub cpus: Vec<u32>,
+    /// Nothing is summed up by task.
+    pub only_slices: bool,
+}
+
+impl Default for SchedOptions {
+    fn default() -> Self {
+        Self { from_ns: 0, to_ns: u64::MAX, cpus: Vec::new(), only_slices: false }
+    }
+}
+
+/// What is known of a task between its slices.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// When it left its last CPU; 0: not seen.
+    left_ns: u64,
+    /// Since when it can run; 0: it sleeps, or runs.
+    ready_ns: u64,
+    last_cpu: Option<u32>,
+}
+
+/// What is known of a CPU.
+#[derive(Debug, Default)]
+struct Cpu {
+    /// The last switch; 0: none.
+    since_ns: u64,
+    /// When its idle task left it; 0: not seen.
+    idle_left_ns: u64,
+    /// The task that it has, and whether that is meant.
+    current: Option<(i32, bool)>,
+    sums: CpuSums,
+}
+
+/// Turns what happens into slices, and sums them up. Takes some 50 bytes for each living task and 150
+/// for each that had a CPU, of which there are at most 65,536 each, and 1.2 KB more for one that has
+/// waited.
+#[derive(Debug)]
+pub struct Sched {
+    options: SchedOptions,
+    known: HashMap<i32, Known, foldhash::fast::RandomState>,
+    sums: HashMap<i32, TaskSums, foldhash::fast::RandomState>,
+    cpus: Vec<Cpu>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    no_room: u64,
+}
+
+impl Sched {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub fn new(options: SchedOptions) -> Self {
+        Self {
+            options,
+            known: HashMap::default(),
+            sums: HashMap::default(),
+            cpus: Vec::new(),
+            first_ns: None,
+            last_ns: 0,
+            no_room: 0,
+        }
+    }
+
+    /// Takes in what happened; of a switch, the slice that it ends, where that is within the time that
+    /// is asked for.
+    pub fn take(&mut self, time_ns: u64, happened: &Happened<'_>) -> Option<Slice> {
+        match happened {
+            Happened::Switch { cpu, prev, state, next } => {
+                return self.switch(time_ns, *cpu, (prev, *state), next);
+            }
+            Happened::Wakeup { task, .. } => {
+                if let Some(known) = self.known(task)
+                    && known.ready_ns == 0
+                {
+                    known.ready_ns = time_ns;
+                }
+            }
+            Happened::Migrate { .. } => {}
+            Happened::Begin(task) => {
+                self.known.remove(&task.tid);
+            }
+        }
+        None
+    }
+
+    /// What is known of a task that is meant; `None` also where there is no room for one more.
+    fn known(&mut self, task: &Task<'_>) -> Option<&mut Known> {
+        if task.tid == 0 || !task.is_meant {
+            return None;
+        }
+        if self.known.len() >= TASKS && !self.known.contains_key(&task.tid) {
+            return None;
+        }
+        Some(self.known.entry(task.tid).or_default())
+    }
+
+    fn cpu(&mut self, number: u32) -> Option<&mut Cpu> {
+        let at = usize::try_from(number).ok().filter(|at| *at < CPUS)?;
+        if at >= self.cpus.len() {
+            self.cpus.resize_with(at + 1, Cpu::default);
+        }
+        self.cpus.get_mut(at)
+    }
+
+    fn switch(
+        &mut self,
+        time_ns: u64,
+        cpu: u32,
+        (prev, state): (&Task<'_>, State),
+        next: &Task<'_>,
+    ) -> Option<Slice> {
+        let SchedOptions { from_ns, to_ns, .. } = self.options;
+        let of_cpu = self.cpu(cpu)?;
+        // Where switches were lost, or are left out as nobody in them is meant, the task that leaves
+        // the CPU is not the one that got it.
+        let is_known = of_cpu.current.is_none_or(|(tid, _)| tid == prev.tid);
+        let since_ns = std::mem::replace(&mut of_cpu.since_ns, time_ns);
+        of_cpu.current = Some((next.tid, next.is_meant));
+        let since_ns = if is_known { since_ns } else { 0 };
+        let idle = (prev.tid == 0).then(|| std::mem::replace(&mut of_cpu.idle_left_ns, time_ns));
+        let known = match idle {
+            Some(left_ns) => Known { left_ns, ..Known::default() },
+            None => self.known(prev).map(|known| *known).unwrap_or_default(),
+        };
+        if state.is_end() {
+            self.known.remove(&prev.tid);
+        } else if let Some(known) = self.known(prev) {
+            let ready_ns = if state.is_runnable() { time_ns } else { 0 };
+            *known = Known { left_ns: time_ns, ready_ns, last_cpu: Some(cpu) };
+        }
+        let is_late = time_ns > to_ns && (since_ns == 0 || since_ns > to_ns);
+        if time_ns < from_ns || is_late || !self.has_cpu(cpu) {
+            return None;
+        }
+        let (begin_ns, end_ns) = (since_ns.max(from_ns), time_ns.min(to_ns));
+        let mut slice = Slice { time_ns: end_ns, ..Slice::default() };
+        if since_ns > 0 {
+            slice.since_ns = Some(begin_ns);
+            slice.run_ns = end_ns.saturating_sub(begin_ns);
+            let since =
+                |past_ns: u64| if past_ns == 0 { 0 } else { begin_ns.saturating_sub(past_ns) };
+            (slice.wait_ns, slice.delay_ns) = (since(known.left_ns), since(known.ready_ns));
+            slice.has_delay = (1..=begin_ns).contains(&known.ready_ns);
+        }
+        self.first_ns = self.first_ns.or(Some(if since_ns > 0 { begin_ns } else { end_ns }));
+        self.last_ns = self.last_ns.max(end_ns);
+        self.add(cpu, prev, &slice, state, known.last_cpu);
+        Some(slice)
+    }
+
+    fn has_cpu(&self, cpu: u32) -> bool {
+        self.options.cpus.is_empty() || self.options.cpus.contains(&cpu)
+    }
+
+    fn add(&mut self, cpu: u32, task: &Task<'_>, slice: &Slice, state: State, before: Option<u32>) {
+        let has_moved = before.is_some_and(|before| before != cpu);
+        if let Some(of_cpu) = self.cpu(cpu) {
+            of_cpu.sums.add(task, slice, has_moved);
+        }
+        if task.tid == 0 || !task.is_meant || self.options.only_slices {
+            return;
+        }
+        if self.sums.len() >= TASKS && !self.sums.contains_key(&task.tid) {
+            self.no_room += 1;
+            return;
+        }
+        let sums = self.sums.entry(task.tid).or_insert_with(|| TaskSums::new(task.tid));
+        sums.add(task, slice, state, has_moved);
+    }
+
+    /// Nothing more happens; it is this time, where that is known. What tasks have run since they got
+    /// their CPU is added to their sums.
+    pub fn finish(&mut self, time_ns: Option<u64>) {
+        let end_ns = time_ns.unwrap_or(self.last_ns).min(self.options.to_ns);
+        for (number, cpu) in self.cpus.iter_mut().enumerate() {
+            let cpus = &self.options.cpus;
+            if !cpus.is_empty() && !cpus.iter().any(|cpu| *cpu as usize == number) {
+                continue;
+            }
+            let Some((tid, is_meant)) = cpu.current.take().filter(|_| cpu.since_ns > 0) else {
+                continue;
+            };
+            let run_ns = end_ns.saturating_sub(cpu.since_ns.max(self.options.from_ns));
+            if tid == 0 {
+                cpu.sums.idle_ns += run_ns;
+            } else if is_meant {
+                cpu.sums.run_ns += run_ns;
+                if let Some(sums) = self.sums.get_mut(&tid) {
+                    sums.run_ns += run_ns;
+                }
+            }
+        }
+        self.last_ns = self.last_ns.max(end_ns);
+    }
+
+    /// How much time was seen, in nanoseconds.
+    #[must_use]
+    pub fn seen_ns(&self) -> u64 {
+        self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns))
+    }
+
+    /// The sums of tasks that had a CPU, in no order.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskSums> {
+        self.sums.values()
+    }
+
+    /// The CPUs that were seen, with their numbers.
+    pub fn cpus(&self) -> impl Iterator<Item = (usize, &CpuSums)> {
+        self.cpus.iter().map(|cpu| &cpu.sums).enumerate().filter(|(_, sums)| sums.switches > 0)
+    }
+
+    /// Switches of tasks that found no room in the table.
+    #[must_use]
+    pub fn no_room(&self) -> u64 {
+        self.no_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tid: i32) -> Task<'static> {
+        Task { tid, pid: Some(tid), comm: b"x", is_meant: true }
+    }
+
+    fn switch(cpu: u32, prev: i32, state: u64, next: i32) -> Happened<'static> {
+        Happened::Switch { cpu, prev: task(prev), state: State(state), next: task(next) }
+    }
+
+    fn wake(tid: i32) -> Happened<'static> {
+        Happened::Wakeup { cpu: 0, waker: task(0), task: task(tid) }
+    }
+
+    /// Task 7 sleeps from 20, is woken at 50, waits until 60 and runs on the other CPU until 100.
+    #[test]
+    fn a_sleep_a_wait_and_a_run() {
+        let mut sched = Sched::new(SchedOptions::default());
+        let events = [
+            (10, switch(0, 0, 0, 7)),
+            (20, switch(0, 7, 1, 0)),
+            (30, switch(1, 0, 0, 8)),
+            (50, wake(7)),
+            (55, wake(7)),
+            (60, switch(1, 8, 0, 7)),
+            (100, switch(1, 7, 0x100, 8)),
+        ];
+        let slices: Vec<_> =
+            events.iter().map(|(time_ns, happened)| sched.take(*time_ns, happened)).collect();
+        let last = slices[6].unwrap();
+        assert_eq!((last.run_ns, last.wait_ns, last.delay_ns), (40, 40, 10));
+        assert_eq!(slices[0].unwrap().since_ns, None);
+        sched.finish(Some(110));
+        let of = |tid| sched.tasks().find(|sums| sums.tid == tid).unwrap();
+        assert_eq!((of(7).run_ns, of(7).migrations, of(7).preempted), (50, 1, 1));
+        // It runs on from 100, and its wait from 60 to 100 ends with its next slice.
+        assert_eq!((of(8).run_ns, of(8).preempted, of(8).waits.count), (40, 1, 0));
+        let cpus: Vec<_> =
+            sched.cpus().map(|(cpu, sums)| (cpu, sums.run_ns, sums.idle_ns)).collect();
+        assert_eq!(cpus, [(0, 10, 90), (1, 80, 0)]);
+        assert_eq!(sched.seen_ns(), 100);
+    }
+
+    /// As in `perf sched timehist`: the idle task of a CPU waits while another runs there.
+    #[test]
+    fn an_idle_task_waits_for_its_cpu() {
+        let mut sched = Sched::new(SchedOptions::default());
+        let events = [(10, 0, 0, 7), (15, 1, 8, 0), (20, 0, 7, 0), (45, 1, 0, 8), (50, 0, 0, 7)];
+        let slices: Vec<_> = events
+            .iter()
+            .map(|&(time_ns, cpu, prev, next)| {
+                let slice = sched.take(time_ns, &switch(cpu, prev, 1, next)).unwrap();
+                (slice.wait_ns, slice.run_ns)
+            })
+            .collect();
+        assert_eq!(slices, [(0, 0), (0, 0), (0, 10), (0, 30), (10, 30)]);
+    }
+
+    #[test]
+    fn only_the_time_that_is_asked_for_counts() {
+        let options = SchedOptions { from_ns: 15, to_ns: 40, ..SchedOptions::default() };
+        let mut sched = Sched::new(options);
+        let events = [(10, 0, 7), (20, 7, 8), (50, 8, 0), (60, 0, 7)];
+        let slices: Vec<_> = events
+            .iter()
+            .map(|&(time_ns, prev, next)| sched.take(time_ns, &switch(0, prev, 1, next)))
+            .map(|slice| slice.map(|slice| (slice.time_ns, slice.run_ns)))
+            .collect();
+        assert_eq!(slices, [None, Some((20, 5)), Some((40, 20)), None]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Sums of slices, by task and by CPU.
+
+use tare_kernel::histogram::Histogram;
+
+use super::event::{Slice, State, Task};
+
+/// How long tasks waited for a CPU while they could have run.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    /// How often.
+    pub count: u64,
+    /// All of it, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// When the longest ended, in nanoseconds of the clock of what happened.
+    pub max_at_ns: u64,
+    /// How they are distributed; `None`: there was none.
+    histogram: Option<Box<Histogram>>,
+}
+
+impl Waits {
+    fn add(&mut self, delay_ns: u64, at_ns: u64) {
+        self.count += 1;
+        self.total_ns = self.total_ns.saturating_add(delay_ns);
+        if delay_ns >= self.max_ns {
+            (self.max_ns, self.max_at_ns) = (delay_ns, at_ns);
+        }
+        self.histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).count(delay_ns);
+    }
+
+    /// Adds those of another.
+    pub fn add_all(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        if other.max_ns >= self.max_ns {
+            (self.max_ns, self.max_at_ns) = (other.max_ns, other.max_at_ns);
+        }
+        if let Some(histogram) = &other.histogram {
+            self.histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).add(histogram);
+        }
+    }
+
+    /// The mean, in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
+    }
+
+    /// The wait, in nanoseconds, that this share of them was not longer than, to within a bucket of
+    /// the histogram (a quarter of a power of two). Never above the longest.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> f64 {
+        let quantile = self.histogram.as_ref().map_or(0.0, |histogram| histogram.quantile(share));
+        quantile.min(self.max_ns as f64)
+    }
+
+    /// How they are distributed: the first nanosecond of each bucket, the first beyond it, and how
+    /// many.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.histogram.iter().flat_map(|histogram| histogram.buckets())
+    }
+}
+
+/// The sums of a task.
+#[derive(Clone, Debug)]
+pub struct TaskSums {
+    /// Its number.
+    pub tid: i32,
+    /// Its process, where that is known.
+    pub pid: Option<i32>,
+    /// Its name when it had a CPU last. Untrusted.
+    pub comm: Vec<u8>,
+    /// How long it ran, in nanoseconds.
+    pub run_ns: u64,
+    /// How often it left a CPU.
+    pub switches: u64,
+    /// How often it left one although it could have gone on.
+    pub preempted: u64,
+    /// How often it got another CPU than it had before.
+    pub migrations: u64,
+    /// How long it waited for a CPU.
+    pub waits: Waits,
+}
+
+impl TaskSums {
+    pub(super) fn new(tid: i32) -> Self {
+        Self {
+            tid,
+            pid: None,
+            comm: Vec::new(),
+            run_ns: 0,
+            switches: 0,
+            preempted: 0,
+            migrations: 0,
+            waits: Waits::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, task: &Task<'_>, slice: &Slice, state: State, has_moved: bool) {
+        self.pid = task.pid.or(self.pid);
+        if self.comm != task.comm {
+            self.comm.clear();
+            self.comm.extend_from_slice(task.comm);
+        }
+        self.run_ns += slice.run_ns;
+        self.switches += 1;
+        self.preempted += u64::from(state.is_runnable());
+        self.migrations += u64::from(has_moved);
+        if let (true, Some(since_ns)) = (slice.has_delay, slice.since_ns) {
+            self.waits.add(slice.delay_ns, since_ns);
+        }
+    }
+}
+
+/// The sums of a CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CpuSums {
+    /// How long tasks ran that are asked for, in nanoseconds.
+    pub run_ns: u64,
+    /// How long nobody did, in nanoseconds.
+    pub idle_ns: u64,
+    /// How often such a task left it; where all are asked for also the idle task.
+    pub switches: u64,
+    /// How often it got a task that had another CPU before.
+    pub migrations: u64,
+    /// How long tasks waited for it.
+    pub waits: Waits,
+}
+
+impl CpuSums {
+    pub(super) fn add(&mut self, task: &Task<'_>, slice: &Slice, has_moved: bool) {
+        if !task.is_meant {
+            return;
+        }
+        self.switches += 1;
+        if task.tid == 0 {
+            self.idle_ns += slice.run_ns;
+        } else {
+            self.run_ns += slice.run_ns;
+            self.migrations += u64::from(has_moved);
+            if let (true, Some(since_ns)) = (slice.has_delay, slice.since_ns) {
+                self.waits.add(slice.delay_ns, since_ns);
+            }
+        }
+    }
+}

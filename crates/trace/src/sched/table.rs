@@ -1,0 +1,179 @@
+//! Tables of scheduling: a line for each task, and for each CPU.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tare_format::printable;
+
+use super::slices::Sched;
+use super::sums::{TaskSums, Waits};
+
+/// How wide the bars of histograms are.
+const BAR: usize = 40;
+/// How wide the column of tasks is at most; what is longer pushes the others.
+const TASK: usize = 30;
+
+/// By what lines of tasks are sorted, the greatest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortKey {
+    /// The longest wait.
+    Max,
+    /// The mean of waits.
+    Average,
+    /// The time that it ran.
+    #[default]
+    Runtime,
+    /// How often it left a CPU.
+    Switches,
+    /// All its waits.
+    Wait,
+}
+
+/// Tasks in the order in which they are shown.
+#[must_use]
+pub fn sorted(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
+    let mut tasks: Vec<_> = sched.tasks().collect();
+    tasks.sort_by(|a, b| {
+        let order = match by {
+            SortKey::Max => b.waits.max_ns.cmp(&a.waits.max_ns),
+            SortKey::Average => b.waits.mean_ns().total_cmp(&a.waits.mean_ns()),
+            SortKey::Runtime => b.run_ns.cmp(&a.run_ns),
+            SortKey::Switches => b.switches.cmp(&a.switches),
+            SortKey::Wait => b.waits.total_ns.cmp(&a.waits.total_ns),
+        };
+        order.then(a.tid.cmp(&b.tid))
+    });
+    tasks
+}
+
+fn waits(into: &mut String, waits: &Waits) {
+    let micro = |ns: f64| ns / 1e3;
+    let _ = write!(
+        into,
+        " {:>9} {:>10.3} {:>9.2} {:>9.2} {:>9.2} {:>10.2}",
+        waits.count,
+        waits.total_ns as f64 / 1e6,
+        micro(waits.mean_ns()),
+        micro(waits.quantile_ns(0.5)),
+        micro(waits.quantile_ns(0.99)),
+        micro(waits.max_ns as f64)
+    );
+}
+
+const WAITS: &str = "    waits    wait ms   mean us    p50 us    p99 us     max us";
+
+/// A line for each task, and their sum. `max at` is in seconds of the clock of what happened.
+#[must_use]
+pub fn task_table(tasks: &[&TaskSums]) -> String {
+    let mut into = String::new();
+    let _ = writeln!(
+        into,
+        "{:<TASK$} {:>11} {:>9} {:>9} {:>10} {WAITS}     max at s",
+        "task", "run ms", "switches", "preempted", "migrations"
+    );
+    let mut all = TaskSums::new(0);
+    for task in tasks {
+        let comm = printable(&task.comm);
+        let label = match task.pid.filter(|pid| *pid != task.tid) {
+            Some(pid) => format!("{comm}[{}/{pid}]", task.tid),
+            None => format!("{comm}[{}]", task.tid),
+        };
+        line(&mut into, &label, task);
+        if task.waits.count > 0 {
+            let ns = task.waits.max_at_ns;
+            let _ = write!(into, " {:>5}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
+        }
+        into.push('\n');
+        all.run_ns += task.run_ns;
+        all.switches += task.switches;
+        all.preempted += task.preempted;
+        all.migrations += task.migrations;
+        all.waits.add_all(&task.waits);
+    }
+    line(&mut into, "total", &all);
+    into.push('\n');
+    into
+}
+
+fn line(into: &mut String, label: &str, task: &TaskSums) {
+    let _ = write!(
+        into,
+        "{label:<TASK$} {:>11.3} {:>9} {:>9} {:>10}",
+        task.run_ns as f64 / 1e6,
+        task.switches,
+        task.preempted,
+        task.migrations
+    );
+    waits(into, &task.waits);
+}
+
+/// A line for each CPU. Shares are of the time that was seen; where `all` tasks are asked for, also
+/// how long it was idle.
+#[must_use]
+pub fn cpu_table(sched: &Sched, all: bool) -> String {
+    let mut into = String::new();
+    let idle = if all { "     idle ms  idle %" } else { "" };
+    let _ = writeln!(
+        into,
+        "{:>4} {:>11} {:>7}{idle} {:>9} {:>10} {WAITS}",
+        "CPU", "run ms", "run %", "switches", "migrations"
+    );
+    let seen_ns = sched.seen_ns();
+    let percent = |ns: u64| if seen_ns == 0 { 0.0 } else { 100.0 * ns as f64 / seen_ns as f64 };
+    for (cpu, sums) in sched.cpus() {
+        let _ = write!(
+            into,
+            "{cpu:>4} {:>11.3} {:>7.2}",
+            sums.run_ns as f64 / 1e6,
+            percent(sums.run_ns)
+        );
+        if all {
+            let _ =
+                write!(into, " {:>11.3} {:>7.2}", sums.idle_ns as f64 / 1e6, percent(sums.idle_ns));
+        }
+        let _ = write!(into, " {:>9} {:>10}", sums.switches, sums.migrations);
+        waits(&mut into, &sums.waits);
+        into.push('\n');
+    }
+    into
+}
+
+/// A distribution as lines: one for each power of two, from the shortest to the longest. Buckets
+/// are from, to (in nanoseconds) and how many.
+#[must_use]
+pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String {
+    let mut powers: BTreeMap<u32, u64> = BTreeMap::new();
+    for (from, _, count) in buckets {
+        *powers.entry(from.checked_ilog2().unwrap_or(0)).or_default() += count;
+    }
+    let mut into = String::new();
+    let most = powers.values().copied().max().unwrap_or(1);
+    let (Some(&first), Some(&last)) = (powers.keys().next(), powers.keys().next_back()) else {
+        return into;
+    };
+    for power in first..=last {
+        let count = powers.get(&power).copied().unwrap_or(0);
+        if count == 0 && power > 0 && power < 5 {
+            continue; // all that took less than 32 ns is in the first
+        }
+        let from = if power == 0 { 0 } else { 1u64 << power };
+        let to = if power == 0 { 1u64 << 5 } else { 2u64 << power };
+        let filled =
+            usize::try_from(u128::from(count) * BAR as u128 / u128::from(most)).unwrap_or(BAR);
+        let bar = "#".repeat(filled.max(usize::from(count > 0)));
+        let _ =
+            writeln!(into, "{:>20} {:>10} {count:10} |{bar:BAR$}|", duration(from), duration(to));
+    }
+    into
+}
+
+/// A bound of a histogram, with its unit.
+fn duration(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => (ns as f64, "ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    if ns < 1_000 { format!("{value} {unit}") } else { format!("{value:.2} {unit}") }
+}

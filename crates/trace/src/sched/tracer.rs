@@ -1,0 +1,123 @@
+//! Who sees the scheduler's events as they happen: BPF programs, or perf events where these can't
+//! be had.
+
+use std::os::fd::BorrowedFd;
+
+use tare_kernel::bpf::{Follow, SchedEvent, SchedEvents, SchedRecord, SchedTask, StepBack};
+use tare_kernel::host::Host;
+
+use super::event::{Happened, State, Task};
+use super::perf::PerfSched;
+use crate::tracer::{TraceError, neither, step_back};
+
+const LACKS: &str =
+    "each switch of the whole machine costs more, and a full ring buffer loses some";
+
+/// What the scheduler does is seen as it happens.
+#[derive(Debug)]
+pub struct SchedTracer {
+    how: How,
+    own: i32,
+    follows_all: bool,
+}
+
+#[derive(Debug)]
+enum How {
+    Bpf(Box<SchedEvents>),
+    Perf(Box<PerfSched>),
+}
+
+impl SchedTracer {
+    /// Begins. `migrations` are told only where they are asked for. Where BPF programs can't be
+    /// loaded, perf events take their place, and the second part says why.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn start(
+        follow: &Follow,
+        migrations: bool,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<(Self, Option<StepBack>), TraceError> {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let follows_all = matches!(follow, Follow::All(_));
+        let error = match SchedEvents::start(follow, migrations, ring_bytes) {
+            Ok(programs) => {
+                let how = How::Bpf(Box::new(programs));
+                return Ok((Self { how, own, follows_all }, None));
+            }
+            Err(error) => error,
+        };
+        let step = step_back(error, LACKS)?;
+        match PerfSched::start(follow, ring_bytes, host) {
+            Ok(perf) => Ok((Self { how: How::Perf(Box::new(perf)), own, follows_all }, Some(step))),
+            Err(perf) => Err(neither(step, perf)),
+        }
+    }
+
+    /// What becomes readable when much waits to be read.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (programs, perf) = match &self.how {
+            How::Bpf(programs) => (Some(programs.file()), None),
+            How::Perf(perf) => (None, Some(perf.files())),
+        };
+        programs.into_iter().chain(perf.into_iter().flatten())
+    }
+
+    /// Hands over what has happened. With `is_over` nothing more happens, and all that is left comes.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn drain<E>(
+        &mut self,
+        is_over: bool,
+        mut each: impl FnMut(u64, &Happened<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (own, idle_is_meant) = (self.own, self.follows_all);
+        let programs = match &mut self.how {
+            How::Bpf(programs) => programs,
+            How::Perf(perf) => return perf.drain(is_over, each),
+        };
+        if is_over {
+            programs.stop();
+        }
+        loop {
+            let found = programs
+                .drain(|record| each(record.time_ns, &happened(&record, own, idle_is_meant)))?;
+            // Once the programs are gone, what they wrote has an end.
+            if found == 0 || !is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many records found no room.
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`].
+    pub fn missing(&self) -> Result<u64, TraceError> {
+        match &self.how {
+            How::Bpf(programs) => programs.missing().map_err(TraceError::Bpf),
+            How::Perf(perf) => Ok(perf.missing()),
+        }
+    }
+}
+
+fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> Happened<'a> {
+    let task = |task: &SchedTask<'a>| {
+        let (tid, pid) = (task.tid.cast_signed(), task.process.cast_signed());
+        let is_meant = if tid == 0 { idle_is_meant } else { task.is_followed && pid != own };
+        Task { tid, pid: Some(pid), comm: task.comm, is_meant }
+    };
+    let (cpu, of, other) = (record.cpu, task(&record.task), task(&record.other));
+    match record.event {
+        SchedEvent::Switch(state) => {
+            Happened::Switch { cpu, prev: of, state: State(state.into()), next: other }
+        }
+        SchedEvent::Wakeup => Happened::Wakeup { cpu, waker: other, task: of },
+        SchedEvent::Migrate { from, to } => {
+            Happened::Migrate { cpu, mover: other, task: of, from, to }
+        }
+        SchedEvent::Begin => Happened::Begin(of),
+    }
+}

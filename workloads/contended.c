@@ -1,0 +1,110 @@
+/* contended futex|kernel WAITS MILLISECONDS: a thread waits so often for a lock that another holds so long, and prints what it waited
+   in all, in nanoseconds of its own clock. futex: a mutex of the C library, whose holder sleeps. kernel: the lock of an open file's
+   position, whose holder reads so long. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int turn; /* 1: the lock is held, or about to be */
+static int file, waits;
+static long hold_ns;
+static size_t bytes;
+static char *memory;
+
+static long now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void pause_for(long ns) {
+    struct timespec time = {ns / 1000000000L, ns % 1000000000L};
+    nanosleep(&time, NULL);
+}
+
+static void await(int wanted) {
+    while (atomic_load(&turn) != wanted)
+        pause_for(200000);
+}
+
+static void *hold_mutex(void *unused) {
+    for (int i = 0; i < waits; i++) {
+        pthread_mutex_lock(&mutex);
+        atomic_store(&turn, 1);
+        pause_for(hold_ns);
+        pthread_mutex_unlock(&mutex);
+        await(0);
+    }
+    return unused;
+}
+
+__attribute__((noinline)) static long take_mutex(void) {
+    long start = now();
+    pthread_mutex_lock(&mutex);
+    long waited = now() - start;
+    pthread_mutex_unlock(&mutex);
+    return waited;
+}
+
+static void *hold_file(void *unused) {
+    for (int i = 0; i < waits; i++) {
+        atomic_store(&turn, 1);
+        if (pread(file, memory, 1, 0) == 1 && lseek(file, 0, SEEK_SET) == 0 && read(file, memory, bytes) < 0)
+            exit(1);
+        await(0);
+    }
+    return unused;
+}
+
+__attribute__((noinline)) static long take_file(void) {
+    pause_for(2000000); /* the other reads by now */
+    long start = now();
+    lseek(file, 0, SEEK_CUR);
+    return now() - start;
+}
+
+/* A file that takes so long to read, in memory where that is possible. */
+static void make_file(void) {
+    file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0)
+        file = fileno(tmpfile());
+    const size_t most = 64 << 20, step = 4 << 20;
+    memory = malloc(most);
+    memset(memory, 1, most);
+    for (long took = 0; took < hold_ns && bytes < most; bytes += step) {
+        if (write(file, memory, step) != (ssize_t)step)
+            exit(1);
+        lseek(file, 0, SEEK_SET);
+        long start = now();
+        if (read(file, memory, bytes + step) < 0)
+            exit(1);
+        took = now() - start;
+    }
+}
+
+int main(int count, char **words) {
+    if (count != 4)
+        return 2;
+    int is_kernel = !strcmp(words[1], "kernel");
+    waits = atoi(words[2]);
+    hold_ns = atol(words[3]) * 1000000L;
+    if (is_kernel)
+        make_file();
+    pthread_t holder;
+    pthread_create(&holder, NULL, is_kernel ? hold_file : hold_mutex, NULL);
+    long all = 0;
+    for (int i = 0; i < waits; i++) {
+        await(1);
+        all += is_kernel ? take_file() : take_mutex();
+        atomic_store(&turn, 0);
+    }
+    pthread_join(holder, NULL);
+    printf("%ld\n", all);
+}
