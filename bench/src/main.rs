@@ -7,6 +7,7 @@ mod rounds;
 mod run;
 mod scratch;
 mod setting;
+mod watched;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -59,6 +60,7 @@ fn main() -> anyhow::Result<()> {
         names => (choose(names)?, None, Vec::new()),
     };
     let setting = Setting { tare, workloads, before, cases, rounds, seed };
+    setting.calibrate();
     let machine = machine::HostInfo::here();
     writeln!(out, "{machine}")?;
     for benchmark in chosen {

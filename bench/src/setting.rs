@@ -1,6 +1,7 @@
 //! What a benchmark is run with.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// What a benchmark is run with.
 #[derive(Debug)]
@@ -22,6 +23,16 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn tare(&self) -> String {
         self.tare.display().to_string()
+    }
+
+    /// The first recording of a host measures what a sample costs there. Benchmarks are about those
+    /// that come later.
+    pub(crate) fn calibrate(&self) {
+        for chains in ["-g", "--no-call-graph"] {
+            let recording = ["record", "-q", chains, "-o", "/dev/null", "true"];
+            // Where it fails, so does the benchmark, which says why.
+            let _ = Command::new(&self.tare).args(recording).stderr(Stdio::null()).status();
+        }
     }
 
     pub(crate) fn workload(&self, name: &str) -> String {

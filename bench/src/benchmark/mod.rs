@@ -4,9 +4,11 @@ mod diff;
 mod flame_page;
 mod follow;
 mod forks;
+mod off_cpu;
 mod overhead;
 mod record;
 mod report_speed;
+mod sched;
 mod symbols;
 mod three;
 mod top;
@@ -118,6 +120,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         run: record::true_cost::run,
     },
     Benchmark {
+        name: "record-steady",
+        about: "what a recorder costs between its start and its end, with two busy CPUs and none",
+        run: record::steady::run,
+    },
+    Benchmark {
+        name: "where",
+        about: "where tare's own CPU time goes, by tare and by perf, and the floor of each",
+        run: record::costs::run,
+    },
+    Benchmark {
         name: "record-kill",
         about: "recorders that are killed, 200 times",
         run: record::kill::run,
@@ -168,6 +180,21 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         run: record::paths::run,
     },
     Benchmark {
+        name: "off-cpu",
+        about: "waits of two processes that wake each other, beside perf's record of switches",
+        run: off_cpu::run,
+    },
+    Benchmark {
+        name: "sched",
+        about: "context switches of a recording, beside perf sched timehist",
+        run: sched::timehist,
+    },
+    Benchmark {
+        name: "lock",
+        about: "waits for a futex and a lock of the kernel, against the waiting thread's clock",
+        run: sched::lock,
+    },
+    Benchmark {
         name: "trace",
         about: "sums of a loop of system calls, beside empty programs, perf trace and strace",
         run: trace::flood,
@@ -186,6 +213,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "trace-kill",
         about: "what 200 tracers leave in the kernel that are killed at any moment",
         run: trace::kill,
+    },
+    Benchmark {
+        name: "probe",
+        about: "calls of a function that tare trace --probe looks at, beside bpftrace",
+        run: trace::probe,
     },
     Benchmark {
         name: "unwind",
@@ -251,6 +283,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "overhead-peer",
         about: "what tare and perf add to the event at 4000 Hz with call chains",
         run: overhead::peer,
+    },
+    Benchmark {
+        name: "calibrate",
+        about: "what ten recordings measure of a sample's cost, against ten studies",
+        run: overhead::calibrate::run,
     },
     Benchmark {
         name: "overhead-budget",

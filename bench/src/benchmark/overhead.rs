@@ -2,6 +2,7 @@
 //! from studies of its own, with cpu-clock.
 
 pub(crate) mod budget;
+pub(crate) mod calibrate;
 
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

@@ -12,10 +12,12 @@ use super::tui::Terminal;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::setting::Setting;
+use crate::watched::Watched;
 
 /// Both read symbols and draw their first screens meanwhile.
 const BEGINNING: Duration = Duration::from_secs(10);
-const MEASURED: Duration = Duration::from_secs(8);
+/// A window of `tare top`: samples are forgotten once meanwhile.
+const MEASURED: Duration = Duration::from_secs(10);
 
 /// The load: two threads that are busy for three quarters of the time.
 const LOAD: [&str; 3] = ["100000", "75", "2"];
@@ -34,13 +36,18 @@ impl Drop for Load {
     }
 }
 
-/// The CPU time of each, in nanoseconds a second.
+/// What each used.
 #[derive(Debug, Serialize)]
 struct Round {
-    tare: f64,
-    perf: f64,
-    tare_with_chains: f64,
-    perf_with_chains: f64,
+    tare: Watched,
+    perf: Watched,
+    tare_with_chains: Watched,
+    perf_with_chains: Watched,
+}
+
+/// Percent of a CPU.
+fn percent(used: &Watched) -> f64 {
+    100.0 * used.cpu_ns as f64 / MEASURED.as_nanos() as f64
 }
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -55,7 +62,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     ];
     let mut rounds = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(6) {
-        let (_, used) = in_random_order(&lines, |line| cpu_ns_a_second(line))?;
+        let (_, used) = in_random_order(&lines, |line| watch(line))?;
         let [tare, perf, tare_with_chains, perf_with_chains] = used[..] else { continue };
         rounds.push(Round { tare, perf, tare_with_chains, perf_with_chains });
     }
@@ -63,52 +70,43 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let bound = Bound::AtMost(1.0 / 3.0);
     let finding = |what: &str, measured| Finding { what: what.to_owned(), measured, bound };
     let findings = vec![
-        finding("CPU time, tare/perf", ratio(|round| round.tare / round.perf)),
+        finding("CPU time, tare/perf", ratio(|round| percent(&round.tare) / percent(&round.perf))),
         finding(
             "CPU time with call chains, tare/perf",
-            ratio(|round| round.tare_with_chains / round.perf_with_chains),
+            ratio(|round| percent(&round.tare_with_chains) / percent(&round.perf_with_chains)),
         ),
     ];
     let line = |round: &Round| {
-        let percent = |ns: f64| ns / 1e7;
+        let used = |used: &Watched| {
+            let wake_ups = used.wake_ups as f64 / MEASURED.as_secs_f64();
+            format!("{:.3}% ({wake_ups:.1} wake-ups a second)", percent(used))
+        };
         format!(
-            "of a CPU: tare {:.3}%, perf {:.3}%; with call chains tare {:.3}%, perf {:.3}%",
-            percent(round.tare),
-            percent(round.perf),
-            percent(round.tare_with_chains),
-            percent(round.perf_with_chains)
+            "of a CPU: tare {}, perf {}; with call chains tare {}, perf {}",
+            used(&round.tare),
+            used(&round.perf),
+            used(&round.tare_with_chains),
+            used(&round.perf_with_chains)
         )
     };
     let table = rounds.iter().map(line).collect();
     Ok(Report { table, findings, raw: json!({ "load": LOAD, "rounds": rounds }) })
 }
 
-/// The CPU time that a program on a terminal takes after its beginning.
-fn cpu_ns_a_second(line: &str) -> anyhow::Result<f64> {
+/// What a program on a terminal uses after its beginning.
+fn watch(line: &str) -> anyhow::Result<Watched> {
     let terminal = Terminal::new()?;
     let line = format!("exec {line}");
     terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &line])?;
     let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"])?;
+    let pid = pid.trim().parse().context("tmux names no process")?;
     std::thread::sleep(BEGINNING);
-    let ended = || format!("'{line}' has ended");
-    let before = cpu_ns(pid.trim()).with_context(ended)?;
+    let before = Watched::now(pid)?;
     std::thread::sleep(MEASURED);
-    let after = cpu_ns(pid.trim()).with_context(ended)?;
+    let used = Watched::now(pid)?.since(before);
     let screen = terminal.tmux(&["capture-pane", "-p"])?;
     ensure!(screen.contains('%'), "'{line}' shows nothing:\n{screen}");
-    Ok(after.saturating_sub(before) as f64 / MEASURED.as_secs_f64())
-}
-
-/// The CPU time of all threads of a process, in nanoseconds: the first field of
-/// `/proc/PID/task/TID/schedstat`.
-fn cpu_ns(pid: &str) -> Option<u64> {
-    let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        // A thread may end meanwhile.
-        let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
-        sum += stat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-    }
-    Some(sum)
+    Ok(used)
 }
 
 /// What the library's example prints.

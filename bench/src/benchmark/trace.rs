@@ -1,6 +1,7 @@
 //! What `tare trace` costs: a loop of system calls, and the start-up; what a killed one leaves.
 
 mod kill;
+mod probe;
 
 use std::path::Path;
 
@@ -23,6 +24,7 @@ static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.x
 static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.aarch64.o");
 
 pub(crate) use kill::run as kill;
+pub(crate) use probe::run as probe;
 
 /// How long each loop runs, in seconds.
 const SECONDS: &str = "0.5";

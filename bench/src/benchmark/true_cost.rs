@@ -21,12 +21,17 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             "perf, same events",
             ["perf", "stat", "-o", "/dev/null", "-e", SAME_EVENTS, "true"],
         ),
+        Variant::new("a static program", [&setting.workload("starts"), "true"]),
+        Variant::new("tare, --null", [&tare, "stat", "-o", "/dev/null", "--null", "true"]),
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(200))?;
     let ratio = |of: fn(&Usage) -> u64| {
         Estimate::of_ratios(
             rounds.iter().map(|round| of(&round.usage[1]) as f64 / of(&round.usage[2]) as f64),
         )
+    };
+    let added_cpu_ms = |round: &Round, [at, to]: [usize; 2]| {
+        (round.usage[at].cpu_ns as f64 - round.usage[to].cpu_ns as f64) / 1e6
     };
     // A difference can be negative, so its ratio has no logarithm; what perf adds is always far
     // from zero.
@@ -43,6 +48,14 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             what: "peak memory, tare/perf".into(),
             measured: ratio(|usage| usage.peak_bytes),
             bound: Bound::AtMost(0.5),
+        },
+        // Both are static programs on the C library of the toolchain.
+        Finding {
+            what: "CPU of --null above a program that forks, executes and waits, ms".into(),
+            measured: Estimate::of(
+                rounds.iter().map(|round| added_cpu_ms(round, [6, 5])).collect(),
+            ),
+            bound: Bound::AtMost(0.4),
         },
         Finding {
             what: "elapsed added to bare true with the same events, tare/perf".into(),

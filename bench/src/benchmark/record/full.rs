@@ -19,7 +19,8 @@ mount -t tmpfs -o size=20M tmpfs "$dir" || exit 99
 "$@"; status=$?
 cp "$dir/recording" "$copy"; exit $status"#;
 
-const WAYS: [&str; 6] = [
+const WAYS: [&str; 7] = [
+    "--output-path=auto",
     "--output-path=write",
     "--output-path=mmap",
     "--output-path=direct",

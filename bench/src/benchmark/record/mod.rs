@@ -1,6 +1,7 @@
 //! Benchmarks of `tare record`, beside `perf record`.
 
 pub(super) mod against;
+pub(super) mod costs;
 pub(super) mod flood;
 pub(super) mod full;
 pub(super) mod idle;
@@ -8,6 +9,7 @@ pub(super) mod kill;
 pub(super) mod paths;
 pub(super) mod proposal;
 pub(super) mod report;
+pub(super) mod steady;
 pub(super) mod summary;
 mod synthetic;
 mod trial;

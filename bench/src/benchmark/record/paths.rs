@@ -17,7 +17,8 @@ const TRACES: [(&str, &str); 3] = [
     ("block", "block:*"),
 ];
 
-const WAYS: [(&str, Tool, &str); 4] = [
+const WAYS: [(&str, Tool, &str); 5] = [
+    ("tare, auto", Tool::Tare, "--output-path=auto"),
     ("tare, write", Tool::Tare, "--output-path=write"),
     ("tare, mmap", Tool::Tare, "--output-path=mmap"),
     ("tare, direct", Tool::Tare, "--output-path=direct"),
@@ -52,8 +53,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     }
     let rounds = scratch.cold_rounds(&trials, setting.rounds.unwrap_or(2))?;
     let mut table = vec![
-        "| trace | load | file system | -z | how | CPU ms | system calls | page faults | samples | own | lost | MB |".to_owned(),
-        "|---|---|---|---|---|---|---|---|---|---|---|---|".to_owned(),
+        "| trace | load | file system | -z | how | CPU ms | elapsed s | system calls | page faults | samples | own | lost | MB | cached MB | first pass ms |".to_owned(),
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|".to_owned(),
     ];
     table.extend(labels.iter().enumerate().map(|(at, label)| row(label, &rounds, at)));
     Ok(Report { table, findings: Vec::new(), raw: raw(&trials, &rounds) })
@@ -91,6 +92,8 @@ fn file_system(folder: &Path) -> anyhow::Result<String> {
 fn row(label: &str, rounds: &[Round], at: usize) -> String {
     let value = |of: fn(&Run) -> f64| median(rounds, at, of).value;
     let (cpu, size) = (value(|run| run.cpu_s * 1e3), value(|run| run.file_bytes as f64 / 1e6));
+    let (elapsed, pass) = (value(|run| run.elapsed_s), value(|run| run.first_pass_s * 1e3));
+    let cached = value(|run| run.cached_bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6));
     let counts = [
         value(|run| run.system_calls.unwrap_or(f64::NAN)),
         value(|run| run.page_faults.unwrap_or(f64::NAN)),
@@ -99,5 +102,8 @@ fn row(label: &str, rounds: &[Round], at: usize) -> String {
         value(|run| run.lost as f64),
     ];
     let counts: Vec<String> = counts.iter().map(|count| format!("{count:.0}")).collect();
-    format!("| {label} | {cpu:.1} | {} | {size:.2} |", counts.join(" | "))
+    let counts = counts.join(" | ");
+    format!(
+        "| {label} | {cpu:.1} | {elapsed:.2} | {counts} | {size:.2} | {cached:.2} | {pass:.1} |"
+    )
 }

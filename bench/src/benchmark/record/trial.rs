@@ -1,10 +1,12 @@
 //! Recorders at work: what is recorded, what that cost the recorder alone, and what it left.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -43,6 +45,10 @@ pub(super) struct Run {
     pub(super) cpu_s: f64,
     pub(super) peak_bytes: u64,
     pub(super) file_bytes: u64,
+    /// What the page cache has of the file when the recorder has ended; `None` without `fincore`.
+    pub(super) cached_bytes: Option<u64>,
+    /// How long the file's first reader takes to get all of it.
+    pub(super) first_pass_s: f64,
     pub(super) samples: u64,
     /// Samples that name the recorder.
     pub(super) own: u64,
@@ -77,6 +83,20 @@ impl Run {
 pub(super) struct Round {
     pub(super) order: Vec<usize>,
     pub(super) runs: Vec<Run>,
+}
+
+/// Bytes of a file that are in the page cache.
+fn cached(file: &Path) -> Option<u64> {
+    let output = Command::new("fincore").args(["-nbo", "RES"]).arg(file).output().ok()?;
+    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+}
+
+/// Seconds that reading a file takes.
+fn first_pass(file: &Path) -> anyhow::Result<f64> {
+    let (mut file, mut buffer) = (File::open(file)?, vec![0; 1 << 20]);
+    let began = Instant::now();
+    while file.read(&mut buffer)? > 0 {}
+    Ok(began.elapsed().as_secs_f64())
 }
 
 impl Scratch<'_> {
@@ -127,6 +147,8 @@ impl Scratch<'_> {
             system_calls = Some(calls - bare_calls);
             page_faults = Some(faults - used_faults);
         }
+        let cached_bytes = cached(&file);
+        let first_pass_s = first_pass(&file)?;
         let found = summarize(
             &file,
             Some(if trial.counted {
@@ -145,6 +167,8 @@ impl Scratch<'_> {
             cpu_s,
             peak_bytes: ended.peak_memory,
             file_bytes,
+            cached_bytes,
+            first_pass_s,
             samples: found.samples,
             own: found.own,
             lost: found.lost,

@@ -11,13 +11,19 @@ use serde_json::{Value, json};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::setting::Setting;
 
-/// By programs in the kernel, by those and perf events, by perf events alone (a recording).
-const WAYS: [&[&str]; 4] = [
-    &["-s"],
-    &["-o", "/dev/null"],
-    &["-F", "all", "--switches", "-e", "read,sched:*", "-o", "/dev/null"],
-    &["--data", "/dev/null"],
-];
+/// By programs in the kernel, by those and perf events, by perf events alone (a recording), by
+/// programs on a function.
+fn ways(setting: &Setting) -> [Vec<String>; 5] {
+    let function = format!("{}:work", setting.workload("latency"));
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    [
+        words(&["-s"]),
+        words(&["-o", "/dev/null"]),
+        words(&["-F", "all", "--switches", "-e", "read,sched:*", "-o", "/dev/null"]),
+        words(&["--data", "/dev/null"]),
+        words(&["-o", "/dev/null", "--probe", &function]),
+    ]
+}
 
 /// How long the kernel may take to take a dead process's programs back.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,12 +53,12 @@ fn now() -> anyhow::Result<(Vec<BTreeSet<u64>>, String)> {
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let count = setting.rounds.unwrap_or(200);
-    let before = now()?;
+    let (before, ways) = (now()?, ways(setting));
     let mut killed_early = 0;
     for at in 0..count {
         let mut tracer = Command::new(setting.tare())
             .arg("trace")
-            .args(WAYS[at % WAYS.len()])
+            .args(&ways[at % ways.len()])
             .args(["--", "sh", "-c", "sleep 0.3"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::json;
 
@@ -35,6 +35,8 @@ struct Took {
     last: f64,
     /// Its largest resident set.
     peak_bytes: u64,
+    /// It was whole by then, and not given up.
+    is_whole: bool,
 }
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -47,7 +49,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     for _ in 0..setting.rounds.unwrap_or(3) {
         let whole = |screen: &str| screen.contains("Missing: ") && !screen.contains("loading");
         let begun = |screen: &str| screen.contains("Missing: ");
-        ours.push(shown(&format!("{tare} report --tui -i {file}"), "tare", begun, whole)?);
+        let took = shown(&format!("{tare} report --tui -i {file}"), "tare", begun, whole)?;
+        ensure!(took.is_whole, "tare: no report within {} s", PATIENCE.as_secs());
+        ours.push(took);
         let whole = |screen: &str| screen.contains("Samples: ");
         theirs.push(shown(
             &format!("perf report --tui -i {file}"),
@@ -64,8 +68,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     ];
     let line = |name: &str, took: &Took| {
         let peak = took.peak_bytes / 1_000_000;
+        let given_up = if took.is_whole { "" } else { " (given up then)" };
         format!(
-            "{name:<5} first screen {:6.2} s, last {:7.2} s, peak {peak} MB",
+            "{name:<5} first screen {:6.2} s, last {:7.2} s{given_up}, peak {peak} MB",
             took.first, took.last
         )
     };
@@ -106,7 +111,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Runs a report until its screen is whole.
+/// Runs a report until its screen is whole, or for as long as it is waited for: what it took is then
+/// at least that.
 fn shown(
     line: &str,
     name: &str,
@@ -125,12 +131,11 @@ fn shown(
         if is_begun(&screen) {
             first.get_or_insert(passed.as_secs_f64());
         }
-        if let Some(first) = first.filter(|_| is_whole(&screen)) {
-            let peak_bytes = peak(pid.trim()).with_context(|| format!("{name} has ended"))?;
-            return Ok(Took { first, last: passed.as_secs_f64(), peak_bytes });
-        }
-        if passed > PATIENCE {
-            bail!("{name}: no report within {} s:\n{screen}", PATIENCE.as_secs());
+        let peak_bytes = peak(pid.trim()).with_context(|| format!("{name} has ended"))?;
+        let is_whole = first.is_some() && is_whole(&screen);
+        if is_whole || passed > PATIENCE {
+            let last = passed.as_secs_f64();
+            return Ok(Took { first: first.unwrap_or(last), last, peak_bytes, is_whole });
         }
         if screen.contains("Press any key") {
             // perf warns that hidden kernel addresses have no names, and waits.

@@ -1,0 +1,163 @@
+//! What a recorder costs while it records: its start and its end are apart.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::json;
+
+use super::trial::kill_group;
+use super::words;
+use crate::report::{Bound, Estimate, Finding, Report};
+use crate::rounds::in_random_order;
+use crate::scratch::{Scratch, Tool};
+use crate::setting::Setting;
+use crate::watched::Watched;
+
+/// Processes and modules that are there already are read meanwhile.
+const BEGINNING: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(10);
+
+/// What comes in a quarter of a second at 99 Hz from two idle CPUs, roughly.
+const IDLE_BYTES: &str = "6000";
+
+/// What a recorder does.
+#[derive(Clone, Debug, Serialize)]
+struct Case {
+    name: &'static str,
+    /// `None`: the command is watched alone.
+    tool: Option<Tool>,
+    options: &'static str,
+    to_null: bool,
+    command: Vec<String>,
+}
+
+/// Every case once.
+#[derive(Clone, Debug, Serialize)]
+struct Round {
+    order: Vec<usize>,
+    used: Vec<Watched>,
+}
+
+/// Percent of a CPU.
+fn percent(used: &Watched) -> f64 {
+    100.0 * used.cpu_ns as f64 / MEASURED.as_nanos() as f64
+}
+
+fn wake_ups_a_second(used: &Watched) -> f64 {
+    used.wake_ups as f64 / MEASURED.as_secs_f64()
+}
+
+/// The recorders, and what they are held against.
+fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
+    // Longer than they are watched.
+    let busy = [scratch.setting.workload("mix"), "60".to_owned(), "100".to_owned(), "2".to_owned()];
+    let case = |name, tool, options, to_null, command: &[String]| Case {
+        name,
+        tool: Some(tool),
+        options,
+        to_null,
+        command: command.to_vec(),
+    };
+    let (chains, idle) = ("-F 4000 -g", "-a -F 99");
+    vec![
+        case("4000 Hz -g, to a file, tare", Tool::Tare, chains, false, &busy),
+        case("4000 Hz -g, to a file, perf", Tool::Perf, chains, false, &busy),
+        case("4000 Hz -g, to /dev/null, tare", Tool::Tare, chains, true, &busy),
+        case("4000 Hz -g, to /dev/null, perf", Tool::Perf, chains, true, &busy),
+        case("99 Hz -a, idle, tare", Tool::Tare, idle, false, &words("sleep 60")),
+        case("99 Hz -a, idle, perf", Tool::Perf, idle, false, &words("sleep 60")),
+        Case {
+            name: "four writes a second",
+            tool: None,
+            options: "",
+            to_null: false,
+            command: vec![
+                scratch.setting.workload("wakes"),
+                scratch.path("recording").display().to_string(),
+                IDLE_BYTES.to_owned(),
+            ],
+        },
+    ]
+}
+
+pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(setting)?;
+    let cases = cases(&scratch);
+    let mut rounds = Vec::new();
+    for _ in 0..setting.rounds.unwrap_or(6) {
+        let (order, used) = in_random_order(&cases, |case| {
+            watch(&scratch, case).with_context(|| case.name.to_owned())
+        })?;
+        rounds.push(Round { order, used });
+    }
+    let of = |at: usize, figure: fn(&Watched) -> f64| {
+        Estimate::of(rounds.iter().map(|round| figure(&round.used[at])).collect())
+    };
+    let ratio = |at: usize, to: usize| {
+        let ratios = rounds.iter().map(|round| percent(&round.used[at]) / percent(&round.used[to]));
+        Estimate::of_ratios(ratios)
+    };
+    let finding = |what: &str, measured, most| Finding {
+        what: what.to_owned(),
+        measured,
+        bound: Bound::AtMost(most),
+    };
+    let findings = vec![
+        finding(
+            "4000 Hz -g, two busy CPUs, to a file: CPU time, tare/perf",
+            ratio(0, 1),
+            1.0 / 3.0,
+        ),
+        finding("the same to /dev/null: percent of a CPU, tare", of(2, percent), 0.035),
+        finding("99 Hz -a, idle: percent of a CPU, tare", of(4, percent), 0.01),
+        // What a wake-up takes depends on the host: this is what is tare's own.
+        finding("the same over a program that only writes four times a second", ratio(4, 6), 1.5),
+        finding("99 Hz -a, idle: wake-ups a second, tare", of(4, wake_ups_a_second), 4.0),
+    ];
+    let line = |(at, case): (usize, &Case)| {
+        let (cpu, wake_ups) = (of(at, percent).value, of(at, wake_ups_a_second).value);
+        format!("{:<34} {cpu:>8.4}% of a CPU {wake_ups:>8.1} wake-ups a second", case.name)
+    };
+    let table = cases.iter().enumerate().map(line).collect();
+    Ok(Report { table, findings, raw: json!({ "cases": cases, "rounds": rounds }) })
+}
+
+/// A recorder with what it records.
+struct Recorder(Child);
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        kill_group(&self.0);
+        let _ = self.0.wait();
+    }
+}
+
+/// What a recorder uses after its beginning.
+fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Watched> {
+    let file = if case.to_null { "/dev/null".into() } else { scratch.path("recording") };
+    let mut line = Vec::new();
+    if let Some(tool) = case.tool {
+        line.extend(scratch.recorder(tool, &file));
+        line.extend(words(case.options));
+        line.push("--".to_owned());
+    }
+    line.extend(case.command.iter().cloned());
+    let (program, arguments) = line.split_first().context("no command")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut recorder = Recorder(command.process_group(0).spawn()?);
+    std::thread::sleep(BEGINNING);
+    let before = Watched::now(recorder.0.id())?;
+    std::thread::sleep(MEASURED);
+    let used = Watched::now(recorder.0.id())?.since(before);
+    // One that is not woken uses no time.
+    anyhow::ensure!(recorder.0.try_wait()?.is_none(), "it has ended");
+    drop(recorder);
+    for name in ["recording", "recording.old"] {
+        let _ = std::fs::remove_file(scratch.path(name));
+    }
+    Ok(used)
+}

@@ -1,0 +1,46 @@
+//! What a process that goes on has used so far, all its threads together.
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// What all threads of a process have used by a moment, or between two.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Watched {
+    /// CPU time: the first field of `/proc/PID/task/TID/schedstat`.
+    pub(crate) cpu_ns: u64,
+    /// How often it gave a CPU up to wait, and so how often it was woken:
+    /// `voluntary_ctxt_switches` in `/proc/PID/task/TID/status`.
+    pub(crate) wake_ups: u64,
+}
+
+impl Watched {
+    /// By now.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(crate) fn now(pid: u32) -> anyhow::Result<Self> {
+        let folder = format!("/proc/{pid}/task");
+        let tasks = std::fs::read_dir(&folder).with_context(|| format!("process {pid} is gone"))?;
+        let mut sum = Self { cpu_ns: 0, wake_ups: 0 };
+        for task in tasks {
+            // A thread may end meanwhile.
+            let read = |name| std::fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
+            let number = |text: &str| text.trim().parse::<u64>().ok();
+            let stat = read("schedstat").unwrap_or_default();
+            sum.cpu_ns += stat.split_whitespace().next().and_then(number).unwrap_or(0);
+            let status = read("status").unwrap_or_default();
+            let switches =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            sum.wake_ups += switches.and_then(number).unwrap_or(0);
+        }
+        Ok(sum)
+    }
+
+    /// What came since.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            wake_ups: self.wake_ups.saturating_sub(before.wake_ups),
+        }
+    }
+}
