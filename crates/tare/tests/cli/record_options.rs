@@ -29,7 +29,7 @@ fn perf(args: &[&str], file: &Path) -> String {
 fn samples_of_ledger(text: &str) -> usize {
     let line = text
         .lines()
-        .find_map(|line| line.split_once(" samples").map(|(before, _)| before))
+        .find_map(|line| line.split_once(" sample").map(|(before, _)| before))
         .unwrap_or_else(|| panic!("no ledger: {text}"));
     line.rsplit(' ').next().unwrap_or_default().replace(',', "").parse().unwrap()
 }

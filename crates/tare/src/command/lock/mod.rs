@@ -2,7 +2,6 @@
 
 mod recorded;
 
-use std::cell::RefCell;
 use std::io::Write;
 
 use anyhow::Context;
@@ -30,18 +29,16 @@ pub(crate) fn run(raw: raw::Lock) -> Outcome {
 fn look(lock: &Lock, traced: &Traced) -> Outcome {
     let mut session = Session::new(traced, Host::default())?;
     let mut out = open(lock.output.as_deref(), lock.json)?;
-    let (tracer, step_back) =
+    let (mut tracer, step_back) =
         LockTracer::start(&session.follow(), &lock.options, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let tracer = RefCell::new(tracer);
     let over = session.wait(&files, |is_over| {
-        tracer.borrow_mut().drain(is_over);
+        tracer.drain(is_over);
         Ok(())
     })?;
-    let tracer = tracer.borrow();
     let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
     show(lock, &mut out, rows, tracer.missing().map_err(explain)?)?;
     Ok(over.exit(traced))

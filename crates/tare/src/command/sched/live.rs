@@ -1,7 +1,5 @@
 //! `tare sched` of a command, of running processes or of the whole machine, as it goes on.
 
-use std::cell::RefCell;
-
 use tare_kernel::host::Host;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
@@ -20,20 +18,18 @@ pub(super) fn run(options: &Sched, traced: &Traced, ring_bytes: u32) -> Outcome 
     let follow = session.follow();
     let out = open(options.output.as_deref(), options.json)?;
     let migrations = matches!(options.form, Form::Timehist(form) if form.migrations);
-    let (tracer, step_back) =
+    let (mut tracer, step_back) =
         SchedTracer::start(&follow, migrations, ring_bytes, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let tracer = RefCell::new(tracer);
     let mut output = Output::new(options, out, (0, u64::MAX));
     let over = session.wait(&files, |is_over| {
-        let mut tracer = tracer.borrow_mut();
         tracer.drain(is_over, |time_ns, happened| output.take(time_ns, happened))?;
         if is_over { Ok(()) } else { output.flush() }
     })?;
-    let missing = tracer.borrow().missing().map_err(explain)?;
+    let missing = tracer.missing().map_err(explain)?;
     output.finish(Some(monotonic_ns()), traced.target == Target::All, missing)?;
     if missing > 0 {
         say(&format!(

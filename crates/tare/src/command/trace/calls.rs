@@ -1,6 +1,5 @@
 //! `tare trace`: each system call as a line.
 
-use std::cell::RefCell;
 use std::io::Write;
 
 use anyhow::Context;
@@ -27,7 +26,7 @@ pub(super) fn run(
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let mut lines = Lines::new(options.clone());
     let follow = session.follow();
-    let (tracer, step_back) =
+    let (mut tracer, step_back) =
         Tracer::start(lines.plans(), wanted, &follow, ring_bytes, &session.host)
             .map_err(explain)?;
     if let Some(step_back) = step_back {
@@ -35,10 +34,9 @@ pub(super) fn run(
         lines.show_pointers();
     }
     let files = clones(tracer.files())?;
-    let tracer = RefCell::new(tracer);
     let mut text = String::new();
     let over = session.wait(&files, |is_over| {
-        tracer.borrow_mut().drain(is_over, |seen| {
+        tracer.drain(is_over, |seen| {
             lines.add(&seen, &mut text);
             if text.len() >= CHUNK {
                 out.write_all(text.as_bytes())?;
@@ -55,7 +53,7 @@ pub(super) fn run(
         text.clear();
         out.flush().context("cannot write the trace")
     })?;
-    let missing = tracer.borrow().missing().map_err(explain)?;
+    let missing = tracer.missing().map_err(explain)?;
     if missing > 0 {
         say(&format!(
             "{} found no room and are missing, where the lines say so: --ring-size {}M gives more",

@@ -1,7 +1,6 @@
 //! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions, how long they took, and what
 //! the slowest came from.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
 
 use anyhow::Context;
@@ -21,16 +20,15 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let (places, owners) = plans(&functions.probes, functions.each, functions.min_duration_ns);
     let (follow, options) = (session.follow(), &functions.options);
-    let tracer =
+    let mut tracer =
         FunctionTracer::start(&places, options, &follow, &session.host).map_err(explain)?;
     let files = clones(tracer.files())?;
-    let tracer = RefCell::new(tracer);
     let probes = functions.probes.iter();
     let mut rows: Vec<_> =
         probes.map(|probe| FunctionRow::new(&probe.name, probe.returns)).collect();
     let mut first_ns = None;
     let over = session.wait(&files, |is_over| {
-        tracer.borrow_mut().drain(is_over, |call, frames| {
+        tracer.drain(is_over, |call, frames| {
             let Some(&(probe, place)) = owners.get(call.place) else { return Ok(()) };
             let arguments = functions.probes[probe].places[place].show(call);
             let shown = FunctionCall::new(call, frames, arguments);

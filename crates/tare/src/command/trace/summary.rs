@@ -1,6 +1,5 @@
 //! `tare trace -s`: a table of system calls.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
 
 use anyhow::Context;
@@ -27,18 +26,17 @@ pub(super) struct View<'a> {
 pub(super) fn run(trace: &Trace, mut session: Session<'_>, view: &View<'_>) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let follow = session.follow();
-    let (tracer, step_back) =
+    let (mut tracer, step_back) =
         SumTracer::start(view.by, &follow, RING_BYTES, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let tracer = RefCell::new(tracer);
     let over = session.wait(&files, |is_over| {
-        tracer.borrow_mut().drain(is_over);
+        tracer.drain(is_over);
         Ok(())
     })?;
-    let sums = tracer.borrow_mut().read().map_err(explain)?;
+    let sums = tracer.read().map_err(explain)?;
     let subject = subjects(view.by, &session.host, &sums);
     let summary = Summary::new(&sums, view.calls, subject);
     let written = if trace.json {
