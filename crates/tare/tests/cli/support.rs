@@ -85,10 +85,10 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 pub(crate) fn left_out(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().find_map(|line| {
-        line.strip_prefix("tare: ")?
-            .strip_suffix(" samples of what is not the command's are left out")
+        let (number, what) = line.strip_prefix("tare: ")?.split_once(' ')?;
+        what.contains(" of what is not the command's ").then_some(number)
     });
-    line.map_or(0, |number| number.parse().expect("a number"))
+    line.map_or(0, |number| number.replace(',', "").parse().expect("a number"))
 }
 
 /// Whether the tests run as root; says that the rest of the test is skipped if not.
