@@ -131,6 +131,11 @@ calls_of() { # calls_of OPTION PLACE COMMAND…: how many calls of a function th
     sed -n 's/^ *"calls": \([0-9]*\),\{0,1\}$/\1/p' /tmp/calls | head -n 1
 }
 
+# The tenth of the twenty durations that the program took by its own clock: a busy machine wakes the guest late.
+own_p50() {
+    sort -n /tmp/stdout | sed -n 10p
+}
+
 p50() {
     sed -n 's/^ *"p50_ns": \([0-9.]*\),\{0,1\}$/\1/p' /tmp/calls | head -n 1
 }
@@ -138,10 +143,10 @@ p50() {
 if [ "$btf" = yes ]; then
     verdict "calls of a program's function are counted" 20000 "$(calls_of --probe /job/latency:quick latency 20000 quick)"
     verdict "calls of a function that sleeps are counted" 20 "$(calls_of --probe /job/latency:work latency 20)"
-    within "half of them take 10 ms and less" 5 10000000 "$(p50)"
+    within "half of them take what the program says" 5 "$(own_p50)" "$(p50)"
     verdict "calls of a function of the kernel are counted" 500 "$(calls_of --kprobe __arm64_sys_getppid calls 1 0 500)"
     verdict "calls of a function of the kernel that sleeps are counted" 20 "$(calls_of --kprobe __arm64_sys_clock_nanosleep latency 20)"
-    within "half of these take 10 ms and less" 5 10000000 "$(p50)"
+    within "half of these take what the program says" 5 "$(own_p50)" "$(p50)"
     verdict "what a function of the kernel returned is read" 10 "$(tare trace --each --kprobe '__arm64_sys_getppid retval:s32' calls 1 0 10 2>&1 | grep -c '(retval=[1-9][0-9]*)')"
     path=$(tare trace --each --kprobe '__arm64_sys_openat name=+u0(+8(arg0)):ustring' cat /job/checks.sh 2>&1 >/dev/null | sed -n 's/.*(name=\(.*\))$/\1/p')
     if [ "$path" = "(fault)" ]; then
