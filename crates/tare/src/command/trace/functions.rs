@@ -44,7 +44,6 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions
         })?;
         out.flush().context("cannot write the trace")
     })?;
-    let mut tracer = tracer.into_inner();
     for (sums, (probe, _)) in tracer.read().map_err(explain)?.iter().zip(&owners) {
         rows[*probe].sums.merge(sums);
     }
