@@ -49,7 +49,7 @@ pub struct Sorter {
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     time_ns: u64,
-    offset: u64,
+    tag: u64,
     start: usize,
     len: usize,
     kind: u32,
@@ -62,8 +62,8 @@ struct Queued {
 pub struct Ordered<'a> {
     /// When it was made, in the recording's clock.
     pub time_ns: u64,
-    /// Where it lies, in bytes from the start of the recording.
-    pub offset: u64,
+    /// What it was pushed with.
+    pub tag: u64,
     /// The record.
     pub record: RawRecord<'a>,
 }
@@ -93,8 +93,9 @@ impl Sorter {
         }
     }
 
-    /// Takes a record in. Records of one time keep their order.
-    pub fn push(&mut self, time_ns: u64, offset: u64, record: &RawRecord<'_>) {
+    /// Takes a record in. Records of one time keep their order. `tag` is the caller's: it comes out
+    /// with the record.
+    pub fn push(&mut self, time_ns: u64, tag: u64, record: &RawRecord<'_>) {
         let garbage = self.bodies.len() - self.live_bytes;
         // Moving costs at most as much as what has gone out; at the bound it is worth more.
         if self.due.is_empty()
@@ -107,7 +108,7 @@ impl Sorter {
         let RawRecord { kind, misc, body, endian } = *record;
         self.waiting.push(Queued {
             time_ns,
-            offset,
+            tag,
             start: self.bodies.len(),
             len: body.len(),
             kind,
@@ -141,18 +142,18 @@ impl Sorter {
 
     /// The next record whose turn it is; `None` until more are due.
     pub fn pop(&mut self) -> Option<Ordered<'_>> {
-        let Queued { time_ns, offset, start, len, kind, misc, endian } = self.due.pop()?;
+        let Queued { time_ns, tag, start, len, kind, misc, endian } = self.due.pop()?;
         self.live_bytes -= len;
         let body = self.bodies.get(start..start + len)?;
-        Some(Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } })
+        Some(Ordered { time_ns, tag, record: RawRecord { kind, misc, body, endian } })
     }
 
     /// The records that [`Self::pop`] hands out next, in order; fewer are due than there may be.
     pub fn upcoming(&self) -> impl ExactSizeIterator<Item = Ordered<'_>> {
         self.due.iter().rev().map(|queued| {
-            let Queued { time_ns, offset, start, len, kind, misc, endian } = *queued;
+            let Queued { time_ns, tag, start, len, kind, misc, endian } = *queued;
             let body = self.bodies.get(start..start + len).unwrap_or_default();
-            Ordered { time_ns, offset, record: RawRecord { kind, misc, body, endian } }
+            Ordered { time_ns, tag, record: RawRecord { kind, misc, body, endian } }
         })
     }
 

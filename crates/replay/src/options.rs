@@ -10,7 +10,7 @@ pub struct Options {
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
     /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
-    /// What comes out is the same.
+    /// With more than one a large file is read on a thread of its own. What comes out is the same.
     pub threads: Option<NonZero<usize>>,
     /// How many copied stacks are unwound each time that all rings were drained; `None`: all. What
     /// comes beyond that is counted, and has the call chain that the kernel recorded.

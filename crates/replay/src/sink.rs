@@ -1,9 +1,10 @@
 //! What is handed the records of a recording, one after the other.
 
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use tare_format::file::Description;
-use tare_format::record::{RawRecord, Record, Sample};
+use tare_format::record::{Record, Sample};
 
 use crate::machine::Machine;
 use crate::replayed::Replayed;
@@ -24,11 +25,9 @@ pub trait Sink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Self::Error>;
 
-    /// Whether a sample is looked at; asked before samples are in order of time, of their raw bytes.
-    /// What isn't wanted costs no place among those that wait.
-    fn wants_sample(&mut self, description: &Description, sample: &RawRecord<'_>) -> bool {
-        let _ = (description, sample);
-        true
+    /// What says which samples are looked at; `None`: all. Asked for once, before the first record.
+    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
+        None
     }
 
     /// Whether [`Machine::callchain`] will be asked for a sample's call chain. Copied stacks are
@@ -60,4 +59,11 @@ pub trait Sink {
         let _ = machine;
         Ok(())
     }
+}
+
+/// Says which samples a sink looks at, before they are in order of time: what isn't wanted costs no
+/// place among those that wait. It may be asked on another thread than the sink's.
+pub trait EventFilter: Debug + Send {
+    /// Whether samples of an event are looked at: an index into the description's events.
+    fn wants(&mut self, description: &Description, event: usize) -> bool;
 }

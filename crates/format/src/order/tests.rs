@@ -53,7 +53,7 @@ fn sort(recording: &Recording, bound: usize) -> Out {
     let drain = |sorter: &mut Sorter, out: &mut Out| {
         while let Some(ordered) = sorter.pop() {
             assert_eq!((ordered.record.kind, ordered.record.misc), (9, 2));
-            out.records.push((ordered.time_ns, ordered.offset, ordered.record.body.to_vec()));
+            out.records.push((ordered.time_ns, ordered.tag, ordered.record.body.to_vec()));
         }
     };
     for (offset, entry) in recording.iter().enumerate() {

@@ -196,25 +196,67 @@ pub struct SampleId {
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     layouts: Vec<Layout>,
-    by_id: HashMap<u64, usize, foldhash::fast::RandomState>,
+    by_id: ById,
+}
+
+/// Ids within so many of the first are looked up in a table.
+const NEAR: u64 = 1 << 16;
+
+/// Events by id. The kernel counts ids up, so those of one recording lie close together.
+#[derive(Clone, Debug, Default)]
+struct ById {
+    first: Option<u64>,
+    /// From the first id on: the event, counted from 1. 0: none.
+    near: Vec<usize>,
+    far: HashMap<u64, usize, foldhash::fast::RandomState>,
+}
+
+impl ById {
+    fn place(&self, id: u64) -> Option<usize> {
+        let distance = id.checked_sub(self.first?).filter(|distance| *distance < NEAR)?;
+        usize::try_from(distance).ok()
+    }
+
+    #[inline]
+    fn get(&self, id: u64) -> Option<usize> {
+        match self.place(id) {
+            Some(at) => self.near.get(at)?.checked_sub(1),
+            None => self.far.get(&id).copied(),
+        }
+    }
+
+    /// Where an id is known already, it stays what it is. Whether it is new.
+    fn insert(&mut self, id: u64, event: usize) -> bool {
+        self.first = self.first.or(Some(id));
+        let Some(at) = self.place(id) else {
+            let is_new = !self.far.contains_key(&id);
+            self.far.entry(id).or_insert(event);
+            return is_new;
+        };
+        if at >= self.near.len() {
+            self.near.resize(at + 1, 0);
+        }
+        let is_new = self.near[at] == 0;
+        if is_new {
+            self.near[at] = event + 1;
+        }
+        is_new
+    }
 }
 
 impl Events {
     /// Adds the next event, with its ids. Where two events have one id, it is the first's.
     pub fn add(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
-        let (event, ids) = (self.layouts.len(), ids.into_iter());
+        let event = self.layouts.len();
         self.layouts.push(layout);
-        self.by_id.reserve(ids.size_hint().0);
         for id in ids {
-            self.by_id.entry(id).or_insert(event);
+            self.by_id.insert(id, event);
         }
     }
 
     /// Adds an id to the event at `event`. `false`: another has it already, or the same one.
     pub(crate) fn add_id(&mut self, event: usize, id: u64) -> bool {
-        let is_new = !self.by_id.contains_key(&id);
-        self.by_id.entry(id).or_insert(event);
-        is_new
+        self.by_id.insert(id, event)
     }
 
     /// The layout of each event, in the order in which they were added.
@@ -226,7 +268,7 @@ impl Events {
     /// The event with an id, counted from 0.
     #[must_use]
     pub fn with_id(&self, id: u64) -> Option<usize> {
-        self.by_id.get(&id).copied()
+        self.by_id.get(id)
     }
 
     /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0

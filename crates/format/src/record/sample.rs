@@ -14,6 +14,18 @@ use super::layout::bit;
 use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
 use crate::bytes::{Cursor, Endian, Words};
 
+/// The fields that later kernels added: behind all others.
+const LAST: u32 = PERF_SAMPLE_WEIGHT
+    | PERF_SAMPLE_WEIGHT_STRUCT
+    | PERF_SAMPLE_DATA_SRC
+    | PERF_SAMPLE_TRANSACTION
+    | PERF_SAMPLE_REGS_INTR
+    | PERF_SAMPLE_PHYS_ADDR
+    | PERF_SAMPLE_CGROUP
+    | PERF_SAMPLE_DATA_PAGE_SIZE
+    | PERF_SAMPLE_CODE_PAGE_SIZE
+    | PERF_SAMPLE_AUX;
+
 /// A sample. What the event's samples don't hold is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample<'a> {
@@ -194,8 +206,19 @@ impl<'a> Sample<'a> {
     /// # Errors
     /// The record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
+        let mut sample = Self::default();
+        sample.fill(record, layout)?;
+        Ok(sample)
+    }
+
+    /// As [`Self::decode`], into a sample that has no fields yet: it is too large to be moved for
+    /// nothing.
+    ///
+    /// # Errors
+    /// The record is shorter than the layout says.
+    pub fn fill(&mut self, record: &RawRecord<'a>, layout: &Layout) -> Result<(), DecodeError> {
         let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
-        Self::whole(&mut fields)
+        self.fill_whole(&mut fields)
             .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
@@ -205,20 +228,29 @@ impl<'a> Sample<'a> {
     /// # Errors
     /// The record ends before that.
     pub fn decode_front(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
-        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
-        let mut front = || {
-            let mut sample = Self { head: fields.head()?, ..Self::default() };
-            sample.fill_counts(&mut fields)?;
-            Some(sample)
-        };
-        front().ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+        let mut sample = Self::default();
+        sample.fill_front(record, layout)?;
+        Ok(sample)
     }
 
-    fn whole(fields: &mut Fields<'a, '_>) -> Option<Self> {
-        let mut sample = Self { head: fields.head()?, ..Self::default() };
-        sample.fill_sized(fields)?;
-        sample.fill_last(fields)?;
-        Some(sample)
+    /// As [`Self::decode_front`], into a sample that has no fields yet.
+    ///
+    /// # Errors
+    /// The record ends before that.
+    pub fn fill_front(
+        &mut self,
+        record: &RawRecord<'a>,
+        layout: &Layout,
+    ) -> Result<(), DecodeError> {
+        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
+        let filled = fields.fill_head(&mut self.head).and_then(|()| self.fill_counts(&mut fields));
+        filled.ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+    }
+
+    fn fill_whole(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
+        fields.fill_head(&mut self.head)?;
+        self.fill_sized(fields)?;
+        if fields.has(LAST) { self.fill_last(fields) } else { Some(()) }
     }
 
     /// The fields that say their own size.
@@ -285,8 +317,11 @@ impl SampleHead {
     /// The record ends before that.
     #[inline]
     pub fn decode(record: &RawRecord<'_>, layout: &Layout) -> Result<Self, DecodeError> {
-        let head = Fields { cursor: Cursor::new(record.body, record.endian), layout }.head();
-        head.ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
+        let mut head = Self::default();
+        Fields { cursor: Cursor::new(record.body, record.endian), layout }
+            .fill_head(&mut head)
+            .map(|()| head)
+            .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 }
 
@@ -311,12 +346,9 @@ impl<'a> Fields<'a, '_> {
     }
 
     #[inline]
-    fn head(&mut self) -> Option<SampleHead> {
-        let mut head = SampleHead {
-            id: self.word(PERF_SAMPLE_IDENTIFIER).ok()?,
-            ip: self.word(PERF_SAMPLE_IP).ok()?,
-            ..SampleHead::default()
-        };
+    fn fill_head(&mut self, head: &mut SampleHead) -> Option<()> {
+        head.id = self.word(PERF_SAMPLE_IDENTIFIER).ok()?;
+        head.ip = self.word(PERF_SAMPLE_IP).ok()?;
         if self.has(PERF_SAMPLE_TID) {
             head.pid = Some(self.cursor.i32()?);
             head.tid = Some(self.cursor.i32()?);
@@ -331,7 +363,7 @@ impl<'a> Fields<'a, '_> {
             self.cursor.u32()?;
         }
         head.period = self.word(PERF_SAMPLE_PERIOD).ok()?;
-        Some(head)
+        Some(())
     }
 
     fn branches(&mut self) -> Option<Branches<'a>> {

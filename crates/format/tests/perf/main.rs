@@ -216,7 +216,7 @@ fn rounds_of_perf_are_put_in_order() {
     let (mut came, mut went, mut rounds) = (Vec::new(), Vec::new(), 0);
     let mut drain = |sorter: &mut Sorter| {
         while let Some(ordered) = sorter.pop() {
-            went.push((ordered.time_ns, ordered.offset));
+            went.push((ordered.time_ns, ordered.tag));
         }
     };
     all_records(&recording, |entry| {

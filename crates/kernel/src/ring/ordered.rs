@@ -18,8 +18,6 @@ pub struct OrderedRings {
     layouts: Events,
     sorter: Sorter,
     bytes: Vec<u8>,
-    /// What was read so far, in bytes.
-    offset: u64,
 }
 
 #[derive(Debug)]
@@ -106,8 +104,7 @@ impl OrderedRings {
                 // Losses have no time of their own: they lie where they were found.
                 let time_ns = self.layouts.time_ns(&record).unwrap_or(last_ns);
                 last_ns = time_ns;
-                self.sorter.push(time_ns, self.offset, &record);
-                self.offset += record.size() as u64;
+                self.sorter.push(time_ns, 0, &record);
             }
         }
         self.sorter.complete_before(before_ns);
@@ -116,7 +113,7 @@ impl OrderedRings {
     /// Takes in what comes from elsewhere.
     pub fn push(&mut self, time_ns: u64, kind: u32, body: &[u8]) {
         let record = RawRecord { kind, misc: 0, body, endian: Endian::NATIVE };
-        self.sorter.push(time_ns, self.offset, &record);
+        self.sorter.push(time_ns, 0, &record);
     }
 
     /// The next record that is due.

@@ -62,6 +62,12 @@ impl RecordedLocks {
             && any(|fields| matches!(fields, Fields::End { .. }))
     }
 
+    /// Whether samples of an event say anything: [`Self::take`].
+    #[must_use]
+    pub fn reads(&self, event: usize) -> bool {
+        self.events.of(event).is_some()
+    }
+
     /// Takes the sample of an event, of this thread on this CPU.
     pub fn take(
         &mut self,

@@ -6,6 +6,7 @@ mod machine;
 mod session;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub use machine::{
     Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode, Pair, PmuCaps,
@@ -62,7 +63,8 @@ pub enum FeatureError {
 /// The feature sections of a recording, by bit.
 #[derive(Clone, Debug)]
 pub struct Features {
-    sections: BTreeMap<u32, Vec<u8>>,
+    /// Shared by copies.
+    sections: BTreeMap<u32, Arc<Vec<u8>>>,
     bytes: u64,
     endian: Endian,
 }
@@ -74,13 +76,13 @@ impl Features {
 
     /// `false`: all of them together would be too large.
     pub(super) fn add(&mut self, feature: u32, data: Vec<u8>) -> bool {
-        let replaced = self.sections.get(&feature).map_or(0, Vec::len);
+        let replaced = self.sections.get(&feature).map_or(0, |section| section.len());
         let bytes = self.bytes - replaced as u64 + data.len() as u64;
         if bytes > limits::FEATURE_BYTES {
             return false;
         }
         self.bytes = bytes;
-        self.sections.insert(feature, data);
+        self.sections.insert(feature, Arc::new(data));
         true
     }
 
@@ -97,7 +99,7 @@ impl Features {
             return false;
         }
         self.bytes += record.size() as u64;
-        let section = self.sections.entry(BUILD_ID).or_default();
+        let section = Arc::make_mut(self.sections.entry(BUILD_ID).or_default());
         section.extend(header.concat());
         section.extend_from_slice(record.body);
         true
@@ -116,7 +118,7 @@ impl Features {
     /// A section as it stands in the recording.
     #[must_use]
     pub fn section(&self, feature: u32) -> Option<&[u8]> {
-        self.sections.get(&feature).map(Vec::as_slice)
+        self.sections.get(&feature).map(|section| section.as_slice())
     }
 
     /// A section that is one text: [`HOSTNAME`], [`OSRELEASE`], [`VERSION`], [`ARCH`], [`CPUDESC`]

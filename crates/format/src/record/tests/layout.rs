@@ -95,3 +95,20 @@ fn events_are_found_by_their_ids() {
         Err(DecodeError::NoEvent { kind: PERF_RECORD_SAMPLE })
     );
 }
+
+/// Ids that lie close together, those that don't, and one that two events have.
+#[test]
+fn ids_near_each_other_and_far_apart_lead_to_events() {
+    let mut events = Events::default();
+    events.add(everything(), [1000, 1002, u64::MAX]);
+    events.add(everything(), [7, 1001, 1002, 1000 + (1 << 20)]);
+    assert!(events.add_id(0, 2000) && !events.add_id(1, 2000) && !events.add_id(1, u64::MAX));
+    let found = [1000, 1002, u64::MAX, 7, 1001, 1000 + (1 << 20), 2000, 1003, 5000, 6, 999]
+        .map(|id| events.with_id(id));
+    let (first, second) = (Some(0), Some(1));
+    let none = [None; 4];
+    assert_eq!(found[..3], [first; 3]);
+    assert_eq!(found[3..7], [second, second, second, first]);
+    assert_eq!(found[7..], none);
+    assert_eq!(Events::default().with_id(0), None);
+}

@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::file::Description;
-use tare_format::record::{RawRecord, Record, Sample};
-use tare_replay::{Detail, Machine, Options, Replay, Replayed, Sink};
+use tare_format::record::{Record, Sample};
+use tare_replay::{Detail, EventFilter, Machine, Options, Replay, Replayed, Sink};
 use tare_symbols::SymbolOptions;
 use tare_trace::sched::{Happened, NoSchedEvents, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use super::output::Output;
 use crate::Outcome;
-use crate::cli::resolved::sched::{Recorded, Sched};
+use crate::cli::resolved::sched::{Form, Recorded, Sched};
 use crate::command::output::create;
 use crate::command::recording::{open, refusal};
 use crate::exit::{Exit, Refusal, say};
@@ -30,7 +30,8 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
     }
     let out: Box<dyn std::io::Write> = out;
     let output = Output::new(options, BufWriter::new(out), window);
-    let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded };
+    let shown = Shown::new(options, recorded);
+    let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let replay = Replay::new(Options { detail: Detail::Samples, ..Options::default() });
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.tracepoints.learn(recording.description());
@@ -45,35 +46,83 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
     Ok(Exit::Success)
 }
 
+/// What is needed of tasks beyond what a tracepoint says of them.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// Who wakes and moves others.
+    others: bool,
+    /// The processes of all tasks.
+    processes: bool,
+}
+
+impl Shown {
+    fn new(options: &Sched, recorded: &Recorded) -> Self {
+        let others =
+            matches!(options.form, Form::Timehist(form) if form.wakeups || form.migrations);
+        Self { others, processes: others || !recorded.pids.is_empty() }
+    }
+}
+
 struct Reading<'a> {
     output: Output<'a>,
     tracepoints: Tracepoints,
     recorded: &'a Recorded,
+    shown: Shown,
 }
 
 impl Reading<'_> {
     /// Adds what the recording knows of a task, and whether it is asked for.
-    fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>) {
+    fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>, wants_process: bool) {
         let Recorded { pids, tids, .. } = self.recorded;
-        let known = machine.thread(task.tid);
-        let pid = known.map(tare_replay::Thread::pid);
-        task.pid = task.pid.filter(|pid| *pid > 0).or(pid);
-        if task.comm.is_empty() {
-            task.comm = known.and_then(tare_replay::Thread::comm).unwrap_or_default();
+        task.pid = task.pid.filter(|pid| *pid > 0);
+        if task.comm.is_empty() || wants_process && task.pid.is_none() {
+            let known = machine.thread(task.tid);
+            task.pid = task.pid.or(known.map(tare_replay::Thread::pid));
+            if task.comm.is_empty() {
+                task.comm = known.and_then(tare_replay::Thread::comm).unwrap_or_default();
+            }
         }
         let all = pids.is_empty() && tids.is_empty();
         let is_listed =
             || tids.contains(&task.tid) || task.pid.is_some_and(|pid| pids.contains(&pid));
         task.is_meant = all || is_listed();
     }
+
+    fn complete_all<'a>(&self, machine: &'a Machine, happened: &mut Happened<'a>) {
+        let Shown { others, processes } = self.shown;
+        match happened {
+            Happened::Switch { prev, next, .. } => {
+                self.complete(machine, prev, true);
+                self.complete(machine, next, processes);
+            }
+            Happened::Wakeup { waker: other, task, .. }
+            | Happened::Migrate { mover: other, task, .. } => {
+                if others {
+                    self.complete(machine, other, true);
+                }
+                self.complete(machine, task, processes);
+            }
+            Happened::Begin(_) => {}
+        }
+    }
+}
+
+/// Knows which events say something of scheduling.
+#[derive(Debug, Default)]
+struct Filter(Tracepoints);
+
+impl EventFilter for Filter {
+    fn wants(&mut self, description: &Description, event: usize) -> bool {
+        self.0.learn(description);
+        self.0.reads(event)
+    }
 }
 
 impl Sink for Reading<'_> {
     type Error = anyhow::Error;
 
-    fn wants_sample(&mut self, description: &Description, sample: &RawRecord<'_>) -> bool {
-        self.tracepoints.learn(description);
-        description.lookup().of(sample).is_some_and(|event| self.tracepoints.reads(event))
+    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
+        Some(Box::<Filter>::default())
     }
 
     fn wants_callchain(&self, _sample: &Replayed<'_, Sample<'_>>) -> bool {
@@ -85,6 +134,7 @@ impl Sink for Reading<'_> {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> anyhow::Result<ControlFlow<()>> {
+        self.tracepoints.learn(sample.description);
         let head = &sample.fields.head;
         let (Some(time_ns), Some(event), Some(raw)) =
             (sample.time_ns, sample.event, sample.fields.raw)
@@ -97,18 +147,7 @@ impl Sink for Reading<'_> {
         let Some(mut happened) = self.tracepoints.decode(event, raw, current, cpu) else {
             return Ok(ControlFlow::Continue(()));
         };
-        match &mut happened {
-            Happened::Switch { prev, next, .. } => {
-                self.complete(machine, prev);
-                self.complete(machine, next);
-            }
-            Happened::Wakeup { waker: other, task, .. }
-            | Happened::Migrate { mover: other, task, .. } => {
-                self.complete(machine, other);
-                self.complete(machine, task);
-            }
-            Happened::Begin(_) => {}
-        }
+        self.complete_all(machine, &mut happened);
         self.output.take(time_ns, &happened)?;
         Ok(ControlFlow::Continue(()))
     }

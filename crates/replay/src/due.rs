@@ -1,0 +1,196 @@
+//! Records whose turn it is: the machine takes them in, and the sink gets them.
+
+use std::ops::ControlFlow;
+
+use tare_format::file::Description;
+use tare_format::record::{RawRecord, Record, Sample, SampleHead, kind};
+use tare_profile::Losses;
+
+use crate::deferred::{self, Deferred, DeferredSample};
+use crate::group::{GroupCounts, Member};
+use crate::machine::Machine;
+use crate::off_cpu::OffCpuStacks;
+use crate::options::{Detail, Options};
+use crate::replayed::Replayed;
+use crate::sink::Sink;
+
+/// A record whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due<'a> {
+    /// When it was made, in nanoseconds of the recording's clock, where it says so.
+    pub(crate) time_ns: Option<u64>,
+    /// The event that it belongs to.
+    pub(crate) event: Option<usize>,
+    pub(crate) raw: RawRecord<'a>,
+}
+
+impl<'a> Due<'a> {
+    /// A sample that was held back.
+    pub(crate) fn held(sample: &'a DeferredSample, description: &Description) -> Self {
+        let raw = sample.record();
+        Self { time_ns: sample.time_ns, event: description.lookup().of(&raw), raw }
+    }
+}
+
+/// What is known at the time of the last record that went out.
+#[derive(Debug)]
+pub(crate) struct State {
+    detail: Detail,
+    pub(crate) machine: Machine,
+    pub(crate) losses: Losses,
+    groups: GroupCounts,
+    members: Vec<Member>,
+    pub(crate) deferred: Deferred,
+    pub(crate) off_cpu: OffCpuStacks,
+    /// Whether the user call chain of the sample whose turn it is was unwound to its beginning.
+    pub(crate) is_whole: bool,
+    /// Whether any of so many events has samples to be held back.
+    has_deferred: bool,
+    events: usize,
+}
+
+impl State {
+    /// Nothing has gone out yet.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            detail: options.detail,
+            machine: Machine::new(options.symbols.clone()),
+            losses: Losses::default(),
+            groups: GroupCounts::default(),
+            members: Vec::new(),
+            deferred: Deferred::default(),
+            off_cpu: OffCpuStacks::default(),
+            is_whole: false,
+            has_deferred: false,
+            events: 0,
+        }
+    }
+
+    /// Takes a record in, and hands out what comes of it.
+    pub(crate) fn deliver<S: Sink>(
+        &mut self,
+        description: &Description,
+        due: Due<'_>,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        let Due { time_ns, event, raw } = due;
+        if let Some(time_ns) = time_ns {
+            self.machine.advance(time_ns);
+        }
+        if raw.kind == kind::PERF_RECORD_SAMPLE {
+            let cookie = self.cookie(description, &due);
+            return match cookie.map(|cookie| self.deferred.hold(cookie, time_ns, &raw)) {
+                None => self.hand_out(description, due, sink),
+                Some(None) => Ok(ControlFlow::Continue(())),
+                Some(Some(held)) => {
+                    self.machine.user_chain = None;
+                    self.hand_out(description, Due::held(&held, description), sink)
+                }
+            };
+        }
+        let Ok(record) = raw.decode() else {
+            self.losses.malformed_records += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.notice(&record);
+        self.machine.take_in(description, &raw, &record);
+        if let Record::CallchainDeferred { cookie, callchain } = &record {
+            let addresses = deferred::addresses(callchain.iter());
+            for held in self.deferred.take(*cookie) {
+                self.machine.user_chain = Some(addresses.clone());
+                let flow = self.hand_out(description, Due::held(&held, description), sink)?;
+                self.machine.user_chain = None;
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+        }
+        let record = Replayed { time_ns, description, event, raw, fields: &record };
+        sink.record(&mut self.machine, &record)
+    }
+
+    /// Counts what a record says was lost.
+    fn notice(&mut self, record: &Record<'_>) {
+        let losses = &mut self.losses;
+        match record {
+            Record::Lost(lost) => {
+                losses.lost_records = losses.lost_records.saturating_add(lost.lost);
+                losses.lost_events += 1;
+            }
+            Record::LostSamples { lost } => {
+                losses.lost_samples = losses.lost_samples.saturating_add(*lost);
+            }
+            Record::Throttle(_) => losses.throttled += 1,
+            Record::Stat(_) => losses.stat_records += 1,
+            _ => {}
+        }
+    }
+
+    /// What a sample's user call chain will be known by, where that comes later.
+    fn cookie(&mut self, description: &Description, due: &Due<'_>) -> Option<u64> {
+        let events = description.events().len();
+        if self.events != events {
+            (self.events, self.has_deferred) = (events, deferred::has_deferred(description));
+        }
+        if !self.has_deferred || self.detail != Detail::Full {
+            return None;
+        }
+        let mut sample = Sample::default();
+        self.decode(description, due, &mut sample)?;
+        deferred::cookie(&sample)
+    }
+
+    fn decode<'a>(
+        &self,
+        description: &Description,
+        due: &Due<'a>,
+        sample: &mut Sample<'a>,
+    ) -> Option<()> {
+        let layout = description.lookup().layouts().get(due.event?)?;
+        let filled = match self.detail {
+            Detail::Full | Detail::Samples => sample.fill(&due.raw, layout),
+            Detail::Leaf | Detail::Front => sample.fill_front(&due.raw, layout),
+        };
+        filled.ok()
+    }
+
+    /// Hands a sample out, to the sink.
+    pub(crate) fn hand_out<S: Sink>(
+        &mut self,
+        description: &Description,
+        due: Due<'_>,
+        sink: &mut S,
+    ) -> Result<ControlFlow<()>, S::Error> {
+        let Due { time_ns, event, raw } = due;
+        let mut fields = Sample::default();
+        if self.decode(description, &due, &mut fields).is_none() {
+            self.losses.malformed_records += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.members.clear();
+        if let Some(read) = &fields.read {
+            self.members.extend(self.groups.members(read, description.lookup()));
+        }
+        if !self.machine.threads.keeps(fields.head.tid) {
+            self.losses.outside_samples += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Self { off_cpu, machine, is_whole, .. } = self;
+        if !off_cpu.pass(description, (event, &fields), machine, *is_whole) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if fields.read.is_none() {
+            let sample = Replayed { time_ns, description, event, raw, fields: &fields };
+            return sink.sample(&mut self.machine, &sample);
+        }
+        for Member { event, id, period } in &self.members {
+            let head = SampleHead { id: Some(*id), period: Some(*period), ..fields.head };
+            let (event, fields) = (Some(*event), &Sample { head, ..fields });
+            let sample = Replayed { time_ns, description, event, raw, fields };
+            if sink.sample(&mut self.machine, &sample)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}

@@ -1,0 +1,235 @@
+//! Reading a recording and putting it in order on a thread of its own, while the caller's takes in
+//! what is due.
+//!
+//! ```text
+//! thread   file -> records -> order of time --Batch--> machine -> sink   caller
+//!                                 ^-----------empty------/
+//! ```
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::{Builder, scope};
+
+use tare_format::Endian;
+use tare_format::file::{Description, Entry};
+use tare_format::record::{RawRecord, kind};
+
+use crate::ahead::has_copied_stacks;
+use crate::due::{Due, State};
+use crate::error::Error;
+use crate::recording::Recording;
+use crate::replay::BATCH;
+use crate::sink::Sink;
+use crate::waiting::Waiting;
+
+/// Bytes of records that are handed over at once: few enough to stay in a cache.
+const BYTES: usize = 1 << 18;
+
+/// Batches that wait at most.
+const BATCHES: usize = 4;
+
+/// A recording of fewer bytes is read sooner than a thread pays.
+const LEAST: u64 = 1 << 20;
+
+/// Records that are due, and what is known of the recording by then.
+#[derive(Debug)]
+struct Batch {
+    description: Arc<Description>,
+    records: Vec<Placed>,
+    bodies: Vec<u8>,
+}
+
+/// [`Due`], whose body lies in [`Batch::bodies`].
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    time_ns: Option<u64>,
+    event: Option<usize>,
+    start: usize,
+    len: usize,
+    kind: u32,
+    misc: u16,
+    endian: Endian,
+}
+
+/// Why reading on a thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The recording has.
+    Whole,
+    /// No thread can be started, or from here on there are samples with copied stacks, which are
+    /// unwound ahead of their turn: the rest is the caller's.
+    Early,
+}
+
+/// Whether a recording may be read on a thread of its own: a file that is worth it.
+pub(crate) fn is_for_a_thread(recording: &Recording) -> bool {
+    recording.bytes().is_some_and(|bytes| bytes >= LEAST)
+        && !has_copied_stacks(recording.description())
+}
+
+/// Replays a recording as far as that goes. [`ControlFlow::Break`]: to where the sink breaks.
+pub(crate) fn replay<S: Sink>(
+    recording: &mut Recording,
+    waiting: &mut Waiting,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<ControlFlow<(), Ended>, S::Error>
+where
+    S::Error: From<Error>,
+{
+    scope(|scope| {
+        let (full, batches) = sync_channel(BATCHES);
+        let (emptied, empty) = channel();
+        let description = Arc::new(recording.description().clone());
+        let mut out = Out { batch: Batch::new(description), full, empty };
+        let work = move || {
+            let ended = read(recording, waiting, &mut out);
+            let _ = out.hand_over();
+            ended
+        };
+        let Ok(reader) = Builder::new().spawn_scoped(scope, work) else {
+            return Ok(ControlFlow::Continue(Ended::Early));
+        };
+        for mut batch in batches {
+            for due in batch.due() {
+                if state.deliver(&batch.description, due, sink)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            batch.clear();
+            // At the end nobody wants it back.
+            let _ = emptied.send(batch);
+        }
+        match reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            Ok(ended) => Ok(ControlFlow::Continue(ended)),
+            Err(error) => Err(Error::Read(error).into()),
+        }
+    })
+}
+
+/// Reads until the recording ends, or nobody takes what is read.
+fn read(recording: &mut Recording, waiting: &mut Waiting, out: &mut Out) -> io::Result<Ended> {
+    // What stands behind such a record is taken in with the next one.
+    let mut follows_tracing_data = false;
+    loop {
+        for _ in 0..BATCH {
+            let Some(entry) = recording.next_record()? else {
+                waiting.sorter.finish();
+                let _ = out.take_due(waiting);
+                return Ok(Ended::Whole);
+            };
+            let (kind, description) = (entry.record.kind, entry.description);
+            let is_new = changes(kind) || follows_tracing_data;
+            follows_tracing_data = kind == kind::HEADER_TRACING_DATA;
+            if is_new && out.renew(description).is_break() || out.take(&entry, waiting).is_break() {
+                return Ok(Ended::Whole);
+            }
+            if is_new && has_copied_stacks(description) {
+                return Ok(Ended::Early);
+            }
+        }
+        if let Some(time_ns) = recording.complete_before_ns() {
+            waiting.sorter.complete_before(time_ns);
+            if out.take_due(waiting).is_break() {
+                return Ok(Ended::Whole);
+            }
+        }
+    }
+}
+
+/// Whether records of a kind add to what a recording says of itself.
+fn changes(kind: u32) -> bool {
+    matches!(
+        kind,
+        kind::HEADER_ATTR
+            | kind::HEADER_FEATURE
+            | kind::HEADER_TRACING_DATA
+            | kind::HEADER_BUILD_ID
+            | kind::EVENT_UPDATE
+            | kind::FINISHED_INIT
+    )
+}
+
+/// Where due records go.
+struct Out {
+    batch: Batch,
+    full: SyncSender<Batch>,
+    empty: Receiver<Batch>,
+}
+
+impl Out {
+    /// The recording is described otherwise from here on.
+    fn renew(&mut self, description: &Description) -> ControlFlow<()> {
+        let flow = self.hand_over();
+        self.batch.description = Arc::new(description.clone());
+        flow
+    }
+
+    /// Takes a record, and what is due.
+    fn take(&mut self, entry: &Entry<'_>, waiting: &mut Waiting) -> ControlFlow<()> {
+        if let Some(due) = waiting.push(entry) {
+            let is_round = due.raw.kind == kind::FINISHED_ROUND;
+            if !is_round {
+                self.take_due(waiting)?;
+            }
+            self.batch.add(&due);
+            if is_round {
+                waiting.end_round(entry.description);
+            }
+        }
+        self.take_due(waiting)
+    }
+
+    /// Takes what is due. [`ControlFlow::Break`]: nobody takes it any more.
+    fn take_due(&mut self, waiting: &mut Waiting) -> ControlFlow<()> {
+        while let Some(due) = waiting.pop() {
+            self.batch.add(&due);
+            if self.batch.is_full() {
+                self.hand_over()?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn hand_over(&mut self) -> ControlFlow<()> {
+        let description = self.batch.description.clone();
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Batch::new(description.clone()));
+        let full = std::mem::replace(&mut self.batch, Batch { description, ..empty });
+        match self.full.send(full) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+impl Batch {
+    fn new(description: Arc<Description>) -> Self {
+        Self { description, records: Vec::new(), bodies: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        self.bodies.clear();
+    }
+
+    fn is_full(&self) -> bool {
+        self.bodies.len() + self.records.len() * size_of::<Placed>() >= BYTES
+    }
+
+    fn add(&mut self, due: &Due<'_>) {
+        let Due { time_ns, event, raw: RawRecord { kind, misc, body, endian } } = *due;
+        let (start, len) = (self.bodies.len(), body.len());
+        self.bodies.extend_from_slice(body);
+        self.records.push(Placed { time_ns, event, start, len, kind, misc, endian });
+    }
+
+    fn due(&self) -> impl Iterator<Item = Due<'_>> {
+        self.records.iter().map(|placed| {
+            let Placed { time_ns, event, start, len, kind, misc, endian } = *placed;
+            let body = &self.bodies[start..start + len];
+            Due { time_ns, event, raw: RawRecord { kind, misc, body, endian } }
+        })
+    }
+}

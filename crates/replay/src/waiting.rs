@@ -1,0 +1,94 @@
+//! Records that wait for their turn.
+
+use tare_format::abi::Flags;
+use tare_format::file::{Description, Entry};
+use tare_format::order::{Ordered, Sorter};
+use tare_format::record::{Layout, RawRecord, kind};
+
+use crate::due::Due;
+use crate::options::Detail;
+use crate::sink::EventFilter;
+
+/// Records that wait for their turn, of those that are wanted.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    detail: Detail,
+    filter: Option<Box<dyn EventFilter>>,
+    pub(crate) sorter: Sorter,
+    /// Where the last record lies that was taken in.
+    pub(crate) offset: u64,
+    /// Of data that were stepped over.
+    pub(crate) aux_bytes: u64,
+}
+
+impl Waiting {
+    pub(crate) fn new(detail: Detail) -> Self {
+        Self { detail, filter: None, sorter: Sorter::default(), offset: 0, aux_bytes: 0 }
+    }
+
+    /// Leaves out samples of events that the filter doesn't want.
+    pub(crate) fn set_filter(&mut self, filter: Option<Box<dyn EventFilter>>) {
+        self.filter = filter;
+    }
+
+    /// Takes a record in. What has no time comes back: its turn is now, but for the mark of a round
+    /// behind what is due.
+    pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<Due<'a>> {
+        let Entry { offset, record, description, payload } = *entry;
+        self.offset = offset;
+        if let Some(payload) = payload {
+            self.aux_bytes = self.aux_bytes.saturating_add(payload.size);
+        }
+        let event = description.lookup().of(&record);
+        if record.kind == kind::PERF_RECORD_SAMPLE
+            && let Some(filter) = &mut self.filter
+            && !event.is_some_and(|event| filter.wants(description, event))
+        {
+            return None;
+        }
+        let layout = event.and_then(|event| description.lookup().layouts().get(event));
+        let raw = self.kept(record, layout)?;
+        let Some(time_ns) = layout.and_then(|layout| layout.time_ns(&raw)) else {
+            return Some(Due { time_ns: None, event, raw });
+        };
+        self.sorter.push(time_ns, event.map_or(0, |event| event as u64 + 1), &raw);
+        None
+    }
+
+    /// A mark of a round was handed out.
+    pub(crate) fn end_round(&mut self, description: &Description) {
+        if !has_backward_rings(description) {
+            self.sorter.round();
+        }
+    }
+
+    /// The next record whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<Due<'_>> {
+        let Ordered { time_ns, tag, record } = self.sorter.pop()?;
+        let event = tag.checked_sub(1).and_then(|event| usize::try_from(event).ok());
+        Some(Due { time_ns: Some(time_ns), event, raw: record })
+    }
+
+    /// The part of a record that waits for its turn; `None` where nothing needs it.
+    fn kept<'a>(&self, record: RawRecord<'a>, layout: Option<&Layout>) -> Option<RawRecord<'a>> {
+        let detail = self.detail;
+        if detail == Detail::Full {
+            return Some(record);
+        }
+        match record.kind {
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != Detail::Leaf => None,
+            kind::PERF_RECORD_SAMPLE if detail != Detail::Samples => {
+                let size = layout.and_then(Layout::front_size);
+                let front = size.and_then(|size| record.body.get(..size));
+                Some(RawRecord { body: front.unwrap_or(record.body), ..record })
+            }
+            _ => Some(record),
+        }
+    }
+}
+
+/// Whether the recording has rings that were overwritten and read at the end alone (`--overwrite`):
+/// marks between them say nothing of such rings.
+fn has_backward_rings(description: &Description) -> bool {
+    description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
+}
