@@ -19,7 +19,7 @@ pub struct SchedOptions {
     pub to_ns: u64,
     /// Only what happens on these CPUs; none: on all.
     pub cpus: Vec<u32>,
-    /// Nothing is summed up by task.
+    /// Nothing is summed up.
     pub only_slices: bool,
 }
 
@@ -113,6 +113,15 @@ impl Sched {
         Some(self.known.entry(task.tid).or_default())
     }
 
+    /// What was known of a task that left its CPU; it is known as `now` from here on, or forgotten.
+    fn exchange(&mut self, task: &Task<'_>, now: Option<Known>) -> Known {
+        let before = match now {
+            Some(now) => self.known(task).map(|known| std::mem::replace(known, now)),
+            None => self.known.remove(&task.tid).filter(|_| task.is_meant),
+        };
+        before.unwrap_or_default()
+    }
+
     fn cpu(&mut self, number: u32) -> Option<&mut Cpu> {
         let at = usize::try_from(number).ok().filter(|at| *at < CPUS)?;
         if at >= self.cpus.len() {
@@ -139,14 +148,12 @@ impl Sched {
         let idle = (prev.tid == 0).then(|| std::mem::replace(&mut of_cpu.idle_left_ns, time_ns));
         let known = match idle {
             Some(left_ns) => Known { left_ns, ..Known::default() },
-            None => self.known(prev).map(|known| *known).unwrap_or_default(),
+            None => {
+                let ready_ns = if state.is_runnable() { time_ns } else { 0 };
+                let now = Known { left_ns: time_ns, ready_ns, last_cpu: Some(cpu) };
+                self.exchange(prev, (!state.is_end()).then_some(now))
+            }
         };
-        if state.is_end() {
-            self.known.remove(&prev.tid);
-        } else if let Some(known) = self.known(prev) {
-            let ready_ns = if state.is_runnable() { time_ns } else { 0 };
-            *known = Known { left_ns: time_ns, ready_ns, last_cpu: Some(cpu) };
-        }
         let is_late = time_ns > to_ns && (since_ns == 0 || since_ns > to_ns);
         if time_ns < from_ns || is_late || !self.has_cpu(cpu) {
             return None;
@@ -172,11 +179,14 @@ impl Sched {
     }
 
     fn add(&mut self, cpu: u32, task: &Task<'_>, slice: &Slice, state: State, before: Option<u32>) {
+        if self.options.only_slices {
+            return;
+        }
         let has_moved = before.is_some_and(|before| before != cpu);
         if let Some(of_cpu) = self.cpu(cpu) {
             of_cpu.sums.add(task, slice, has_moved);
         }
-        if task.tid == 0 || !task.is_meant || self.options.only_slices {
+        if task.tid == 0 || !task.is_meant {
             return;
         }
         if self.sums.len() >= TASKS && !self.sums.contains_key(&task.tid) {

@@ -1,6 +1,6 @@
 //! Each context switch as a line, as `perf sched timehist` has them.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
 use tare_format::printable;
 
@@ -31,7 +31,7 @@ pub struct Timehist {
 
 impl Timehist {
     /// Begins with the titles.
-    pub fn new(options: TimehistOptions, into: &mut String) -> Self {
+    pub fn new(options: TimehistOptions, into: &mut Vec<u8>) -> Self {
         let state = if options.state { "  state" } else { "" };
         let (dots, rule) = ("-".repeat(15), "-".repeat(9));
         let _ = writeln!(
@@ -56,7 +56,7 @@ impl Timehist {
         time_ns: u64,
         happened: &Happened<'_>,
         slice: Option<&Slice>,
-        into: &mut String,
+        into: &mut Vec<u8>,
     ) {
         match happened {
             Happened::Switch { cpu, prev, state, next } => {
@@ -73,19 +73,19 @@ impl Timehist {
                 if self.options.next {
                     let _ = write!(into, "  next: {}[{}]", printable(next.comm), next.tid);
                 }
-                into.push('\n');
+                into.push(b'\n');
             }
             Happened::Wakeup { cpu, waker, task } if self.options.wakeups && task.is_meant => {
                 between(into, time_ns, *cpu, waker);
-                into.push_str("awakened: ");
+                into.extend_from_slice(b"awakened: ");
                 label(into, task);
-                into.push('\n');
+                into.push(b'\n');
             }
             Happened::Migrate { cpu, mover, task, from, to }
                 if self.options.migrations && task.is_meant =>
             {
                 between(into, time_ns, *cpu, mover);
-                into.push_str("migrated: ");
+                into.extend_from_slice(b"migrated: ");
                 label(into, task);
                 let _ = writeln!(into, " cpu {from} => {to}");
             }
@@ -94,7 +94,7 @@ impl Timehist {
     }
 }
 
-fn between(into: &mut String, time_ns: u64, cpu: u32, current: &Task<'_>) {
+fn between(into: &mut Vec<u8>, time_ns: u64, cpu: u32, current: &Task<'_>) {
     place(into, time_ns, cpu);
     name(into, current);
     let _ = write!(into, "{:35}", "");
@@ -102,71 +102,98 @@ fn between(into: &mut String, time_ns: u64, cpu: u32, current: &Task<'_>) {
 
 // These write most of all that is written, so they don't go through what formats anything.
 
-fn place(into: &mut String, time_ns: u64, cpu: u32) {
-    digits(into, time_ns / 1_000_000_000, 8, ' ');
-    into.push('.');
-    digits(into, time_ns / 1_000 % 1_000_000, 6, '0');
-    into.push_str(" [");
-    digits(into, u64::from(cpu), 4, '0');
-    into.push_str("]  ");
-}
-
-fn name(into: &mut String, task: &Task<'_>) {
-    const SPACES: &str = "                              ";
-    let start = into.len();
-    label(into, task);
-    let written = &into[start..];
-    let width = if written.is_ascii() { written.len() } else { written.chars().count() };
-    into.push_str(&SPACES[..TASK.saturating_sub(width).min(SPACES.len())]);
-}
-
-/// `comm[tid/pid]`, `comm[tid]` of a process's first thread, `<idle>`.
-fn label(into: &mut String, task: &Task<'_>) {
-    if task.tid == 0 {
-        into.push_str("<idle>");
-        return;
+fn place(into: &mut Vec<u8>, time_ns: u64, cpu: u32) {
+    padded(into, time_ns / 1_000_000_000, 8);
+    into.push(b'.');
+    into.extend_from_slice(&last_digits::<6>(time_ns / 1_000));
+    into.extend_from_slice(b" [");
+    if cpu < 10_000 {
+        into.extend_from_slice(&last_digits::<4>(cpu.into()));
+    } else {
+        padded(into, cpu.into(), 4);
     }
-    into.push_str(&printable(task.comm));
-    into.push('[');
+    into.extend_from_slice(b"]  ");
+}
+
+fn name(into: &mut Vec<u8>, task: &Task<'_>) {
+    let start = into.len();
+    let is_ascii = label(into, task);
+    let written = &into[start..];
+    let width = if is_ascii {
+        written.len()
+    } else {
+        // The first bytes of characters: the others are 10xxxxxx.
+        written.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+    };
+    into.resize(into.len() + TASK.saturating_sub(width), b' ');
+}
+
+/// `comm[tid/pid]`, `comm[tid]` of a process's first thread, `<idle>`. Whether it is ASCII.
+fn label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
+    if task.tid == 0 {
+        into.extend_from_slice(b"<idle>");
+        return true;
+    }
+    let is_ascii = task.comm.iter().all(|byte| (b' '..=b'~').contains(byte));
+    if is_ascii {
+        into.extend_from_slice(task.comm);
+    } else {
+        into.extend_from_slice(printable(task.comm).as_bytes());
+    }
+    into.push(b'[');
     number(into, task.tid);
     if let Some(pid) = task.pid.filter(|pid| *pid != task.tid) {
-        into.push('/');
+        into.push(b'/');
         number(into, pid);
     }
-    into.push(']');
+    into.push(b']');
+    is_ascii
 }
 
-fn number(into: &mut String, number: i32) {
+fn number(into: &mut Vec<u8>, number: i32) {
     if number < 0 {
-        into.push('-');
+        into.push(b'-');
     }
-    digits(into, u64::from(number.unsigned_abs()), 1, '0');
+    padded(into, u64::from(number.unsigned_abs()), 1);
 }
 
-fn milliseconds(into: &mut String, ns: u64) {
-    into.push_str("  ");
-    digits(into, ns / 1_000_000, 5, ' ');
-    into.push('.');
-    digits(into, ns / 1_000 % 1_000, 3, '0');
+fn milliseconds(into: &mut Vec<u8>, ns: u64) {
+    let us = ns / 1_000;
+    if us < 10_000 {
+        let [ms, a, b, c] = last_digits(us);
+        into.extend_from_slice(&[b' ', b' ', b' ', b' ', b' ', b' ', ms, b'.', a, b, c]);
+    } else {
+        into.extend_from_slice(b"  ");
+        padded(into, us / 1_000, 5);
+        into.push(b'.');
+        into.extend_from_slice(&last_digits::<3>(us));
+    }
 }
 
-/// A number with at least so many digits, filled up at its front.
-fn digits(into: &mut String, mut number: u64, least: usize, fill: char) {
+/// The last digits of a number, with zeros at their front.
+fn last_digits<const COUNT: usize>(mut number: u64) -> [u8; COUNT] {
+    let mut digits = [b'0'; COUNT];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    digits
+}
+
+/// A number, with spaces at its front where it has fewer than `width` digits.
+fn padded(into: &mut Vec<u8>, mut number: u64, width: usize) {
     // The largest has 20.
-    let mut all = [b'0'; 20];
-    let mut at = all.len();
+    let mut text = [b' '; 20];
+    let mut at = text.len();
     loop {
         at -= 1;
-        all[at] = b'0' + (number % 10) as u8;
+        text[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
             break;
         }
     }
-    for _ in all.len() - at..least {
-        into.push(fill);
-    }
-    into.push_str(std::str::from_utf8(&all[at..]).unwrap_or_default());
+    into.extend_from_slice(&text[at.min(text.len().saturating_sub(width))..]);
 }
 
 #[cfg(test)]
@@ -176,7 +203,7 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_perf() {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let options =
             TimehistOptions { wakeups: true, state: true, next: true, ..Default::default() };
         let lines = Timehist::new(options, &mut text);
@@ -197,12 +224,24 @@ mod tests {
         lines.add(0, &switch, None, &mut text);
         let wake = Happened::Wakeup { cpu: 0, waker: task(0, b"swapper"), task: task(7, b"gcc") };
         lines.add(1_000, &wake, None, &mut text);
+        let slice = Slice {
+            time_ns: 123_456_789_012_345_678,
+            wait_ns: 9_999_999,
+            delay_ns: 10_000_000,
+            run_ns: 1_234_567_890_123,
+            ..Slice::default()
+        };
+        let (prev, next) = (task(i32::MAX, "größe".as_bytes()), task(-1, b""));
+        let switch = Happened::Switch { cpu: 123_456, prev, state: State(0), next };
+        lines.add(0, &switch, Some(&slice), &mut text);
+        let text = String::from_utf8(text).unwrap();
         let lines: Vec<_> = text.lines().skip(3).collect();
         assert_eq!(
             lines,
             [
                 "   79371.874569 [0011]  a\\u{1b}b[8/7]                       0.014      0.000      1.148      S  next: c[9]",
                 "       0.000001 [0000]  <idle>                                                           awakened: gcc[7]",
+                "123456789.012345 [123456]  größe[2147483647/7]                 9.999     10.000  1234567.890      R  next: [-1]",
             ]
         );
     }

@@ -23,7 +23,7 @@ pub(super) struct Output<'a> {
     sched: Sched,
     /// Where each switch is a line of text.
     lines: Option<Timehist>,
-    text: String,
+    text: Vec<u8>,
 }
 
 impl<'a> Output<'a> {
@@ -33,11 +33,13 @@ impl<'a> Output<'a> {
         out: BufWriter<Box<dyn Write>>,
         (from_ns, to_ns): (u64, u64),
     ) -> Self {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let lines = match options.form {
             Form::Timehist(form) if !options.json => Some(Timehist::new(form, &mut text)),
             Form::Timehist(_) => {
-                text.push_str(&format!("{}\n", json!({ "version": JSON_VERSION })));
+                text.extend_from_slice(
+                    format!("{}\n", json!({ "version": JSON_VERSION })).as_bytes(),
+                );
                 None
             }
             Form::Sums { .. } => None,
@@ -55,7 +57,7 @@ impl<'a> Output<'a> {
             (Some(lines), _) => lines.add(time_ns, happened, slice.as_ref(), &mut self.text),
             (None, Form::Timehist(_)) => {
                 if let Some(object) = slice.and_then(|slice| switch_object(happened, &slice)) {
-                    self.text.push_str(&format!("{object}\n"));
+                    self.text.extend_from_slice(format!("{object}\n").as_bytes());
                 }
             }
             _ => {}
@@ -64,7 +66,7 @@ impl<'a> Output<'a> {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        let written = self.out.write_all(self.text.as_bytes());
+        let written = self.out.write_all(&self.text);
         self.text.clear();
         written.context("cannot write what was found")
     }
@@ -88,15 +90,16 @@ impl<'a> Output<'a> {
             let tasks = sorted(&self.sched, by);
             if self.options.json {
                 let document = sums_document(&self.sched, &tasks, all, missing);
-                self.text = format!("{document:#}\n");
+                self.text = format!("{document:#}\n").into_bytes();
             } else {
-                self.text = format!("{}\n{}", task_table(&tasks), cpu_table(&self.sched, all));
+                let mut text = format!("{}\n{}", task_table(&tasks), cpu_table(&self.sched, all));
                 if histogram {
                     let mut waits = Waits::default();
                     tasks.iter().for_each(|task| waits.add_all(&task.waits));
                     let lines = histogram_lines(waits.buckets());
-                    self.text.push_str(&format!("\nwaits for a CPU, of all tasks:\n{lines}"));
+                    text.push_str(&format!("\nwaits for a CPU, of all tasks:\n{lines}"));
                 }
+                self.text = text.into_bytes();
             }
         }
         self.flush()?;
