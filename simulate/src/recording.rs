@@ -158,11 +158,10 @@ impl Session<'_> {
             52..58 => self.machine.exec(rng)?,
             58..63 => self.machine.exit(rng)?,
             63 => self.machine.throttle(rng),
-            // What the last seconds and overwritten ring buffers of a CPU that went leave is not checked.
-            64 if self.scenario.keep == Keep::All => self.machine.plug(rng)?,
+            64 => self.machine.plug(rng)?,
             65..72 => self.process()?,
             72..75 => self.clock.use_cpu([0, 1, 10, 100][rng.usize(..4)]),
-            75 if self.scenario.keep == Keep::All => self.suspend(rng)?,
+            75 => self.suspend(rng)?,
             // The time of day is set, back too.
             76 => self.clock.set_day_ahead(Duration::from_millis(rng.u64(..100_000_000))),
             77..92 => {

@@ -122,15 +122,20 @@ fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> 
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }
 
-/// What was lost of what the file holds: not what was lost before that was kept.
+/// What was lost of what the file holds: not what was lost before that was kept. A CPU that came back
+/// has a ring for each time, the older first, and what was forgotten is the oldest.
 fn losses(seen: &FileStats) -> Vec<Loss> {
-    let mut nobodys = seen.forgotten_losses.get(&None).copied().unwrap_or(0);
+    let mut forgotten = seen.forgotten_losses.clone();
+    let mut forget = |cpu: Option<u32>, records: u64| {
+        let Some(left) = forgotten.get_mut(&cpu) else { return records };
+        let gone = records.min(*left);
+        *left -= gone;
+        records - gone
+    };
     let mut of = |ring: &RingStats| {
         let lost = ring.stats.lost?;
-        let forgotten = seen.forgotten_losses.get(&Some(ring.cpu)).copied().unwrap_or(0);
-        let kept = lost.records.saturating_sub(forgotten);
-        let records = kept.saturating_sub(nobodys);
-        nobodys -= kept - records;
+        let kept = forget(Some(ring.cpu), lost.records);
+        let records = forget(None, kept);
         let is_cut = records < lost.records;
         // Since when, only the whole of it says.
         let from_ns = if is_cut { seen.forgotten.last_ns } else { lost.after_ns };
@@ -196,4 +201,27 @@ pub(super) fn complete(output: &mut Output, account: &OutputStats) {
     output.dropped_bytes = account.dropped_bytes;
     output.queue_bytes = account.queue_bytes;
     output.queue_high_water_bytes = account.queue_high_water;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::stats::LostRecords;
+
+    fn ring(cpu: u32, records: u64) -> RingStats {
+        let lost = LostRecords { records, after_ns: Some(1), until_ns: Some(5) };
+        RingStats { cpu, size: 4096, stats: Stats { lost: Some(lost), ..Stats::default() } }
+    }
+
+    #[test]
+    fn what_was_forgotten_is_taken_off_once() {
+        let seen = FileStats {
+            // The second one of CPU 1 came back with it.
+            rings: vec![ring(0, 4), ring(1, 43), ring(1, 100)],
+            forgotten: Stats { last_ns: Some(3), ..Stats::default() },
+            forgotten_losses: [(Some(1), 50), (None, 2)].into(),
+        };
+        let loss = |cpu, records, from_ns| Loss { cpu, records, from_ns, to_ns: Some(5) };
+        assert_eq!(losses(&seen), [loss(0, 2, Some(3)), loss(1, 93, Some(3))]);
+    }
 }
