@@ -1,6 +1,7 @@
 //! One file of a recording, or a stream: its beginning, its records, its end.
 
 mod direct;
+mod early_end;
 mod ending;
 
 use std::borrow::Cow;
@@ -12,7 +13,7 @@ use tare_format::file::writer::{Beginning, DATA_SIZE_OFFSET, Description};
 
 use super::compressor::Compressor;
 use super::cuts::{CutPoint, Cuts};
-use super::disk::{CutFile, DirectFile, DiskFile, FileState, OpenDestination};
+use super::disk::{DirectFile, DiskFile, FileState, OpenDestination};
 use super::later_ids;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
@@ -289,49 +290,6 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Has `room` bytes behind the data, for the file's end: where the disk has no room for them, the
-    /// data end as with a write that failed.
-    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
-        self.still_going()?;
-        self.pack()?;
-        self.check()?;
-        self.write_out()?;
-        let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
-        let zeros = vec![0; usize::try_from(room).unwrap_or(0)];
-        self.has_table = false;
-        self.calls += 1;
-        match write_at(&**file, &zeros, self.sink.end()) {
-            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                self.end_here(error);
-                self.still_going()
-            }
-            // What else fails does so when the end is written.
-            _ => Ok(()),
-        }
-    }
-
-    /// Where the data had to end: cuts them so far back that `room` bytes find place behind them,
-    /// and hands out what is left, as a recording that was not finished.
-    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
-        if self.failed.is_none() {
-            // A failure is in `failed` too.
-            let _ = self.pack().and_then(|()| self.check());
-        }
-        let OpenOutput::File { file, .. } = &self.open else { return None };
-        let file = Arc::clone(file);
-        self.failed.as_ref()?;
-        self.go_plain();
-        if matches!(self.failed, Some((OutputError::Full | OutputError::TooLong, _))) {
-            let room = room + self.beginning.feature_table.len() as u64;
-            self.end_before(self.sink.end().saturating_sub(room).max(self.start));
-        }
-        let (_, cut) = self.failed.as_ref()?;
-        let end = cut.end;
-        self.make_cut_known(end).ok()?;
-        let end = end + self.beginning.feature_table.len() as u64;
-        Some(CutFile { file, at: 0, end })
-    }
-
     /// From here on by writes, so that the file may be cut. The data end before what finds no room.
     fn go_plain(&mut self) {
         let Err(error) = self.sink.go_plain() else { return };
@@ -339,14 +297,6 @@ impl OutputFile {
             self.end_here(error);
         } else {
             self.end_before(self.sink.end());
-        }
-    }
-
-    /// Has data that have ended end at most at `limit`.
-    fn end_before(&mut self, limit: u64) {
-        if self.failed.as_ref().is_some_and(|(_, cut)| limit < cut.end) {
-            let cut = self.cut(limit);
-            self.failed = self.failed.take().map(|(why, _)| (why, cut));
         }
     }
 
