@@ -77,6 +77,7 @@ fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
         finished: &finished,
         flushed,
         ended_ns: machine.kernel.now_ns(),
+        came_back: machine.came_back,
     };
     if machine.kernel.open_files() > 0 {
         return Err(Failure::Descriptors { were: 0, are: machine.kernel.open_files() }.into());

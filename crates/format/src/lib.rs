@@ -6,6 +6,7 @@
 
 pub mod abi;
 mod bytes;
+pub mod control;
 pub mod file;
 pub mod jit_note;
 pub mod ledger;

@@ -97,7 +97,7 @@ fn perf_finds_the_samples_of_counters_that_were_opened_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
 
-    let mut beginning = description.beginning(4, 1).unwrap();
+    let mut beginning = description.beginning(|_| 4, 1).unwrap();
     let mut file = beginning.bytes.clone();
     let start = file.len() as u64;
     let mut stream = description.stream_beginning().unwrap();

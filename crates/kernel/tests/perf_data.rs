@@ -59,7 +59,7 @@ struct Recording {
 
 impl Recording {
     fn begin(description: Description) -> Self {
-        let beginning = description.beginning(0, 1).unwrap();
+        let beginning = description.beginning(|_| 0, 1).unwrap();
         let bytes = beginning.bytes.clone();
         let start = bytes.len() as u64;
         Self { description, beginning, bytes, data: start..start, flushes: Vec::new(), samples: 0 }

@@ -91,7 +91,7 @@ fn data(description: &writer::Description, stacks: bool) -> Vec<u8> {
 fn file(folder: &Path, stacks: bool) -> PathBuf {
     let events = vec![event(1, &[10], 0), event(2, &[11], 0)];
     let description = writer::Description { events, ..writer::Description::default() };
-    let Beginning { mut bytes, data_start, .. } = description.beginning(0, 1).unwrap();
+    let Beginning { mut bytes, data_start, .. } = description.beginning(|_| 0, 1).unwrap();
     bytes.extend(data(&description, stacks));
     let Ending { tail, header } = description.ending(&(data_start..bytes.len() as u64)).unwrap();
     bytes[..header.len()].copy_from_slice(&header);

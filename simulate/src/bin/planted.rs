@@ -161,6 +161,11 @@ fn main() -> anyhow::Result<()> {
     for part in COPIED {
         run(Command::new("cp").args(["-a", part]).arg(&tree))?;
     }
+    // What was built of the copy of the last time may have a defect in it.
+    for planted in &PLANTED {
+        let path = tree.join(planted.file);
+        fs::write(&path, fs::read(&path)?)?;
+    }
     let mut missed = 0;
     let word = std::env::args().nth(2).unwrap_or_default();
     for planted in PLANTED.iter().filter(|planted| planted.what.contains(&word)) {

@@ -57,7 +57,7 @@ pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
         ..Description::default()
     };
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let mut beginning = description.beginning(0, 1)?.bytes;
+    let mut beginning = description.beginning(|_| 0, 1)?.bytes;
     let start = beginning.len() as u64;
     for thread in 0..THREADS {
         comm(&mut beginning, &layout, thread)?;

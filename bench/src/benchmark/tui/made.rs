@@ -98,7 +98,7 @@ impl Made {
         let layout = Layout::from(&attr);
         let event = EventDescription { attr, ids: vec![1], name: "cpu-clock".to_owned() };
         let description = Description { events: vec![event], ..Description::default() };
-        let beginning = description.beginning(1, 1)?;
+        let beginning = description.beginning(|_| 1, 1)?;
         let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         out.write_all(&beginning.bytes)?;
         out.write_all(&begun(&layout, &library)?)?;

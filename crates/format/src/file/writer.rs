@@ -153,8 +153,8 @@ impl Beginning {
 
 impl Description {
     /// What a recording begins with. Records may follow right behind; [`Beginning::data_size`] then
-    /// makes them known. There is room for `ids` more ids of each event: those of counters that are
-    /// opened later, as when a CPU comes online.
+    /// makes them known. `room` says for how many more ids of an event there is room, by how many it
+    /// has: for those of counters that are opened later, as when a CPU comes online.
     ///
     /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
     /// [`EventDescription::ids`], from where [`Description::ending`] takes it. Only a file that has
@@ -167,10 +167,14 @@ impl Description {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn beginning(&self, ids: usize, align: usize) -> Result<Beginning, WriteError> {
+    pub fn beginning(
+        &self,
+        room: impl Fn(usize) -> usize,
+        align: usize,
+    ) -> Result<Beginning, WriteError> {
         let mut front = Vec::new();
-        let mut room = IdRoom::default();
-        let attrs = self.attributes(&mut front, HEADER_SIZE as u64, ids, &mut room);
+        let mut places = IdRoom::default();
+        let attrs = self.attributes(&mut front, HEADER_SIZE as u64, room, &mut places);
         let (needed, others): (Vec<_>, Vec<_>) =
             self.all_sections().into_iter().partition(|&(number, _)| is_needed_to_read(number));
         // The entry of bit 0 is the header of a record, and a size of 0.
@@ -199,7 +203,7 @@ impl Description {
         let bits = needed.iter().fold(1, |bits, &(number, _)| bits | 1_u64 << number);
         let header = header(self.attr_size(), attrs, &data, bits);
         let bytes = [&header[..], &front, &records, &table].concat();
-        Ok(Beginning { bytes, room, feature_table: table, data_start })
+        Ok(Beginning { bytes, room: places, feature_table: table, data_start })
     }
 
     /// What a recording begins with in a stream that is never sought in. Records follow right
@@ -290,28 +294,29 @@ impl Description {
         }
         let mut tail = [table, contents].concat();
         tail.resize(tail.len().next_multiple_of(8), 0);
-        let attrs = self.attributes(&mut tail, data.end, 0, &mut IdRoom::default());
+        let attrs = self.attributes(&mut tail, data.end, |_| 0, &mut IdRoom::default());
         let bits = sections.iter().fold(0, |bits, &(number, _)| bits | 1_u64 << number);
         Ok(Ending { tail, header: header(self.attr_size(), attrs, data, bits) })
     }
 
     /// Appends the ids and the attribute section to bytes that begin at `offset` in the file, and
-    /// returns the section's place. Each event has room for `ids` more ids, which is added to
-    /// `room`.
+    /// returns the section's place. Each event has room for as many more ids as `room` says, which is
+    /// added to `places`.
     fn attributes(
         &self,
         bytes: &mut Vec<u8>,
         offset: u64,
-        ids: usize,
-        room: &mut IdRoom,
+        room: impl Fn(usize) -> usize,
+        places: &mut IdRoom,
     ) -> Range<u64> {
         let mut attributes = Vec::new();
         for event in &self.events {
             let start = offset + bytes.len() as u64;
+            let ids = room(event.ids.len());
             let filling = std::iter::repeat_n(event.ids.first().unwrap_or(&0), ids);
             bytes.extend(event.ids.iter().chain(filling).flat_map(|id| id.to_ne_bytes()));
             let end = offset + bytes.len() as u64;
-            room.add(end - 8 * ids as u64..end);
+            places.add(end - 8 * ids as u64..end);
             attributes.extend(&event.attr.to_bytes()[..self.attr_size()]);
             section(&mut attributes, start, end - start);
         }

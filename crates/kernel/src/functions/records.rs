@@ -77,7 +77,8 @@ impl<'a> ProbeCall<'a> {
             1 => None,
             2 => {
                 let copied = usize::try_from(long(bytes, COPIED)).ok()?;
-                Some(CopiedStack { bytes: bytes.get(STACK..STACK + copied)?, record: bytes })
+                let copy = bytes.get(STACK..)?.get(..copied)?;
+                Some(CopiedStack { bytes: copy, record: bytes })
             }
             _ => return None,
         };

@@ -1,6 +1,7 @@
 //! CPU lists as the kernel and its users write them: `0-3,8,10-11`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// The highest CPU number that a list may name: the kernel's own limit is 8192 (`CONFIG_NR_CPUS`).
@@ -73,8 +74,19 @@ impl FromStr for CpuList {
                 }
             })
             .collect::<Result<Vec<_>, _>>()
-            .map(|ranges| ranges.into_iter().flatten().collect())
+            .map(joined)
     }
+}
+
+/// The CPUs of ranges, which may overlap: however many these are, no CPU is held twice.
+fn joined(mut ranges: Vec<RangeInclusive<u32>>) -> CpuList {
+    ranges.sort_unstable_by_key(|range| *range.start());
+    let mut cpus: Vec<u32> = Vec::new();
+    for range in ranges {
+        let next = cpus.last().map_or(0, |last| last + 1);
+        cpus.extend(next.max(*range.start())..=*range.end());
+    }
+    CpuList(cpus)
 }
 
 impl fmt::Display for CpuList {
@@ -105,6 +117,8 @@ mod tests {
         assert_eq!(list.as_slice(), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(list.to_string(), "0-3,8,10-11");
         assert_eq!("".parse(), Ok(CpuList::default()));
+        let overlapping: CpuList = "2-5,4-4,0-2,9".parse().unwrap();
+        assert_eq!(overlapping.as_slice(), [0, 1, 2, 3, 4, 5, 9]);
     }
 
     #[test]

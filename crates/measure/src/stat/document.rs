@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::line::{Line, Value};
+use super::plain_json::plain_json;
 use super::results::Results;
 use crate::count::Key;
 use crate::statistics::Summary;
@@ -121,8 +122,7 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
             peak_memory_bytes: times.peak_memory,
         },
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    writeln!(out)
+    writeln!(out, "{}", plain_json(&serde_json::to_string_pretty(&document)?))
 }
 
 fn event(line: &Line) -> Event {

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use tare_kernel::host::CpuGroup;
 
 use super::line::{Line, Value};
+use super::plain_json::plain_json;
 use super::{Columns, Span};
 use crate::count::Key;
 
@@ -74,5 +75,5 @@ fn value(line: &Line) -> String {
 
 /// A JSON string, quoted and escaped.
 fn text(value: &str) -> String {
-    Json::from(value).to_string()
+    plain_json(&Json::from(value).to_string())
 }

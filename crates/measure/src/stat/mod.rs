@@ -9,6 +9,7 @@ pub mod csv;
 pub mod document;
 pub mod json_lines;
 mod line;
+mod plain_json;
 mod results;
 mod spread;
 pub mod text;

@@ -51,7 +51,7 @@ fn write(
     tracing_data: Option<Vec<u8>>,
 ) {
     let description = Description { events, features, tracing_data };
-    let mut bytes = description.beginning(0, 1).unwrap().bytes;
+    let mut bytes = description.beginning(|_| 0, 1).unwrap().bytes;
     let ending = description.ending(&(bytes.len() as u64..bytes.len() as u64)).unwrap();
     bytes.extend(&ending.tail);
     bytes[..HEADER_SIZE].copy_from_slice(&ending.header);

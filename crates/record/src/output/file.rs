@@ -129,7 +129,7 @@ impl OutputFile {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {
             let block = self.direct.as_ref().map_or(1, |direct| direct.block);
-            description.beginning(later_ids::ROOM, block)?
+            description.beginning(later_ids::room, block)?
         } else {
             Beginning { bytes: description.stream_beginning()?, ..Beginning::default() }
         };

@@ -6,9 +6,17 @@ use tare_format::file::writer::Beginning;
 use super::disk::DiskFile;
 use super::write::write_at;
 
-/// Ids of each event for which a file has room. Where none is left only a file that is not finished
-/// lacks them.
-pub(super) const ROOM: usize = 16;
+/// Ids for which a file has room at least, of an event with few.
+const FEWEST: usize = 16;
+
+/// How often all counters of an event find room again: so often a machine may sleep.
+const TIMES: usize = 4;
+
+/// For how many later ids of an event a file has room, by how many it has. Where none is left only a
+/// file that is not finished lacks them.
+pub(super) fn room(ids: usize) -> usize {
+    (TIMES * ids).max(FEWEST)
+}
 
 /// Writes ids of each event where the beginning of a file has room for them; returns how many system
 /// calls that took.

@@ -5,32 +5,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+pub(crate) use tare_format::control::Order;
+use tare_format::control::{NoOrder, Orders};
 
 use crate::exit::{Refusal, say};
-
-/// What a line of the control file asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Start counting.
-    Enable,
-    /// Stop counting.
-    Disable,
-    /// Only answer.
-    Ping,
-    /// End the measurement.
-    Stop,
-}
 
 /// The two ends of a conversation: lines come in, `ack` goes out after each.
 #[derive(Debug)]
 pub(crate) struct Control {
     commands: OwnedFd,
     ack: Option<OwnedFd>,
-    partial: Vec<u8>,
+    lines: Orders,
 }
-
-/// A line longer than this is no command.
-const LONGEST_LINE: usize = 64;
 
 impl Control {
     /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named
@@ -60,7 +46,7 @@ impl Control {
         let control = Self {
             commands: open(commands)?,
             ack: ack.map(open).transpose()?,
-            partial: Vec::new(),
+            lines: Orders::default(),
         };
         let flags = rustix::fs::fcntl_getfl(&control.commands)
             .map_err(|error| refuse(error.to_string()))?;
@@ -76,27 +62,15 @@ impl Control {
         loop {
             match rustix::io::read(&self.commands, &mut bytes) {
                 Ok(0) => return (orders, Ended::Yes),
-                Ok(len) => self.partial.extend_from_slice(&bytes[..len]),
+                Ok(len) => {
+                    orders.extend(self.lines.push(&bytes[..len]).into_iter().filter_map(known));
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return (orders, Ended::No),
                 Err(error) => {
                     say(&format!("--control: {error}"));
                     return (orders, Ended::Yes);
                 }
-            }
-            while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n' || byte == 0) {
-                let line: Vec<u8> = self.partial.drain(..=end).collect();
-                let line = String::from_utf8_lossy(&line);
-                match order(line.trim_matches(|c: char| c.is_whitespace() || c == '\0')) {
-                    Ok(order) => orders.extend(order),
-                    Err(unknown) => say(&format!(
-                        "--control: '{unknown}' is none of enable, disable, ping, stop"
-                    )),
-                }
-            }
-            if self.partial.len() > LONGEST_LINE {
-                say("--control: a line of more than 64 characters is no command");
-                self.partial.clear();
             }
         }
     }
@@ -119,15 +93,16 @@ pub(crate) enum Ended {
     No,
 }
 
-fn order(line: &str) -> Result<Option<Order>, &str> {
+/// An order; what is none is named on stderr.
+fn known(line: Result<Order, NoOrder>) -> Option<Order> {
     match line {
-        "" => Ok(None),
-        "enable" => Ok(Some(Order::Enable)),
-        "disable" => Ok(Some(Order::Disable)),
-        "ping" => Ok(Some(Order::Ping)),
-        "stop" => Ok(Some(Order::Stop)),
-        unknown => Err(unknown),
+        Ok(order) => return Some(order),
+        Err(NoOrder::Unknown(unknown)) => {
+            say(&format!("--control: '{unknown}' is none of enable, disable, ping, stop"));
+        }
+        Err(NoOrder::TooLong) => say("--control: a line of more than 64 characters is no command"),
     }
+    None
 }
 
 impl AsFd for Control {

@@ -36,7 +36,8 @@ fn a_beginning_is_a_file_of_its_own() {
     let features = vec![Feature::Hostname("here".to_owned()), Feature::BuildIds(Vec::new())];
     let description =
         Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
-    let Beginning { bytes, feature_table, data_start, .. } = description.beginning(0, 1).unwrap();
+    let Beginning { bytes, feature_table, data_start, .. } =
+        description.beginning(|_| 0, 1).unwrap();
     assert_eq!(&bytes[..8], &MAGIC.to_ne_bytes());
     let [attrs, attrs_size, data, data_size] = [24, 32, 40, 48].map(|at| word(&bytes, at));
     assert_eq!((attrs, attrs_size), (HEADER_SIZE + 3 * 8, 2 * (128 + 16)), "behind the ids");
@@ -188,7 +189,7 @@ fn a_reader_finds_everything_in_both_layouts() {
         vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
     let description =
         Description { events, features: several_features(), tracing_data: Some(vec![5; 11]) };
-    let beginning = description.beginning(0, 1).unwrap();
+    let beginning = description.beginning(|_| 0, 1).unwrap();
     let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;
     killed.extend([FINISHED_INIT, FINISHED_ROUND].as_flattened());
@@ -225,9 +226,9 @@ fn a_reader_finds_everything_in_both_layouts() {
 fn later_ids_are_found_in_a_file_that_was_not_finished() {
     let events = vec![event(2), EventDescription { ids: vec![7], ..event(0) }];
     let mut description = Description { events, ..Description::default() };
-    let mut beginning = description.beginning(2, 1).unwrap();
+    let mut beginning = description.beginning(|_| 2, 1).unwrap();
     let mut bytes = beginning.bytes.clone();
-    let plain = description.beginning(0, 1).unwrap().bytes;
+    let plain = description.beginning(|_| 0, 1).unwrap().bytes;
     assert_eq!(bytes.len(), plain.len() + 2 * 2 * 8);
     bytes.extend(FINISHED_ROUND);
     let end = bytes.len() as u64;

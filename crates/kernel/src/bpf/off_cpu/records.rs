@@ -106,6 +106,10 @@ unsafe impl Pod for RawWaker {}
 #[allow(unsafe_code)]
 unsafe impl Pod for Control {}
 
+/// What a record of the ring buffer is.
+const COPY: u32 = 1;
+const LONG_WAIT: u32 = 2;
+
 /// In what state a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitState {
@@ -165,33 +169,55 @@ pub(super) enum RingRecord<'a> {
     Long(LongWait),
 }
 
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl<'a> StackCopy<'a> {
+    /// Takes a record of the ring buffer apart; `None` where it is no copy.
+    #[must_use]
+    pub fn parse(record: &'a [u8]) -> Option<Self> {
+        if word(record, 0)? != COPY {
+            return None;
+        }
+        let mut registers = [0; REGISTERS];
+        for (at, register) in registers.iter_mut().enumerate() {
+            *register = long(record, 32 + 8 * at)?;
+        }
+        let stack = record.get(32 + 8 * REGISTERS..)?;
+        let bytes = stack.get(..word(record, 4)? as usize)?;
+        let (pid, tid) = (word(record, 8)?, word(record, 12)?);
+        let (time_ns, key) = (long(record, 16)?, long(record, 24)?);
+        Some(Self { pid, tid, time_ns, key, registers, bytes })
+    }
+}
+
+impl LongWait {
+    fn parse(record: &[u8]) -> Option<Self> {
+        let (word, long) = (|at| word(record, at), |at| long(record, at));
+        Some(Self {
+            key: [long(40)?, long(48)?, long(56)?],
+            cpu: word(4)?,
+            pid: word(8)?,
+            tid: word(12)?,
+            start_ns: long(16)?,
+            woken_ns: long(24)?,
+            end_ns: long(32)?,
+            state: WaitState::new(word(64)?),
+        })
+    }
+}
+
 impl<'a> RingRecord<'a> {
     /// Takes a record apart; `None` where it is none.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let (pid, tid) = (word(8)?, word(12)?);
-        match word(0)? {
-            1 => {
-                let mut registers = [0; REGISTERS];
-                for (at, register) in registers.iter_mut().enumerate() {
-                    *register = long(32 + 8 * at)?;
-                }
-                let stack = bytes.get(32 + 8 * REGISTERS..)?;
-                let bytes = stack.get(..word(4)? as usize)?;
-                let (time_ns, key) = (long(16)?, long(24)?);
-                Some(Self::Copy(StackCopy { pid, tid, time_ns, key, registers, bytes }))
-            }
-            2 => Some(Self::Long(LongWait {
-                key: [long(40)?, long(48)?, long(56)?],
-                cpu: word(4)?,
-                pid,
-                tid,
-                start_ns: long(16)?,
-                woken_ns: long(24)?,
-                end_ns: long(32)?,
-                state: WaitState::new(word(64)?),
-            })),
+        match word(bytes, 0)? {
+            COPY => StackCopy::parse(bytes).map(Self::Copy),
+            LONG_WAIT => LongWait::parse(bytes).map(Self::Long),
             _ => None,
         }
     }

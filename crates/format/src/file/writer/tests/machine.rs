@@ -84,7 +84,7 @@ fn check(features: &crate::file::Features) {
 #[test]
 fn features_of_the_machine_come_back_from_both_layouts() {
     let description = Description { features: written(), ..Description::default() };
-    let beginning = description.beginning(0, 1).unwrap();
+    let beginning = description.beginning(|_| 0, 1).unwrap();
     let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;
     killed.extend(note::encode(b"a note").unwrap());

@@ -1,0 +1,90 @@
+//! The orders of `--control`: lines that a script or the program under test writes
+//! (`perf-record(1)`, `--control`).
+
+/// A line longer than this is no order.
+const LONGEST_LINE: usize = 64;
+
+/// What a line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start counting.
+    Enable,
+    /// Stop counting.
+    Disable,
+    /// Only answer.
+    Ping,
+    /// End the measurement.
+    Stop,
+}
+
+/// What is no order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoOrder {
+    /// A line that says something else, as it came.
+    Unknown(String),
+    /// A line that is longer than any order.
+    TooLong,
+}
+
+/// Bytes as they come, of which lines are made. Holds at most a read's bytes and a short line.
+#[derive(Clone, Debug, Default)]
+pub struct Orders {
+    partial: Vec<u8>,
+    /// Within a line that is too long: what follows is no order either, up to its end.
+    skips: bool,
+}
+
+impl Orders {
+    /// Takes bytes, and returns what their lines say. Lines end with a line feed or a NUL byte; empty
+    /// ones say nothing.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<Order, NoOrder>> {
+        let mut orders = Vec::new();
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | 0)) {
+            let ends = piece.ends_with(b"\n") || piece.ends_with(&[0]);
+            if !self.skips {
+                self.partial.extend_from_slice(piece);
+            }
+            if self.partial.len() > LONGEST_LINE + 1 {
+                self.partial.clear();
+                self.skips = true;
+                orders.push(Err(NoOrder::TooLong));
+            }
+            if ends {
+                orders.extend(order(&std::mem::take(&mut self.partial)));
+                self.skips = false;
+            }
+        }
+        orders
+    }
+}
+
+fn order(line: &[u8]) -> Option<Result<Order, NoOrder>> {
+    let line = String::from_utf8_lossy(line);
+    Some(match line.trim_matches(|c: char| c.is_whitespace() || c == '\0') {
+        "" => return None,
+        "enable" => Ok(Order::Enable),
+        "disable" => Ok(Order::Disable),
+        "ping" => Ok(Order::Ping),
+        "stop" => Ok(Order::Stop),
+        unknown => Err(NoOrder::Unknown(unknown.to_owned())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_orders_however_they_are_cut() {
+        let mut orders = Orders::default();
+        assert_eq!(orders.push(b"ena"), []);
+        assert_eq!(orders.push(b"ble\n\n ping \0st"), [Ok(Order::Enable), Ok(Order::Ping)]);
+        assert_eq!(
+            orders.push(b"op\nno\n"),
+            [Ok(Order::Stop), Err(NoOrder::Unknown("no".to_owned()))]
+        );
+        assert_eq!(orders.push(&[b'x'; 70]), [Err(NoOrder::TooLong)]);
+        assert_eq!(orders.push(b"stop"), []);
+        assert_eq!(orders.push(b"stop\ndisable\n"), [Ok(Order::Disable)]);
+    }
+}
