@@ -48,7 +48,8 @@ impl OutputFile {
         }
         let (_, cut) = self.failed.as_ref()?;
         let end = cut.end;
-        self.make_cut_known(end).ok()?;
+        // What fails once may not the next time, and what isn't counted is not known.
+        self.make_cut_known(end).or_else(|_| self.make_cut_known(end)).ok()?;
         let end = end + self.beginning.feature_table.len() as u64;
         Some(CutFile { file, at: 0, end })
     }
