@@ -2,17 +2,17 @@
 //! the kernel's list of its symbols. The seeds are a small library that the C compiler makes here, in
 //! the forms that it can give debug info.
 
-use std::cell::OnceCell;
 use std::hint::black_box;
-use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tare_symbols::{
     AddressSpace, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapping, Registers, Stack,
     SymbolOptions, Symbolizer, UnwindCache, Unwinder,
 };
+
+use crate::input_file::with_file;
 
 /// Functions within each other, a loop, a table of jumps, a frame with a register for its base, a
 /// call of another file's function and one that never returns.
@@ -38,25 +38,6 @@ int grows(int n) { char room[n]; room[n / 2] = n; return other(room[n / 3]); }
 /// Addresses that are asked for, evenly from the file's first pages.
 const ASKED: u64 = 96;
 const STEP: u64 = 0x5b;
-
-thread_local! {
-    /// Where an input is put to be read.
-    static PLACE: OnceCell<(tempfile::TempDir, PathBuf)> = const { OnceCell::new() };
-}
-
-/// Puts an input where it is read; `None` where that can't be done.
-fn with_file(input: &[u8], read: impl FnOnce(&Path)) {
-    PLACE.with(|place| {
-        let place = place.get_or_init(|| {
-            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
-            let path = folder.path().join("input");
-            (folder, path)
-        });
-        let written = std::fs::File::create(&place.1).and_then(|mut file| file.write_all(input));
-        written.unwrap_or_else(|error| panic!("an input can't be written: {error}"));
-        read(&place.1);
-    });
-}
 
 fn only(kind: DsoKind, name: &Path) -> (DsoTable, DsoId) {
     let mut dsos = DsoTable::default();

@@ -2,10 +2,17 @@
 
 mod binaries;
 mod compiled;
+mod corpus;
 mod damage;
+mod input_file;
+mod machine_files;
+mod reports;
+mod rings;
 mod seeds;
+mod strict;
 mod targets;
 mod tracepoints;
+mod words;
 
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +21,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
+pub use corpus::{corpus, keep};
 pub use damage::damage;
 pub use targets::{TARGETS, Target};
 
@@ -79,18 +87,17 @@ mod tests {
     fn seeds_and_what_was_found() {
         let _alone = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);
         for target in TARGETS {
-            for seed in (target.seeds)() {
-                assert_eq!(try_input(target, &seed), Ok(()), "{}", target.name);
+            for seed in (target.seeds)().iter().chain(&corpus(target.name).unwrap()) {
+                assert_eq!(try_input(target, seed), Ok(()), "{}", target.name);
             }
         }
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/found")).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            let Some(target) =
-                TARGETS.iter().find(|target| name.split('-').next() == Some(target.name))
-            else {
-                continue;
+            let is_of = |target: &&Target| {
+                name.strip_prefix(target.name).is_some_and(|rest| rest.starts_with('-'))
             };
+            let target = TARGETS.iter().find(is_of).unwrap_or_else(|| panic!("{name}: of what?"));
             assert_eq!(try_input(target, &std::fs::read(&path).unwrap()), Ok(()), "{name}");
         }
     }

@@ -1,6 +1,8 @@
 //! `tare-fuzz [SECONDS] [TARGET…]`: damaged input for each target, for so many seconds in all (60).
+//! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: the same guided by coverage.
 //! `tare-fuzz --recordings TARE [NUMBER]`: damaged recordings for the whole program.
 
+mod guided;
 mod mutations;
 
 use std::io::Write;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fastrand::Rng;
-use tare_fuzz::{TARGETS, Target, damage, try_input};
+use tare_fuzz::{TARGETS, Target, corpus, damage, try_input};
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1).peekable();
@@ -18,25 +20,37 @@ fn main() -> anyhow::Result<()> {
         let number = words.next().map_or(Ok(20_000), |word| word.parse())?;
         return mutations::run(Path::new(&tare), number);
     }
+    let guide = words.next_if_eq("--guided").map(|_| words.next().context("which program?"));
+    let guide = guide.transpose()?;
+    let minimizes = words.next_if_eq("--minimize").is_some();
     let seconds =
         words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
-    let names: Vec<String> = words.collect();
+    let (chosen, time) = (named(&words.collect::<Vec<_>>())?, Duration::from_secs(seconds));
+    match guide {
+        Some(program) if minimizes => guided::minimize(Path::new(&program), &chosen),
+        Some(program) => guided::feed(Path::new(&program), &chosen, time),
+        None => {
+            let share = time / u32::try_from(chosen.len())?;
+            let mut failed = 0;
+            for target in chosen {
+                failed += usize::from(!run(target, share)?);
+            }
+            if failed > 0 { bail!("{failed} targets failed") } else { Ok(()) }
+        }
+    }
+}
+
+/// The targets of these names; all, where there are none.
+fn named(names: &[String]) -> anyhow::Result<Vec<&'static Target>> {
     if let Some(unknown) =
         names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name))
     {
         let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
         bail!("there is no target '{unknown}': give some of {}", known.join(", "));
     }
-    let chosen: Vec<_> = TARGETS
-        .iter()
-        .filter(|target| names.is_empty() || names.iter().any(|name| name == target.name))
-        .collect();
-    let share = Duration::from_secs(seconds) / u32::try_from(chosen.len())?;
-    let mut failed = 0;
-    for target in chosen {
-        failed += usize::from(!run(target, share)?);
-    }
-    if failed > 0 { bail!("{failed} targets failed") } else { Ok(()) }
+    let is_chosen =
+        |target: &&Target| names.is_empty() || names.iter().any(|name| name == target.name);
+    Ok(TARGETS.iter().filter(is_chosen).collect())
 }
 
 /// Feeds a target until its time is over or it fails; whether it didn't. The seed of the random
@@ -44,7 +58,7 @@ fn main() -> anyhow::Result<()> {
 fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     let seed = fastrand::u64(..);
     let mut rng = Rng::with_seed(seed);
-    let seeds = (target.seeds)();
+    let seeds = [(target.seeds)(), corpus(target.name)?].concat();
     let (started, mut inputs, mut bytes) = (Instant::now(), 0_u64, 0_u64);
     while started.elapsed() < time {
         let mut input = seeds[rng.usize(..seeds.len())].clone();
@@ -62,7 +76,7 @@ fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     }
     writeln!(
         std::io::stdout(),
-        "{:11} {inputs} inputs, {bytes} bytes, seed {seed:x}",
+        "{:13} {inputs} inputs, {bytes} bytes, seed {seed:x}",
         target.name
     )?;
     Ok(true)

@@ -82,6 +82,20 @@ pub(crate) fn features() -> Vec<Feature> {
     ]
 }
 
+/// A recording of tracepoints: events by name and id, the section that describes them, and records.
+pub(crate) fn traced(tracepoints: &[(&str, u64)], tracing_data: Vec<u8>, data: &[u8]) -> Vec<u8> {
+    let event = |(name, id): &(&str, u64)| EventDescription {
+        attr: Attr { config: *id, ..attr(2) },
+        ids: vec![*id],
+        name: (*name).to_owned(),
+    };
+    let events = tracepoints.iter().map(event).collect();
+    let described =
+        Description { events, tracing_data: Some(tracing_data), ..Description::default() };
+    let Ok(stream) = described.stream_beginning() else { return Vec::new() };
+    [&stream[..], data].concat()
+}
+
 fn description() -> Description {
     let event =
         |kind, ids| EventDescription { attr: attr(kind), ids, name: format!("event{kind}") };
@@ -94,10 +108,15 @@ fn description() -> Description {
 
 /// A sample of an event with [`SAMPLE_TYPE`].
 fn sample(id: u64, time_ns: u64) -> Vec<u8> {
-    let words: [u64; 24] = [
+    sample_of(id, time_ns, &[0; 4])
+}
+
+/// The same with these bytes of a tracepoint, four more than a multiple of eight.
+pub(crate) fn sample_of(id: u64, time_ns: u64, raw: &[u8]) -> Vec<u8> {
+    let front: [u64; 14] = [
         id,
         0x1000,
-        7,
+        0x7_0000_0007, // process and thread
         time_ns,
         0x2000,
         id,
@@ -109,20 +128,16 @@ fn sample(id: u64, time_ns: u64) -> Vec<u8> {
         0xffff_ffff_ffff_fe00,
         0x1000,
         0x1100, // CALLCHAIN
-        4,      // RAW: four bytes of size and four of data
-        1,
-        0x10,
-        0x20,
-        0, // BRANCH_STACK
-        2,
-        1,
-        2, // REGS_USER: abi and two registers
-        8,
-        0x5555, // STACK_USER: eight bytes, and below how many of them are there
     ];
-    let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    body.extend(8_u64.to_ne_bytes());
-    record(9, &body)
+    let back: [u64; 9] = [
+        1, 0x10, 0x20, 0, // BRANCH_STACK
+        2, 1, 2, // REGS_USER: abi and two registers
+        8, 0x5555, // STACK_USER: eight bytes, and below how many of them are there
+    ];
+    let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let (front, back): (Vec<u8>, Vec<u8>) = (bytes(&front), bytes(&back));
+    let len = u32::try_from(raw.len()).unwrap_or(0).to_ne_bytes();
+    record(9, &[&front, &len[..], raw, &back, &8_u64.to_ne_bytes()].concat())
 }
 
 /// A record of any kind.
@@ -181,7 +196,7 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
 /// A finished file, the one that a killed recorder leaves, and a stream.
 pub(crate) fn recordings() -> Vec<Vec<u8>> {
     let description = description();
-    let Ok(beginning) = description.beginning(2, 1) else { return Vec::new() };
+    let Ok(beginning) = description.beginning(|_| 2, 1) else { return Vec::new() };
     let Ok(mut streamed) = description.stream_beginning() else { return Vec::new() };
     let mut killed = beginning.bytes.clone();
     let start = killed.len() as u64;

@@ -10,7 +10,7 @@ use tare_format::file::{Description, Features, Reader, note};
 use tare_format::order::Sorter;
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
 
-use crate::{binaries, compiled, seeds, tracepoints};
+use crate::{binaries, compiled, machine_files, reports, rings, seeds, tracepoints, words};
 
 /// A reader, and inputs that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,16 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dwarf", seeds: binaries::debug_infos, read: binaries::dwarf },
     Target { name: "unwind", seeds: binaries::call_frames, read: binaries::unwind },
     Target { name: "kallsyms", seeds: binaries::symbol_lists, read: binaries::kallsyms },
+    Target { name: "report", seeds: whole, read: reports::report },
+    Target { name: "export", seeds: whole, read: reports::export },
+    Target { name: "bpf-calls", seeds: rings::call_records, read: rings::calls },
+    Target { name: "bpf-others", seeds: rings::other_records, read: rings::others },
+    Target { name: "events", seeds: machine_files::event_texts, read: machine_files::events },
+    Target { name: "proc", seeds: machine_files::proc_files, read: machine_files::proc },
+    Target { name: "sys", seeds: machine_files::sys_files, read: machine_files::sys },
+    Target { name: "control", seeds: words::orders, read: words::control },
+    Target { name: "ledger", seeds: words::ledgers, read: words::ledger },
+    Target { name: "stat", seeds: words::names, read: words::stat },
 ];
 
 /// Goes through a recording, decodes all there is, and puts it in order.
@@ -177,6 +187,11 @@ fn sections(description: &Description) {
         features.build_ids().map_or(0, Iterator::count),
     ));
     black_box(description.notes().len());
+}
+
+/// Recordings with all that is shown of one.
+fn whole() -> Vec<Vec<u8>> {
+    [seeds::recordings(), vec![tracepoints::recording()]].concat()
 }
 
 /// The front of files: half of the damage is among these bytes anyway, and here all of it.

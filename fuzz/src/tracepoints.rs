@@ -5,6 +5,8 @@ use std::hint::black_box;
 use tare_format::Endian;
 use tare_format::tracepoint::{Format, NoNames, TracingData};
 
+use crate::seeds;
+
 /// A format with each kind of field and of expression.
 const FORMAT: &str = r#"name: example
 ID: 1
@@ -70,26 +72,81 @@ pub(crate) fn formats() -> Vec<Vec<u8>> {
     vec![behind_a_sample(FORMAT.as_bytes())]
 }
 
+/// A recording of the scheduler's and of locks' tracepoints, and of [`FORMAT`].
+pub(crate) fn recording() -> Vec<u8> {
+    let field = |name: &str, offset: usize, size: usize| {
+        format!("\tfield:{name};\toffset:{offset};\tsize:{size};\tsigned:1;\n")
+    };
+    let task = |comm: &str, pid: &str, at: usize| {
+        field(&format!("char {comm}[16]"), at, 16) + &field(&format!("int {pid}"), at + 16, 4)
+    };
+    let switch = task("prev_comm", "prev_pid", 8)
+        + &field("long prev_state", 32, 8)
+        + &task("next_comm", "next_pid", 40);
+    let waking = task("comm", "pid", 8) + &field("int target_cpu", 28, 4);
+    let begin = field("void * lock_addr", 8, 8) + &field("unsigned int flags", 16, 4);
+    let end = field("void * lock_addr", 8, 8) + &field("int ret", 16, 4);
+    let common = field("unsigned short common_type", 0, 2) + &field("int common_pid", 4, 4);
+    let format = |name: &str, id: u64, fields: &str| {
+        format!(
+            "name: {name}\nID: {id}\nformat:\n{common}\n{fields}\nprint fmt: \"%d\", REC->common_pid\n"
+        )
+    };
+    let sched = [format("sched_switch", 2, &switch), format("sched_waking", 3, &waking)];
+    let lock = [format("contention_begin", 4, &begin), format("contention_end", 5, &end)];
+    let raw = |number: u8| {
+        let mut raw = [number; 60];
+        raw[..8].copy_from_slice(&[number, 0, 0, 0, 7, 0, 0, 0]);
+        raw[16..24].fill(0);
+        raw
+    };
+    let (mut data, mut time_ns) = (Vec::new(), 0);
+    for id in [1, 2, 3, 2, 4, 5, 2, 3, 4, 5] {
+        time_ns += 10;
+        data.extend(seeds::sample_of(id, time_ns, &raw(u8::try_from(id).unwrap_or(0))));
+    }
+    let events = [
+        ("sched:example", 1),
+        ("sched:sched_switch", 2),
+        ("sched:sched_waking", 3),
+        ("lock:contention_begin", 4),
+        ("lock:contention_end", 5),
+    ];
+    let [switch, waking] = &sched;
+    let sections = section_of(&[
+        ("sched", &[FORMAT, switch, waking]),
+        ("lock", &lock.each_ref().map(String::as_str)),
+    ]);
+    seeds::traced(&events, sections, &data)
+}
+
 pub(crate) fn sections() -> Vec<Vec<u8>> {
+    vec![behind_a_sample(&section_of(&[("sched", &[FORMAT])]))]
+}
+
+/// The section that describes these systems' tracepoints.
+fn section_of(systems: &[(&str, &[&str])]) -> Vec<u8> {
     let sized = |text: &[u8]| [&(text.len() as u64).to_le_bytes()[..], text].concat();
     let sized32 =
         |text: &[u8]| [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], text].concat();
-    let one = 1_u32.to_le_bytes();
-    let parts: [&[u8]; 12] = [
+    let number = |number: usize| u32::try_from(number).unwrap_or(0).to_le_bytes();
+    let mut of_systems = number(systems.len()).to_vec();
+    for (system, formats) in systems {
+        of_systems.extend([system.as_bytes(), b"\0", &number(formats.len())].concat());
+        of_systems.extend(formats.iter().flat_map(|format| sized(format.as_bytes())));
+    }
+    let parts: [&[u8]; 9] = [
         b"\x17\x08\x44tracing0.6\0\x00\x08\x00\x10\x00\x00",
         b"header_page\0",
         &sized(b"field: u64 timestamp;"),
         b"header_event\0",
         &sized(b"# compressed entry header"),
         &[0; 4],
-        &one,
-        b"sched\0",
-        &one,
-        &sized(FORMAT.as_bytes()),
+        &of_systems,
         &sized32(b"ffffffff81000000 T _text\n"),
         &sized32(b"0x1 : \"text\\n\"\n"),
     ];
-    vec![behind_a_sample(&parts.concat())]
+    parts.concat()
 }
 
 #[cfg(test)]

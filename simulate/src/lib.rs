@@ -10,12 +10,17 @@ mod files;
 mod history;
 mod machine;
 mod memory;
+#[cfg(shuttle)]
+mod orders;
 mod recording;
 mod replayed;
 mod scenario;
 mod sink;
 
 use fastrand::Rng;
+
+#[cfg(shuttle)]
+pub use orders::run_in_orders;
 
 /// Runs a seed: a recording or, in one of four, a history.
 ///

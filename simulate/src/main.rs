@@ -6,6 +6,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+#[cfg(not(shuttle))]
+use tare_simulate::run;
+#[cfg(shuttle)]
+use tare_simulate::run_in_orders as run;
 
 /// A run that takes so long waits for something that never comes.
 const WAITS: Duration = Duration::from_secs(60);
@@ -53,7 +57,7 @@ fn many(goes_on: impl Fn(u64, Instant) -> bool, first: u64) -> anyhow::Result<()
 fn one(seed: u64) -> anyhow::Result<()> {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let ran = panic::catch_unwind(|| tare_simulate::run(seed));
+        let ran = panic::catch_unwind(|| run(seed));
         // Nobody waits any more where it took too long.
         let _ = done.send(());
         ran

@@ -19,6 +19,7 @@ mod error;
 mod file;
 mod file_system;
 mod gone;
+mod hand_over;
 mod later_ids;
 mod names;
 mod options;

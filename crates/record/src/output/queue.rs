@@ -10,14 +10,15 @@ mod piece;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
 
 use self::piece::{PIECE, QueuedBytes};
 use super::disk::CutFile;
+use super::hand_over::thread::JoinHandle;
+use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
 use super::series::FileSeries;
 use super::window_thread::spawn;
 use super::{Closing, OutputError, OutputStats, Result};

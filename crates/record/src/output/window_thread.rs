@@ -1,14 +1,15 @@
 //! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds,
 //! in which a ring could run full.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, PoisonError};
 
 use rustix::io::Errno;
 use tare_kernel::capabilities::keep_none;
 use tare_kernel::file_window::{FileWindow, WindowError};
 
 use super::disk::DiskFile;
+use super::hand_over::thread::{self, JoinHandle};
+use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
 use super::{OutputError, Result};
 
 /// A piece of a file that is wanted as a window. Both numbers are multiples of the page size.
@@ -156,5 +157,32 @@ fn open(wanted: &WindowRequest) -> std::result::Result<FileWindow, WindowError> 
             }
             answer => return answer,
         }
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Orders that are tried.
+    const ORDERS: usize = 3000;
+
+    #[test]
+    fn window_thread_answers_each_time_and_ends() {
+        let file: Arc<dyn DiskFile> = Arc::new(tempfile::tempfile().unwrap());
+        let page = rustix::param::page_size();
+        let run = move || {
+            let thread = WindowThread::start().unwrap();
+            for place in 0..3 {
+                let offset = place * page as u64;
+                thread.ask(WindowRequest { file: Arc::clone(&file), offset, len: page });
+                let (window, _) = thread.take();
+                // The last one goes with the thread.
+                window.into_iter().filter(|_| place < 2).for_each(|window| thread.unmap(window));
+            }
+        };
+        shuttle::check_random(run, ORDERS);
     }
 }

@@ -1,0 +1,24 @@
+//! Inputs that are read as files.
+
+use std::cell::OnceCell;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+thread_local! {
+    /// Where an input is put to be read.
+    static PLACE: OnceCell<(tempfile::TempDir, PathBuf)> = const { OnceCell::new() };
+}
+
+/// Puts an input where it is read.
+pub(crate) fn with_file(input: &[u8], read: impl FnOnce(&Path)) {
+    PLACE.with(|place| {
+        let place = place.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
+            let path = folder.path().join("input");
+            (folder, path)
+        });
+        let written = std::fs::File::create(&place.1).and_then(|mut file| file.write_all(input));
+        written.unwrap_or_else(|error| panic!("an input can't be written: {error}"));
+        read(&place.1);
+    });
+}

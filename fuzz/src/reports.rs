@@ -1,0 +1,247 @@
+//! Whole recordings as everything that tare writes of them: sums as text and JSON, samples in other
+//! tools' formats. What is for programs is read back by strict readers.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tare_format::record::{Record, Sample};
+use tare_profile::{Detail, Filter, Key, Order};
+use tare_render::export::{Chrome, Exporter, Firefox, Folded, JsonLines, Out, Pprof, Speedscope};
+use tare_render::{Amount, Column, Graph, Layout, Session, Style, View, Whole};
+use tare_replay::{
+    Code, Error, Machine, Options, ProfileOptions, ProfileSink, Recording, Replay, Replayed, Sink,
+    summarize,
+};
+use tare_symbols::SymbolOptions;
+use tare_trace::lock::{LockKey, RecordedLocks, lock_document, lock_table};
+use tare_trace::sched::{
+    Sched, SchedOptions, SortKey, Task, Tracepoints, cpu_table, sorted, sums_document, task_table,
+};
+
+use crate::input_file::with_file;
+use crate::strict;
+
+/// Nothing of this machine is looked at, whatever paths a recording has.
+fn symbols(beside: &Path) -> SymbolOptions {
+    let nowhere = || beside.with_extension("nowhere");
+    SymbolOptions {
+        symfs: nowhere(),
+        debug_folders: Vec::new(),
+        kallsyms: Some(nowhere()),
+        vmlinux: Some(nowhere()),
+        reader_uid: 1,
+        ..SymbolOptions::default()
+    }
+}
+
+/// Views that differ in all that decides about rows and graphs.
+fn views() -> [View; 3] {
+    let keys = |keys: &[Key]| keys.iter().map(|key| Column::Key(*key)).collect::<Vec<_>>();
+    let graph = |order, style, amount| Graph {
+        order,
+        percent_limit: 0.5,
+        skips_first: true,
+        style,
+        amount,
+    };
+    let figures = [Column::Children, Column::Overhead, Column::Samples, Column::Period];
+    let whole = View {
+        columns: [&figures[..], &keys(&[Key::Comm, Key::Dso, Key::Symbol, Key::Trace])].concat(),
+        order: vec![Column::Children, Column::Overhead],
+        children: true,
+        graph: Some(graph(Order::Caller, Style::Graph, Amount::Percent)),
+        ..View::default()
+    };
+    let details = [Detail::Time, Detail::Cgroup, Detail::Weight, Detail::Memory, Detail::Address];
+    let tree = View {
+        columns: [
+            &figures[1..],
+            &keys(&[Key::Tid, Key::Cpu, Key::Symbol]),
+            &keys(&details.map(Key::Detail)),
+        ]
+        .concat(),
+        order: vec![Column::Overhead],
+        graph: Some(graph(Order::Callee, Style::Fractal, Amount::Count)),
+        layout: Layout { hierarchy: true, verbose: true, ..Layout::default() },
+        ..View::default()
+    };
+    let separated = View {
+        columns: [&figures[1..], &keys(&[Key::Tgid, Key::Event, Key::SrcLine, Key::SrcFile])]
+            .concat(),
+        order: vec![Column::Overhead],
+        graph: Some(graph(Order::Caller, Style::Folded, Amount::Period)),
+        layout: Layout { separator: Some(",".to_owned()), ..Layout::default() },
+        filter: Filter::default(),
+        is_relative: true,
+        ..View::default()
+    };
+    [whole, tree, separated]
+}
+
+/// Sums, by each view.
+pub(crate) fn report(input: &[u8]) {
+    with_file(input, |path| {
+        for (view, branches) in views().iter().zip([false, false, true]) {
+            let Ok(recording) = Recording::open(path) else { return };
+            let details = view.columns.iter().filter_map(|column| match column {
+                Column::Key(Key::Detail(detail)) => Some(*detail),
+                _ => None,
+            });
+            let options = ProfileOptions {
+                code: Code::Stack,
+                by_cpu: true,
+                trace: true,
+                details: details.collect(),
+                branches,
+                blocks: branches,
+                time_quantum_ns: 1000,
+                exact: true,
+                symbols: symbols(path),
+                ..ProfileOptions::default()
+            };
+            let Ok(summary) = summarize(recording, &options) else { continue };
+            let (mut text, mut json) = (Vec::new(), Vec::new());
+            let written = tare_render::text(&mut text, &summary.profile, view).and_then(|()| {
+                tare_render::json(&mut json, &summary.profile, view, summary.ledger.as_ref())
+            });
+            assert!(written.is_ok(), "{written:?}");
+            assert_eq!((strict::plain(&text), strict::json(&json)), (Ok(()), Ok(())));
+        }
+    });
+}
+
+/// What is written, for whoever looks at it later.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Who reads an export back.
+type Check = fn(&[u8]) -> Result<(), String>;
+
+struct Exports {
+    inner: ProfileSink,
+    exporters: Vec<(Box<dyn Exporter>, Written, Check)>,
+    switches: Tracepoints,
+    sched: Sched,
+    locks: RecordedLocks,
+}
+
+impl Exports {
+    fn new(inner: ProfileSink) -> Self {
+        fn binary(_: &[u8]) -> Result<(), String> {
+            Ok(())
+        }
+        type New = fn(Out) -> Box<dyn Exporter>;
+        let all: [(New, Check); 6] = [
+            (|out| Box::new(Folded::new(out)), strict::plain),
+            (|out| Box::new(Pprof::new(out)), binary),
+            (|out| Box::new(Firefox::new(out)), strict::json),
+            (|out| Box::new(Speedscope::new(out)), strict::json),
+            (|out| Box::new(Chrome::new(out)), strict::json),
+            (|out| Box::new(JsonLines::new(out)), strict::json_lines),
+        ];
+        let exporters = all.map(|(new, check)| {
+            let written = Written::default();
+            (new(Box::new(written.clone())), written, check)
+        });
+        let (switches, sched) = (Tracepoints::default(), Sched::new(SchedOptions::default()));
+        Self {
+            inner,
+            exporters: exporters.into(),
+            switches,
+            sched,
+            locks: RecordedLocks::default(),
+        }
+    }
+
+    /// Scheduling and locks, where the sample is of their tracepoints.
+    fn trace(&mut self, sample: &Replayed<'_, Sample<'_>>) {
+        self.switches.learn(sample.description);
+        self.locks.learn(sample.description);
+        let head = &sample.fields.head;
+        let (Some(event), Some(raw)) = (sample.event, sample.fields.raw) else { return };
+        let (time_ns, cpu) = (sample.time_ns.unwrap_or(0), head.cpu.unwrap_or(0));
+        if let Some(happened) = self.switches.decode(event, raw, Task::default(), cpu) {
+            black_box(self.sched.take(time_ns, &happened));
+        }
+        let who = (head.tid.unwrap_or(0).cast_unsigned(), cpu);
+        self.locks.take(event, time_ns, who, raw, sample.fields.callchain);
+    }
+}
+
+impl Sink for Exports {
+    type Error = Error;
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.trace(sample);
+        if let Some((row, weight)) = self.inner.locate(machine, sample) {
+            let one = tare_render::Sample { row, weight, time_ns: sample.time_ns, switch: None };
+            for (exporter, _, _) in &mut self.exporters {
+                let taken = exporter.sample(self.inner.profile(), &one);
+                assert!(taken.is_ok(), "{taken:?}");
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn record(
+        &mut self,
+        machine: &mut Machine,
+        record: &Replayed<'_, Record<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.inner.record(machine, record)
+    }
+}
+
+/// Samples, in each format, and what the scheduler and locks did.
+pub(crate) fn export(input: &[u8]) {
+    with_file(input, |path| {
+        let Ok(mut recording) = Recording::open(path) else { return };
+        let of: PathBuf = path.to_owned();
+        let options = ProfileOptions {
+            code: Code::Stack,
+            trace: true,
+            symbols: symbols(&of),
+            ..ProfileOptions::default()
+        };
+        let Ok(inner) = ProfileSink::new(&options, recording.description()) else { return };
+        let mut exports = Exports::new(inner);
+        let replay = Replay::new(Options { symbols: symbols(&of), ..Options::default() });
+        let Ok(losses) = replay.run(&mut recording, &mut exports) else { return };
+        let Exports { inner, exporters, mut sched, locks, .. } = exports;
+        let summary = inner.finish(recording.description(), losses);
+        let session = Session { tool: "tare".to_owned(), ..Session::default() };
+        let (profile, ledger) = (&summary.profile, summary.ledger.as_ref());
+        for (exporter, written, check) in exporters {
+            let finished = exporter.finish(&Whole { profile, ledger, session: &session });
+            assert!(finished.is_ok(), "{finished:?}");
+            let written = written.0.lock().unwrap_or_else(PoisonError::into_inner);
+            assert_eq!(check(&written), Ok(()), "{:.200}", String::from_utf8_lossy(&written));
+        }
+        sched.finish(None);
+        let tasks = sorted(&sched, SortKey::Runtime);
+        let rows = locks.rows(LockKey::Total, &Default::default());
+        let texts = [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, true)];
+        texts.iter().for_each(|text| assert_eq!(strict::plain(text.as_bytes()), Ok(())));
+        for document in [sums_document(&sched, &tasks, true, 0), lock_document(&rows, (0, 0))] {
+            assert_eq!(strict::json(document.to_string().as_bytes()), Ok(()));
+        }
+    });
+}

@@ -1,0 +1,186 @@
+//! Records of BPF programs' ring buffers, as text and as JSON that is read back.
+
+use std::hint::black_box;
+
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, Copied, SchedRecord, StackCopy};
+use tare_kernel::functions::ProbeCall;
+use tare_trace::{Chosen, DescriptorInfo, LineOptions, Lines, Seen};
+
+use crate::strict;
+
+/// Slots of the second table of calls begin here.
+const COMPAT: u16 = 512;
+
+fn options(json: bool) -> LineOptions {
+    LineOptions {
+        calls: Chosen::default(),
+        string: 40,
+        durations: true,
+        failures: false,
+        min_duration_ns: 0,
+        json,
+        descriptors: DescriptorInfo::Details,
+    }
+}
+
+/// Records, each behind its length in two bytes.
+fn records(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = input.split_first_chunk()?;
+        let (record, rest) = rest.split_at(usize::from(u16::from_le_bytes(*len)).min(rest.len()));
+        input = rest;
+        Some(record)
+    })
+}
+
+fn framed<'a>(records: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+    let one = |record: &Vec<u8>| {
+        let len = u16::try_from(record.len()).unwrap_or(u16::MAX);
+        [&len.to_le_bytes()[..], record].concat()
+    };
+    records.into_iter().flat_map(one).collect()
+}
+
+/// System calls.
+pub(crate) fn calls(input: &[u8]) {
+    for json in [false, true] {
+        let (mut lines, mut text) = (Lines::new(options(json)), String::new());
+        for record in records(input).filter_map(CallRecord::parse) {
+            lines.add(&Seen::Record { record, cgroup: 0 }, &mut text);
+            lines.idle(record.time_ns.saturating_add(1 << 30), &mut text);
+        }
+        lines.finish(&mut text);
+        black_box(lines.unreadable());
+        let check = if json { strict::json_lines } else { strict::plain };
+        assert_eq!(check(text.as_bytes()), Ok(()), "{text:.300}");
+    }
+}
+
+/// Switches, wake-ups, copied stacks and calls of functions.
+pub(crate) fn others(input: &[u8]) {
+    for record in records(input) {
+        black_box((SchedRecord::parse(record), StackCopy::parse(record).is_some()));
+        let Some(call) = ProbeCall::parse(record) else { continue };
+        for number in 0..tare_kernel::functions::ARGUMENTS {
+            black_box((call.argument(number, true), call.argument(number, false)));
+        }
+        if let Some(stack) = call.stack {
+            black_box((stack.bytes.len(), stack.kernel().count(), stack.replaced().count()));
+        }
+    }
+}
+
+/// A record of `struct record`.
+fn record(kind: u16, slot: u16, values: [u64; 6], memory: &[u8]) -> Vec<u8> {
+    let words: [&[u8]; 6] = [
+        &1_000_000_u64.to_ne_bytes(),
+        &7_u32.to_ne_bytes(),
+        &7_u32.to_ne_bytes(),
+        &kind.to_ne_bytes(),
+        &slot.to_ne_bytes(),
+        &0_u32.to_ne_bytes(),
+    ];
+    [words.concat(), values.map(u64::to_ne_bytes).concat(), memory.to_vec()].concat()
+}
+
+fn chunk(argument: u8, what: u8, index: u16, bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).unwrap_or(0);
+    let mut chunk =
+        [&len.to_ne_bytes()[..], &[argument, what], &index.to_le_bytes(), bytes].concat();
+    chunk.resize(chunk.len().next_multiple_of(8), 0);
+    chunk
+}
+
+/// What the programs would copy of a call's arguments.
+fn memory(plan: &CallPlan) -> Vec<u8> {
+    let text = b"/a/path\0";
+    let bytes: Vec<u8> = (0..48).map(|at| at % 7).collect();
+    let of = |(at, (copied, _)): (u8, &(Copied, _))| match copied {
+        Copied::Nothing => Vec::new(),
+        Copied::Text(_) => chunk(at, 0, 0, text),
+        Copied::Bytes(size) | Copied::Items { size, .. } | Copied::Returned { size, .. } => {
+            chunk(at, 0, 0, &bytes[..bytes.len().min(usize::from(*size))])
+        }
+        Copied::Texts(_) => [chunk(at, 1, 0, text), chunk(at, 1, 1, text)].concat(),
+        Copied::TextCount => chunk(at, 0, 3, b""),
+        Copied::Vectors { .. } | Copied::Message(_) => [
+            chunk(at, 0, 0, &bytes),
+            chunk(at, 1, 0, text),
+            chunk(at, 2, 0, &bytes[..16]),
+            chunk(at, 3, 0, &bytes[..20]),
+        ]
+        .concat(),
+        Copied::Counted { .. } => chunk(at, 0, 0, &bytes[..16]),
+        Copied::Descriptor | Copied::Descriptors => {
+            [chunk(at, 4, 0, b"file\0"), chunk(at, 5, 0, &bytes)].concat()
+        }
+    };
+    (0..6).zip(&plan.arguments).flat_map(of).collect()
+}
+
+/// All calls, some at a time, from their begin to their end; threads, signals and ends of tasks.
+pub(crate) fn call_records() -> Vec<Vec<u8>> {
+    let lines = Lines::new(options(false));
+    let slot = |call: Call| {
+        let number = u16::try_from(call.number).unwrap_or(0);
+        if call.compat { number + COMPAT } else { number }
+    };
+    let all: Vec<_> = lines.plans().collect();
+    let pair = |(call, plan): &(Call, CallPlan)| {
+        let memory = memory(plan);
+        let result = if call.number % 5 == 0 { (-2_i64).cast_unsigned() } else { 3 };
+        [
+            record(1, slot(*call), [3, 0x1000, 2, 0x2000, 1, 0], &memory),
+            record(2, slot(*call), [result, 500, 0, 0, 0, 0], &memory),
+        ]
+    };
+    let mut seeds: Vec<_> = all
+        .chunks(24)
+        .map(|some| framed(some.iter().flat_map(pair).collect::<Vec<_>>().iter()))
+        .collect();
+    let tasks = [
+        record(1, 0, [3; 6], b""),
+        record(3, 0, [8, 7, 0, 0, 0, 0], b""),
+        record(5, 0, [11, 0, 0, 0, 0, 0], &[11; 48]),
+        record(5, 0, [17, 1, 0, 0, 0, 0], b""),
+        record(4, 0, [256, 0, 0, 0, 0, 0], b""),
+    ];
+    seeds.push(framed(&tasks));
+    seeds
+}
+
+/// A switch, and a call with a copied stack.
+pub(crate) fn other_records() -> Vec<Vec<u8>> {
+    let switch: Vec<u8> = [
+        &5_u64.to_ne_bytes()[..],
+        &1_u32.to_ne_bytes(),
+        &1_u16.to_ne_bytes(),
+        &3_u16.to_ne_bytes(),
+        &[0; 8],
+        b"\x07\0\0\0\x07\0\0\0name\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"\x08\0\0\0\x08\0\0\0other\0\0\0\0\0\0\0\0\0\0\0",
+    ]
+    .concat();
+    let mut call = vec![0; 8192];
+    call[24] = 2;
+    let mut copy = vec![0; 400];
+    (copy[0], copy[4]) = (1, 16);
+    vec![framed(&[switch, copy]), framed(&[call])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A seed that is refused at its front tests nothing behind it.
+    #[test]
+    fn seeds_are_read() {
+        for seed in call_records() {
+            assert!(records(&seed).all(|record| CallRecord::parse(record).is_some()));
+        }
+        let others = other_records();
+        assert!(records(&others[0]).any(|record| SchedRecord::parse(record).is_some()));
+        assert!(records(&others[0]).any(|record| StackCopy::parse(record).is_some()));
+        assert!(records(&others[1]).any(|record| ProbeCall::parse(record).is_some()));
+    }
+}
