@@ -28,6 +28,7 @@ build flood.c
 build used.c
 build starts.c
 build wakes.c
+build left.c -pthread
 build threads.c
 build calls.c
 build syscalls.c

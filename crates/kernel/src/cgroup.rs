@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::host::{CpuList, Host};
 use crate::mounts::{Mount, mounts};
+use crate::pseudo_file;
 
 pub(crate) use transient::move_to;
 #[cfg(test)]
@@ -92,11 +93,8 @@ impl Cgroups {
     /// counts as not there.
     #[must_use]
     pub fn of(host: &Host) -> Self {
-        let mounts = mounts(host).unwrap_or_default();
-        let memberships = memberships(host);
-        let v2_own =
-            memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
-        let v2 = hierarchy(host, mounts.iter().filter(|mount| mount.fs_type == "cgroup2"), v2_own);
+        let (mounts, memberships) = (mounts(host).unwrap_or_default(), memberships(host));
+        let v2 = v2(host, &mounts, &memberships);
         let v1_own = memberships
             .iter()
             .find(|m| m.controllers.iter().any(|one| one == PERF_EVENT))
@@ -104,10 +102,10 @@ impl Cgroups {
         let v1_mounts = mounts
             .iter()
             .filter(|mount| mount.fs_type == "cgroup" && mount.has_fs_option(PERF_EVENT));
-        let (perf_event, for_events) = match (v1_own, kernel_has_perf_event(host)) {
-            (Some(own), _) => (PerfEvent::Version1, hierarchy(host, v1_mounts, Some(own))),
-            (None, false) => (PerfEvent::Nowhere, None),
-            (None, true) => (PerfEvent::Version2, v2.clone()),
+        let (perf_event, for_events) = match v1_own {
+            Some(own) => (PerfEvent::Version1, hierarchy(host, v1_mounts, Some(own))),
+            None if kernel_has_perf_event(host) => (PerfEvent::Version2, v2.clone()),
+            None => (PerfEvent::Nowhere, None),
         };
         Self { v2, perf_event, for_events }
     }
@@ -143,13 +141,19 @@ impl Cgroups {
     }
 }
 
+/// The hierarchy of version 2.
+fn v2(host: &Host, mounts: &[Mount], memberships: &[Membership]) -> Option<Hierarchy> {
+    let own = memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
+    hierarchy(host, mounts.iter().filter(|mount| mount.fs_type == "cgroup2"), own)
+}
+
 impl Host {
     /// The CPUs that this process and what it starts can be moved to: those of its cgroup's cpuset
     /// (`cpuset.cpus.effective` of version 2, in the nearest cgroup that has the controller).
     /// `None` where nothing tells.
     #[must_use]
     pub fn own_cpuset(&self) -> Option<CpuList> {
-        let hierarchy = Cgroups::of(self).v2?;
+        let hierarchy = v2(self, &mounts(self).ok()?, &memberships(self))?;
         let own = hierarchy.own?;
         let folders = own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount));
         let cpus = folders
@@ -179,7 +183,7 @@ impl Delegation {
     #[must_use]
     pub fn of(host: &Host, folder: &Path) -> Self {
         let folder = below(host, folder);
-        let words = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let words = |file: &str| pseudo_file::read_text(&folder.join(file)).unwrap_or_default();
         Self {
             create: writable(&folder, Access::WRITE_OK | Access::EXEC_OK),
             attach: writable(&folder.join("cgroup.procs"), Access::WRITE_OK),

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use crate::host::Host;
+use crate::pseudo_file;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Mount {
 /// # Errors
 /// The file system's own, where `/proc` is missing.
 pub fn mounts(host: &Host) -> std::io::Result<Vec<Mount>> {
-    let text = std::fs::read(host.path("/proc/self/mountinfo"))?;
+    let text = pseudo_file::read(&host.path("/proc/self/mountinfo"))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 

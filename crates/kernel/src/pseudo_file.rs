@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 
 /// The least room that a read is offered. Some files of tracefs (`events/header_page`) give what
 /// fits into the first read, and nothing in the next; the small reads by which `std::fs::read`
@@ -25,4 +26,27 @@ pub(crate) fn read_into(file: &mut File, into: &mut Vec<u8>) -> io::Result<()> {
     }
     into.truncate(filled);
     Ok(())
+}
+
+/// All of such a file. Most are small, and are had by two reads: the second finds the end.
+///
+/// # Errors
+/// The file system's own.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_into(&mut File::open(path)?, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// The file system's own, and [`ErrorKind::InvalidData`] for what is none.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    read(path).and_then(text)
+}
+
+/// Bytes as text.
+pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }

@@ -22,6 +22,8 @@ const MEASURED: Duration = Duration::from_secs(10);
 
 /// What comes in a quarter of a second at 99 Hz from two idle CPUs, roughly.
 const IDLE_BYTES: &str = "6000";
+/// The same at 4000 Hz with call chains of two that are busy.
+const BUSY_BYTES: &str = "35000";
 
 /// What a recorder does.
 #[derive(Clone, Debug, Serialize)]
@@ -62,6 +64,12 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
         command: command.to_vec(),
     };
     let (chains, idle) = ("-F 4000 -g", "-a -F 99");
+    // What no recorder that hands over four times a second can do without.
+    let writes = |bytes: &str| {
+        let file = scratch.path("recording").display().to_string();
+        vec![scratch.setting.workload("wakes"), file, bytes.to_owned()]
+    };
+    let alone = |name, command| Case { name, tool: None, options: "", to_null: false, command };
     vec![
         case("4000 Hz -g, to a file, tare", Tool::Tare, chains, false, &busy),
         case("4000 Hz -g, to a file, perf", Tool::Perf, chains, false, &busy),
@@ -69,17 +77,16 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
         case("4000 Hz -g, to /dev/null, perf", Tool::Perf, chains, true, &busy),
         case("99 Hz -a, idle, tare", Tool::Tare, idle, false, &words("sleep 60")),
         case("99 Hz -a, idle, perf", Tool::Perf, idle, false, &words("sleep 60")),
-        Case {
-            name: "four writes a second",
-            tool: None,
-            options: "",
-            to_null: false,
-            command: vec![
-                scratch.setting.workload("wakes"),
-                scratch.path("recording").display().to_string(),
-                IDLE_BYTES.to_owned(),
-            ],
-        },
+        alone("four writes a second, idle", writes(IDLE_BYTES)),
+        // The shell is replaced by what is watched.
+        alone(
+            "four writes a second, two busy CPUs",
+            [
+                words("sh -c"),
+                vec![format!("{} & exec {}", busy.join(" "), writes(BUSY_BYTES).join(" "))],
+            ]
+            .concat(),
+        ),
     ]
 }
 
@@ -111,10 +118,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             ratio(0, 1),
             1.0 / 3.0,
         ),
-        finding("the same to /dev/null: percent of a CPU, tare", of(2, percent), 0.035),
+        finding("the same over a program that only writes four times a second", ratio(0, 7), 1.3),
+        finding("4000 Hz -g, to a file: wake-ups a second, tare", of(0, wake_ups_a_second), 4.5),
+        finding("4000 Hz -g, to /dev/null: percent of a CPU, tare", of(2, percent), 0.035),
         finding("99 Hz -a, idle: percent of a CPU, tare", of(4, percent), 0.01),
         // What a wake-up takes depends on the host: this is what is tare's own.
-        finding("the same over a program that only writes four times a second", ratio(4, 6), 1.5),
+        finding("the same over a program that only writes four times a second", ratio(4, 6), 1.3),
         finding("99 Hz -a, idle: wake-ups a second, tare", of(4, wake_ups_a_second), 4.0),
     ];
     let line = |(at, case): (usize, &Case)| {

@@ -18,6 +18,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let ratios =
         rounds.iter().map(|round| round.usage[1].cpu_ns as f64 / round.usage[2].cpu_ns as f64);
     let measured = Estimate::median(ratios.collect());
-    let finding = Finding { what: "CPU, tare/perf".into(), measured, bound: Bound::AtMost(0.1) };
+    let bound = Bound::AtMost(1.0 / 40.0);
+    let finding = Finding { what: "CPU, tare/perf".into(), measured, bound };
     Ok(Report::of_rounds(&variants, &rounds, vec![finding]))
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 
+use crate::pseudo_file;
+
 /// The numbers in a file of a cgroup and of those below it. Those that can't be read count for
 /// nothing: the processes of a threaded cgroup (`EOPNOTSUPP`) are listed above it, and one that was
 /// removed meanwhile has none.
@@ -37,7 +39,9 @@ pub(super) fn below(folder: BorrowedFd<'_>) -> Vec<PathBuf> {
 
 pub(super) fn read(folder: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<String> {
     let file = openat(folder, path.as_ref(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    io::read_to_string(File::from(file))
+    let mut bytes = Vec::new();
+    pseudo_file::read_into(&mut File::from(file), &mut bytes)?;
+    pseudo_file::text(bytes)
 }
 
 /// The folders in a folder, by their paths from `root`.

@@ -13,6 +13,8 @@ mod virtualization;
 
 use std::path::{Path, PathBuf};
 
+use crate::pseudo_file;
+
 pub use cpus::{CpuList, CpuListError};
 pub use hotplug::{CpuChanges, CpuWatch};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
@@ -57,10 +59,8 @@ impl Host {
     /// The file system's own.
     pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
         let absolute = absolute.as_ref();
-        let text = std::fs::read_to_string(
-            self.root.join(absolute.strip_prefix("/").unwrap_or(absolute)),
-        )?;
-        Ok(text.trim().to_owned())
+        let path = self.root.join(absolute.strip_prefix("/").unwrap_or(absolute));
+        Ok(pseudo_file::read_text(&path)?.trim().to_owned())
     }
 
     /// The number in a small file; `None` where it is missing, unreadable or holds none.

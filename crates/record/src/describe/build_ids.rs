@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
@@ -15,7 +16,7 @@ use tare_format::Endian;
 use tare_format::file::writer::BuildId;
 use tare_format::record::{FileId, Mmap, Record, Records};
 use tare_kernel::host::Host;
-use tare_kernel::procfs;
+use tare_kernel::{procfs, pseudo_file};
 
 /// The name that readers know the kernel by.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
@@ -138,7 +139,7 @@ fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
 /// The running kernel's, which it tells everyone; `None` where it was linked without one.
 #[must_use]
 pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
-    notes_build_id(&std::fs::read(host.path("/sys/kernel/notes")).ok()?)
+    notes_build_id(&pseudo_file::read(&host.path("/sys/kernel/notes")).ok()?)
 }
 
 /// `/lib/modules/6.1/kernel/fs/ext4-x.ko.xz` and `[ext4_x]` are the module `ext4_x`.
@@ -172,7 +173,7 @@ fn vdso_build_id() -> Option<Vec<u8>> {
 
 /// The vdso, as this process has it.
 pub(crate) fn vdso_image() -> Option<Vec<u8>> {
-    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let maps = pseudo_file::read(Path::new("/proc/self/maps")).ok()?;
     let mapping = procfs::mappings(&maps).find(|mapping| *mapping.path == *VDSO)?;
     let mut image = vec![0; usize::try_from((mapping.end - mapping.start).min(NOTES_BYTES)).ok()?];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.start).ok()?;

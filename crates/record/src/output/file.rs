@@ -35,8 +35,7 @@ pub(super) struct OutputFile {
     sink: Sink,
     /// The file past the page cache, until its beginning is written.
     direct: Option<DirectFile>,
-    /// Where a thread of its own writes, the path is past the page cache when the file has so many
-    /// bytes.
+    /// Only when it has so many bytes it may go past the page cache.
     direct_at: u64,
     cuts: Cuts,
     /// What the file begins with.
@@ -82,10 +81,7 @@ impl OutputFile {
             open,
             sink,
             direct,
-            direct_at: match options.choice {
-                PathChoice::Auto => options.direct_at,
-                PathChoice::Direct | PathChoice::Write | PathChoice::Mmap => u64::MAX,
-            },
+            direct_at: if options.choice == PathChoice::Auto { 0 } else { u64::MAX },
             cuts,
             beginning: Beginning::default(),
             start: 0,

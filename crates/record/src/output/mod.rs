@@ -23,6 +23,7 @@ mod hand_over;
 mod later_ids;
 mod names;
 mod options;
+mod pace;
 mod queue;
 mod record_sink;
 mod series;
@@ -105,13 +106,13 @@ impl Output {
                 OpenDestination::Null(_) => false,
                 OpenDestination::Stream(_) => true,
             };
-        // A file that may become long by the path that is chosen then.
+        // A file whose path is chosen by how fast it grows.
         let is_file = matches!(place, OpenDestination::File { .. });
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
         let writer = if is_queued {
             Writer::Queued(Queue::start(recording, options.queue_bytes)?)
         } else if is_file && options.choice == PathChoice::Auto {
-            Writer::Queued(Queue::later(recording, options.queue_bytes, options.direct_at))
+            Writer::Queued(Queue::later(recording, options.queue_bytes))
         } else {
             Writer::Series(Box::new(recording))
         };

@@ -6,8 +6,7 @@ use std::time::Duration;
 /// How bytes get into a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathChoice {
-    /// What is cheapest for the destination: by writes, and past the page cache when the file is
-    /// long.
+    /// What is cheapest for the destination: by writes, and past the page cache while much comes.
     #[default]
     Auto,
     /// By few, large writes.
@@ -57,7 +56,8 @@ pub struct Options {
     pub max_files: Option<usize>,
     /// The file's name ends with the time at which it was finished. Several files' always do.
     pub timestamp: bool,
-    /// With [`PathChoice::Auto`], bytes of a file from which on it is written past the page cache.
+    /// With [`PathChoice::Auto`], bytes within a second with which a file is written past the page
+    /// cache.
     pub direct_at: u64,
     /// Bytes that may wait for a stream, for being compressed or for a disk that is written past the
     /// page cache, before appending waits too.

@@ -3,98 +3,24 @@
 //! full, appending waits; then the rings fill, and what they can't hold is lost and counted by the
 //! kernel.
 //!
-//! A file whose path is chosen by its size is written by whoever appends until it is long, and handed
-//! to the thread then: short recordings need none.
+//! A file whose path is chosen by how fast it grows is written by whoever appends, and by the thread
+//! while much comes: what is short or slow needs no thread, and no one to be woken.
 
 mod piece;
+mod thread;
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use rustix::io::Errno;
 use tare_format::file::writer::Description;
+use tare_kernel::page_buffer::PageBuffer;
 
-use self::piece::{PIECE, QueuedBytes};
+use self::thread::{Job, OutputThread, Shared, State};
 use super::disk::CutFile;
-use super::hand_over::thread::JoinHandle;
-use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
+use super::hand_over::mpsc;
 use super::series::FileSeries;
-use super::window_thread::spawn;
 use super::{Closing, OutputError, OutputStats, Result};
-
-/// When half of the queue is full, a disk that is written past the page cache is too slow for what
-/// comes in.
-const SPILLS_AT: usize = 2;
-
-type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
-
-enum Job {
-    /// Records; where `ends` is not set, the last one goes on in the next piece.
-    Append {
-        piece: QueuedBytes,
-        ends: bool,
-    },
-    Flush,
-    /// Anything that somebody waits for.
-    Call(Call),
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    bytes: usize,
-    high_water: usize,
-    spare: Vec<Vec<u8>>,
-    failed: Option<OutputError>,
-    written: u64,
-    /// Where the next piece will lie in the file, as long as nothing comes between.
-    next: u64,
-    wants_switch: bool,
-    account: OutputStats,
-    /// System calls for handing over: whoever waits or wakes makes one (`futex(2)`).
-    calls: u64,
-    ends: bool,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    has_work: Condvar,
-    has_room: Condvar,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the thread gets, and gives back at its end.
-struct OutputThread {
-    handle: JoinHandle<()>,
-    tid: i32,
-    /// Gone when the thread has the recording.
-    hand: Option<mpsc::SyncSender<FileSeries>>,
-    recording: mpsc::Receiver<FileSeries>,
-}
-
-impl OutputThread {
-    /// Starts it. It waits for the recording.
-    fn start(shared: &Arc<Shared>, capacity: usize) -> Result<Self> {
-        let of_thread = Arc::clone(shared);
-        let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
-        let (give_back, recording) = mpsc::sync_channel(1);
-        let (handle, tid) = spawn("tare-output", move || {
-            // Nobody hands it over where the file stayed short.
-            if let Ok(recording) = taken.recv() {
-                // Nobody takes it where the queue was dropped unfinished.
-                let _ = give_back.send(work(&of_thread, recording, capacity));
-            }
-        })?;
-        Ok(Self { handle, tid, hand: Some(hand), recording })
-    }
-}
 
 /// Ends the thread, when it has done everything.
 struct Ends(Arc<Shared>);
@@ -109,15 +35,21 @@ impl Drop for Ends {
 /// A recording that is written by another thread.
 pub(super) struct Queue {
     shared: Arc<Shared>,
-    /// The recording, until the thread has it.
+    /// The recording, while the thread doesn't have it.
     here: Option<Box<FileSeries>>,
-    /// Bytes of its file from which on the thread has it.
-    handed_at: u64,
+    /// Whether the thread has it only while much comes.
+    is_by_pace: bool,
     thread: Option<OutputThread>,
     /// The recording's own helper.
     helper: Option<i32>,
     ends: Ends,
     capacity: usize,
+    /// What is being filled, where pieces wait until they are full.
+    filling: Option<PageBuffer>,
+    /// Pieces are not handed over before they are full, or flushed.
+    fills: bool,
+    /// Pieces are written from where they lie.
+    is_large: bool,
 }
 
 impl std::fmt::Debug for Queue {
@@ -129,19 +61,31 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// Starts the thread. At most `capacity` bytes wait, and at least one piece of any size.
     pub(super) fn start(recording: FileSeries, capacity: usize) -> Result<Self> {
-        let mut queue = Self::later(recording, capacity, 0);
+        let mut queue = Self { is_by_pace: false, ..Self::later(recording, capacity) };
         queue.thread = Some(OutputThread::start(&queue.shared, capacity)?);
         queue.hand_over();
         Ok(queue)
     }
 
-    /// The same for a recording that the thread gets when its file has so many bytes.
-    pub(super) fn later(recording: FileSeries, capacity: usize, handed_at: u64) -> Self {
+    /// The same for a recording that the thread has while much comes.
+    pub(super) fn later(recording: FileSeries, capacity: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let ends = Ends(Arc::clone(&shared));
         let helper = recording.thread();
-        let here = Some(Box::new(recording));
-        Self { shared, here, handed_at, thread: None, helper, ends, capacity }
+        let is_large = recording.is_written_as_it_comes();
+        let fills = is_large && !recording.is_limited();
+        Self {
+            shared,
+            here: Some(Box::new(recording)),
+            is_by_pace: true,
+            thread: None,
+            helper,
+            ends,
+            capacity,
+            filling: None,
+            fills,
+            is_large,
+        }
     }
 
     /// Has the thread there by now, where it may be needed: others name it.
@@ -155,26 +99,42 @@ impl Queue {
 
     /// Gives the recording to the thread, where there is one.
     fn hand_over(&mut self) {
-        let Some(thread) = &mut self.thread else { return };
-        if let (Some(mut recording), Some(hand)) = (self.here.take(), thread.hand.take()) {
-            recording.write_apart();
-            let mut state = self.shared.lock();
-            (state.written, state.next) = (recording.written(), recording.written());
-            state.account = recording.so_far();
-            drop(state);
-            // The thread is there, and takes it.
-            let _ = hand.send(*recording);
-        }
+        let Some(thread) = &self.thread else { return };
+        let Some(mut recording) = self.here.take() else { return };
+        recording.write_apart(true);
+        let mut state = self.shared.lock();
+        (state.written, state.next) = (recording.written(), recording.written());
+        state.account = recording.so_far();
+        state.is_slow = false;
+        drop(state);
+        // The thread is there, and takes it.
+        let _ = thread.hand.send(*recording);
     }
 
-    /// Hands the recording over where its file is long by now.
-    fn hand_over_when_long(&mut self) {
-        if self.here.as_ref().is_some_and(|recording| recording.written() >= self.handed_at) {
-            // Once, whatever comes of it: where no thread can be had, whoever appends goes on.
-            self.handed_at = u64::MAX;
+    /// Hands the recording over where much comes.
+    fn hand_over_when_fast(&mut self) {
+        if self.is_by_pace && self.here.as_ref().is_some_and(|recording| recording.is_fast()) {
+            // Where no thread can be had, or none is of use, whoever appends goes on.
             if self.start_thread().is_ok() {
                 self.hand_over();
             }
+            self.is_by_pace = self.here.is_none();
+        }
+    }
+
+    /// Takes the recording back where little comes any more: waking the thread is most of writing that.
+    fn take_back_when_slow(&mut self) {
+        if self.here.is_some() || !self.is_by_pace || !self.shared.lock().is_slow {
+            return;
+        }
+        self.push_filling();
+        self.shared.lock().jobs.push_back(Job::GiveBack);
+        self.shared.has_work.notify_one();
+        let back = self.thread.as_ref().and_then(|thread| thread.recording.recv().ok());
+        if let Some(mut recording) = back {
+            recording.write_apart(false);
+            self.here = Some(Box::new(recording));
+            self.shared.lock().spare = Vec::new();
         }
     }
 
@@ -191,6 +151,7 @@ impl Queue {
         if let Some(recording) = &mut self.here {
             return call(recording);
         }
+        self.push_filling();
         let (sender, receiver) = mpsc::sync_channel(1);
         let call = move |recording: &mut FileSeries| drop(sender.send(call(recording)));
         self.shared.lock().jobs.push_back(Job::Call(Box::new(call)));
@@ -252,46 +213,54 @@ impl Queue {
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         if let Some(recording) = &mut self.here {
             recording.append(records)?;
-            self.hand_over_when_long();
+            self.hand_over_when_fast();
             return Ok(());
         }
-        let mut piece = self.spare();
         for mut rest in records.iter().copied() {
             while !rest.is_empty() {
-                if piece.bytes().len() == PIECE {
+                let mut piece = match self.filling.take() {
+                    Some(piece) => piece,
+                    None => self.spare()?,
+                };
+                rest = &rest[piece.push(rest)..];
+                if piece.room() > 0 {
+                    self.filling = Some(piece);
+                } else {
                     self.push(piece, false);
-                    piece = self.spare();
                 }
-                let (now, later) = rest.split_at(rest.len().min(PIECE - piece.bytes().len()));
-                piece.push(now);
-                rest = later;
             }
         }
-        self.push(piece, true);
+        if !self.fills {
+            self.push_filling();
+        }
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    fn spare(&self) -> QueuedBytes {
+    /// Hands over what was not full as yet, which ends with whole records.
+    fn push_filling(&mut self) {
+        if let Some(piece) = self.filling.take() {
+            self.push(piece, true);
+        }
+    }
+
+    fn spare(&self) -> Result<PageBuffer> {
         let mut state = self.shared.lock();
-        let (memory, place) = (state.spare.pop().unwrap_or_default(), state.next);
+        let (memory, place) = (state.spare.pop(), state.next);
         drop(state);
-        QueuedBytes::new(memory, place)
+        Ok(piece::empty(memory, place, self.is_large)?)
     }
 
     /// Waits for room, and adds a piece.
-    fn push(&self, piece: QueuedBytes, ends: bool) {
+    fn push(&self, piece: PageBuffer, ends: bool) {
         let bytes = piece.bytes().len();
         let mut state = self.shared.lock();
-        if bytes == 0 {
-            state.spare.push(piece.into_memory());
-            return;
-        }
         while state.bytes > 0 && state.bytes + bytes > self.capacity {
             state.calls += 1;
             state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.bytes += bytes;
         state.next += bytes as u64;
+        state.has_new = true;
         state.high_water = state.high_water.max(state.bytes);
         state.jobs.push_back(Job::Append { piece, ends });
         state.calls += 1;
@@ -301,12 +270,17 @@ impl Queue {
 
     /// Has what is in the queue flushed when it was written; doesn't wait for that.
     pub(super) fn flush(&mut self) -> Result<()> {
+        self.take_back_when_slow();
         if let Some(recording) = &mut self.here {
             return recording.flush();
         }
+        self.push_filling();
         let mut state = self.shared.lock();
         if !matches!(state.jobs.back(), Some(Job::Flush)) {
             state.jobs.push_back(Job::Flush);
+        }
+        if std::mem::take(&mut state.has_new) {
+            state.next += state.of_flush;
         }
         let failed = state.failed.clone();
         state.calls += 1;
@@ -323,34 +297,34 @@ impl Queue {
     /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last
     /// thing that was done.
     pub(super) fn so_far(&self) -> OutputStats {
-        if let Some(recording) = &self.here {
-            return recording.so_far();
-        }
         let state = self.shared.lock();
-        with_queue(&state, self.capacity, state.account.clone())
+        match &self.here {
+            Some(recording) => with_queue(&state, self.capacity, recording.so_far()),
+            None => with_queue(&state, self.capacity, state.account.clone()),
+        }
     }
 
     /// See [`FileSeries::wants_switch`].
     pub(super) fn wants_switch(&self) -> bool {
-        let there = || self.shared.lock().wants_switch;
-        self.here.as_ref().map_or_else(there, |here| here.wants_switch())
+        self.here
+            .as_ref()
+            .map_or_else(|| self.shared.lock().wants_switch, |here| here.wants_switch())
     }
 
     /// Waits until everything was written, and completes the recording.
-    pub(super) fn finish(self, closing: &Closing<'_>) -> OutputStats {
+    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+        self.push_filling();
         let Self { shared, here, thread, ends, capacity, .. } = self;
         drop(ends);
-        let back = thread.and_then(|mut thread| {
+        let back = thread.and_then(|OutputThread { handle, hand, recording, .. }| {
             // Without a recording it ends at once.
-            drop(thread.hand.take());
-            let recording = thread.recording.recv();
+            drop(hand);
+            let recording = recording.recv();
             // It gave the recording back, and has nothing else to do.
-            let _ = thread.handle.join();
+            let _ = handle.join();
             recording.ok()
         });
-        if let Some(recording) = here {
-            return recording.finish(closing);
-        }
+        let back = here.map(|recording| *recording).or(back);
         let gone = OutputStats {
             stopped: Some(OutputError::Thread(Errno::SRCH)),
             unfinished: true,
@@ -361,65 +335,17 @@ impl Queue {
     }
 }
 
-/// An account with what is known of the queue.
+/// An account with what is known of the queue, where there was one.
 fn with_queue(state: &State, capacity: usize, account: OutputStats) -> OutputStats {
+    if state.calls == 0 {
+        return account;
+    }
     let system_calls = account.system_calls + state.calls;
     OutputStats {
         queue_high_water: state.high_water,
         queue_bytes: capacity,
         system_calls,
         ..account
-    }
-}
-
-/// What the thread does: everything in the queue, in order, until there is nothing more to come.
-fn work(shared: &Shared, mut recording: FileSeries, capacity: usize) -> FileSeries {
-    let mut state = shared.lock();
-    loop {
-        let Some(job) = state.jobs.pop_front() else {
-            if state.ends {
-                return recording;
-            }
-            state.calls += 1;
-            state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        // The page cache takes what a disk is too slow for.
-        let is_late = state.bytes > capacity / SPILLS_AT;
-        drop(state);
-        if is_late {
-            recording.spill();
-        }
-        let mut done = None;
-        let result = match job {
-            Job::Append { piece, ends } => {
-                let bytes = piece.bytes();
-                let result =
-                    if ends { recording.append(&[bytes]) } else { recording.append_part(bytes) };
-                done = Some(piece);
-                result
-            }
-            Job::Flush => recording.flush(),
-            Job::Call(call) => {
-                call(&mut recording);
-                Ok(())
-            }
-        };
-        let account = recording.so_far();
-        state = shared.lock();
-        state.written = recording.written();
-        state.wants_switch = recording.wants_switch();
-        state.account = account;
-        state.failed = state.failed.take().or(result.err());
-        if let Some(piece) = done {
-            state.bytes -= piece.bytes().len();
-            state.calls += 1;
-            shared.has_room.notify_all();
-            state.spare.push(piece.into_memory());
-        }
-        if state.jobs.is_empty() {
-            state.next = state.written;
-        }
     }
 }
 

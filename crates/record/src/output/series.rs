@@ -9,6 +9,7 @@ use tare_format::file::writer::Description;
 use super::disk::{CutFile, OpenDestination, OutputBackend};
 use super::file::OutputFile;
 use super::names::Kept;
+use super::pace::Pace;
 use super::window_thread::WindowThread;
 use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
 
@@ -22,6 +23,8 @@ pub(super) struct FileSeries {
     window_thread: Option<WindowThread>,
     /// A thread of its own writes.
     is_apart: bool,
+    /// How fast files grow, where their path is chosen by that.
+    pace: Option<Pace>,
     began: Instant,
     stats: OutputStats,
     kept: Kept,
@@ -60,6 +63,8 @@ impl FileSeries {
             file,
             window_thread,
             is_apart: false,
+            pace: (is_file && options.choice == PathChoice::Auto)
+                .then(|| Pace::new(options.direct_at)),
             began: backend.clock.now(),
             backend,
             stats,
@@ -78,14 +83,58 @@ impl FileSeries {
         self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
     }
 
-    /// Whether its file is written past the page cache as soon as it is long.
+    /// Whether its file may be written past the page cache where much comes.
     pub(super) fn may_be_direct(&self) -> bool {
-        self.file.as_ref().is_some_and(OutputFile::may_be_direct)
+        self.pace.is_some() && self.file.as_ref().is_some_and(OutputFile::may_be_direct)
     }
 
-    /// Whoever writes has a thread of its own from now on, and may wait for a disk.
-    pub(super) fn write_apart(&mut self) {
-        self.is_apart = true;
+    /// Whether it is looked at how long files are.
+    pub(super) fn is_limited(&self) -> bool {
+        self.options.step().is_some()
+    }
+
+    /// Whether bytes go to the disk as they come, from where they lie.
+    pub(super) fn is_written_as_it_comes(&self) -> bool {
+        let may_be_direct = matches!(self.options.choice, PathChoice::Auto | PathChoice::Direct);
+        may_be_direct && self.options.compress.is_none()
+    }
+
+    /// Whether much came of late, for a file whose path is chosen by that.
+    pub(super) fn is_fast(&self) -> bool {
+        self.pace.as_ref().is_some_and(Pace::is_fast)
+    }
+
+    /// Whoever writes has a thread of its own from now on, and may wait for a disk; or has none any
+    /// more.
+    pub(super) fn write_apart(&mut self, is_apart: bool) {
+        self.is_apart = is_apart;
+        self.choose_path();
+    }
+
+    /// Goes past the page cache where that was asked for, or where the path is chosen by how fast the
+    /// file grows, while much comes.
+    fn choose_path(&mut self) {
+        let wants_direct = match &self.pace {
+            Some(pace) => pace.is_fast(),
+            None => self.options.choice == PathChoice::Direct,
+        };
+        let Some(file) = &mut self.file else { return };
+        if wants_direct && self.is_apart {
+            file.go_direct();
+        } else if self.pace.is_some() {
+            file.leave_direct();
+        }
+    }
+
+    /// Looks at how fast the file grows, which had so many bytes before.
+    fn look_at_pace(&mut self, before: u64) {
+        let bytes = self.written().saturating_sub(before);
+        if let Some(pace) = &mut self.pace {
+            pace.add(bytes, self.backend.clock.now());
+        }
+        if self.is_apart {
+            self.choose_path();
+        }
     }
 
     /// More came in than a disk takes past the page cache: goes on through it for a while.
@@ -112,18 +161,20 @@ impl FileSeries {
 
     /// See [`super::Output::append`].
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        let before = self.written();
         let Some(file) = &mut self.file else { return self.drop_bytes(records) };
         file.append(records)?;
-        if self.is_apart {
-            file.go_direct_when_long();
-        }
+        self.look_at_pace(before);
         Ok(())
     }
 
     /// See [`OutputFile::append_part`].
     pub(super) fn append_part(&mut self, part: &[u8]) -> Result<()> {
+        let before = self.written();
         let Some(file) = &mut self.file else { return self.drop_bytes(&[part]) };
-        file.append_part(part)
+        file.append_part(part)?;
+        self.look_at_pace(before);
+        Ok(())
     }
 
     fn drop_bytes(&mut self, records: &[&[u8]]) -> Result<()> {
@@ -136,6 +187,7 @@ impl FileSeries {
     /// See [`super::Output::flush`].
     pub(super) fn flush(&mut self) -> Result<()> {
         self.file.as_mut().map_or(Ok(()), OutputFile::flush)?;
+        self.look_at_pace(self.written());
         self.still_going()
     }
 

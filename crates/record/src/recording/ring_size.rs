@@ -1,30 +1,112 @@
 //! How large rings are, and how many threads read them.
+//!
+//! The kernel clears each page of a ring, and maps it: that is most of what starting and ending takes.
+//! So a ring whose events come at a known rate holds what they bring in some seconds, and others have
+//! all that they may.
+
+use std::time::Duration;
 
 use rustix::param::page_size;
+use tare_format::abi::bindings as abi;
+use tare_format::abi::{Attr, Flags, Sampling};
 use tare_kernel::host::{CapabilitySet, Host, address_space, locked_memory};
 
+use crate::options::{Keep, Rings};
+use crate::plan::PlannedEvent;
 use crate::warning::{RingLimit, Warning};
 
-/// What a ring has where memory may be locked.
+/// What a ring has at most, where memory may be locked and the user doesn't say.
 const LARGEST: usize = 8 << 20;
+
+/// What it has at least: tasks begin and end, and map files, as fast as they can. Four that did nothing but
+/// map code, 70,000 times a second on a machine that was busy elsewhere, once found 1 MiB full, and never
+/// 2 MiB.
+const SMALLEST: usize = 2 << 20;
+
+/// Samples of so long find room: a reader may wait for a disk. Those with the deepest call chains, of
+/// 127 frames, find it for a quarter of that, which is four flush intervals.
+const AWAY: Duration = Duration::from_secs(4);
+
+/// The frames of a call chain.
+const FRAMES: u64 = 24;
+
+/// Bytes of a stack of branches: 32 of them.
+const BRANCHES: u64 = 16 + 32 * 24;
+
+/// What each ring is to have.
+pub(super) fn wanted(rings: &Rings, events: &[PlannedEvent]) -> u64 {
+    rings.bytes.unwrap_or_else(|| fitting(rings, events).unwrap_or(LARGEST) as u64)
+}
+
+/// What holds all that events bring in some seconds; `None` where nobody knows how much that is, or
+/// where rings hold what is kept.
+fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
+    let is_overwritten = |event: &PlannedEvent| event.attr.flags.contains(Flags::WRITE_BACKWARD);
+    if rings.keep == Keep::WhatFits || events.iter().any(is_overwritten) {
+        return None;
+    }
+    let away_ms = AWAY.max(2 * rings.flush_interval).as_millis();
+    let each = events.iter().map(|event| {
+        let bytes = u128::from(samples_a_second(event)?) * u128::from(sample_bytes(&event.attr)?);
+        Some(bytes * away_ms / 1000)
+    });
+    // What is too much for a number is too much for a ring.
+    let bytes = usize::try_from(each.sum::<Option<u128>>()?).unwrap_or(LARGEST);
+    Some(bytes.clamp(SMALLEST, LARGEST).next_power_of_two())
+}
+
+/// How often an event is sampled at most on a CPU, where its rate is known: clocks and counters of
+/// the CPU with a frequency. Others adapt to what happens, which may be much at once.
+fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
+    let flags = event.attr.flags;
+    if flags.intersects(Flags::CONTEXT_SWITCH | Flags::TEXT_POKE) {
+        return None;
+    }
+    match (event.attr.sampling, &event.fixed) {
+        (Sampling::None, _) => Some(0),
+        _ if event.by_programs || !event.interrupts() => None,
+        (Sampling::Frequency(hz), _) => Some(hz),
+        (Sampling::Period(_), Some(fixed)) => Some(fixed.hz),
+        (Sampling::Period(ns), None) if event.is_clock() => Some(1_000_000_000 / ns.max(1)),
+        (Sampling::Period(_), None) => None,
+    }
+}
+
+/// Bytes of a sample, of which call chains differ; `None` where it holds what has no bound here.
+fn sample_bytes(attr: &Attr) -> Option<u64> {
+    let has = |field: u32| attr.sample_type & u64::from(field) != 0;
+    if has(abi::PERF_SAMPLE_RAW) || has(abi::PERF_SAMPLE_READ) || has(abi::PERF_SAMPLE_AUX) {
+        return None;
+    }
+    let registers = |of: u64| 8 + 8 * u64::from(of.count_ones());
+    let parts = [
+        // A header and one word for each field.
+        (true, 8 + 8 * u64::from(attr.sample_type.count_ones())),
+        (has(abi::PERF_SAMPLE_CALLCHAIN), 8 * FRAMES),
+        (has(abi::PERF_SAMPLE_BRANCH_STACK), BRANCHES),
+        (has(abi::PERF_SAMPLE_REGS_USER), registers(attr.sample_regs_user)),
+        (has(abi::PERF_SAMPLE_REGS_INTR), registers(attr.sample_regs_intr)),
+        (has(abi::PERF_SAMPLE_STACK_USER), 8 + u64::from(attr.sample_stack_user)),
+    ];
+    Some(parts.iter().filter(|(has, _)| *has).map(|(_, bytes)| *bytes).sum())
+}
 
 /// CPUs for which one thread that reads is enough.
 const CPUS_A_READER: usize = 32;
 
-/// Bytes of each of so many rings: what the user asked for, or the most that may be locked in
-/// memory for all of them together. Mapping falls back further where that turns out to be too much.
-pub(super) fn bytes(asked: Option<u64>, rings: usize, host: &Host) -> usize {
-    let asked = asked.map_or(LARGEST, |asked| usize::try_from(asked).unwrap_or(LARGEST));
+/// Bytes of each of so many rings: what is wanted, or the most that may be locked in memory for all
+/// of them together. Mapping falls back further where that turns out to be too much.
+pub(super) fn bytes(wanted: u64, rings: usize, host: &Host) -> usize {
+    let wanted = usize::try_from(wanted).unwrap_or(LARGEST);
     match lockable(host) {
-        Some(all) => asked.min(share(all, rings)),
-        None => asked,
+        Some(all) => wanted.min(share(all, rings)),
+        None => wanted,
     }
 }
 
-/// A warning where ring buffers came out smaller than they could be, or than was asked for.
-/// `tried` is what [`bytes`] said.
-pub(super) fn warning(asked: Option<u64>, tried: usize, smallest: usize) -> Option<Warning> {
-    let (bytes, wanted_bytes) = (smallest as u64, asked.unwrap_or(LARGEST as u64));
+/// A warning where ring buffers came out smaller than they are to be. `tried` is what [`bytes`] said.
+pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Option<Warning> {
+    let bytes = smallest as u64;
     // As much as was tried may be locked: where mapping fell back all the same, and the address
     // space is limited, that is why.
     let limit = if smallest < tried && address_space().current.is_some() {
@@ -72,16 +154,26 @@ mod tests {
 
     #[test]
     fn smaller_rings_are_said() {
-        assert_eq!(warning(None, LARGEST, LARGEST), None);
-        assert_eq!(warning(Some(4096), 4096, 4096), None);
+        assert_eq!(warning(4096, 4096, 4096), None);
         assert_eq!(
-            warning(None, 65536, 65536),
+            warning(8 << 20, 65536, 65536),
             Some(Warning::SmallRings {
                 bytes: 65536,
-                wanted_bytes: LARGEST as u64,
+                wanted_bytes: 8 << 20,
                 limit: RingLimit::LockedMemory
             })
         );
+    }
+
+    #[test]
+    fn a_sample_has_a_word_for_each_field_and_what_these_lead_to() {
+        let bits = abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
+        let attr = |more: u32| Attr { sample_type: (bits | more).into(), ..Attr::default() };
+        assert_eq!(sample_bytes(&attr(0)), Some(32));
+        assert_eq!(sample_bytes(&attr(abi::PERF_SAMPLE_CALLCHAIN)), Some(40 + 192));
+        let stack = Attr { sample_stack_user: 8192, ..attr(abi::PERF_SAMPLE_STACK_USER) };
+        assert_eq!(sample_bytes(&stack), Some(40 + 8 + 8192));
+        assert_eq!(sample_bytes(&attr(abi::PERF_SAMPLE_RAW)), None);
     }
 
     #[test]

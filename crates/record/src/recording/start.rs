@@ -64,7 +64,7 @@ impl Recording {
         let recorder = recorder(&session, &output, &threads);
         let filters = filters(&session, &recorder)?;
         let events = open(&session, &tasks, &filters, files)?;
-        let wanted_bytes = options.rings.bytes;
+        let wanted_bytes = ring_size::wanted(&options.rings, &session.plan.events);
         let off_cpu = start_off_cpu(&mut session, &tasks, command)?;
         let host = &session.backend.host;
         let tried = ring_size::bytes(wanted_bytes, events.number_of_rings(), host);

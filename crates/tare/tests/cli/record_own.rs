@@ -212,3 +212,28 @@ fn nobody_is_woken_to_flush_what_is_not_kept() {
     let not_kept = wake_ups("/dev/null");
     assert!(not_kept + 2 <= kept, "{not_kept} {kept}");
 }
+
+/// What comes at a known rate needs less room than what comes as it happens.
+#[test]
+fn rings_are_as_large_as_what_comes_in_some_seconds() {
+    if !is_root() {
+        return;
+    }
+    let place = RecordingFolder::new();
+    for (options, kib) in [
+        (&["-e", "cpu-clock"][..], 2048),
+        (&["-e", "cpu-clock", "-F", "4000", "--call-graph", "fp"], 4096),
+        (&["-e", "cpu-clock", "-c", "1000000", "--no-call-graph"], 2048),
+        (&["-e", "cpu-clock", "--call-graph", "dwarf"], 8192),
+        (&["-e", "cpu-clock,page-faults"], 8192),
+        (&["-e", "sched:sched_switch"], 8192),
+        (&["-e", "cpu-clock", "--switch-events"], 8192),
+        (&["-e", "cpu-clock", "--overwrite"], 8192),
+        (&["-e", "cpu-clock", "-m", "64K"], 64),
+    ] {
+        let output = place.run(&[options, &["--", "true"]].concat());
+        assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+        let ledger = read(&place.file()).ledger.unwrap();
+        assert_eq!(ledger.rings.bytes, kib << 10, "{options:?}");
+    }
+}

@@ -13,17 +13,17 @@ impl OutputFile {
         matches!(self.open, OpenOutput::Null(_))
     }
 
-    /// Whether the file goes past the page cache when it is long: as `auto` has it, where the file
-    /// system makes that worth the while.
+    /// Whether the file can go past the page cache: where the file system makes that worth the while.
     pub(in super::super) fn may_be_direct(&self) -> bool {
-        matches!(&self.open, OpenOutput::File { file, .. } if self.direct_at < u64::MAX && file.direct().is_ok())
+        matches!(&self.open, OpenOutput::File { file, .. } if file.direct().is_ok())
     }
 
-    /// Goes past the page cache from here on, where the file is long by now.
-    pub(in super::super) fn go_direct_when_long(&mut self) {
-        if self.sink.end() < self.direct_at || self.failed.is_some() {
+    /// Goes past the page cache from here on, unless it does.
+    pub(in super::super) fn go_direct(&mut self) {
+        if self.sink.end() < self.direct_at || self.sink.is_direct() || self.failed.is_some() {
             return;
         }
+        // Where the kernel refuses it, it is not tried again.
         self.direct_at = u64::MAX;
         let OpenOutput::File { file, .. } = &self.open else { return };
         let file = Arc::clone(file);
@@ -35,6 +35,14 @@ impl OutputFile {
         // The table behind the data is no part of what the next bytes are written over in memory.
         self.has_table = false;
         self.sink.go_direct(file, direct);
+    }
+
+    /// Goes through the page cache from here on, unless it does.
+    pub(in super::super) fn leave_direct(&mut self) {
+        if self.failed.is_none() && self.sink.is_direct() {
+            self.go_plain();
+            self.direct_at = self.sink.end();
+        }
     }
 
     /// Goes on through the page cache, for a while.

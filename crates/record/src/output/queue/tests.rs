@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::abi::{Attr, Flags};
@@ -15,8 +16,10 @@ use tare_kernel::file_window::{FileWindow, WindowError};
 
 use super::super::disk::{DirectFile, DiskFile, FileState, OpenDestination, OutputBackend};
 use super::super::{FileSystem, Options, Path as WayTaken};
+use super::piece::PIECE;
 use super::*;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
+use crate::describe::RecordingClock;
 
 /// A record that holds its number, and filling up to `size` bytes, which is a multiple of eight.
 fn record(number: u64, size: u16) -> Vec<u8> {
@@ -200,12 +203,12 @@ impl DiskFile for SlowDisk {
     }
 }
 
-/// Short files are written by whoever appends, long ones by the thread; and where the disk is too
-/// slow, through the page cache.
+/// What little comes is written by whoever appends, much by the thread; and where the disk is too slow,
+/// through the page cache.
 #[test]
-fn long_files_go_to_the_thread_and_a_slow_disk_is_spared() {
+fn fast_files_go_to_the_thread_and_a_slow_disk_is_spared() {
     let path = tempfile::NamedTempFile::new().unwrap();
-    for (records, is_long) in [(50, false), (200_000, true)] {
+    for (records, is_fast) in [(50, false), (200_000, true)] {
         let file = File::options().read(true).write(true).truncate(true).open(path.path()).unwrap();
         let file = Arc::new(SlowDisk { file: Arc::new(file), is_direct: false });
         let options = Options { direct_at: 100 << 10, ..Options::default() };
@@ -215,7 +218,7 @@ fn long_files_go_to_the_thread_and_a_slow_disk_is_spared() {
             OutputBackend { disk: Arc::new(FileSystem), clock: Arc::new(SystemClock) },
         )
         .unwrap();
-        let mut queue = Queue::later(recording, 2 << 20, options.direct_at);
+        let mut queue = Queue::later(recording, 2 << 20);
         queue.begin(&description()).unwrap();
         assert!(queue.threads().is_empty());
         for from in (0..records).step_by(1000) {
@@ -224,12 +227,72 @@ fn long_files_go_to_the_thread_and_a_slow_disk_is_spared() {
             queue.append(&[&batch]).unwrap();
             queue.flush().unwrap();
         }
-        assert_eq!(queue.threads().len(), usize::from(is_long));
+        assert_eq!(queue.threads().len(), usize::from(is_fast));
         let account = queue.finish(&Closing { description: &description(), records: &[] });
         let reader = Reader::open(File::open(path.path()).unwrap()).unwrap();
         assert_eq!(account.bytes, std::fs::metadata(path.path()).unwrap().len(), "{account:?}");
         assert_eq!(numbers_in(reader), (0..records).collect::<Vec<_>>(), "{account:?}");
-        let way = if is_long { WayTaken::Direct } else { WayTaken::Write };
-        assert_eq!((account.path, account.spills > 0), (way, is_long), "{account:?}");
+        let way = if is_fast { WayTaken::Direct } else { WayTaken::Write };
+        assert_eq!((account.path, account.spills > 0), (way, is_fast), "{account:?}");
     }
+}
+
+/// A clock that a test sets, in seconds.
+#[derive(Debug)]
+struct SetClock(Instant, AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Instant {
+        self.0 + Duration::from_secs(self.1.load(Ordering::Relaxed))
+    }
+
+    fn time_of_day(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn of_events(&self, _: i32) -> Option<RecordingClock> {
+        None
+    }
+}
+
+/// A file that comes fast, then slowly, then fast again: the thread has it while it comes fast.
+#[test]
+fn the_thread_has_a_file_while_much_comes() {
+    let path = tempfile::NamedTempFile::new().unwrap();
+    let file = File::options().read(true).write(true).open(path.path()).unwrap();
+    let clock = Arc::new(SetClock(Instant::now(), AtomicU64::new(0)));
+    let options = Options { direct_at: 100 << 10, ..Options::default() };
+    let recording = FileSeries::new(
+        OpenDestination::File { file: Arc::new(file), path: path.path().to_owned() },
+        &options,
+        OutputBackend { disk: Arc::new(FileSystem), clock: Arc::clone(&clock) as Arc<dyn Clock> },
+    )
+    .unwrap();
+    let mut queue = Queue::later(recording, 2 << 20);
+    queue.begin(&description()).unwrap();
+    let (mut end, mut has) = (0, Vec::new());
+    for (seconds, a_second) in [(30, 100), (5, 4000), (30, 100), (5, 4000), (30, 100)] {
+        for _ in 0..seconds {
+            clock.1.fetch_add(1, Ordering::Relaxed);
+            let batch: Vec<u8> =
+                (end..end + a_second).flat_map(|number| record(number, 64)).collect();
+            end += a_second;
+            queue.append(&[&batch]).unwrap();
+            // What waits is written before the next second: for a machine that others keep busy.
+            while queue.here.is_none() && queue.shared.lock().bytes > 0 {
+                std::thread::yield_now();
+            }
+            queue.flush().unwrap();
+        }
+        has.push(queue.here.is_none());
+    }
+    assert_eq!(has, [false, true, false, true, false]);
+    let account = queue.finish(&Closing { description: &description(), records: &[] });
+    let reader = Reader::open(File::open(path.path()).unwrap()).unwrap();
+    assert_eq!(numbers_in(reader), (0..end).collect::<Vec<_>>(), "{account:?}");
+    assert_eq!(account.bytes, std::fs::metadata(path.path()).unwrap().len(), "{account:?}");
 }
