@@ -20,9 +20,8 @@ use crate::ahead::has_copied_stacks;
 use crate::due::{Due, State};
 use crate::error::Error;
 use crate::recording::Recording;
-use crate::replay::BATCH;
 use crate::sink::Sink;
-use crate::waiting::Waiting;
+use crate::waiting::{BATCH, Waiting};
 
 /// Bytes of records that are handed over at once: few enough to stay in a cache.
 const BYTES: usize = 1 << 18;

@@ -15,10 +15,7 @@ use crate::options::{Detail, Options};
 use crate::reader::{self, Ended};
 use crate::recording::{Recording, add_unread};
 use crate::sink::Sink;
-use crate::waiting::Waiting;
-
-/// Of a folder's records, how many are pushed before those that are due go out.
-pub(crate) const BATCH: u32 = 1 << 10;
+use crate::waiting::{BATCH, Waiting};
 
 /// Records that are worth looking ahead for.
 const ENOUGH: usize = 1 << 8;

@@ -9,6 +9,9 @@ use crate::due::Due;
 use crate::options::Detail;
 use crate::sink::EventFilter;
 
+/// Of a folder's records, how many are pushed before those that are due go out.
+pub(crate) const BATCH: u32 = 1 << 10;
+
 /// Records that wait for their turn, of those that are wanted.
 #[derive(Debug)]
 pub(crate) struct Waiting {
