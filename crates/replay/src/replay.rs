@@ -1,6 +1,5 @@
 //! Records in order of time, each with the state of the recorded machine.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use tare_format::file::{Description, Entry};
@@ -66,7 +65,7 @@ impl Replay {
     where
         S::Error: From<Error>,
     {
-        if self.options.threads != NonZero::new(1) && reader::is_for_a_thread(recording) {
+        if self.options.reads_ahead && reader::is_for_a_thread(recording) {
             self.describe(recording.description(), sink);
             match reader::replay(recording, &mut self.waiting, &mut self.state, sink)? {
                 ControlFlow::Break(()) => return Ok(()),

@@ -124,7 +124,7 @@ pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<S
         detail,
         symbols: options.symbols.clone(),
         threads: options.threads,
-        most_stacks: None,
+        ..Options::default()
     });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))

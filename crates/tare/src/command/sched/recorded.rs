@@ -32,7 +32,9 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
     let output = Output::new(options, BufWriter::new(out), window);
     let shown = Shown::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
-    let replay = Replay::new(Options { detail: Detail::Samples, ..Options::default() });
+    let reads_ahead = matches!(options.form, Form::Timehist(_));
+    let options = Options { detail: Detail::Samples, reads_ahead, ..Options::default() };
+    let replay = Replay::new(options);
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.tracepoints.learn(recording.description());
     if !sink.tracepoints.has_switches() {

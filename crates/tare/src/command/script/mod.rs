@@ -53,7 +53,8 @@ pub(crate) fn run(raw: &raw::Script) -> Outcome {
 }
 
 fn replay(script: &Script) -> Replay {
-    Replay::new(Options { symbols: script.symbols.clone(), ..Options::default() })
+    let symbols = script.symbols.clone();
+    Replay::new(Options { symbols, reads_ahead: true, ..Options::default() })
 }
 
 fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> anyhow::Result<()> {
