@@ -109,6 +109,32 @@ fn metric_value(value: f64, percent: bool) -> String {
 /// Fields as they are, as perf writes them; only what would break a line (names of threads and
 /// events may hold anything) is escaped.
 fn join(fields: &[String], separator: &str) -> String {
-    let clean = |field: &String| printable(field).replace(separator, " ");
+    let stand_in = [' ', '_', '-'].into_iter().find(|c| !separator.contains(*c)).unwrap_or('?');
+    let clean = |field: &String| {
+        let mut text = printable(field).replace(separator, stand_in.encode_utf8(&mut [0; 4]));
+        // Behind `a:` the separator `::` would be found one character too early.
+        if format!("{text}{separator}").find(separator) != Some(text.len()) {
+            text.pop();
+            text.push(stand_in);
+        }
+        text
+    };
     fields.iter().map(clean).collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_field_moves_the_next_one() {
+        let joined = |separator, fields: [&str; 3]| {
+            let text = join(&fields.map(str::to_owned), separator);
+            assert_eq!(text.split(separator).count(), 3, "{text}");
+            text
+        };
+        assert_eq!(joined(",", ["a,b", "", "c"]), "a b,,c");
+        assert_eq!(joined("::", ["a:", ":b", "c::"]), "a :::b::c ");
+        assert_eq!(joined(" ", ["a b", "", " "]), "a_b  _");
+    }
 }
