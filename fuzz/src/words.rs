@@ -43,9 +43,9 @@ pub(crate) fn stat(input: &[u8]) {
     let Some((number, rest)) = input.split_first_chunk::<8>() else { return };
     let mut names = rest.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     let mut name = || names.next().unwrap_or_default().into_owned();
-    // Counts are numbers, and nothing is divided by none.
+    // Counts are numbers, and nothing is divided by none: no figure has hundreds of digits.
     let value = f64::from_bits(u64::from_le_bytes(*number));
-    let value = if value.is_finite() { value } else { 0.5 };
+    let value = if value.abs() < 1e30 { value } else { 0.5 };
     let bits = number[0];
     let line = Line {
         key: Key::Thread(7),

@@ -6,6 +6,7 @@ mod off_cpu;
 mod sampling;
 
 use tare_format::ledger::{Cost, Event, Gap, KeptBinaries, Ledger, Loss};
+use tare_format::printable;
 
 use crate::plural::{agreeing, count, grouped};
 
@@ -14,15 +15,18 @@ const SECOND_NS: f64 = 1e9;
 const UNFINISHED: &str =
     "the recorder did not end this recording: there is no account of losses and cost";
 
-/// All that a ledger says, as `report` and `script` print it. Names are as the recording has them:
-/// make them printable.
+/// All that a ledger says, as `report` and `script` print it. Words of the recording are printable.
 #[must_use]
 pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
     let mut lines = ledger_summary(ledger);
     if ledger.finished {
-        lines.extend(details(ledger));
+        lines.extend(made_printable(details(ledger)));
     }
     lines
+}
+
+fn made_printable(lines: Vec<String>) -> impl Iterator<Item = String> {
+    lines.into_iter().map(|line| printable(&line).into_owned())
 }
 
 /// What `record` prints: a line of samples and losses, one of what it cost, and a line for each
@@ -36,7 +40,7 @@ pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
     lines.extend(ledger.off_cpu.as_ref().map(off_cpu::line));
     lines.extend(ledger.kept_binaries.as_ref().map(kept_binaries));
     lines.extend(warnings(ledger));
-    lines
+    made_printable(lines).collect()
 }
 
 /// What a user may want to act on.
