@@ -65,6 +65,12 @@ impl Unpacker {
         }
     }
 
+    /// Nothing compressed has come.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.stream.is_none()
+    }
+
     /// The size of the next whole record, which is then at the front of [`Unpacker::advance`].
     pub(super) fn find_record(&mut self, endian: Endian, losses: &mut Losses) -> Option<usize> {
         let stream = self.stream.as_mut().filter(|_| !self.is_broken)?;

@@ -143,7 +143,33 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// The source can't be read. Malformed data are no error.
+    #[inline]
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
+        if self.pending.is_none()
+            && self.unpacker.is_empty()
+            && let Some(size) = self.kernel_record()
+        {
+            let offset = self.window.offset();
+            let record = RawRecord::first(self.window.advance(size), self.endian);
+            let description = &self.description;
+            return Ok(record.map(|record| Entry { offset, record, description, payload: None }));
+        }
+        self.next_of_any_kind()
+    }
+
+    /// The size of the next record, where it is one of the kernel's and all of it is in the window:
+    /// nearly all are.
+    #[inline]
+    fn kernel_record(&self) -> Option<usize> {
+        let bytes = self.window.bytes();
+        let header = RecordHeader::first(bytes, self.endian)?;
+        let is_whole = header.is_possible() && header.record_size() <= bytes.len();
+        (is_whole && header.kind != 0 && header.kind < kind::USER_TYPE_START)
+            .then_some(header.record_size())
+    }
+
+    #[inline(never)]
+    fn next_of_any_kind(&mut self) -> io::Result<Option<Entry<'_>>> {
         if let Some(size) = self.unpacker.find_record(self.endian, &mut self.losses) {
             return Ok(self.unpacked(size));
         }

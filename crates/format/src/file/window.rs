@@ -31,10 +31,12 @@ impl<R: Read> Window<R> {
         Self { source, buffer, start: 0, filled: 0, offset, end, at_end: false }
     }
 
+    #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
+    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.filled]
     }
@@ -82,6 +84,7 @@ impl<R: Read> Window<R> {
     }
 
     /// The next `size` bytes, which must be in the window; it then stands behind them.
+    #[inline]
     pub(super) fn advance(&mut self, size: usize) -> &[u8] {
         let size = size.min(self.filled - self.start);
         let from = self.start;
