@@ -1,6 +1,6 @@
 //! What is handed the records of a recording, one after the other.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::ops::ControlFlow;
 
 use tare_format::file::Description;
@@ -26,7 +26,7 @@ pub trait Sink {
     ) -> Result<ControlFlow<()>, Self::Error>;
 
     /// What says which samples are looked at; `None`: all. Asked for once, before the first record.
-    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
+    fn event_filter(&self) -> Option<EventFilter> {
         None
     }
 
@@ -63,7 +63,25 @@ pub trait Sink {
 
 /// Says which samples a sink looks at, before they are in order of time: what isn't wanted costs no
 /// place among those that wait. It may be asked on another thread than the sink's.
-pub trait EventFilter: Debug + Send {
-    /// Whether samples of an event are looked at: an index into the description's events.
-    fn wants(&mut self, description: &Description, event: usize) -> bool;
+pub struct EventFilter(Box<Wants>);
+
+type Wants = dyn FnMut(&Description, usize) -> bool + Send;
+
+impl EventFilter {
+    /// `wants` says whether samples of an event are looked at: an index into the description's
+    /// events.
+    #[must_use]
+    pub fn new(wants: impl FnMut(&Description, usize) -> bool + Send + 'static) -> Self {
+        Self(Box::new(wants))
+    }
+
+    pub(crate) fn wants(&mut self, description: &Description, event: usize) -> bool {
+        (self.0)(description, event)
+    }
+}
+
+impl Debug for EventFilter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventFilter").finish_non_exhaustive()
+    }
 }

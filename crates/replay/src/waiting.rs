@@ -16,7 +16,7 @@ pub(crate) const BATCH: u32 = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     detail: Detail,
-    filter: Option<Box<dyn EventFilter>>,
+    filter: Option<EventFilter>,
     pub(crate) sorter: Sorter,
     /// Where the last record lies that was taken in.
     pub(crate) offset: u64,
@@ -30,7 +30,7 @@ impl Waiting {
     }
 
     /// Leaves out samples of events that the filter doesn't want.
-    pub(crate) fn set_filter(&mut self, filter: Option<Box<dyn EventFilter>>) {
+    pub(crate) fn set_filter(&mut self, filter: Option<EventFilter>) {
         self.filter = filter;
     }
 

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::file::Description;
 use tare_format::file::writer::{
     self, Beginning, Ending, EventDescription, FINISHED_INIT, FINISHED_ROUND,
 };
@@ -120,20 +119,11 @@ struct Seen {
     only: Option<usize>,
 }
 
-#[derive(Debug)]
-struct Only(usize);
-
-impl EventFilter for Only {
-    fn wants(&mut self, _description: &Description, event: usize) -> bool {
-        event == self.0
-    }
-}
-
 impl Sink for Seen {
     type Error = Error;
 
-    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
-        self.only.map(|only| Box::new(Only(only)) as Box<dyn EventFilter>)
+    fn event_filter(&self) -> Option<EventFilter> {
+        self.only.map(|only| EventFilter::new(move |_, event| event == only))
     }
 
     fn sample(

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use tare_format::file::Description;
 use tare_format::record::Sample;
 use tare_replay::{CpuMode, EventFilter, Machine, Options, Replay, Replayed, Sink};
 use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
@@ -42,22 +41,15 @@ struct Reading {
     names: HashMap<u64, KernelName>,
 }
 
-/// Knows which events say something of locks.
-#[derive(Debug, Default)]
-struct Filter(RecordedLocks);
-
-impl EventFilter for Filter {
-    fn wants(&mut self, description: &Description, event: usize) -> bool {
-        self.0.learn(description);
-        self.0.reads(event)
-    }
-}
-
 impl Sink for Reading {
     type Error = anyhow::Error;
 
-    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
-        Some(Box::<Filter>::default())
+    fn event_filter(&self) -> Option<EventFilter> {
+        let mut known = RecordedLocks::default();
+        Some(EventFilter::new(move |description, event| {
+            known.learn(description);
+            known.reads(event)
+        }))
     }
 
     fn wants_callchain(&self, _sample: &Replayed<'_, Sample<'_>>) -> bool {

@@ -4,7 +4,6 @@ use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use tare_format::file::Description;
 use tare_format::record::{Record, Sample};
 use tare_replay::{Detail, EventFilter, Machine, Options, Replay, Replayed, Sink};
 use tare_symbols::SymbolOptions;
@@ -109,22 +108,15 @@ impl Reading<'_> {
     }
 }
 
-/// Knows which events say something of scheduling.
-#[derive(Debug, Default)]
-struct Filter(Tracepoints);
-
-impl EventFilter for Filter {
-    fn wants(&mut self, description: &Description, event: usize) -> bool {
-        self.0.learn(description);
-        self.0.reads(event)
-    }
-}
-
 impl Sink for Reading<'_> {
     type Error = anyhow::Error;
 
-    fn event_filter(&self) -> Option<Box<dyn EventFilter>> {
-        Some(Box::<Filter>::default())
+    fn event_filter(&self) -> Option<EventFilter> {
+        let mut known = Tracepoints::default();
+        Some(EventFilter::new(move |description, event| {
+            known.learn(description);
+            known.reads(event)
+        }))
     }
 
     fn wants_callchain(&self, _sample: &Replayed<'_, Sample<'_>>) -> bool {
