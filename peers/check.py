@@ -168,8 +168,10 @@ def speedscope(recording, events):
     try:
         page.wait("document.body && document.body.innerText.includes('Sandwich')")
         page.key("3")
-        page.wait("document.querySelectorAll('tr').length > 2")
-        shown = page.js("[...document.querySelectorAll('tr')].map((row) => row.innerText)")
+        # The list of profiles has rows as well, and the table's own come after its head.
+        rows = "[...document.querySelectorAll('tr')].map((row) => row.innerText)"
+        page.wait(f"{rows}.filter((row) => row.includes('%)')).length > 2")
+        shown = page.js(rows)
     finally:
         page.close()
     wanted, units, seen = events[document["profiles"][0]["name"]], {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}, 0
