@@ -1,5 +1,6 @@
 //! `tare lock`: who waits for locks, against programs that know how long they waited.
 
+use std::collections::HashMap;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -74,9 +75,9 @@ fn running_processes_are_looked_at_with_a_time_out() {
     assert!(rows.iter().any(|row| row["caller"] == "take_mutex"), "{found}");
 }
 
-/// Of a lock that two threads wait for, by a recording: its caller, and as many waits as perf finds.
+/// Of a lock that two threads wait for, by a recording: its caller, and how often it was waited for.
 #[test]
-fn recordings_have_the_same_callers_as_perfs_sums() {
+fn recordings_have_the_callers_and_waits_that_perf_reads() {
     if !is_root() || !can_trace() {
         return;
     }
@@ -86,7 +87,7 @@ fn recordings_have_the_same_callers_as_perfs_sums() {
     let mut record = tare();
     record.args(["record", "-q", "-g", "-o", path]);
     record.args(["-e", "lock:contention_begin,lock:contention_end", "--"]);
-    let output = record.arg(workload("contended")).args(["kernel", "5", "20"]).output().unwrap();
+    let output = record.arg(workload("contended")).args(["kernel", "10", "40"]).output().unwrap();
     if stderr(&output).contains("lock:contention_begin") {
         return println!("skipped: {}", stderr(&output));
     }
@@ -103,17 +104,30 @@ fn recordings_have_the_same_callers_as_perfs_sums() {
     beside_perf(path, rows);
 }
 
-/// Waits by kind of lock are as many as perf finds, where it reads the file.
+/// Waits for mutexes are as many as the events say, read by perf: from the first begin of a thread to its end.
+///
+/// perf's own sum isn't it: perf 6.1 takes no notice of an end whose callers no begin had, and so makes one wait of two.
 fn beside_perf(path: &str, rows: &[Value]) {
-    let perf = Command::new("perf").args(["lock", "contention", "-i", path]).output();
+    let perf =
+        Command::new("perf").args(["script", "-i", path, "-G", "-F", "tid,event,trace"]).output();
     let Some(perf) = perf.ok().filter(|perf| perf.status.success()) else {
-        return println!("skipped: perf lock contention doesn't read it");
+        return println!("skipped: perf script doesn't read it");
     };
-    // ` contended   total wait     max wait     avg wait         type   caller`, on either stream.
-    let text = [perf.stdout, perf.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let counts = |line: &str| line.split_whitespace().next()?.parse::<u64>().ok();
-    let theirs: u64 = text.lines().filter(|line| line.contains("mutex")).filter_map(counts).sum();
+    let (mut waiting, mut theirs) = (HashMap::new(), 0);
+    let text = String::from_utf8_lossy(&perf.stdout);
+    for line in text.lines() {
+        // `29216 lock:contention_begin: 0xffff888102fcd898 (flags=MUTEX)`
+        let mut words = line.split_whitespace();
+        let [Some(tid), Some(event), Some(lock)] = [(); 3].map(|()| words.next()) else { continue };
+        match event {
+            "lock:contention_begin:" => {
+                waiting
+                    .entry((tid, lock))
+                    .or_insert_with(|| words.any(|word| word.contains("MUTEX")));
+            }
+            _ => theirs += u64::from(waiting.remove(&(tid, lock)) == Some(true)),
+        }
+    }
     let ours = rows.iter().filter(|row| row["type"] == "mutex");
     let ours: u64 = ours.map(|row| row["contended"].as_u64().unwrap()).sum();
     assert_eq!(ours, theirs, "{text}\n{rows:?}");
