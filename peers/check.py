@@ -214,6 +214,16 @@ def parquet_pandas(recording, events):
     return count
 
 
+def tried(reads, name, recording, events):
+    """Whether a peer reads the same. Browsers and daemons on a busy machine may not come up: what fails twice has failed."""
+    try:
+        print(f"{reads.__name__}: {name}: {reads(recording, events)} functions are the report's", flush=True)
+    except Exception as error:  # whatever a peer says
+        print(f"FAILED {reads.__name__}: {name}: {type(error).__name__}: {error}", flush=True)
+        return False
+    return True
+
+
 def main():
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -223,12 +233,8 @@ def main():
             events = {event: sums for event, sums in reported(recording).items() if sums.own}
             assert len(events) == (2 if "-e" in options else 1), f"events of {name}: {list(events)}"
             for reads in (pprof, firefox, speedscope, parquet_duckdb, parquet_pandas):
-                try:
-                    print(f"{reads.__name__}: {name}: {reads(recording, events)} functions are the report's", flush=True)
-                    passed += 1
-                except Exception as error:  # whatever a peer says is a failure
-                    print(f"FAILED {reads.__name__}: {name}: {type(error).__name__}: {error}", flush=True)
-                    failed += 1
+                found = tried(reads, name, recording, events) or tried(reads, name, recording, events)
+                passed, failed = passed + found, failed + (not found)
     print(f"{passed} passed, {failed} failed")
     sys.exit(failed > 0)
 
