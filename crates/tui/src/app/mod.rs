@@ -137,8 +137,10 @@ impl App {
         }
     }
 
-    /// Takes in a key, the mouse or another size.
+    /// Takes in a key, the mouse or another size. What was typed ahead is of what the key before it
+    /// led to.
     pub(super) fn take(&mut self, model: &mut Model, event: &Event) -> Next {
+        self.refresh(model, false);
         match event {
             Event::Key(event) if event.kind != KeyEventKind::Release => self.key(model, event),
             Event::Mouse(event) => self.mouse(model, event),
