@@ -95,6 +95,18 @@ pub enum Action {
     Source,
     /// Lines of the source with their numbers, or without.
     LineNumbers,
+    /// Lines of the source with their files, or without.
+    Files,
+    /// Distances from the function's start, or addresses.
+    Distances,
+    /// More instructions say their distance, or as few as at first.
+    Level,
+    /// Addresses in the place of distances, or not.
+    WholeAddresses,
+    /// How many jumps lead to an instruction, or nothing of that.
+    Jumps,
+    /// A line from a jump to where it leads, or none.
+    Arrow,
     /// Percentages of all samples, or of those in the function.
     OfAll,
     /// Percentages of numbers of samples, or of periods.
@@ -231,6 +243,12 @@ pub const BINDINGS: &[Binding] = &[
     key(&["p"], &[View::Annotate], Action::OfAll, "percentages of all samples, or of the function"),
     key(&["b"], &[View::Annotate], Action::BySamples, "percentages by samples, or by periods"),
     key(&["k"], &[View::Annotate], Action::LineNumbers, "numbers of lines on or off"),
+    key(&["L"], &[View::Annotate], Action::Files, "files before lines of the source on or off"),
+    key(&["o"], &[View::Annotate], Action::Distances, "distances from the start, or addresses"),
+    key(&["O"], &[View::Annotate], Action::Level, "distances where jumps lead, at calls, at all"),
+    key(&["f"], &[View::Annotate], Action::WholeAddresses, "addresses in place of distances"),
+    key(&["J"], &[View::Annotate], Action::Jumps, "how many jumps lead to an instruction"),
+    key(&["j"], &[View::Annotate], Action::Arrow, "the line from a jump to where it leads"),
     key(&["RIGHT"], &[View::Annotate], Action::NextFunction, "the next function by weight"),
     key(&["LEFT"], &[View::Annotate], Action::PreviousFunction, "the function before by weight"),
     key(&["P"], &[View::Annotate], Action::Print, "write it to the file tare.annotate.N"),

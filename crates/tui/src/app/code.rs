@@ -81,6 +81,26 @@ impl App {
             Action::Figure => {
                 self.message = format!("each with its {}", self.annotate.next_figure());
             }
+            Action::Files => self.annotate.toggle_files(),
+            Action::Distances => {
+                let are = self.annotate.toggle_distances();
+                let by = if are { "distances from the function's start" } else { "addresses" };
+                self.message = format!("instructions with {by}");
+            }
+            Action::Level => {
+                self.message = format!("distances {}", self.annotate.next_level());
+            }
+            Action::WholeAddresses => {
+                let are = self.annotate.toggle_whole_addresses();
+                let by = if are { "addresses in place of distances" } else { "distances" };
+                self.message = by.to_owned();
+            }
+            Action::Jumps => self.annotate.toggle_jumps(),
+            Action::Arrow => {
+                let is_there = self.annotate.toggle_arrow();
+                let by = if is_there { "a line" } else { "no line" };
+                self.message = format!("{by} from a jump to where it leads");
+            }
             Action::OfAll => {
                 let of = if self.annotate.toggle_of_all() { "all samples" } else { "the function" };
                 self.message = format!("percentages of {of}");

@@ -8,7 +8,7 @@ use tare_profile::Weight;
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
-use tare_annotate::{Annotated, Moved, Sources, Style as Syntax};
+use tare_annotate::{Annotated, Line, Moved, Sources, Style as Syntax};
 
 /// Cells of a percentage or of samples, and of a period.
 const PERCENT: usize = 8;
@@ -44,6 +44,31 @@ pub(crate) struct AnnotateView {
     code: CodeView,
     hides_numbers: bool,
     figure: Figure,
+    places: Places,
+    /// No line is drawn from a jump to where it leads.
+    hides_arrow: bool,
+}
+
+/// How it is said where an instruction lies.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    /// By its distance from the function's start, else by its address.
+    by_distance: bool,
+    /// Which instructions say their distance.
+    level: Level,
+    /// Those that say it have their address instead.
+    by_whole_address: bool,
+    /// How many jumps lead there.
+    with_jumps: bool,
+}
+
+/// Which instructions say their distance from the function's start, each more than the one before.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Level {
+    #[default]
+    JumpedTo,
+    Calls,
+    All,
 }
 
 /// What stands before an instruction.
@@ -73,6 +98,8 @@ impl AnnotateView {
             code,
             hides_numbers: false,
             figure: Figure::default(),
+            places: Places::default(),
+            hides_arrow: false,
         }
     }
 
@@ -135,6 +162,48 @@ impl AnnotateView {
     pub(crate) fn toggle_line_numbers(&mut self) {
         self.hides_numbers = !self.hides_numbers;
         self.lay_out();
+    }
+
+    /// With files before the source's lines, or without.
+    pub(crate) fn toggle_files(&mut self) {
+        self.code.with_files = !self.code.with_files;
+        self.lay_out();
+    }
+
+    /// Distances from the function's start, or addresses: whether they are distances now.
+    pub(crate) fn toggle_distances(&mut self) -> bool {
+        self.places.by_distance = !self.places.by_distance;
+        self.places.by_distance
+    }
+
+    /// More instructions say their distance, and which.
+    pub(crate) fn next_level(&mut self) -> &'static str {
+        self.places.by_distance = true;
+        let (level, name) = match self.places.level {
+            Level::JumpedTo => (Level::Calls, "where jumps lead, and at calls"),
+            Level::Calls => (Level::All, "at each instruction"),
+            Level::All => (Level::JumpedTo, "where jumps lead"),
+        };
+        self.places.level = level;
+        name
+    }
+
+    /// Addresses in the place of distances, or not: whether they are addresses now.
+    pub(crate) fn toggle_whole_addresses(&mut self) -> bool {
+        self.places.by_distance = true;
+        self.places.by_whole_address = !self.places.by_whole_address;
+        self.places.by_whole_address
+    }
+
+    /// With the number of jumps to an instruction, or without.
+    pub(crate) fn toggle_jumps(&mut self) {
+        self.places.with_jumps = !self.places.with_jumps;
+    }
+
+    /// With a line from a jump to where it leads, or without: whether there is one now.
+    pub(crate) fn toggle_arrow(&mut self) -> bool {
+        self.hides_arrow = !self.hides_arrow;
+        !self.hides_arrow
     }
 
     /// Percentages of all samples, or of those in the function: whether they are of all now.
@@ -212,20 +281,23 @@ impl AnnotateView {
 
     /// To where the instruction jumps; `false` where it doesn't, or not within the function.
     pub(crate) fn jump(&mut self) -> bool {
-        let on = self.rows.get(self.list.cursor);
-        let (Some(Row::Instruction(at)), Some(annotated)) = (on, &self.annotated) else {
-            return false;
-        };
-        let target = annotated.lines.get(*at).and_then(|line| line.instruction.jump);
+        let found = self.target();
+        self.list.cursor = found.unwrap_or(self.list.cursor);
+        found.is_some()
+    }
+
+    /// The row that the one of the cursor jumps to.
+    fn target(&self) -> Option<usize> {
+        let Row::Instruction(at) = self.rows.get(self.list.cursor)? else { return None };
+        let lines = &self.annotated.as_ref()?.lines;
+        let target = lines.get(*at)?.instruction.jump?;
         let is_target = |row: &Row| match row {
             Row::Instruction(at) => {
-                annotated.lines.get(*at).map(|line| line.instruction.address) == target
+                lines.get(*at).is_some_and(|line| line.instruction.address == target)
             }
             Row::Source(_) => false,
         };
-        let found = target.and_then(|_| self.rows.iter().position(is_target));
-        self.list.cursor = found.unwrap_or(self.list.cursor);
-        found.is_some()
+        self.rows.iter().position(is_target)
     }
 
     /// The text of a line, for a search.
@@ -244,15 +316,19 @@ impl AnnotateView {
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below = below_title(area);
+        let cursor = self.list.cursor;
+        // The rows between a jump and where it leads.
+        let target = self.target().filter(|_| !self.hides_arrow);
+        let crossed = target.map_or(0..0, |target| cursor.min(target) + 1..cursor.max(target));
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
-            self.line(&mut pen, &item, theme);
+            self.line(&mut pen, &item, (theme, crossed.contains(&at)));
             let is_found = has(&self.text(&item), search);
             pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme) {
+    fn line(&self, pen: &mut Pen<'_>, item: &Item, (theme, is_crossed): (Theme, bool)) {
         let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
         let Some(row) = self.rows.get(at) else { return };
         let [figure, rest] = self.cells(row);
@@ -264,13 +340,12 @@ impl AnnotateView {
             }
         };
         pen.text(&figure, of_figure).text(" │", Style::new());
-        match row {
-            Row::Source(_) => pen.text(&rest, theme.title()),
-            Row::Instruction(_) => {
-                let (mark, text) = rest.split_at(rest.chars().next().map_or(0, char::len_utf8));
-                pen.text(mark, theme.title()).text(text, Style::new())
-            }
+        let (mark, text) = rest.split_at(rest.chars().next().map_or(0, char::len_utf8));
+        let style = match row {
+            Row::Source(_) => theme.title(),
+            Row::Instruction(_) => Style::new(),
         };
+        pen.text(if is_crossed { "│" } else { mark }, theme.title()).text(text, style);
     }
 
     /// What stands in a line: before the stroke, and behind it.
@@ -299,8 +374,32 @@ impl AnnotateView {
         let bytes = instruction.bytes.iter().filter(|_| self.code.with_bytes);
         let bytes: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
         let width = if self.code.with_bytes { BYTES } else { 0 };
-        let (address, text) = (instruction.address, printable(&instruction.text));
-        let rest = format!("{mark}{address:6x}:  {:<width$}{text}", bytes.join(" "));
+        let (place, text) = (self.place(line), printable(&instruction.text));
+        let rest = format!("{mark}{place}  {:<width$}{text}", bytes.join(" "));
         [format!("{figure:>cells$}"), rest]
+    }
+
+    /// Where an instruction lies, and how many jumps lead there.
+    fn place(&self, line: &Line) -> String {
+        let (instruction, places) = (&line.instruction, self.places);
+        let jumps = match line.jumps_from.len() {
+            _ if !places.with_jumps => String::new(),
+            0 => " ".repeat(4),
+            jumps => format!("{jumps:3} "),
+        };
+        let is_call = instruction.is_branch && instruction.jump.is_none();
+        let says_it = match places.level {
+            Level::JumpedTo => !line.jumps_from.is_empty(),
+            Level::Calls => !line.jumps_from.is_empty() || is_call,
+            Level::All => true,
+        };
+        let first = self.annotated.as_ref().and_then(|annotated| annotated.lines.first());
+        let start = first.map_or(0, |line| line.instruction.address);
+        let number = match (places.by_distance, says_it) {
+            (true, false) => return format!("{jumps}       "),
+            (true, true) if !places.by_whole_address => instruction.address.wrapping_sub(start),
+            _ => instruction.address,
+        };
+        format!("{jumps}{number:6x}:")
     }
 }
