@@ -117,9 +117,13 @@ impl Tables {
         Some(EndianSlice::new(bytes, LittleEndian))
     }
 
+    /// The sorted table; `None` also of one that says that it has more entries than bytes, whose size
+    /// gimli would multiply beyond 64 bits.
     fn sorted(&self) -> Option<ParsedEhFrameHdr<Bytes<'_>>> {
         let bytes = &self.frames.eh_frame_hdr.bytes;
-        EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()
+        let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
+        let entries = parsed.table().map_or(0, |table| table.iter(&self.bases).size_hint().0);
+        (entries <= bytes.len()).then_some(parsed)
     }
 
     /// All entries of a section. What can't be read ends the list.
