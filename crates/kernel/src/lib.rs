@@ -19,6 +19,7 @@ pub mod fake;
 pub mod file_view;
 pub mod file_window;
 pub mod functions;
+pub mod heap;
 pub mod histogram;
 pub mod host;
 mod inherited;

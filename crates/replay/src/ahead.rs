@@ -28,6 +28,10 @@ use crate::unwinding::UnwindStats;
 const SAMPLES: usize = 1 << 10;
 const BYTES: usize = 16 << 20;
 
+/// Bytes of unwinding tables that are kept of DSOs from one time that is forgotten to the next: what
+/// is needed of them is read again.
+const UNWIND_BYTES: usize = 64 << 20;
+
 /// What is known at the time of the last record that was looked at.
 #[derive(Debug)]
 pub(crate) struct Ahead {
@@ -81,7 +85,8 @@ impl Ahead {
     /// Forgets what ended before a time, as the machine that records are handed out with does.
     pub(crate) fn forget_before(&mut self, time_ns: u64, options: &Options) {
         self.machine.forget_ended_before(time_ns);
-        if self.machine.forget_dsos(std::iter::empty()).is_some() {
+        let is_large = self.unwinder.bytes() > UNWIND_BYTES;
+        if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {
             // What is known of a DSO is known by its number.
             self.unwinder = Unwinder::new(options.symbols.clone());
             self.caches = copied_stack::caches(options.threads);

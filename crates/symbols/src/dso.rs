@@ -9,7 +9,6 @@ use crate::limits;
 pub struct DsoId(u32);
 
 impl DsoId {
-    #[cfg(test)]
     pub(crate) const fn from_index(index: u32) -> Self {
         Self(index)
     }

@@ -43,6 +43,16 @@ impl<T> OnceVec<T> {
     }
 
     /// All values that were made, with their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let first = |chunk: usize| FIRST * ((1 << chunk) - 1);
+        let chunks = self.chunks.iter().enumerate();
+        chunks
+            .filter_map(move |(chunk, values)| Some((first(chunk).., values.get()?)))
+            .flat_map(|(indices, values)| indices.zip(values))
+            .filter_map(|(index, value)| Some((u32::try_from(index).ok()?, value.get()?)))
+    }
+
+    /// The same, taken out.
     pub(crate) fn into_values(self) -> impl Iterator<Item = (u32, T)> {
         let first = |chunk: usize| FIRST * ((1 << chunk) - 1);
         (0..)
@@ -82,6 +92,8 @@ mod tests {
         for index in [5_u32, 500, 192] {
             values.get_or_init(index, || index * 2);
         }
+        let borrowed: Vec<_> = values.iter().map(|(index, value)| (index, *value)).collect();
+        assert_eq!(borrowed, [(5, 10), (192, 384), (500, 1000)]);
         assert_eq!(values.into_values().collect::<Vec<_>>(), [(5, 10), (192, 384), (500, 1000)]);
     }
 

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(samples), Some(processes)) = (numbers.next(), numbers.next()) else {
         return Err("give numbers of samples and processes".into());
     };
-    let played = played::play(samples?, processes?)?;
+    let played = played::play(samples?, processes?, played::mostly_one)?;
     println!("{played}");
     Ok(())
 }

@@ -9,6 +9,9 @@ use super::Machine;
 /// So many DSOs may come before those are looked for that nothing is mapped of any more.
 const MORE_DSOS: usize = 256;
 
+/// So many bytes of symbols may stay that nothing needs. Those of one large program take as much.
+const UNUSED_BYTES: usize = 16 << 20;
+
 impl Machine {
     /// Mappings that were left out, as there were too many.
     pub(crate) fn left_out_mappings(&self) -> u64 {
@@ -35,19 +38,25 @@ impl Machine {
     }
 
     /// Forgets DSOs of which nothing is mapped, and that `others` don't name, where there are many by
-    /// now. What just-in-time compilers wrote is read again when it is next asked for. `None`: all
-    /// DSOs have the numbers that they had.
+    /// now, much was read of them, or `is_wanted`. What just-in-time compilers wrote is read again
+    /// when it is next asked for. `None`: all DSOs have the numbers that they had.
     pub(crate) fn forget_dsos(
         &mut self,
         others: impl Iterator<Item = DsoId>,
+        is_wanted: bool,
     ) -> Option<RenumberedDsos> {
-        let is_many = self.dsos.len() > self.kept_dsos * 2 + MORE_DSOS;
-        if !is_many && !self.dsos.iter().any(|dso| is_compiled(dso.kind)) {
+        let is_due = is_wanted
+            || self.dsos.len() > self.kept_dsos * 2 + MORE_DSOS
+            || self.dsos.iter().any(|dso| is_compiled(dso.kind));
+        if !is_due && self.symbolizer.bytes() < UNUSED_BYTES {
             return None;
         }
         let mut used: HashSet<DsoId> = others.chain(self.kernel.map(|kernel| kernel.dso)).collect();
         self.spaces.each_dso(|dso| _ = used.insert(dso));
         self.jit.each_dso(|dso| _ = used.insert(dso));
+        if !is_due && self.symbolizer.bytes_of(|dso| !used.contains(&dso)) < UNUSED_BYTES {
+            return None;
+        }
         let now = self.dsos.retain(|dso| used.contains(&dso));
         self.kept_dsos = self.dsos.len();
         self.spaces.renumber(&now);

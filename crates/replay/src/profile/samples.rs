@@ -301,7 +301,7 @@ impl SampleSink {
         machine.forget_ended_before(time_ns);
         // Functions whose last sample is forgotten keep no DSO.
         self.frames.renumber(&now, &self.profile);
-        if let Some(dsos) = machine.forget_dsos(self.frames.recorded_dsos()) {
+        if let Some(dsos) = machine.forget_dsos(self.frames.recorded_dsos(), false) {
             self.frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
         }
         self.threads = ThreadTable::default();

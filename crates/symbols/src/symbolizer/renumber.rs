@@ -3,8 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use super::{DsoSymbols, Source, Symbolizer};
-use crate::dso::RenumberedDsos;
+use crate::cache::KeptAnswers;
+use crate::dso::{DsoId, RenumberedDsos};
+use crate::line_source::LineSource;
 use crate::once_vec::OnceVec;
+
+/// The least that is freed for the memory to be given back at once.
+const GIVEN_BACK: usize = 4 << 20;
 
 impl Symbolizer {
     /// Takes over the numbers that [`crate::DsoTable::retain`] gave. What was read of DSOs without
@@ -12,6 +17,7 @@ impl Symbolizer {
     /// it is read again when it is next asked for, as there may be more of it by then.
     pub fn renumber(&mut self, now: &RenumberedDsos) {
         let before = std::mem::take(&mut self.dsos);
+        let bytes_before = self.bytes();
         let kept = OnceVec::default();
         for (number, symbols) in before.into_values() {
             match (now.number(number), symbols) {
@@ -25,6 +31,22 @@ impl Symbolizer {
             }
         }
         self.dsos = kept;
+        if bytes_before.saturating_sub(self.bytes()) >= GIVEN_BACK {
+            tare_kernel::heap::give_back();
+        }
+    }
+
+    /// Bytes of the tables that were read of all DSOs.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the tables that were read of these DSOs.
+    #[must_use]
+    pub fn bytes_of(&self, is_asked: impl Fn(DsoId) -> bool) -> usize {
+        let read = self.dsos.iter().filter(|(number, _)| is_asked(DsoId::from_index(*number)));
+        read.filter_map(|(_, symbols)| symbols.as_ref().ok()).map(DsoSymbols::accounted_bytes).sum()
     }
 
     /// Forgets what a recording knew of a process that is gone.
@@ -41,11 +63,16 @@ impl DsoSymbols {
 
     /// What it takes of [`crate::limits::TABLE_BYTES`].
     fn accounted_bytes(&self) -> usize {
-        match &self.source {
+        let symbols = match &self.source {
             Source::Table(table) => table.bytes(),
+            Source::Kept(table) => table.bytes(),
             Source::PerfMap(map) => map.bytes(),
             Source::JitDump(dump) => dump.bytes(),
-            Source::Kept(_) | Source::Kernel | Source::Module { .. } | Source::Ksymbol(..) => 0,
-        }
+            Source::Kernel | Source::Module { .. } | Source::Ksymbol(..) => 0,
+        };
+        let answers =
+            self.kept_answers.get().and_then(Option::as_ref).map_or(0, KeptAnswers::bytes);
+        let debug_info = self.debug_info.get().and_then(Option::as_ref);
+        symbols + answers + debug_info.map_or(0, LineSource::bytes)
     }
 }

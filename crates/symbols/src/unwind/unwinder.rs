@@ -154,6 +154,12 @@ impl UnwindCache {
 }
 
 impl Unwinder {
+    /// Bytes of the tables that were read of all DSOs.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Nothing is read yet.
     #[must_use]
     pub fn new(options: SymbolOptions) -> Self {
