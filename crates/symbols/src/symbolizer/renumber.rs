@@ -25,7 +25,8 @@ impl Symbolizer {
                     kept.get_or_init(after, || Ok(symbols));
                 }
                 (_, Ok(symbols)) => {
-                    self.bytes.fetch_sub(symbols.accounted_bytes(), Ordering::Relaxed);
+                    let bytes = self.bytes.get_mut();
+                    *bytes = bytes.saturating_sub(symbols.accounted_bytes());
                 }
                 (_, Err(_)) => {}
             }
