@@ -1,5 +1,6 @@
 """A page in headless Chromium, driven by the DevTools protocol over two pipes."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -71,8 +72,15 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=f"Digit{key}", text=text)
 
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        # Who is killed leaves children, which write into the folder while it is removed.
+        self.session = None
+        with contextlib.suppress(RuntimeError, OSError):
+            self.call("Browser.close")
         os.close(self.commands)
         os.close(self.answers)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            self.process.wait()
         self.folder.cleanup()
