@@ -3,11 +3,13 @@
 
 #[path = "../examples/live_memory/played.rs"]
 mod played;
+#[path = "../examples/live_memory/programs.rs"]
+mod programs;
 
 /// A part of what `./x bench top-memory` plays: the same density of processes.
 #[test]
 fn memory_stays_flat_over_many_short_processes() {
-    let played = played::play(300_000, 1754, played::mostly_one).unwrap();
+    let played = played::play(300_000, 1754, programs::mostly_one).unwrap();
     let grown = |before: u64, after: u64| after.saturating_sub(before);
     // Two CPUs at 99 Hz, for ten seconds.
     assert!((1800..=2000).contains(&played.shown), "{played}");

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "an example")]
 
 mod played;
+mod programs;
 
 use std::error::Error;
 
@@ -11,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(samples), Some(processes)) = (numbers.next(), numbers.next()) else {
         return Err("give numbers of samples and processes".into());
     };
-    let played = played::play(samples?, processes?, played::mostly_one)?;
+    let played = played::play(samples?, processes?, programs::mostly_one)?;
     println!("{played}");
     Ok(())
 }

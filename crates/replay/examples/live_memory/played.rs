@@ -44,13 +44,6 @@ pub(crate) struct Played {
     pub(crate) shown: usize,
 }
 
-/// A program of its own for one process of four, none of which has a file.
-#[allow(dead_code, reason = "one test has programs with files")]
-pub(crate) fn mostly_one(number: u64) -> String {
-    let folder = if number.is_multiple_of(4) { format!("build-{number}/") } else { String::new() };
-    format!("/nonexistent/{folder}program")
-}
-
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { samples, warm, end, shown } = self;

@@ -81,23 +81,6 @@ fn trial(action: Action, view: View) -> Trial {
         Action::Begin | Action::End => (&["Right"], Changes, &["Enter"]),
         Action::Right => (&[], Changes, &[]),
         Action::Invert => (&[], Changes, &["I"]),
-        Action::Jump => (&["/", "j", "Enter"], Moves, &[]),
-        Action::Source => (&[], Lacks("sum +="), &["s"]),
-        Action::LineNumbers => (&[], Changes, &["k"]),
-        Action::Files => (&[], Changes, &["L"]),
-        Action::Distances => (&[], Has("distances from the function's start"), &["o"]),
-        Action::Level => (&[], Has("where jumps lead, and at calls"), &["O", "O", "o"]),
-        Action::WholeAddresses => (&[], Has("addresses in place of distances"), &["f", "o"]),
-        Action::Jumps => (&[], Changes, &["J"]),
-        Action::Arrow => (&[], Has("no line from a jump"), &["j"]),
-        Action::OfAll => (&[], Has("percentages of all samples"), &["p"]),
-        Action::BySamples => (&[], Has("percentages by samples"), &["b"]),
-        Action::NextFunction => (&[], Changes, &[]),
-        Action::PreviousFunction => (&["Right"], Changes, &[]),
-        Action::Figure => (&[], Has("each with its period"), &["t", "t"]),
-        // What is shown may move instead, with the cursor in the same line of the screen.
-        Action::Hottest => (&["End"], Changes, &[]),
-        Action::NextHottest | Action::PreviousHottest => (&["H"], Changes, &[]),
         Action::Search => (&[], Has("Search: "), &["C-c"]),
         Action::NextEvent | Action::PreviousEvent => (&[], Has("'page-faults'"), &["Tab"]),
         Action::ZoomThread if view == View::Timeline => {
@@ -149,6 +132,31 @@ fn trial_of_lines(action: Action, view: View) -> Trial {
         Action::Menu => (&[], Has("Ledger and losses"), &["m"]),
         Action::Header => (&[], Has("What the recording says"), &[]),
         Action::Ledger => (&[], Has("The ledger, and what"), &[]),
+        _ => return trial_of_code(action),
+    };
+    Trial { before, wanted, after }
+}
+
+/// The same of what is done with a function's instructions.
+fn trial_of_code(action: Action) -> Trial {
+    let (before, wanted, after): (&[_], _, &[_]) = match action {
+        Action::Jump => (&["/", "j", "Enter"], Moves, &[]),
+        Action::Source => (&[], Lacks("sum +="), &["s"]),
+        Action::LineNumbers => (&[], Changes, &["k"]),
+        Action::Files => (&[], Changes, &["L"]),
+        Action::Distances => (&[], Has("distances from the function's start"), &["o"]),
+        Action::Level => (&[], Has("where jumps lead, and at calls"), &["O", "O", "o"]),
+        Action::WholeAddresses => (&[], Has("addresses in place of distances"), &["f", "o"]),
+        Action::Jumps => (&[], Changes, &["J"]),
+        Action::Arrow => (&[], Has("no line from a jump"), &["j"]),
+        Action::OfAll => (&[], Has("percentages of all samples"), &["p"]),
+        Action::BySamples => (&[], Has("percentages by samples"), &["b"]),
+        Action::NextFunction => (&[], Changes, &[]),
+        Action::PreviousFunction => (&["Right"], Changes, &[]),
+        Action::Figure => (&[], Has("each with its period"), &["t", "t"]),
+        // What is shown may move instead, with the cursor in the same line of the screen.
+        Action::Hottest => (&["End"], Changes, &[]),
+        Action::NextHottest | Action::PreviousHottest => (&["H"], Changes, &[]),
         _ => panic!("{action:?} has no trial"),
     };
     Trial { before, wanted, after }

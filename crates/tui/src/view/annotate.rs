@@ -44,18 +44,18 @@ pub(crate) struct AnnotateView {
     code: CodeView,
     hides_numbers: bool,
     figure: Figure,
-    places: Places,
+    addresses: AddressView,
     /// No line is drawn from a jump to where it leads.
     hides_arrow: bool,
 }
 
 /// How it is said where an instruction lies.
 #[derive(Clone, Copy, Default)]
-struct Places {
+struct AddressView {
     /// By its distance from the function's start, else by its address.
     by_distance: bool,
     /// Which instructions say their distance.
-    level: Level,
+    level: DistanceLevel,
     /// Those that say it have their address instead.
     by_whole_address: bool,
     /// How many jumps lead there.
@@ -64,7 +64,7 @@ struct Places {
 
 /// Which instructions say their distance from the function's start, each more than the one before.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Level {
+enum DistanceLevel {
     #[default]
     JumpedTo,
     Calls,
@@ -98,7 +98,7 @@ impl AnnotateView {
             code,
             hides_numbers: false,
             figure: Figure::default(),
-            places: Places::default(),
+            addresses: AddressView::default(),
             hides_arrow: false,
         }
     }
@@ -172,32 +172,32 @@ impl AnnotateView {
 
     /// Distances from the function's start, or addresses: whether they are distances now.
     pub(crate) fn toggle_distances(&mut self) -> bool {
-        self.places.by_distance = !self.places.by_distance;
-        self.places.by_distance
+        self.addresses.by_distance = !self.addresses.by_distance;
+        self.addresses.by_distance
     }
 
     /// More instructions say their distance, and which.
     pub(crate) fn next_level(&mut self) -> &'static str {
-        self.places.by_distance = true;
-        let (level, name) = match self.places.level {
-            Level::JumpedTo => (Level::Calls, "where jumps lead, and at calls"),
-            Level::Calls => (Level::All, "at each instruction"),
-            Level::All => (Level::JumpedTo, "where jumps lead"),
+        self.addresses.by_distance = true;
+        let (level, name) = match self.addresses.level {
+            DistanceLevel::JumpedTo => (DistanceLevel::Calls, "where jumps lead, and at calls"),
+            DistanceLevel::Calls => (DistanceLevel::All, "at each instruction"),
+            DistanceLevel::All => (DistanceLevel::JumpedTo, "where jumps lead"),
         };
-        self.places.level = level;
+        self.addresses.level = level;
         name
     }
 
     /// Addresses in the place of distances, or not: whether they are addresses now.
     pub(crate) fn toggle_whole_addresses(&mut self) -> bool {
-        self.places.by_distance = true;
-        self.places.by_whole_address = !self.places.by_whole_address;
-        self.places.by_whole_address
+        self.addresses.by_distance = true;
+        self.addresses.by_whole_address = !self.addresses.by_whole_address;
+        self.addresses.by_whole_address
     }
 
     /// With the number of jumps to an instruction, or without.
     pub(crate) fn toggle_jumps(&mut self) {
-        self.places.with_jumps = !self.places.with_jumps;
+        self.addresses.with_jumps = !self.addresses.with_jumps;
     }
 
     /// With a line from a jump to where it leads, or without: whether there is one now.
@@ -381,23 +381,23 @@ impl AnnotateView {
 
     /// Where an instruction lies, and how many jumps lead there.
     fn place(&self, line: &Line) -> String {
-        let (instruction, places) = (&line.instruction, self.places);
+        let (instruction, shown) = (&line.instruction, self.addresses);
         let jumps = match line.jumps_from.len() {
-            _ if !places.with_jumps => String::new(),
+            _ if !shown.with_jumps => String::new(),
             0 => " ".repeat(4),
             jumps => format!("{jumps:3} "),
         };
         let is_call = instruction.is_branch && instruction.jump.is_none();
-        let says_it = match places.level {
-            Level::JumpedTo => !line.jumps_from.is_empty(),
-            Level::Calls => !line.jumps_from.is_empty() || is_call,
-            Level::All => true,
+        let says_it = match shown.level {
+            DistanceLevel::JumpedTo => !line.jumps_from.is_empty(),
+            DistanceLevel::Calls => !line.jumps_from.is_empty() || is_call,
+            DistanceLevel::All => true,
         };
         let first = self.annotated.as_ref().and_then(|annotated| annotated.lines.first());
         let start = first.map_or(0, |line| line.instruction.address);
-        let number = match (places.by_distance, says_it) {
+        let number = match (shown.by_distance, says_it) {
             (true, false) => return format!("{jumps}       "),
-            (true, true) if !places.by_whole_address => instruction.address.wrapping_sub(start),
+            (true, true) if !shown.by_whole_address => instruction.address.wrapping_sub(start),
             _ => instruction.address,
         };
         format!("{jumps}{number:6x}:")
