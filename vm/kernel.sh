@@ -68,22 +68,39 @@ measurable() {
     jq -es -L vm 'include "kernel-rows"; controls as $controls | map(select(is_promised and .cpus == 2 and is_measurable($controls))) | length >= enough_measurable' "$work/rows.stock.2" >/dev/null
 }
 
-both_sizes() { # both_sizes NAME IMAGE: with 1 and 2 CPUs at a time
-    local one boot
-    say "running the workloads: $1"
-    measure "$1" "$2" 1 &
+# Every kernel with 1 CPU, one after the other, and beside that every kernel with 2: a guest takes one CPU of the host, and those with 1 are done sooner.
+all_of() { # all_of NAME IMAGE [NAME IMAGE]…
+    local one
+    with_one "$@" &
     one=$!
-    for ((boot = 1; ; boot++)); do
-        measure "$1" "$2" 2 $boot
-        if [ "$1" != stock ] || [ $boot = $boots ] || measurable; then break; fi
-        say "too few rows with 2 CPUs are measurable: booting the stock kernel again"
-        jq -c -L vm 'include "kernel-rows"; select(is_control)' "$work/rows.stock.2" >"$work/rows.boot-$boot.2"
-    done
+    with_two "$@"
     wait $one
 }
 
-job() {
+with_one() {
+    for (( ; $# > 0; )); do
+        measure "$1" "$2" 1
+        shift 2
+    done
+}
+
+with_two() {
+    local boot
+    for (( ; $# > 0; )); do
+        say "running the workloads: $1"
+        for ((boot = 1; ; boot++)); do
+            measure "$1" "$2" 2 $boot
+            if [ "$1" != stock ] || [ $boot = $boots ] || measurable; then break; fi
+            say "too few rows with 2 CPUs are measurable: booting the stock kernel again"
+            jq -c -L vm 'include "kernel-rows"; select(is_control)' "$work/rows.stock.2" >"$work/rows.boot-$boot.2"
+        done
+        shift 2
+    done
+}
+
+job() { # job PID: of what builds tare for the guest
     local selftest=$work/patched/tools/testing/selftests/perf_events/inherit_samples.c
+    wait "$1" || die "tare does not build for the guest"
     rm -rf "$work/job-$task"
     mkdir -p "$work/job-$task"
     aarch64-linux-gnu-gcc -O2 -static -Wall -Wextra -pthread -o "$work/job-$task/kernel-measure" vm/kernel-measure.c
@@ -123,13 +140,14 @@ if [ "$task" = markdown ]; then
     exec jq -r -L vm -f vm/kernel-markdown.jq "$work/result.json"
 fi
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils jq:jq
-vm/rig.sh setup
+vm/rig.sh setup-base
 source_tree
-patched "${#patches[@]}"
-job
+./x build-for-guest & # its last step takes one CPU only
+guest_tare=$!
 if [ "$task" = lockdep ]; then
     series=$(image "${#patches[@]}")
-    both_sizes lockdep "$series"
+    job $guest_tare
+    all_of lockdep "$series"
     grep -hE '^(ok|FAILED) |WARNING|BUG' "$work"/log.lockdep.[12] | tee "$work/verdicts"
 else
     kernels=(0)
@@ -139,14 +157,19 @@ else
         done
     fi
     kernels+=("${#patches[@]}")
-    names=() images=()
+    measured=()
     for n in "${kernels[@]}"; do # all first: what doesn't build shall not cost the time to measure
-        names+=("patch-$n")
-        images+=("$(image "$n")")
+        case $n in
+        0) name=stock ;;
+        "${#patches[@]}") name=series ;;
+        *) name=patch-$n ;;
+        esac
+        image=$(image "$n")
+        measured+=("$name" "$image")
     done
-    names[0]=stock names[-1]=series
+    job $guest_tare
     rm -f "$work"/rows.* "$work"/log.*
-    for n in "${!names[@]}"; do both_sizes "${names[$n]}" "${images[$n]}"; done
+    all_of "${measured[@]}"
     { table && style; } | tee "$work/verdicts"
 fi
 if grep -q '^FAILED ' "$work/verdicts"; then exit 1; fi

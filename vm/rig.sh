@@ -2,6 +2,7 @@
 # An arm64 guest with an emulated PMU, to count hardware events where the machine has none: see docs/vm.md.
 #
 #   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
+#   vm/rig.sh setup-base     the same but for kernels, where RIG_IMAGE is one's own
 #   vm/rig.sh rustc          prints the path of a compiler for the guest, made of Debian's packages
 #   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package, of the guest's architecture or of all, and unpacks it
 #   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
@@ -83,7 +84,7 @@ base_file_system() {
     local root=$cache/base
     rm -rf "$root"
     mkdir -p "$root"/{bin,sbin,usr/bin,usr/sbin,proc,sys,dev,tmp,lib}
-    cp -r "$cache/modules" "$root/lib/"
+    if [ -e "$cache/modules" ]; then cp -r "$cache/modules" "$root/lib/"; fi
     cp "$cache/busybox/bin/busybox" "$root/bin/"
     ln -s busybox "$root/bin/sh"
     cp "$here/init" "$root/init"
@@ -91,15 +92,25 @@ base_file_system() {
     rm -rf "$root"
 }
 
+setup_base() {
+    host_packages
+    mkdir -p "$cache"
+    if [ ! -e "$cache/busybox" ]; then
+        guest_apt_setup
+        unpack busybox-static "$cache/busybox"
+        rm -rf "$cache/debs"
+    fi
+    if [ ! "$cache/base.cpio" -nt "$here/init" ] || [ ! "$cache/base.cpio" -nt "$cache/modules" ]; then base_file_system; fi
+}
+
 setup() {
     host_packages
     mkdir -p "$cache"
     if [ ! -e "$cache/Image" ] || [ ! -e "$cache/Image-newest" ] || [ ! -e "$cache/modules" ]; then
         local version
-        say "fetching two kernels and busybox for the guest into $cache"
+        say "fetching two kernels for the guest into $cache"
         rm -rf "$cache/debs"
         guest_apt_setup
-        unpack busybox-static "$cache/busybox"
         rm -rf "$cache/modules"
         mkdir -p "$cache/modules"
         kernel "$cache/Image" "$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)"
@@ -108,7 +119,7 @@ setup() {
         kernel "$cache/Image-newest" "linux-binary-unsigned-$version" "linux-modules-$version" || say "no newest kernel: $newest_suite has none, or can't be reached"
         rm -rf "$cache/debs"
     fi
-    if [ ! "$cache/base.cpio" -nt "$here/init" ] || [ ! "$cache/base.cpio" -nt "$cache/modules" ]; then base_file_system; fi
+    setup_base
 }
 
 # Debian's Rust for this machine, with the guest's standard library beside its own.
@@ -159,8 +170,9 @@ run() {
 
 case ${1:-} in
 setup) setup ;;
+setup-base) setup_base ;;
 rustc) rustc ;;
 unpack) [ -e "$cache/apt/apt.conf" ] || guest_apt_setup; unpack "$2" "$3" ;;
 run) run "$2" ;;
-*) sed -n '2,10s/^# \?//p' "$0" ;;
+*) sed -n '2,11s/^# \?//p' "$0" ;;
 esac
