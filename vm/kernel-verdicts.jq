@@ -15,9 +15,13 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
   ($promised | map(select(.cpus == 2)) | length) as $all
 | ($main | map(select(.cpus == 2)) | length) as $measurable
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
-  verdict("coverage is at least 99%, or less than a period for each CPU and event is missing, in each of \($main | length) rows of cycles; \($main | map(select(.coverage >= 0.99)) | length) have 99%";
-    $main | map(select(.coverage < 0.99 and missing >= .cpus * .events)) | map("\(name): \(.coverage), \(missing) periods")),
-  verdict("or what is missing is less than two periods for each CPU and event"; $main | map(select(missing > 2 * .cpus * .events)) | map("\(name): \(.coverage)")),
+  # What a shell's last child leaves and what the shell itself leaves find nobody who takes them: at most two periods.
+  verdict("coverage is at least 99%, or less than two periods for each CPU and event are missing, in each of \($main | length) rows of cycles; \($main | map(select(.coverage >= 0.99)) | length) have 99%";
+    $main | map(select(.coverage < 0.99 and missing >= 2 * .cpus * .events)) | map("\(name): \(.coverage), \(missing) periods")),
+  # In frequency mode a period may be longer than those wanted. With two CPUs the emulator loses some, too.
+  verdict("with a fixed period no more than that is missing in any row, beside what two busy threads lose";
+    $main | map(select((.rate | startswith("-c")) and missing - ($controls[control_key] | if . then 1 - .coverage else 0 end) * .wanted > 2 * .cpus * .events))
+      | map("\(name): \(.coverage), \(missing) periods")),
   verdict("samples are within 0.5 to 2 times of those wanted"; $main | map(select(.samples < 0.5 * .wanted or .samples > 2 * .wanted))
     | map("\(name): \(.samples) of \(.wanted)")),
   verdict("samples are within 0.8 to 1.2 times"; $main | map(select(.samples < 0.8 * .wanted or .samples > 1.2 * .wanted))
