@@ -120,6 +120,7 @@ x86_64() {
 }
 
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils sparse:sparse cpio:cpio busybox:busybox-static qemu-system-x86_64:qemu-system-x86
+[ -e /usr/include/gelf.h ] || ./x install libelf-dev # objtool
 vm/rig.sh setup-base
 source_tree
 : >"$verdicts"
