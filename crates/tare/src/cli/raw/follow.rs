@@ -1,7 +1,8 @@
 /// How to follow what a command starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Follow {
     /// The first of these that can be done
+    #[default]
     Auto,
     /// A cgroup of its own, with events on it (needs `CAP_PERFMON`, and write access to the current
     /// cgroup)

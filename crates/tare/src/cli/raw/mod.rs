@@ -20,6 +20,7 @@ mod follow;
 mod list;
 mod lock;
 mod overhead;
+mod plain;
 pub mod record;
 mod recorded;
 mod report;
@@ -148,6 +149,11 @@ impl Tare {
     /// What clap says about them.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args: Vec<OsString> = args.into_iter().collect();
+        plain::read(&args).map_or_else(|| Self::parse_described(args), Ok)
+    }
+
+    /// Parses arguments by the description of all that could be said.
+    fn parse_described(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let error = match typed(args.clone(), Self::command()).and_then(Self::of_typed) {
             Err(error) => error,
             Ok(tare) => return Ok(tare),

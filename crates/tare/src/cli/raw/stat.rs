@@ -13,7 +13,7 @@ Examples:
   tare list                                 the events of this machine";
 
 /// Arguments of `tare stat`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Stat {
     /// Events to count: names, groups in braces, comma lists; see `tare list`

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 /// Arguments of `tare stat --vs`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Comparing")]
 pub struct Versus {
     /// Compare the command (A) with this one (B) in pairs of runs; split into words like a shell's,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::{Args, FromArgMatches};
 use tare_kernel::host::Host;
 use tare_profile::{Space, Term};
 use tare_record::Options;
@@ -63,7 +64,7 @@ impl Top {
     pub(crate) fn resolve(raw: &raw::Top, host: &Host) -> Result<Self, Refusal> {
         let (delay, window) = (seconds("-d", &raw.delay)?, seconds("--window", &raw.window)?);
         let form = form(raw)?;
-        let mut options = Record::resolve(record(raw)?, host)?.options;
+        let mut options = Record::resolve(record(raw), host)?.options;
         let has_usual_budget =
             options.sampling.budget.is_none() && !matches!(options.sampling.rate, Rate::Period(_));
         if has_usual_budget {
@@ -121,23 +122,15 @@ fn seconds(option: &str, text: &str) -> Result<Duration, Refusal> {
     Pace::seconds(text).ok_or_else(refuse)
 }
 
-/// The arguments of another command, as if nothing was typed.
-fn untyped<T: clap::Args>() -> Result<T, Refusal> {
-    let command = T::augment_args(clap::Command::new("top"));
-    let matches = command.try_get_matches_from(["top"]);
-    let typed = matches.and_then(|matches| T::from_arg_matches(&matches));
-    typed.map_err(|error| Refusal::usage(error.to_string()))
-}
-
 /// What `tare record` would be told.
-fn record(raw: &raw::Top) -> Result<raw::Record, Refusal> {
-    let mut record: raw::Record = untyped()?;
+fn record(raw: &raw::Top) -> raw::Record {
+    let mut record = raw::Record::default();
     record.events.clone_from(&raw.events);
     let sampling = &mut record.sampling;
     sampling.frequency.clone_from(&raw.frequency);
     sampling.count = raw.count;
     sampling.max_overhead.clone_from(&raw.max_overhead);
-    sampling.min_rate = raw.min_rate;
+    sampling.min_rate = Some(raw.min_rate);
     sampling.with_call_graph = raw.with_call_graph;
     sampling.call_graph.clone_from(&raw.call_graph);
     sampling.no_call_graph = !raw.with_call_graph && raw.call_graph.is_none();
@@ -154,12 +147,16 @@ fn record(raw: &raw::Top) -> Result<raw::Record, Refusal> {
     target.no_inherit = raw.no_inherit;
     record.output.mmap_pages.clone_from(&raw.mmap_pages);
     record.output.realtime = raw.realtime;
-    Ok(record)
+    record
 }
 
 /// What `tare report` would be told.
 fn report(raw: &raw::Top) -> Result<raw::Report, Refusal> {
-    let mut report: raw::Report = untyped()?;
+    // As if nothing was typed.
+    let matches =
+        raw::Report::augment_args(clap::Command::new("top")).try_get_matches_from(["top"]);
+    let typed = matches.and_then(|matches| raw::Report::from_arg_matches(&matches));
+    let mut report = typed.map_err(|error| Refusal::usage(error.to_string()))?;
     let adds = raw.sort.first().is_some_and(|word| word.starts_with('+'));
     let usual = ["dso", "sym"].into_iter().filter(|_| raw.sort.is_empty() || adds);
     let named = raw.sort.iter().map(|word| word.trim_start_matches('+'));

@@ -29,7 +29,7 @@ Examples:
   tare record -o - ./prog | perf report -i -   into a pipe";
 
 /// Arguments of `tare record`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Record {
     /// Events to record: names, groups in braces, comma lists; see `tare list` [default: cycles:P,

@@ -1,5 +1,5 @@
 /// The time that tasks are not on a CPU.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "What to record")]
 pub struct OffCpu {
     /// Also the time that tasks are not on a CPU, by reason and call chain: event offcpu-time, in

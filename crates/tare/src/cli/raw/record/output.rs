@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 /// Where the recording goes, and how it gets there.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
     /// Write to this file (-: stdout, in pipe mode) [default: perf.data]
@@ -41,9 +41,9 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N[B|K|M|G]")]
     pub out_pages: Option<String>,
 
-    /// Write out what is in the rings at least so often
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000), default_value_t = 250)]
-    pub flush_interval: u64,
+    /// Write out what is in the rings at least so often [default: 250]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub flush_interval: Option<u64>,
 
     /// Have each flush reach the disk
     #[arg(long)]

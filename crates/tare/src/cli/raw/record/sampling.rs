@@ -1,5 +1,5 @@
 /// How events are sampled, and what a sample holds.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "How to sample")]
 pub struct Sampling {
     /// So many samples a second of each event and CPU, or max [default: 999; tracepoints: each one]
@@ -15,9 +15,9 @@ pub struct Sampling {
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["count", "no_samples"])]
     pub max_overhead: Option<String>,
 
-    /// With --max-overhead: no lower rate than this, even where it costs more
-    #[arg(long, value_name = "HZ", requires = "max_overhead", default_value_t = 19, value_parser = clap::value_parser!(u64).range(1..))]
-    pub min_rate: u64,
+    /// With --max-overhead: no lower rate than this, even where it costs more [default: 19]
+    #[arg(long, value_name = "HZ", requires = "max_overhead", value_parser = clap::value_parser!(u64).range(1..))]
+    pub min_rate: Option<u64>,
 
     /// A sample every so many occurrences (nanoseconds for the clocks)
     #[arg(short, long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]

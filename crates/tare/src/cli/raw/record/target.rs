@@ -1,5 +1,5 @@
 /// What is recorded, and when.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Target {
     /// Record the whole machine (the default without a command and other targets)
     #[arg(short, long, conflicts_with_all = ["pid", "tid", "uid"], help_heading = "Where")]

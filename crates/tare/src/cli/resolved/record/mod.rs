@@ -21,6 +21,9 @@ use super::events;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
+/// How often rings are emptied at least.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
+
 /// What `tare record` is to do.
 #[derive(Debug)]
 pub struct Record {
@@ -151,7 +154,11 @@ fn rings(raw: &raw::record::OutputOptions) -> Result<Rings, Refusal> {
         None if raw.overwrite => Keep::WhatFits,
         None => Keep::All,
     };
-    Ok(Rings { bytes, keep, flush_interval: Duration::from_millis(raw.flush_interval) })
+    Ok(Rings {
+        bytes,
+        keep,
+        flush_interval: raw.flush_interval.map_or(FLUSH_INTERVAL, Duration::from_millis),
+    })
 }
 
 fn before_comma(text: &str) -> &str {

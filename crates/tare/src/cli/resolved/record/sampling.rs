@@ -13,6 +13,8 @@ use crate::exit::Refusal;
 const STACK_BYTES: u32 = 8192;
 /// What the kernel takes at most (`sample_stack_user`), a multiple of eight below 64 KiB.
 const LARGEST_STACK: u32 = 65_528;
+/// No budget makes the rate lower than this.
+const MIN_HZ: u64 = 19;
 
 pub(super) fn resolve(raw: &raw::record::Sampling, bpf_events: bool) -> Result<Sampling, Refusal> {
     let (call_graph, stack_bytes) = call_graph(raw)?;
@@ -72,7 +74,7 @@ fn budget(raw: &raw::record::Sampling) -> Result<Option<Budget>, Refusal> {
     let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 50.0 => {
-            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate }))
+            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate.unwrap_or(MIN_HZ) }))
         }
         _ => Err(Refusal::usage(format!(
             "--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"
