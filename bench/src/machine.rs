@@ -53,6 +53,12 @@ impl fmt::Display for HostInfo {
     }
 }
 
+/// Whether the CPUs are AMD's: there the C library asks `cpuid` more as a program starts, which a
+/// virtual machine's hypervisor answers.
+pub(crate) fn is_amd() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
+}
+
 /// The first line that a program prints; empty where it can't be run.
 fn output(program: &str, args: &[&str]) -> String {
     let text =

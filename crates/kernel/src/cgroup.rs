@@ -93,7 +93,8 @@ impl Cgroups {
     /// counts as not there.
     #[must_use]
     pub fn of(host: &Host) -> Self {
-        let (mounts, memberships) = (mounts(host).unwrap_or_default(), memberships(host));
+        let mounts = mounts(host, &["cgroup", "cgroup2"]).unwrap_or_default();
+        let memberships = memberships(host);
         let v2 = v2(host, &mounts, &memberships);
         let v1_own = memberships
             .iter()
@@ -153,7 +154,7 @@ impl Host {
     /// `None` where nothing tells.
     #[must_use]
     pub fn own_cpuset(&self) -> Option<CpuList> {
-        let hierarchy = v2(self, &mounts(self).ok()?, &memberships(self))?;
+        let hierarchy = v2(self, &mounts(self, &["cgroup2"]).ok()?, &memberships(self))?;
         let own = hierarchy.own?;
         let folders = own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount));
         let cpus = folders

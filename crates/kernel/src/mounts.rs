@@ -31,27 +31,32 @@ impl Mount {
     }
 }
 
-/// All mounts, in the order in which they were made: of two at the same point the last is the one
-/// that is seen. Lines that can't be read are left out.
+/// The mounts of file systems of these types, in the order in which they were made: of two at the
+/// same point the last is the one that is seen. Lines that can't be read are left out.
 ///
 /// # Errors
 /// The file system's own, where `/proc` is missing.
-pub fn mounts(host: &Host) -> std::io::Result<Vec<Mount>> {
+pub fn mounts(host: &Host, fs_types: &[&str]) -> std::io::Result<Vec<Mount>> {
     let text = pseudo_file::read(&host.path("/proc/self/mountinfo"))?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+    Ok(text.split(|&byte| byte == b'\n').filter_map(|line| parse(line, fs_types)).collect())
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional
 /// fields end at the lone `-`.
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8], fs_types: &[&str]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let root = path(fields.nth(3)?);
-    let point = path(fields.next()?);
-    let options = text(fields.next()?);
+    let (root, point, options) = (fields.nth(3)?, fields.next()?, fields.next()?);
     fields.find(|field| *field == b"-")?;
-    let fs_type = text(fields.next()?);
+    let fs_type = fields.next()?;
+    let fs_type = (*fs_types.iter().find(|wanted| wanted.as_bytes() == fs_type)?).to_owned();
     let fs_options = text(fields.nth(1)?);
-    Some(Mount { root, point, fs_type, options, fs_options })
+    Some(Mount {
+        root: path(root),
+        point: path(point),
+        fs_type,
+        options: text(options),
+        fs_options,
+    })
 }
 
 fn text(field: &[u8]) -> String {
@@ -90,9 +95,10 @@ mod tests {
             "/proc/self/mountinfo",
             "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n\
              broken\n\
+             33 23 0:29 / /proc rw - proc proc rw\n\
              36 35 98:0 /a\\040b /mnt\\134x\\04 rw - ext4 /dev/sd\\040a ro\n",
         )]);
-        let mounts = mounts(&machine.host()).unwrap();
+        let mounts = mounts(&machine.host(), &["cgroup2", "ext4"]).unwrap();
         assert_eq!(mounts.len(), 2);
         assert_eq!(
             (mounts[0].fs_type.as_str(), mounts[0].options.as_str()),
@@ -109,6 +115,6 @@ mod tests {
     #[test]
     fn without_proc() {
         let machine = fixture::empty();
-        assert_eq!(mounts(&machine.host()).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(mounts(&machine.host(), &[]).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
 }

@@ -1,8 +1,12 @@
 //! Reading files that the kernel makes up when they are read, in `/proc` and tracefs.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::param::page_size;
 
 /// The least room that a read is offered. Some files of tracefs (`events/header_page`) give what
 /// fits into the first read, and nothing in the next; the small reads by which `std::fs::read`
@@ -10,22 +14,41 @@ use std::path::Path;
 const READ_BYTES: usize = 8 << 10;
 
 /// Replaces what is in `into` by what is left of a file. Its memory is kept for the next.
-pub(crate) fn read_into(file: &mut File, into: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn read_into(file: &File, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
-    let mut filled = 0;
     loop {
-        if into.len() - filled < READ_BYTES {
-            into.resize((2 * into.len()).max(2 * READ_BYTES), 0);
+        if into.capacity() - into.len() < READ_BYTES {
+            into.reserve((2 * into.len()).max(2 * READ_BYTES));
         }
-        match file.read(&mut into[filled..]) {
-            Ok(0) => break,
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        // What is free isn't cleared first.
+        match rustix::io::read(file, spare_capacity(into)) {
+            Ok(0) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
-    into.truncate(filled);
-    Ok(())
+}
+
+/// What one read of so many bytes gives: where the kernel writes a file record by record, it makes
+/// up no more of them.
+pub(crate) fn beginning(file: &File, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(bytes);
+    rustix::io::retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut text)))?;
+    Ok(text)
+}
+
+/// All of an attribute in sysfs, or of a setting, which has less than a page and comes whole in one
+/// read (`Documentation/filesystems/sysfs.rst`); lists of CPUs can have more, and come by the page.
+pub(crate) fn attribute(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        bytes.reserve(page_size());
+        match rustix::io::read(file, spare_capacity(&mut bytes)) {
+            Ok(read) if read < page_size() => return Ok(bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// All of such a file. Most are small, and are had by two reads: the second finds the end.
@@ -34,7 +57,7 @@ pub(crate) fn read_into(file: &mut File, into: &mut Vec<u8>) -> io::Result<()> {
 /// The file system's own.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    read_into(&mut File::open(path)?, &mut bytes)?;
+    read_into(&File::open(path)?, &mut bytes)?;
     Ok(bytes)
 }
 

@@ -57,7 +57,7 @@ impl Tracefs {
             Err(TracefsError::NoSuch(_)) => {}
             found => return found,
         }
-        let mounts = mounts::mounts(host).unwrap_or_default();
+        let mounts = mounts::mounts(host, &["tracefs", "debugfs"]).unwrap_or_default();
         let of = |kind: &'static str| {
             mounts.iter().filter(move |mount| mount.fs_type == kind && mount.root == Path::new("/"))
         };
@@ -145,8 +145,7 @@ impl Tracefs {
 
     fn read_path(&self, path: &Path) -> Result<Vec<u8>, TracefsError> {
         let mut bytes = Vec::new();
-        let read =
-            File::open(path).and_then(|mut file| pseudo_file::read_into(&mut file, &mut bytes));
+        let read = File::open(path).and_then(|file| pseudo_file::read_into(&file, &mut bytes));
         read.map(|()| bytes).map_err(|error| self.reason(path, error))
     }
 

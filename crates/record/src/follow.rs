@@ -62,14 +62,15 @@ impl Following {
         if request.follow == Follow::Inherit {
             return Ok(inherit(None));
         }
-        if let Err(errno) = may_count_cpus(host, kernel) {
+        let cpu = first_cpu(host);
+        if let Err(errno) = may_count(Target::Cpu(cpu), kernel) {
             let why = NotFollowed::CpusNotAllowed(errno);
             return if forced { Err(refused(request.follow, why)) } else { Ok(inherit(Some(why))) };
         }
         if request.follow == Follow::System {
             return Ok(Self { mode: FollowMode::System, why: None, cgroup: None });
         }
-        match own_cgroup(request.makes_cgroup, host, kernel) {
+        match own_cgroup(request.makes_cgroup, cpu, host, kernel) {
             Ok(cgroup) => Ok(Self { mode: FollowMode::Cgroup, why: None, cgroup }),
             Err(why) if forced => Err(refused(request.follow, why)),
             Err(why) => Ok(Self { mode: FollowMode::System, why: Some(why), cgroup: None }),
@@ -81,10 +82,11 @@ fn refused(follow: Follow, reason: NotFollowed) -> PlanError {
     PlanError::Follow { follow, reason }
 }
 
-/// Makes a cgroup that events can be opened on; none where nothing is to be run. Else: what stands
-/// in the way.
+/// Makes a cgroup that events can be opened on, as one on this CPU shows; none where nothing is to be
+/// run. Else: what stands in the way.
 fn own_cgroup(
     makes_cgroup: bool,
+    cpu: u32,
     host: &Host,
     kernel: &dyn Kernel,
 ) -> Result<Option<TransientCgroup>, NotFollowed> {
@@ -95,13 +97,9 @@ fn own_cgroup(
     let cgroup = place.create(host)?;
     // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this
     // controller reached it).
-    let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), first_cpu(host));
+    let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
     may_count(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
     Ok(Some(cgroup))
-}
-
-fn may_count_cpus(host: &Host, kernel: &dyn Kernel) -> Result<(), Errno> {
-    may_count(Target::Cpu(first_cpu(host)), kernel)
 }
 
 /// Asks with an event that never happens.

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 
 use crate::pseudo_file;
 
@@ -28,6 +28,10 @@ pub(crate) fn ids(folder: BorrowedFd<'_>, file: &str) -> io::Result<Vec<i32>> {
 /// The cgroups below one, by their paths from it; each before those below it.
 pub(super) fn below(folder: BorrowedFd<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
+    // Its own two links, and one for each folder in it: the kernel counts them.
+    if fstat(folder).is_ok_and(|stat| stat.st_nlink == 2) {
+        return found;
+    }
     let mut open = vec![PathBuf::from(".")];
     while let Some(path) = open.pop() {
         let children = subfolders(folder, &path).unwrap_or_default();
@@ -40,7 +44,7 @@ pub(super) fn below(folder: BorrowedFd<'_>) -> Vec<PathBuf> {
 pub(super) fn read(folder: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<String> {
     let file = openat(folder, path.as_ref(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = Vec::new();
-    pseudo_file::read_into(&mut File::from(file), &mut bytes)?;
+    pseudo_file::read_into(&File::from(file), &mut bytes)?;
     pseudo_file::text(bytes)
 }
 

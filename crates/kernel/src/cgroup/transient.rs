@@ -208,8 +208,16 @@ impl TransientCgroup {
     /// Moves the processes that are still in it, or below it, to the parent; removes the cgroups
     /// below it, and then it.
     pub fn remove(&self) -> Removed {
-        let mut removed = Removed::default();
+        let remove = || {
+            let result = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+            matches!(result, Ok(()) | Err(Errno::NOENT))
+        };
+        // Most are empty by now, and gone at once.
+        let mut removed = Removed { moved: 0, gone: remove() };
         for _ in 0..ROUNDS {
+            if removed.gone {
+                break;
+            }
             let still: Vec<i32> = self.processes().unwrap_or_default();
             let moved =
                 still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
@@ -218,14 +226,11 @@ impl TransientCgroup {
                 // What can't be removed keeps those above it: the last removal tells.
                 _ = unlinkat(&self.folder, below, AtFlags::REMOVEDIR);
             }
-            removed.gone = matches!(
-                unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR),
-                Ok(()) | Err(Errno::NOENT)
-            );
-            if removed.gone || (moved == 0 && !still.is_empty()) {
+            removed.gone = remove();
+            if moved == 0 && !still.is_empty() {
                 break;
             }
-            if still.is_empty() {
+            if still.is_empty() && !removed.gone {
                 std::thread::sleep(PAUSE);
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Everything is read below a root, so that a test can describe any machine as a folder.
 
+mod attributes;
 mod cpus;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -11,16 +12,24 @@ mod process;
 mod topology;
 mod virtualization;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::pseudo_file;
 
+pub use attributes::Attributes;
 pub use cpus::{CpuList, CpuListError};
 pub use hotplug::{CpuChanges, CpuWatch};
 pub use pmu::{ConfigWord, Format, FormatError, Pmu, PmuEvent};
 pub use process::{CapabilitySet, Rights, address_space, locked_memory, open_files};
 pub use topology::{CpuGroup, Topology};
 pub use virtualization::{Container, Engine, Hypervisor};
+
+/// Where each file is an attribute of sysfs, or a setting.
+const ATTRIBUTES: [&str; 4] = ["/sys/devices", "/sys/bus", "/sys/class", "/proc/sys"];
+
+/// Names and numbers of the first CPU stand in its first lines, before what it can do.
+const FIRST_CPU_BYTES: usize = 1 << 10;
 
 /// The files that describe a machine.
 #[derive(Clone, Debug)]
@@ -60,7 +69,21 @@ impl Host {
     pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
         let absolute = absolute.as_ref();
         let path = self.root.join(absolute.strip_prefix("/").unwrap_or(absolute));
-        Ok(pseudo_file::read_text(&path)?.trim().to_owned())
+        let text = if ATTRIBUTES.iter().any(|folder| absolute.starts_with(folder)) {
+            pseudo_file::text(pseudo_file::attribute(&File::open(&path)?)?)?
+        } else {
+            pseudo_file::read_text(&path)?
+        };
+        Ok(text.trim().to_owned())
+    }
+
+    /// The beginning of `/proc/cpuinfo`, which tells of the first CPU: with hundreds of them the
+    /// kernel takes milliseconds for all. Empty where nothing is told.
+    #[must_use]
+    pub fn first_cpu(&self) -> String {
+        let text = File::open(self.path("/proc/cpuinfo"))
+            .and_then(|file| pseudo_file::beginning(&file, FIRST_CPU_BYTES));
+        String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
     }
 
     /// The number in a small file; `None` where it is missing, unreadable or holds none.

@@ -209,8 +209,8 @@ fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
         Some(libc::ESRCH) => ErrorKind::NotFound.into(),
         _ => error,
     };
-    let mut file = File::open(host.path(path)).map_err(gone)?;
-    pseudo_file::read_into(&mut file, into).map_err(gone)
+    let file = File::open(host.path(path)).map_err(gone)?;
+    pseudo_file::read_into(&file, into).map_err(gone)
 }
 
 /// The numbers among the names in a folder, ascending.

@@ -1,7 +1,6 @@
 //! The result of a study, as JSON and CSV have it and as it is kept in a file.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use tare_format::ledger::Estimate;
@@ -45,16 +44,10 @@ impl StudyHost {
     }
 }
 
-/// The model of the CPUs, or the architecture where the kernel doesn't tell. Of `/proc/cpuinfo` only
-/// the first CPU is read: with hundreds of them the kernel takes milliseconds for the file.
+/// The model of the CPUs, or the architecture where the kernel doesn't tell.
 #[must_use]
 pub(super) fn cpu_model(host: &Host) -> String {
-    let mut text = Vec::new();
-    if let Ok(file) = File::open(host.path("/proc/cpuinfo")) {
-        // What was read before an error serves as well.
-        let _ = file.take(2048).read_to_end(&mut text);
-    }
-    let text = String::from_utf8_lossy(&text);
+    let text = host.first_cpu();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned()
 }

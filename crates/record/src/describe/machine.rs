@@ -8,7 +8,7 @@ const MIDR: &str = "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1";
 
 pub(super) fn features(host: &Host) -> Vec<Feature> {
     let text = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
-    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
+    let cpuinfo = host.first_cpu();
     let found = [
         text("/proc/sys/kernel/hostname").map(Feature::Hostname),
         text("/proc/sys/kernel/osrelease").map(Feature::OsRelease),

@@ -35,15 +35,19 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
         }
         known
     };
-    // One that is offline has no numbers, which perf writes as -1.
-    let id = |cpu: u32, file: &str| {
-        read(cpu, file).and_then(|text| text.parse::<i32>().ok()).unwrap_or(-1).cast_unsigned()
-    };
     let dies = lists(["die_cpus_list", "die_cpus_list"]);
-    let place = |cpu: u32| CpuPlace {
-        core: id(cpu, "core_id"),
-        socket: id(cpu, "physical_package_id"),
-        die: if dies.is_empty() { 0 } else { id(cpu, "die_id") },
+    let place = |cpu: u32| {
+        let folder = host.attributes(&format!("/sys/devices/system/cpu/cpu{cpu}/topology")).ok();
+        // One that is offline has no numbers, which perf writes as -1.
+        let id = |file: &str| {
+            let text = folder.as_ref().and_then(|folder| folder.read(file).ok());
+            text.and_then(|text| text.parse::<i32>().ok()).unwrap_or(-1).cast_unsigned()
+        };
+        CpuPlace {
+            core: id("core_id"),
+            socket: id("physical_package_id"),
+            die: if dies.is_empty() { 0 } else { id("die_id") },
+        }
     };
     CpuTopology {
         sockets: lists(["package_cpus_list", "core_siblings_list"]),
@@ -72,9 +76,9 @@ fn caches(host: &Host, cpus: u32) -> Vec<Cache> {
 }
 
 fn cache(host: &Host, cpu: u32, index: u32) -> Option<(CpuList, Cache)> {
-    let read = |file: &str| {
-        host.read(format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{file}")).ok()
-    };
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+    let folder = host.attributes(&folder).ok()?;
+    let read = |file: &str| folder.read(file).ok();
     let number = |file: &str| read(file).and_then(|text| text.parse().ok());
     let cpus = read("shared_cpu_list")?;
     let cache = Cache {

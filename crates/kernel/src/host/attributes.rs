@@ -1,0 +1,57 @@
+use std::fs::File;
+use std::io::Result;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::Host;
+use crate::pseudo_file;
+
+/// A folder of attributes in sysfs. It is looked up once: the kernel takes longer for the way to an
+/// attribute than for what it says.
+#[derive(Debug)]
+pub struct Attributes(OwnedFd);
+
+impl Host {
+    /// The attributes in a folder, an absolute path of the machine.
+    ///
+    /// # Errors
+    /// The file system's own.
+    pub fn attributes(&self, folder: &str) -> Result<Attributes> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Attributes(openat(CWD, self.path(folder), flags, Mode::empty())?))
+    }
+}
+
+impl Attributes {
+    /// What an attribute says, without the white space around it.
+    ///
+    /// # Errors
+    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for what is no text.
+    pub fn read(&self, name: &str) -> Result<String> {
+        let file =
+            File::from(openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+        Ok(pseudo_file::text(pseudo_file::attribute(&file)?)?.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host::fixture;
+
+    #[test]
+    fn attributes_of_a_folder() {
+        let long = "x".repeat(10_000);
+        let machine = fixture::machine(&[
+            ("/sys/a/level", " 2\n"),
+            ("/sys/a/empty", ""),
+            ("/sys/a/long", long.as_str()),
+        ]);
+        let folder = machine.host().attributes("/sys/a").unwrap();
+        assert_eq!(folder.read("level").unwrap(), "2");
+        assert_eq!(folder.read("empty").unwrap(), "");
+        assert_eq!(folder.read("long").unwrap(), long);
+        assert_eq!(folder.read("none").unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert!(machine.host().attributes("/sys/b").is_err());
+    }
+}
