@@ -1,4 +1,4 @@
-//! Reading files that the kernel makes up when they are read, in `/proc` and tracefs.
+//! Reading files that the kernel makes up when they are read, in `/proc`, sysfs and tracefs.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

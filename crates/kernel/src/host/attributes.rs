@@ -1,3 +1,5 @@
+//! Attributes of devices in sysfs (`Documentation/filesystems/sysfs.rst`), folder by folder.
+
 use std::fs::File;
 use std::io::Result;
 use std::os::fd::OwnedFd;
