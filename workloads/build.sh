@@ -39,6 +39,7 @@ build blocked.c
 build pipeline.c
 build contended.c
 build steps.c -fno-omit-frame-pointer
+build ran.c
 build waited.c waits.c
 build latency.c
 build usdt.c

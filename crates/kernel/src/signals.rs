@@ -24,9 +24,15 @@ pub struct Signal {
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
-    before: libc::sigset_t,
-    sigchld_before: libc::sigaction,
-    sigxfsz_before: libc::sigaction,
+    before: Dispositions,
+}
+
+/// The mask of signals, and what SIGCHLD and SIGXFSZ did, before [`Signals::block`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dispositions {
+    mask: libc::sigset_t,
+    sigchld: libc::sigaction,
+    sigxfsz: libc::sigaction,
 }
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -88,14 +94,10 @@ impl Signals {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let [sigchld_before, sigxfsz_before] =
+            let [sigchld, sigxfsz] =
                 [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
-            Ok(Self {
-                file: OwnedFd::from_raw_fd(fd),
-                before: before.assume_init(),
-                sigchld_before,
-                sigxfsz_before,
-            })
+            let before = Dispositions { mask: before.assume_init(), sigchld, sigxfsz };
+            Ok(Self { file: OwnedFd::from_raw_fd(fd), before })
         }
     }
 
@@ -117,16 +119,22 @@ impl Signals {
         }
     }
 
-    /// Puts the mask, SIGCHLD and SIGXFSZ back as they were before [`Signals::block`]; for the
-    /// child, between fork and exec.
+    /// What was in force before, for a child between fork and exec.
+    pub(crate) fn before(&self) -> Dispositions {
+        self.before
+    }
+}
+
+impl Dispositions {
+    /// Puts them back.
     pub(crate) fn restore(&self) {
-        // SAFETY: both are values that the kernel returned earlier; the calls are
+        // SAFETY: all are values that the kernel returned earlier; the calls are
         // async-signal-safe.
         #[allow(unsafe_code)]
         unsafe {
-            libc::sigaction(libc::SIGCHLD, &raw const self.sigchld_before, ptr::null_mut());
-            libc::sigaction(libc::SIGXFSZ, &raw const self.sigxfsz_before, ptr::null_mut());
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+            libc::sigaction(libc::SIGCHLD, &raw const self.sigchld, ptr::null_mut());
+            libc::sigaction(libc::SIGXFSZ, &raw const self.sigxfsz, ptr::null_mut());
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut());
         }
     }
 }
@@ -134,7 +142,7 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         while let Ok(Some(_)) = self.next() {}
-        self.restore();
+        self.before.restore();
     }
 }
 
