@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,7 @@ pub(crate) struct Usage {
     pub(crate) elapsed_ns: u64,
     /// User and system time.
     pub(crate) cpu_ns: u64,
-    /// The largest resident set of any one of its processes. It can't be less than the benchmark's
-    /// own, whose memory the child shares until its execve.
+    /// The largest resident set of any one of its processes.
     pub(crate) peak_bytes: u64,
 }
 
@@ -115,8 +115,11 @@ fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     } else {
         find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")?
     };
+    // With its own group the standard library forks. Else the child would share this process's memory
+    // until its execve, and its peak memory would begin with that.
     Ok(Command::new(program)
         .args(args)
+        .gid(rustix::process::getgid().as_raw())
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(log.try_clone()?)

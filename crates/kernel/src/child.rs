@@ -5,10 +5,8 @@
 //! child       wait for the byte ....................... execve | main ... exit
 //! counters                                                     |---------|    (enable_on_exec .. exit)
 //! ```
-//! Until its execve the child runs in tare's own memory (`CLONE_VM`), on a stack of its own: copying
-//! tare's memory, page by page as either writes to it, took a tenth of the CPU time of
-//! `tare stat true`. It only makes system calls on what was made ready before, and allocates nothing.
-//! Descriptors, signals and limits are copies, as after fork(2).
+//! After the fork the child only makes system calls on memory that was made ready before: it
+//! allocates nothing.
 
 mod before_exec;
 
@@ -114,25 +112,36 @@ impl WaitingChild {
         files: &FileLimit,
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<Self, CommandError> {
-        // One byte goes to the child to let it go; an errno comes back if execve fails.
-        let (ours, childs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(io::Error::from)?;
-        let prepared = Box::new(Prepared::new(command, signals, files, [&ours, &childs]));
-        let inside = match cgroup.map(clone_into) {
-            // In the child, which has a copy of all this.
-            Some(Some(0)) => run_child(&prepared),
-            Some(pid) => pid,
-            None => None,
+        let (ours, childs) = channel()?;
+        let prepared = Prepared::new(command, signals, files, [&ours, &childs]);
+        let inside = cgroup.and_then(clone_into);
+        let pid = match inside.map_or_else(fork, Ok)? {
+            0 => run_child(&prepared),
+            pid => pid,
         };
-        let mut memory = ChildMemory::new(prepared);
-        let pid = inside.map_or_else(|| memory.clone_child(), Ok)?;
-        let channel = Some(ours);
-        let child = Self { pid, channel, name: command.name(), memory: Some(memory) };
+        let child = Self { pid, channel: Some(ours), name: command.name(), memory: None };
         if let Some(cgroup) = cgroup.filter(|_| inside.is_none()) {
             move_to(cgroup, pid)?;
         }
         Ok(child)
+    }
+
+    /// As [`WaitingChild::fork`], but until its execve the child runs in this process's memory
+    /// (`CLONE_VM`), on a stack of its own. To copy memory, page by page as either writes to it, takes a
+    /// tenth of the CPU time of `tare stat true`. The price: the command's peak memory (`ru_maxrss`),
+    /// which the kernel keeps over an execve, is at least what this process has.
+    ///
+    /// # Errors
+    /// As [`WaitingChild::fork`].
+    pub fn fork_sharing(
+        command: &Command,
+        signals: &Signals,
+        files: &FileLimit,
+    ) -> Result<Self, CommandError> {
+        let (ours, childs) = channel()?;
+        let mut memory = ChildMemory::new(Prepared::new(command, signals, files, [&ours, &childs]));
+        let pid = memory.clone_child()?;
+        Ok(Self { pid, channel: Some(ours), name: command.name(), memory: Some(memory) })
     }
 
     /// The child's process id, for its counters.
@@ -160,6 +169,23 @@ impl WaitingChild {
         };
         self.pid = 0;
         Ok(running)
+    }
+}
+
+/// Tare's end of the channel, and the child's: one byte goes to the child to let it go; an errno comes
+/// back if execve fails.
+fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// `fork(2)`; in the child 0.
+fn fork() -> io::Result<i32> {
+    // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see
+    // `run_child`.
+    #[allow(unsafe_code)]
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
     }
 }
 
@@ -273,7 +299,20 @@ mod tests {
     fn run(words: &[&str]) -> Result<Ended, CommandError> {
         let signals = Signals::block()?;
         let command = Command::find(words, std::env::var_os("PATH").as_deref())?;
-        WaitingChild::fork(&command, &signals, &FileLimit::now())?.start()?.wait()
+        let files = FileLimit::now();
+        let shared = WaitingChild::fork_sharing(&command, &signals, &files)?;
+        let forked = WaitingChild::fork(&command, &signals, &files)?.start()?.wait();
+        // What the command is made of needn't last until it goes.
+        drop(command);
+        let shared = shared.start()?.wait();
+        match (&forked, &shared) {
+            (Ok(one), Ok(other)) => {
+                assert_eq!((one.status, one.signal), (other.status, other.signal));
+            }
+            (Err(one), Err(other)) => assert_eq!(one.to_string(), other.to_string()),
+            _ => panic!("{forked:?}, {shared:?}"),
+        }
+        shared
     }
 
     #[test]
@@ -341,9 +380,11 @@ mod tests {
     fn a_child_that_is_never_let_go_leaves_no_zombie() {
         let signals = Signals::block().unwrap();
         let command = Command::find(&["true"], None).unwrap();
-        let child = WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap();
-        let pid = child.pid();
-        drop(child);
-        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        for fork in [WaitingChild::fork, WaitingChild::fork_sharing] {
+            let child = fork(&command, &signals, &FileLimit::now()).unwrap();
+            let pid = child.pid();
+            drop(child);
+            assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        }
     }
 }

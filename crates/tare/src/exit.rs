@@ -87,5 +87,6 @@ pub fn report(error: &anyhow::Error) -> Exit {
 /// shows a place in what was typed.
 pub fn say(message: &str) {
     let lines: Vec<_> = message.split('\n').map(tare_format::printable).collect();
-    let _ = writeln!(std::io::stderr(), "tare: {}", lines.join("\n"));
+    // One write: no other program's line comes between.
+    let _ = std::io::stderr().write_all(format!("tare: {}\n", lines.join("\n")).as_bytes());
 }

@@ -14,13 +14,15 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// A third past the page cache, half of the others compressed, half of all with a tracepoint; and
-/// files that get long enough to go past the page cache on the way.
-const WAYS: [&str; 7] = [
+/// All ways into a file, some compressed, half of all with a tracepoint; and files that get long
+/// enough to go past the page cache on the way.
+const WAYS: [&str; 9] = [
     "",
     "-e raw_syscalls:*",
     "-e sched:sched_switch",
     "--output-path=direct",
+    "--output-path=mmap",
+    "--output-path=mmap -e sched:sched_switch",
     "-z",
     "-z -e sched:sched_switch",
     "--output-path=direct -e sched:sched_switch",

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::{io, ptr};
 
-use super::FileLimit;
+use super::{FileLimit, fork};
 use crate::command::Command;
 use crate::inherited;
 use crate::signals::{Dispositions, Signals};
@@ -63,8 +63,8 @@ pub(super) struct ChildMemory {
 }
 
 impl ChildMemory {
-    pub(super) fn new(prepared: Box<Prepared>) -> Self {
-        Self { prepared, stack: Box::new_uninit_slice(STACK) }
+    pub(super) fn new(prepared: Prepared) -> Self {
+        Self { prepared: Box::new(prepared), stack: Box::new_uninit_slice(STACK) }
     }
 
     /// Starts a child that shares this process's memory; by fork(2) where that is refused, as by
@@ -86,11 +86,7 @@ impl ChildMemory {
         if pid >= 0 {
             return Ok(pid);
         }
-        // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see
-        // `run_child`.
-        #[allow(unsafe_code)]
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
+        match fork()? {
             0 => run_child(&self.prepared),
             pid => Ok(pid),
         }

@@ -77,7 +77,12 @@ pub(super) fn run(
     // Counting is over when the cgroup is dropped, which moves out who outlives the command.
     let cgroup = session.cgroup()?;
     let folder = cgroup.as_ref().map(AsFd::as_fd);
-    let fork = |command| WaitingChild::fork_into(command, session.signals, &session.files, folder);
+    let (signals, files) = (session.signals, &session.files);
+    // Nobody asks for the command's peak memory.
+    let fork = |command| match folder {
+        Some(_) => WaitingChild::fork_into(command, signals, files, folder),
+        None => WaitingChild::fork_sharing(command, signals, files),
+    };
     let child = session.command.as_ref().map(fork).transpose()?;
     let scope = session.scope(child.as_ref(), folder)?;
     let counters = session.open(&sets, &scope)?;
