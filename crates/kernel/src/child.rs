@@ -387,4 +387,16 @@ mod tests {
             assert!(!Path::new(&format!("/proc/{pid}")).exists());
         }
     }
+
+    /// Of a process that shares memory, the kernel keeps what that had.
+    #[test]
+    fn a_forked_childs_peak_memory_holds_less_of_ours() {
+        let signals = Signals::block().unwrap();
+        let command = Command::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
+        let [forked, shared] = [WaitingChild::fork, WaitingChild::fork_sharing].map(|fork| {
+            let child = fork(&command, &signals, &FileLimit::now()).unwrap();
+            child.start().unwrap().wait().unwrap().peak_memory
+        });
+        assert!(forked < shared, "{forked}, {shared}");
+    }
 }

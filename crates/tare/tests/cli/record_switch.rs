@@ -88,7 +88,9 @@ fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &
 #[test]
 fn files_by_size_and_time_show_the_command() {
     for &mode in modes() {
-        let command = format!("{BUSY}; {BUSY}; {BUSY}; {BUSY}; {BUSY}");
+        // Two seconds at least, however fast the machine is.
+        let command =
+            format!("end=$(($(date +%s) + 3)); while [ $(date +%s) -lt $end ]; do {BUSY}; done");
         for (options, files) in [
             (&["--switch-output=1s"][..], 2),
             (&["--switch-output=20K", "--call-graph=dwarf,512"], 4),

@@ -103,19 +103,6 @@ fn the_document_holds_every_pair_and_the_same_figures() {
     );
 }
 
-/// Not what tare has: a child that shares tare's memory until its execve begins with that.
-#[test]
-fn peak_memory_is_the_commands_own() {
-    let three = crate::support::workload("three");
-    let three = three.to_str().unwrap();
-    let output = stat(&["--json", "--max-runs", "5", "--vs", three, "--", three]);
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for pair in document["pairs"].as_array().unwrap() {
-        let bytes = pair["a"]["peak-memory"].as_f64().unwrap();
-        assert!(bytes > 0.0 && bytes < f64::from(1536 << 10), "{pair}");
-    }
-}
-
 #[test]
 fn csv_has_a_line_a_metric() {
     let text = stdout(&stat(&["-x;", "--max-runs", "5", "--vs", "true", "--", "true"]));
