@@ -12,6 +12,7 @@
  * A WORKLOAD is a program and its arguments, or one of these, which this program is itself:
  *   @children NUMBER MIN_US MAX_US      one after the other, of pseudo-random length in cycles (1 ns each); the parent only waits
  *   @alternate NUMBER A_US B_US         children of two kinds in strict alternation, which call themselves kind-a and kind-b
+ *   @mixed NUMBER A_US B_US             the same, but kind-b is in the kernel almost always
  *   @threads NUMBER MIN_US MAX_US       two at a time
  *   @exits NUMBER                       children that end at once
  *   @spin US                            one process
@@ -96,15 +97,35 @@ static void *spin_thread(void *us) {
     return NULL;
 }
 
-static void child(uint64_t us, const char *name) {
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Reads zeros: one instruction of a hundred and fewer is in user mode. */
+static void stay_in_kernel(int zeros, uint64_t until_ns) {
+    static char buffer[1 << 16];
+    while (now_ns() < until_ns) check(read(zeros, buffer, sizeof buffer) == sizeof buffer, "/dev/zero");
+}
+
+/* With zeros of -1 it spins. */
+static void child(uint64_t us, const char *name, int zeros) {
     int pid = fork();
     check(pid >= 0, "fork");
     if (pid == 0) {
         if (name) prctl(PR_SET_NAME, name);
-        spin(us);
+        if (zeros < 0) spin(us);
+        else stay_in_kernel(zeros, now_ns() + us * 1000);
         _exit(0);
     }
     waitpid(pid, NULL, 0);
+}
+
+static int open_zeros(void) {
+    int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    check(zeros >= 0, "/dev/zero");
+    return zeros;
 }
 
 static int open_event(struct perf_event_attr *attr, int pid, int cpu, int leader);
@@ -163,32 +184,22 @@ static int compare(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
 /* Works for the first 4 ms of each 10 ms, from its offset on, and sleeps meanwhile. */
 static void *take_turns(void *of) {
     const struct turns *turns = of;
-    static char zeros[1 << 16];
     uint64_t begin = now_ns() / 10000000 * 10000000 + 10000000 + turns->offset_ns;
     for (uint64_t i = 0; i < turns->number; i++, begin += 10000000) {
         struct timespec at = {.tv_sec = begin / 1000000000, .tv_nsec = begin % 1000000000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        while (now_ns() < begin + 4000000) {
-            if (turns->zeros < 0) spin(20);
-            else check(read(turns->zeros, zeros, sizeof zeros) == sizeof zeros, "/dev/zero");
-        }
+        if (turns->zeros >= 0) stay_in_kernel(turns->zeros, begin + 4000000);
+        else while (now_ns() < begin + 4000000) spin(20);
     }
     return NULL;
 }
 
 static void unlike(uint64_t number) {
     pthread_t two[2];
-    struct turns turns[2] = {{number, 0, -1}, {number, 5000000, open("/dev/zero", O_RDONLY | O_CLOEXEC)}};
-    check(turns[1].zeros >= 0, "/dev/zero");
+    struct turns turns[2] = {{number, 0, -1}, {number, 5000000, open_zeros()}};
     for (int t = 0; t < 2; t++) check(pthread_create(&two[t], NULL, take_turns, &turns[t]) == 0, "thread");
     for (int t = 0; t < 2; t++) pthread_join(two[t], NULL);
 }
@@ -265,13 +276,14 @@ static int workload(const char *name, char **arguments) {
     uint64_t number[3] = {0};
     for (int i = 0; i < 3 && arguments[i]; i++) number[i] = strtoull(arguments[i], NULL, 10);
     if (!strcmp(name, "@children")) {
-        for (uint64_t i = 0; i < number[0]; i++) child(between(number[1], number[2]), NULL);
-    } else if (!strcmp(name, "@alternate")) {
-        for (uint64_t i = 0; i < number[0]; i++) child(number[1 + i % 2], i % 2 ? "kind-b" : "kind-a");
+        for (uint64_t i = 0; i < number[0]; i++) child(between(number[1], number[2]), NULL, -1);
+    } else if (!strcmp(name, "@alternate") || !strcmp(name, "@mixed")) {
+        int zeros = !strcmp(name, "@mixed") ? open_zeros() : -1;
+        for (uint64_t i = 0; i < number[0]; i++) child(number[1 + i % 2], i % 2 ? "kind-b" : "kind-a", i % 2 ? zeros : -1);
     } else if (!strcmp(name, "@threads")) {
         threads(number[0], number[1], number[2]);
     } else if (!strcmp(name, "@exits")) {
-        for (uint64_t i = 0; i < number[0]; i++) child(0, NULL);
+        for (uint64_t i = 0; i < number[0]; i++) child(0, NULL, -1);
     } else if (!strcmp(name, "@spin")) {
         spin(number[0]);
     } else if (!strcmp(name, "@faults")) {

@@ -12,6 +12,7 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
 | ($promised - $main) as $unmeasurable
 | ($busy | group_by(.boot)[] | "boot \(.[0].boot) of the stock kernel with 2 CPUs, two busy threads keep: \(map("\(.coverage * 10000 | round / 100)% (\(control_name))") | join(", "))"),
   ($unmeasurable[] | "not measurable now: \(name)"),
+  ($series[] | select(.before) | "measured again: \(name): coverage \(.before | map(tostring) | join(", ")), then \(.coverage)"),
   ($promised | map(select(.cpus == 2)) | length) as $all
 | ($main | map(select(.cpus == 2)) | length) as $measurable
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
@@ -44,7 +45,7 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
   # Of two independent counts the difference scatters by the root of their sum.
   verdict("events on whole CPUs have the samples that they had, within 10% or chance (3 standard deviations)"; $series | map(select(.workload | test("whole CPUs")))
     | map(.stock = $stock[key].samples | select((.samples - .stock | fabs) > ([0.1 * .stock, 3 * (.samples + .stock | sqrt)] | max))) | map("\(name): \(.samples) and \($stock[key].samples)")),
-  verdict("threads of unlike rates have at least 0.7 times the samples that they had, or those wanted"; $series | map(select(.workload == "threads unlike"))
+  verdict("threads and children of unlike rates have at least 0.7 times the samples that they had, or those wanted"; $series | map(select(.workload | endswith(" unlike")))
     | map(select(.samples < 0.7 * ([$stock[key].samples, .wanted] | min))) | map("\(name): \(.samples) of \(.wanted), and \($stock[key].samples)")),
   verdict("user-mode instructions counted are the same"; $series | map(select(.event == "instructions:u" and .cpus == 1 and .count != $stock[key].count))
     | map("\(name): \(.count) and \($stock[key].count)")),
