@@ -43,7 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_CPUS = 4, MAX_EVENTS = 6, RING_PAGES = 2048, MAX_TASKS = 32768, COMM = 16, TURN_PASSES = 5000, MAX_COSTS = 10000 };
+enum { MAX_CPUS = 4, MAX_EVENTS = 6, RING_PAGES = 2048, MAX_TASKS = 32768, COMM = 16, ENTRY_PASSES = 50000, MAX_COSTS = 10000 };
 
 struct options {
     int events, group, user, system, count_only, shares;
@@ -78,17 +78,14 @@ static uint64_t between(uint64_t low, uint64_t high) {
     return low + (random_state >> 33) % (high - low + 1);
 }
 
-/* Two instructions a pass: a virtual nanosecond and a cycle each. For the emulator's sake a CPU that spins for long says so each 10 us (yield) and enters the
- * kernel each 100 us. The first gives the other CPU its turn; without, turns depend on the host, and a CPU may wait for one while whole periods of its
- * counters pass. At the second all counters are brought up to date; without, that may happen as late as a period after one has overflowed, if it isn't the
- * cycle counter itself. */
+/* Two instructions a pass: a virtual nanosecond and a cycle each. For the emulator's sake it enters the kernel each 100 us, where all counters are brought up to
+ * date; without, that may happen as late as a period after one has overflowed, if it isn't the cycle counter itself. */
 static void spin(uint64_t us) {
-    uint64_t turns = 0;
     for (uint64_t left = us * 500; left > 0;) {
-        uint64_t passes = left < TURN_PASSES ? left : TURN_PASSES;
+        uint64_t passes = left < ENTRY_PASSES ? left : ENTRY_PASSES;
         left -= passes;
-        __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b\n yield" : "+r"(passes)::"cc");
-        if (++turns % 10 == 0) getppid();
+        __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b" : "+r"(passes)::"cc");
+        if (left > 0) getppid();
     }
 }
 

@@ -10,23 +10,11 @@ echo 'i=0; while [ $i -lt $1 ]; do /bin/true; i=$((i + 1)); done' >/tmp/loop.sh
 # Workloads as programs of their own, for tare.
 for workload in children spin; do ln -s /job/kernel-measure /tmp/@$workload; done
 
-# With 2 CPUs and the series a row that falls short is measured up to twice more, as the emulator may have had a share in it; `before` says what came first.
 m() { # m LABEL OPTION... -- WORKLOAD
     label=$1
-    before=
     shift
-    for try in 1 2 3; do
-        row=$(kernel-measure -l "$label" "$@") || echo "FAILED $label $*: status $?"
-        case $keeps$cpus$label in no* | yes1* | *control* | *unlike | *dense | *"whole CPUs" | *"page faults") break ;; esac
-        case $row in *'"coverage":0.99'* | *'"coverage":1'*) break ;; *'"coverage":'*) ;; *) break ;; esac
-        if [ $try != 3 ]; then before="$before${before:+,}$(echo "$row" | sed 's/.*"coverage":\([0-9.]*\).*/\1/')"; fi
-    done
-    if [ -n "$before" ]; then row="${row%\}},\"before\":[$before]}"; fi
-    echo "$row"
+    kernel-measure -l "$label" "$@" || echo "FAILED $label $*: status $?"
 }
-
-# Whether this kernel has the series.
-case $(kernel-measure -l "-" -u -e page-faults -c 512 -- @faults 24) in *'"samples":0,'* | *'"samples":1,'*) keeps=no ;; *) keeps=yes ;; esac
 
 # tare records as a user without privileges would. Its ledger goes along as it is; `said` is whether it told of the kernel, which `-v` does.
 r() { # r LABEL HZ WORKLOAD

@@ -12,15 +12,17 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
 | ($promised - $main) as $unmeasurable
 | ($busy | group_by(.boot)[] | "boot \(.[0].boot) of the stock kernel with 2 CPUs, two busy threads keep: \(map("\(.coverage * 10000 | round / 100)% (\(control_name))") | join(", "))"),
   ($unmeasurable[] | "not measurable now: \(name)"),
-  ($series[] | select(.before) | "measured again: \(name): coverage \(.before | map(tostring) | join(", ")), then \(.coverage)"),
   ($promised | map(select(.cpus == 2)) | length) as $all
 | ($main | map(select(.cpus == 2)) | length) as $measurable
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
-  # What a shell's last child leaves and what the shell itself leaves find nobody who takes them: at most two periods.
-  verdict("coverage is at least 99%, or less than two periods for each CPU and event are missing, in each of \($main | length) rows of cycles; \($main | map(select(.coverage >= 0.99)) | length) have 99%";
-    $main | map(select(.coverage < 0.99 and missing >= 2 * .cpus * .events)) | map("\(name): \(.coverage), \(missing) periods")),
+  # What the last child of a family leaves and what the shell leaves find nobody: each is less than a period, so that with both a row may lack up to two, seldom more
+  # than one: docs/kernel.md has how often.
+  ($main | map(select(.coverage < 0.99 and missing >= .cpus * .events))) as $short
+| verdict("coverage is at least 99%, or less than one period for each CPU and event is missing, in \(($main - $short) | length) of \($main | length) rows of cycles, in all but one at least; \($main | map(select(.coverage >= 0.99)) | length) have 99%\($short | map("; \(name) has \(.coverage), \(missing * 100 | round / 100) periods missing") | join(""))";
+    if ($short | length) > 1 then [$short | length] else [] end),
+  verdict("less than two periods for each CPU and event are missing there"; $short | map(select(missing >= 2 * .cpus * .events)) | map("\(name): \(.coverage), \(missing) periods")),
   # In frequency mode a period may be longer than those wanted. With two CPUs the emulator loses some, too.
-  verdict("with a fixed period no more than that is missing in any row, beside what two busy threads lose";
+  verdict("with a fixed period no more than two are missing in any row, beside what two busy threads lose";
     $main | map(select((.rate | startswith("-c")) and missing - ($controls[control_key] | if . then 1 - .coverage else 0 end) * .wanted > 2 * .cpus * .events))
       | map("\(name): \(.coverage), \(missing) periods")),
   verdict("samples are within 0.5 to 2 times of those wanted"; $main | map(select(.samples < 0.5 * .wanted or .samples > 2 * .wanted))

@@ -30,8 +30,8 @@ fi
 . vm/kernel-tree.sh
 if [ "$task" = review ]; then exec vm/kernel-review.sh "$linux"; fi
 cross=(make -s ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
-# A timer of QEMU's that runs out 20,000 times a second. QEMU lets the CPUs take turns until the next timer runs out; without it turns are so long that
-# counters pass several periods before their CPU gets to see an interrupt. Where both CPUs spin that is not enough: see TURN_PASSES of kernel-measure.
+# A timer of QEMU's that runs out 20,000 times a second. What is left until the next timer runs out is what its CPUs share as their turns; without it turns are
+# so long that counters pass whole periods before their CPU gets to see an interrupt.
 export RIG_QEMU="-netdev hubport,id=net,hubid=0 -object filter-buffer,id=turns,netdev=net,interval=50"
 export RIG_TIMEOUT=3000
 # How often the stock kernel is booted with 2 CPUs, until enough of the rows are measurable.
@@ -141,6 +141,8 @@ if [ "$task" = markdown ]; then
 fi
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils jq:jq
 vm/rig.sh setup-base
+RIG_EMULATOR=$(vm/rig.sh emulator)
+export RIG_EMULATOR
 source_tree
 ./x build-for-guest & # its last step takes one CPU only
 guest_tare=$!

@@ -4,11 +4,12 @@
 #   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
 #   vm/rig.sh setup-base     the same but for kernels, where RIG_IMAGE is one's own
 #   vm/rig.sh rustc          prints the path of a compiler for the guest, made of Debian's packages
+#   vm/rig.sh emulator       prints the path of a QEMU that gives all CPUs of a guest turns of one length
 #   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package, of the guest's architecture or of all, and unpacks it
 #   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
 #
-# RIG_IMAGE (another kernel than Image: a path, or Image-newest), RIG_CPUS (1), RIG_TIMEOUT (300 seconds), RIG_QEMU (further options of qemu) and RIG_KERNEL (of the kernel's
-# command line) change what run does.
+# RIG_IMAGE (another kernel than Image: a path, or Image-newest), RIG_CPUS (1), RIG_TIMEOUT (300 seconds), RIG_QEMU (further options of qemu), RIG_KERNEL (of the kernel's
+# command line) and RIG_EMULATOR (qemu-system-aarch64: what runs) change what run does.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tare/vm
@@ -34,27 +35,28 @@ guest_apt() {
 }
 
 guest_apt_setup() {
-    local root=$cache/apt
-    mkdir -p "$root"/{state/lists/partial,cache/archives/partial,etc/sources.list.d,etc/apt.conf.d,etc/preferences.d,etc/trusted.gpg.d}
-    : >"$root/state/status"
-    # The host's own Debian sources, in either form.
-    cp /etc/apt/sources.list.d/debian.sources "$root/etc/sources.list.d/" 2>/dev/null ||
-        grep -h '^deb .*debian' /etc/apt/sources.list >"$root/etc/sources.list"
-    write_guest_apt_conf "$root"
-    guest_apt apt-get -qq update
-    # The archive that these sources name has the newest kernel too, in a suite that apt takes packages from only where no other has them.
-    # shellcheck disable=SC2016 # $(REPO_URI) is for apt to fill in
-    guest_apt apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
-        sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $newest_suite main|" >"$root/etc/sources.list.d/newest.list"
-    guest_apt apt-get -qq update
+    apt_setup "$cache/apt" arm64 $newest_suite
 }
 
-write_guest_apt_conf() { # write_guest_apt_conf FOLDER
-    local root=$1
+# apt_setup FOLDER ARCHITECTURE SUITE: an apt with its own state. It has the host's own Debian sources, and takes from SUITE of the same archive what
+# no other has, or what is asked for from there.
+apt_setup() {
+    local root=$1 suite=$3
+    mkdir -p "$root"/{state/lists/partial,cache/archives/partial,etc/sources.list.d,etc/apt.conf.d,etc/preferences.d,etc/trusted.gpg.d}
+    : >"$root/state/status"
+    rm -f "$root"/etc/sources.list.d/*
+    # In either form.
+    cp /etc/apt/sources.list.d/debian.sources "$root/etc/sources.list.d/" 2>/dev/null ||
+        grep -h '^deb .*debian' /etc/apt/sources.list >"$root/etc/sources.list"
     cat >"$root/apt.conf" <<END
 Dir::State "$root/state"; Dir::State::status "$root/state/status"; Dir::Cache "$root/cache"; Dir::Etc "$root/etc";
-APT::Architecture "arm64"; APT::Architectures { "arm64"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
+APT::Architecture "$2"; APT::Architectures { "$2"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
 END
+    APT_CONFIG=$root/apt.conf apt-get -qq update
+    # shellcheck disable=SC2016 # $(REPO_URI) is for apt to fill in
+    APT_CONFIG=$root/apt.conf apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
+        sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $suite main|" >"$root/etc/sources.list.d/$suite.list"
+    APT_CONFIG=$root/apt.conf apt-get -qq update
 }
 
 # unpack PACKAGE FOLDER: downloads a package for the guest and unpacks it.
@@ -140,6 +142,35 @@ rustc() {
     echo "$cache/rustc"
 }
 
+# QEMU 7.2 gives a CPU what is left until the next timer runs out, and the next one nothing: one waits for its turn for more than a millisecond, now and then.
+# QEMU 10 divides it among the CPUs. Where the host's is older, that of the backports to its Debian runs from the cache, with the host's libraries.
+emulator() {
+    local version suite folder=$cache/qemu debs=$cache/qemu-debs program
+    host_packages
+    version=$(qemu-system-aarch64 --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
+    if [ "$version" -ge 10 ]; then
+        command -v qemu-system-aarch64
+        return
+    fi
+    if [ ! -x "$folder/run" ]; then
+        suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)-backports
+        say "fetching a newer QEMU than $version from $suite into $folder"
+        rm -rf "$folder" "$debs"
+        mkdir -p "$debs"
+        apt_setup "$cache/apt-host" "$(dpkg --print-architecture)" "$suite" >&2
+        for program in qemu-system-arm qemu-system-common qemu-system-data; do
+            (cd "$debs" && APT_CONFIG=$cache/apt-host/apt.conf apt-get -qq download "$program/$suite" >&2 && dpkg -x "$program"_*.deb "$folder")
+        done
+        rm -rf "$debs" "$cache/apt-host"
+        program=$folder/usr/bin/qemu-system-aarch64
+        "$program" --version >/dev/null
+        printf '#!/bin/sh\nQEMU_MODULE_DIR="%s" exec "%s" -L "%s" "$@"\n' "$(dirname "$folder"/usr/lib/*/qemu/*.so | head -n 1)" "$program" "$folder/usr/share/qemu" >"$folder/run.new"
+        chmod +x "$folder/run.new"
+        mv "$folder/run.new" "$folder/run"
+    fi
+    echo "$folder/run"
+}
+
 run() {
     local work status=0 reported image=${RIG_IMAGE:-Image}
     case $image in /*) ;; *) image=$cache/$image ;; esac
@@ -156,7 +187,7 @@ run() {
     (cd "$work" && cat "$cache/base.cpio" && find job | cpio -o -H newc --quiet) >"$work/initrd"
     # icount: one instruction takes one nanosecond of virtual time, so that counts are exact and the same on every run.
     # shellcheck disable=SC2086 # RIG_QEMU is several words
-    timeout "${RIG_TIMEOUT:-300}" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -smp "${RIG_CPUS:-1}" -m 1024 -icount shift=0 \
+    timeout "${RIG_TIMEOUT:-300}" "${RIG_EMULATOR:-qemu-system-aarch64}" -M virt -cpu max,pauth-impdef=on -smp "${RIG_CPUS:-1}" -m 1024 -icount shift=0 \
         -nographic -no-reboot -nic none ${RIG_QEMU:-} -kernel "$image" -initrd "$work/initrd" \
         -append "console=ttyAMA0 quiet panic=-1 ${RIG_KERNEL:-}" </dev/null >"$work/log" 2>&1 || status=$?
     tr -d '\r' <"$work/log" | sed '/^rig: status /d; s/\x1b\[[0-9;]*[A-Za-z]//g'
@@ -172,7 +203,8 @@ case ${1:-} in
 setup) setup ;;
 setup-base) setup_base ;;
 rustc) rustc ;;
+emulator) emulator ;;
 unpack) [ -e "$cache/apt/apt.conf" ] || guest_apt_setup; unpack "$2" "$3" ;;
 run) run "$2" ;;
-*) sed -n '2,11s/^# \?//p' "$0" ;;
+*) sed -n '2,12s/^# \?//p' "$0" ;;
 esac
