@@ -141,7 +141,7 @@ if [ "$task" = markdown ]; then
 fi
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils jq:jq
 vm/rig.sh setup-base
-RIG_EMULATOR=$(vm/rig.sh emulator)
+RIG_EMULATOR=$(vm/rig.sh emulator) || die "no QEMU of version 10 or later here, nor from the backports to this Debian: please install one"
 export RIG_EMULATOR
 source_tree
 ./x build-for-guest & # its last step takes one CPU only

@@ -31,11 +31,16 @@ host_packages() {
 
 # apt for arm64 packages with its own state: the host's apt and dpkg never learn of that architecture.
 guest_apt() {
-    APT_CONFIG=$cache/apt/apt.conf "$@"
+    apt_in "$cache/apt" "$@"
 }
 
 guest_apt_setup() {
     apt_setup "$cache/apt" arm64 $newest_suite
+}
+
+# apt_in FOLDER COMMAND…: runs one of apt's commands with the state that apt_setup made there.
+apt_in() {
+    APT_CONFIG=$1/apt.conf "${@:2}"
 }
 
 # apt_setup FOLDER ARCHITECTURE SUITE: an apt with its own state. It has the host's own Debian sources, and takes from SUITE of the same archive what
@@ -52,17 +57,22 @@ apt_setup() {
 Dir::State "$root/state"; Dir::State::status "$root/state/status"; Dir::Cache "$root/cache"; Dir::Etc "$root/etc";
 APT::Architecture "$2"; APT::Architectures { "$2"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
 END
-    APT_CONFIG=$root/apt.conf apt-get -qq update
+    apt_in "$root" apt-get -qq update
     # shellcheck disable=SC2016 # $(REPO_URI) is for apt to fill in
-    APT_CONFIG=$root/apt.conf apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
+    apt_in "$root" apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
         sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $suite main|" >"$root/etc/sources.list.d/$suite.list"
-    APT_CONFIG=$root/apt.conf apt-get -qq update
+    apt_in "$root" apt-get -qq update
 }
 
 # unpack PACKAGE FOLDER: downloads a package for the guest and unpacks it.
 unpack() {
-    mkdir -p "$2" "$cache/debs"
-    (cd "$cache/debs" && guest_apt apt-get -qq download "$1" && dpkg -x "$1"_*.deb "$2")
+    unpack_by "$cache/apt" "$1" "$2"
+}
+
+# unpack_by APT PACKAGE[/SUITE] FOLDER: the same, by the apt in the folder APT.
+unpack_by() {
+    mkdir -p "$3" "$cache/debs"
+    (cd "$cache/debs" && apt_in "$1" apt-get -qq download "$2" && dpkg -x "${2%/*}"_*.deb "$3")
 }
 
 # kernel FILE PACKAGE…: fetches a kernel for the guest, and of its modules one that works for a while when it is loaded.
@@ -145,7 +155,7 @@ rustc() {
 # QEMU 7.2 gives a CPU what is left until the next timer runs out, and the next one nothing: one waits for its turn for more than a millisecond, now and then.
 # QEMU 10 divides it among the CPUs. Where the host's is older, that of the backports to its Debian runs from the cache, with the host's libraries.
 emulator() {
-    local version suite folder=$cache/qemu debs=$cache/qemu-debs program
+    local version suite apt=$cache/apt-host folder=$cache/qemu program
     host_packages
     version=$(qemu-system-aarch64 --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
     if [ "$version" -ge 10 ]; then
@@ -155,13 +165,10 @@ emulator() {
     if [ ! -x "$folder/run" ]; then
         suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)-backports
         say "fetching a newer QEMU than $version from $suite into $folder"
-        rm -rf "$folder" "$debs"
-        mkdir -p "$debs"
-        apt_setup "$cache/apt-host" "$(dpkg --print-architecture)" "$suite" >&2
-        for program in qemu-system-arm qemu-system-common qemu-system-data; do
-            (cd "$debs" && APT_CONFIG=$cache/apt-host/apt.conf apt-get -qq download "$program/$suite" >&2 && dpkg -x "$program"_*.deb "$folder")
-        done
-        rm -rf "$debs" "$cache/apt-host"
+        rm -rf "$folder" "$cache/debs"
+        apt_setup "$apt" "$(dpkg --print-architecture)" "$suite" >&2
+        for program in qemu-system-arm qemu-system-common qemu-system-data; do unpack_by "$apt" "$program/$suite" "$folder" >&2; done
+        rm -rf "$apt" "$cache/debs"
         program=$folder/usr/bin/qemu-system-aarch64
         "$program" --version >/dev/null
         printf '#!/bin/sh\nQEMU_MODULE_DIR="%s" exec "%s" -L "%s" "$@"\n' "$(dirname "$folder"/usr/lib/*/qemu/*.so | head -n 1)" "$program" "$folder/usr/share/qemu" >"$folder/run.new"
